@@ -47,6 +47,9 @@ options:
         have it.
       store: On the host with the replicas, keeps O(records).
       drop: On the host with the replicas, removes the records of O(vms).
+      note: >-
+        On a host with replicas, writes down in its records of O(vms) that O(peer_name) can take them over, too. Whoever
+        takes one over asks that host before each start.
       look: Tells which VMs this host has, and which it could take over. Nothing is changed.
       take_over: >-
         On the host with the replicas, brings O(vm) back. Its home must be down. In check mode, says what would be lost.
@@ -64,7 +67,7 @@ options:
         becomes one. With a replica, it is destroyed.
   vms:
     description:
-      - The VMs. O(step=mark) takes UUIDs, unique prefixes or aliases, O(step=drop) only UUIDs.
+      - The VMs. O(step=mark) takes UUIDs, unique prefixes or aliases, O(step=drop) and O(step=note) only UUIDs.
       - For O(step=look) with O(vm), UUIDs of VMs that other hosts know by that name. It tells of these, too, whatever
         they are called on this host.
     type: list
@@ -85,7 +88,8 @@ options:
     type: str
   peer_name:
     description:
-      - The host that gets the records. The other hosts with replicas are named in them. For O(step=mark).
+      - The host that gets the records. The other hosts with replicas are named in them. For O(step=mark), and needed for
+        O(step=note).
     type: str
   records:
     description:
@@ -211,6 +215,11 @@ gone:
   returned: success, with O(step=drop)
   type: list
   elements: str
+noted:
+  description: The labels of VMs of whose records that was not known.
+  returned: success, with O(step=note)
+  type: list
+  elements: str
 stored:
   description: Whether the records are kept now.
   returned: success, with O(step=store)
@@ -296,7 +305,7 @@ from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.module_run import run_module
 from ..module_utils._flexdisk.engine.vm_failover import parse, run
 
-STEPS = ["mark", "store", "drop", "look", "take_over", "stay", "start", "end", "give_up"]
+STEPS = ["mark", "store", "drop", "note", "look", "take_over", "stay", "start", "end", "give_up"]
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "step": {"type": "str", "required": True, "choices": STEPS},
     "vms": {"type": "list", "elements": "str"},
@@ -323,6 +332,7 @@ NEEDED = [
     ("step", "mark", ["vms", "name"]),
     ("step", "store", ["records", "pools"]),
     ("step", "drop", ["vms"]),
+    ("step", "note", ["vms", "peer_name"]),
     ("step", "take_over", ["vm"]),
     ("step", "stay", ["vm"]),
     ("step", "start", ["peers"]),

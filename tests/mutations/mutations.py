@@ -1551,8 +1551,8 @@ MUTATIONS = (
     Mutation(
         "a host that could have taken the VM over, too, is forgotten",
         "engine/vm_takeover.py",
-        "known = sorted({*rivals_of(record.marks), *rivals})",
-        "known = sorted(rivals_of(record.marks))",
+        "known = encode_rivals([*rivals_of(record.marks), *rivals])",
+        "known = encode_rivals(rivals_of(record.marks))",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
     Mutation(

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Collection
 from typing import Any
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
@@ -204,11 +205,21 @@ class Plays:
         marked = self._marks(True, peer)
         if marked.failures:
             raise Refused(f"no failover: {marked.failures}")
+        said = self._looks()
+        if not said[peer]["records"]:
+            self._one_more(peer, [host for one in said[have[0]]["vms"] for host in one["peers"] if host != peer])
         self.world.acting(self.hv[peer])
         given = [read_record(json.loads(json.dumps(told(record)))) for record in marked.records]
         problems = stored(self.world, given)[1]
         if problems:
             raise Refused(f"the failover is not prepared: {problems}")
+
+    def _one_more(self, peer: str, others: list[str]) -> None:
+        """The other hosts that could take the VM over hear that the peer can, too."""
+        for other in others:
+            if other in self.dead:
+                raise Refused(f"{other} could not be told")
+            self._failover(other, step="note", vms=[VM], peer_name=peer)
 
     def _marks(self, wanted: bool | None, peer: str = "", check: bool = False) -> Marked:
         home = self.world.home
@@ -245,15 +256,18 @@ class Plays:
             said[name] = json.loads(json.dumps(found))
         return said
 
-    def failover_vm(self, target: str, most: int | None = None) -> None:
-        said = self._looks()
+    def failover_vm(self, target: str, most: int | None = None, without: Collection[str] = ()) -> None:
+        """without: hosts that --limit leaves out."""
+        said = {name: one for name, one in self._looks().items() if name not in without}
         if target not in said:
             raise Refused(f"{target} could not be asked")
         homes = [one["host"] for one in said[target]["records"]]
         if len(homes) != 1 and not said[target]["vms"]:
             raise Refused(f"{target} has {len(homes)} records")
         begun = self._begun(said).get(target, "")
-        peers: dict[str, Any] = dict.fromkeys(NAMES, "")
+        if set(homes) & set(without):
+            raise Refused("the home must be asked")
+        peers: dict[str, Any] = {name: "" for name in NAMES if name not in without}
         peers.update({name: one["vms"] + one["moved"] for name, one in said.items()})
         elsewhere = {name: one["records"] + one["moved"] for name, one in said.items()}
         given: dict[str, Any] = {"step": "take_over", "name": target, "peers": peers}

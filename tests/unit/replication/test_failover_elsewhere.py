@@ -10,7 +10,11 @@ import json
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import failover_start, vm_failover
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+    failover_records,
+    failover_start,
+    vm_failover,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_return import FailoverReturn
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
@@ -114,6 +118,28 @@ def test_a_host_that_got_its_record_later_is_asked(three):
     assert (done.started, "hv03 could not be asked" in done.failures[0]) == ([], True)
     between(three, "hv02", "hv01")
     assert start(three, asked(three, "hv01", "hv03"), here="hv02").started
+
+
+def test_a_host_that_was_left_out_is_asked(three):
+    """hv02 has heard from hv01 that hv03 can take the VM over, too, and keeps asking it wherever the VM goes."""
+    host = three.hv["hv02"]
+    three.acting(host)
+    for check, told in ((True, ["db01"]), (False, ["db01"]), (True, []), (False, [])):
+        assert [label[:4] for label in failover_records.note([VM], "hv03", check)] == told
+    between(three, "hv01", "hv03")
+    protect(three)
+    boot(three.hv["hv01"])
+    assert fail_over(three, "hv02", ["hv01"], False, left_out=["hv03"], max_data_loss=10**9).failure is None
+    assert look(three, "hv02", VM)["vms"][0]["peers"] == ["hv01", "hv03"]
+    between(three, "hv01", "hv02")
+    old = three.hv["hv01"]
+    three.acting(old)
+    FailoverReturn(old.zfs(), old.driver(), old).end(VM, read_claims({"hv02": look(three, "hv02", VM)["vms"]}))
+    between(three, "hv02", "hv01")
+    assert move(three)
+    boot(old)
+    done = start(three, {"hv02": [], "hv03": ""}, here="hv01")
+    assert (done.started, "hv03 could not be asked" in done.failures[0]) == ([], True)
 
 
 # -- a failover back to an old home

@@ -205,8 +205,10 @@ class Voyage:
         if home:
             self.dies(home)
         self.trace.append(target)
+        without = self.random.choice([(), (), sorted(self.plays.dead)[:1]])
+        self.trace.append(f"without {without}")
         with self.disturbed():
-            self.plays.failover_vm(target, self.random.choice([None, 10**9]))
+            self.plays.failover_vm(target, self.random.choice([None, 10**9]), without)
 
     def failover_stays(self):
         with self.disturbed(0.3, 60):

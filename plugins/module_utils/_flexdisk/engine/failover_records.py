@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..fleet.replication.record import Record, told
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Runner
 from ..model.desired import Policy
 from ..model.errors import Problem
+from ..rules.failover import RIVALS, encode_rivals, rivals_of
 from ..rules.layout import container, last_part
 from ..rules.moves import COMING
 from ..zfs.commands import Zfs
@@ -63,6 +65,23 @@ def _foresee(what: TakeOver, given: t.Sequence[Record], pools: t.Mapping[str, st
 
 def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
     return {"pool": pools[record.uuid], "record": told(record)}
+
+
+def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
+    """Write down in the records of these VMs that another host can take them over from now on, too. The labels of those
+    of which that was not known.
+    """
+    told_of = []
+    for known in (one for one in known_vms() if one.record.uuid in vms):
+        record = known.record
+        rivals = rivals_of(record.marks)
+        if host not in rivals:
+            told_of.append(record.label)
+            marks = {**record.marks, RIVALS: encode_rivals([*rivals, host])}
+            if not check_mode:
+                stored = _stored(replace(record, marks=marks), {record.uuid: known.pool})
+                records.save(record.uuid, stored, records.FAILOVER)
+    return told_of
 
 
 def in_use(zfs: Zfs, hypervisor: Hypervisor, vms: t.Collection[str]) -> t.List[Problem]:

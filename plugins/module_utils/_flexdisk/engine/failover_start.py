@@ -24,12 +24,11 @@ from ..fleet.replication.record import read_record
 from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError
 from ..model.vm import Sharer, Vm
-from ..rules.failover import FACT, decode, rivals_of, wish_of
+from ..rules.failover import FACT, decode, takers_of, wish_of
 from ..rules.inventory import Host
 from ..rules.layout import container, last_part, pool_of
 from ..rules.moves import COMING, Move, before, is_place
 from ..rules.power import START_HOST, unfinished, why_not
-from ..rules.replicas import hosts
 from ..rules.usage import also_attached, labels
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
@@ -151,7 +150,7 @@ def _of_vm(vm: t.Optional[Vm]) -> _Dict:
     if vm is None or not vm.config.failover:
         return {"failover": False, "autoboot": vm is not None and vm.config.autoboot, "term": 0, "peers": []}
     wish = wish_of(vm.config, vm.root)
-    return {"failover": True, "autoboot": wish.autoboot, "term": wish.term, "peers": _peers(vm)}
+    return {"failover": True, "autoboot": wish.autoboot, "term": wish.term, "peers": takers_of(vm)}
 
 
 def _points(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, host: Host, uuid: str) -> _Dict:
@@ -193,11 +192,6 @@ def _place(host: Host, move: Move) -> str:
 def _no_newer(points: t.Sequence[Point], name: str) -> t.List[int]:
     at = max((point.createtxg for point in points if point.name == name), default=0)
     return [point.guid for point in points if point.createtxg <= at]
-
-
-def _peers(vm: Vm) -> t.List[str]:
-    """The hosts with replicas of a VM, and those that had some when it was taken over."""
-    return sorted({*(name for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)})
 
 
 def start(
@@ -271,7 +265,7 @@ def _twice(vm: Vm, claims: Claims) -> str:
 
 def _unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
     """Why it is not known that the home of a VM is here; "" if it is."""
-    uuid, peers = vm.config.uuid, _peers(vm)
+    uuid, peers = vm.config.uuid, takers_of(vm)
     unclear = without_order(uuid, wish_of(vm.config, vm.root).term, claims)
     if unclear:
         words = f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts with"

@@ -32,7 +32,7 @@ from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
 from ..plan.vm_move import refusals, strange_snapshots
 from ..rules import moves, snapshots, uefi
-from ..rules.failover import wish_of
+from ..rules.failover import takers_of, wish_of
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import container, pool_of, replicas, vm_dataset
@@ -51,7 +51,6 @@ from ..rules.replicas import (
     SYNCED,
     elsewhere,
     encode,
-    hosts,
     is_changed,
     is_synced,
     of_empty,
@@ -181,7 +180,7 @@ class Departure:
             what = (uuid, config.alias, target, pool, config.state, config.autoboot, since)
             move = Move(LEAVING, *what, term=term)
             if config.failover:
-                asks = sorted({one for disk in vm.disks for one in hosts(disk)} - {target})
+                asks = [one for one in takers_of(vm) if one != target]
                 move = move._replace(asks=",".join(asks))
             write_move(self._zfs, self._hypervisor, config.pool, move)
         elif (move.phase, move.pool) != (LEAVING, pool):

@@ -57,7 +57,7 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
             problems.add("InvalidArgument", f"pools: {pool!r:.100} of {uuid!r:.100} is not the pool of a VM")
     if params["max_data_loss"] is not None and params["max_data_loss"] < 0:
         problems.add("InvalidArgument", f"max_data_loss {params['max_data_loss']} is negative")
-    if params["step"] == "drop":
+    if params["step"] in ("drop", "note"):
         for uuid in params["vms"] or ():
             if not is_uuid(uuid):
                 problems.add("InvalidArgument", f"vms: {uuid!r:.100} is not a UUID")
@@ -92,6 +92,12 @@ def _store(call: Call, given: Told) -> Answer:
     if problems:
         return Answer({}, refusal(problems))
     return Answer({"changed": bool(news), "msg": f"{count(len(news), 'record')} taken in", "stored": True})
+
+
+def _note(call: Call, given: Told) -> Answer:
+    told_of = failover_records.note(given.params["vms"], given.params["peer_name"], call.check_mode)
+    msg = f"{count(len(told_of), 'record names', 'records name')} {given.params['peer_name']} from now on"
+    return Answer({"changed": bool(told_of), "msg": msg, "noted": told_of})
 
 
 def _drop(call: Call, given: Told) -> Answer:
@@ -249,6 +255,7 @@ _STEPS = {
     "mark": _mark,
     "store": _store,
     "drop": _drop,
+    "note": _note,
     "look": _look,
     "take_over": _take_over,
     "start": _start,

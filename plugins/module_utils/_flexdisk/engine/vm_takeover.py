@@ -20,7 +20,7 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
 from ..plan.planner import find_vm
-from ..rules.failover import FACT, RIVALS, decode, encode, rivals_of
+from ..rules.failover import FACT, RIVALS, decode, encode, encode_rivals, rivals_of
 from ..rules.inventory import Host
 from ..rules.layout import container, last_part
 from ..rules.moves import COMING, Move
@@ -233,6 +233,6 @@ def _raised(record: Record, rivals: t.Collection[str]) -> Record:
     wish = decode(record.marks.get(FACT, ""))
     if wish is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
-    known = sorted({*rivals_of(record.marks), *rivals})
-    marks = {FACT: encode(wish._replace(term=wish.term + 1)), RIVALS: ",".join(known)}
+    known = encode_rivals([*rivals_of(record.marks), *rivals])
+    marks = {FACT: encode(wish._replace(term=wish.term + 1)), RIVALS: known}
     return replace(record, marks={**record.marks, **marks})

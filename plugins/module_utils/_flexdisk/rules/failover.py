@@ -11,8 +11,8 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.vm import VmConfig
-from .replicas import is_host
+from ..model.vm import Vm, VmConfig
+from .replicas import hosts, is_host
 
 FACT = "failover"
 # The boot of this host in which it was known to be the home of the VM. It says nothing about other boots or hosts.
@@ -40,6 +40,16 @@ def encode(wish: Wish) -> str:
 def rivals_of(user: t.Mapping[str, str]) -> t.List[str]:
     """The hosts in the value of RIVALS, from our properties of a dataset. What is no host is left out."""
     return [name for name in user.get(RIVALS, "").split(",") if is_host(name)]
+
+
+def encode_rivals(names: t.Iterable[str]) -> str:
+    """The value of RIVALS."""
+    return ",".join(sorted(set(names)))
+
+
+def takers_of(vm: Vm) -> t.List[str]:
+    """The hosts that can take a VM over, or could when it was taken over: each has replicas of it, or had some."""
+    return sorted({*(name for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)})
 
 
 def is_plausible(text: str) -> bool:
