@@ -88,7 +88,7 @@ options:
     type: str
   peer_name:
     description:
-      - The host that gets the records. The other hosts with replicas are named in them. For O(step=mark), and needed for
+      - The host that gets the records. The other hosts with replicas are named in them. For O(step=mark) and
         O(step=note).
     type: str
   records:
