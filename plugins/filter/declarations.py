@@ -170,7 +170,10 @@ def _state(disk: _Dict) -> str:
 
 
 def _new_disk(found: _Dict, uuid: str, disk: str, size: str, pci_slot: str) -> str:
-    wanted = parse_size_or_remaining(size)
+    try:
+        wanted = parse_size_or_remaining(size)
+    except FlexdiskError as exc:
+        return exc.message
     there = _vm_disk(found, uuid, disk)
     taken = _in_slot(found, uuid, pci_slot)
     if taken and taken != there:

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import called, spelled
@@ -27,14 +28,24 @@ def for_user(result: _Dict, task: t.Any, task_vars: _Dict) -> t.Dict[str, t.Any]
     names = _names(task_vars)
 
     def said(text: t.Any) -> t.Any:
-        return called(spelled(text, variables), names) if isinstance(text, str) else text
+        """A message, or what ansible-core has made of a warning."""
+        if isinstance(text, str):
+            return called(spelled(text, variables), names)
+        event: t.Any = getattr(text, "event", None)
+        if event is None or not isinstance(getattr(event, "msg", None), str):
+            return text
+        return dataclasses.replace(text, event=dataclasses.replace(event, msg=said(event.msg)))
 
     changed: t.Dict[str, t.Any] = {"msg": said(result["msg"])} if "msg" in result else {}
     if result.get("warnings"):
         changed["warnings"] = [said(text) for text in result["warnings"]]
     if result.get("problems"):
         changed["problems"] = [{**one, "message": said(one.get("message"))} for one in result["problems"]]
-    return {**result, **changed}
+    told = {**result, **changed}
+    error = getattr(result.get("exception"), "event", None)
+    if told.get("msg") != result.get("msg") and error is not None and not getattr(error, "formatted_traceback", None):
+        del told["exception"]  # it has the message as the module wrote it; ansible-core makes another one
+    return told
 
 
 def _of_playbook(task_vars: _Dict) -> t.Set[str]:

@@ -195,12 +195,12 @@ def test_the_slot_of_a_new_disk(name, slot, why):
 def test_a_disk_that_has_what_remains_is_there():
     found = {"vms": [vm(WEB, "web01", disk("data", 5, remaining=True))], "skipped_vms": []}
     assert FILTERS["new_disk"](found, WEB, "data", "remaining") == ""
+    assert FILTERS["new_disk"](found, WEB, "data", "much").startswith('size "much" is not valid')
 
 
 @pytest.mark.parametrize(
     ("name", "arguments", "words"),
     [
-        ("new_disk", (FOUND["hv01"], WEB, "data", "much"), 'size "much" is not valid'),
         ("new_disk", ({}, WEB, "data", "1GiB"), "new_disk wants"),
         ("vm_disk", ({}, DB, "data"), "vm_disk wants"),
         ("declared_vm", (FOUND, {"hv01": [{"name": "x"}]}, WEB, "web01"), "declared_vm wants"),

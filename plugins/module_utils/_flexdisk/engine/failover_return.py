@@ -149,6 +149,10 @@ class FailoverReturn:
         if not (others or old) and vm.config.uuid not in host.moves:
             return Ending(None, None, [], [], [])
         found = {one: c for one in others for c in claims[one] or () if c.vm == vm.config.uuid}
+        if not found:
+            return Ending(
+                vm, None, [], [], [Problem("Ambiguous", _no_home_but_this(vm.config.uuid, claims), vm.config.label)]
+            )
         ends = vm.config.uuid in host.moves
         unclear = _unclear(vm.config.label, vm.config, term, found, begun, old)
         problems = [*unclear, *(() if ends else _keeping(host, vm))]
@@ -443,6 +447,16 @@ def _unsaid(there: str, claim: Claim, term: int) -> str:
         f"{words}. If the VM of {there} is the right one, flexdisk_old_host with the name of this host and"
         " flexdisk_failover_state=returned of the playbook failover_vm end it here; what only this host has is kept"
     )
+
+
+def _no_home_but_this(vm: str, claims: Claims) -> str:
+    """Why a VM must not end on a host that no other one has taken it over from."""
+    older = [host for host, said in claims.items() if any(one.vm == vm and not one.phase for one in said or ())]
+    words = "this is no old home of it: no other host has it, or only an older copy of it"
+    if older:
+        first = min(older)
+        words += f", namely {' and '.join(sorted(older))}. The old home is {first}: flexdisk_old_host={first}"
+    return words
 
 
 def _keeping(host: Host, vm: Vm) -> t.List[Problem]:

@@ -286,7 +286,8 @@ def _boot(resolved: Resolved, problems: Problems) -> None:
             _check_boot_disk(resolved, target, now, problems)
         if target.spec.boot and not (now or vm.config.bare):
             # No task declares a CD-ROM, and vmadm starts no VM in which a second device boots.
-            boots += [entry.path for entry in vm.config.disks if entry.boot and entry.media != "disk"]
+            alone = [one for one in vm.config.disks if one.media != "disk" or one.left_out or one.path in vm.strays]
+            boots += [entry.path for entry in alone if entry.boot]
     if len(boots) > 1:
         problems.add("InvalidArgument", f"the VM would have several boot disks: {', '.join(boots)}")
     leaving = {id(leaver.disk) for leaver in resolved.leavers}

@@ -14,11 +14,13 @@ import math
 import re
 import typing as t
 
+from ..model.errors import FlexdiskError
+from ..model.sizes import parse_size
 from ..rules.naming import why_not_seen
 
 # An option of an argument specification. Beside what Ansible knows, it can say: least and most, of a number; matches,
 # a regular expression for the whole text, and like, what such text is; free, if text may be anything, also what no
-# reader sees; filled, if nothing may be given that is empty; as_is.
+# reader sees; filled, if nothing may be given that is empty; size, if it is one in MiB; as_is.
 Wanted = t.Mapping[str, t.Any]
 Read = t.Callable[[str], object]  # JSON or YAML as text; raises ValueError
 
@@ -107,6 +109,15 @@ def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = F
     if isinstance(value, bool):
         raise Unclear(_lost_truth(path, value))
     _refuse_dates(path, value)
+    return _size(path, value) if wanted.get("size") else value
+
+
+def _size(path: str, value: object) -> object:
+    """What modules take as a size, as it is."""
+    try:
+        parse_size(value, what=path)
+    except FlexdiskError as exc:
+        raise Unclear(exc.message) from exc
     return value
 
 

@@ -38,9 +38,12 @@ def problems(given: t.Iterable[str], names: Names, choosing: str) -> t.List[str]
     given = set(given)
     options = {_option(name): name for name in names.own if _OPTIONS.match(_option(name))}
     found, unknown = [], []
+    squeezed = {_squeezed(one): one for one in known}
     for name in sorted(given - known):
         if name.startswith(_MARKED):
             unknown.append(name)
+        elif _squeezed(name) in squeezed:
+            found.append(f"{name} is unknown. Did you mean {squeezed[_squeezed(name)]}?")
         elif name in options and options[name] not in given:
             found.append(f"{name} is an option of modules. This playbook has {options[name]}")
         elif _OURS.match(name) or _begins_almost(name, known):
@@ -51,6 +54,11 @@ def problems(given: t.Iterable[str], names: Names, choosing: str) -> t.List[str]
         words = f" Did you mean {' and '.join(meant)}?" if meant else ""
         found.append(f"{', '.join(unknown)} is unknown.{words} This playbook has {', '.join(names.own)}")
     return found
+
+
+def _squeezed(name: str) -> str:
+    """A name without what is easily mistaken: capitals, and lines between words."""
+    return name.replace("_", "").lower()
 
 
 def _begins_almost(name: str, known: t.Collection[str]) -> bool:

@@ -50,8 +50,10 @@ def _members(group: Group, policy: RollPolicy, problems: Problems) -> None:
             "InvalidArgument",
             f"action_ceiling is {policy.action_ceiling}, but {change} is needed for {', '.join(names)}",
         )
+    there = {member.name for member in group.members}
     for name in canaries_of(group, policy):
-        if index_of(name, group.name) < 0:
+        index = index_of(name, group.name)
+        if index < 0 or (index >= group.size and name not in there):
             problems.add("InvalidArgument", f"canary {name} is not a member of {group.name}")
 
 
