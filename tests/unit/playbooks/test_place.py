@@ -69,7 +69,7 @@ def test_new_vms_go_where_there_is_room_and_stay_there(nodes):
     declare(nodes, "web-2", memory="40GiB")
     status, printed = nodes.play("create_vm")
     assert status == 2
-    assert "web-2: no host: hv01: memory: 40960 MiB needed" in printed
+    assert "web-2: no host: hv01: memory: 40 GiB needed" in printed
     assert "hv03: imgadm get: error (ImageNotInstalled)" in printed
     assert len(where(nodes)) == 3
 

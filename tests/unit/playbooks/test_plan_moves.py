@@ -92,8 +92,8 @@ def test_a_refusal_is_explained_for_each_host(nodes):
     assert lines[0].startswith("change_group: 0 VMs move, 1 cannot")
     assert lines[1] == "huge: no host"
     assert told(lines[1:])
-    assert re.fullmatch(r"  hv01  memory: 26624 MiB needed, \d+ MiB free", lines[2])
-    assert re.fullmatch(r"  hv02  memory: 26624 MiB needed, \d+ MiB free", lines[3])
+    assert re.fullmatch(r"  hv01  memory: 26 GiB needed, [\d.]+ GiB free", lines[2])
+    assert re.fullmatch(r"  hv02  memory: 26 GiB needed, [\d.]+ GiB free", lines[3])
     partial = {"flexdisk_move_vms": ["huge"], "flexdisk_move_to_groups": ["a"], "flexdisk_move_allow_partial": True}
     status, printed = planned(nodes, "change_group", **partial)
     assert status == 0, printed

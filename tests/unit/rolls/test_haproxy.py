@@ -187,8 +187,8 @@ class Site:
         self.configure()
 
     def make_nodes(self):
-        for node in self.nodes.values():
-            self.simnode(node, "init", "--pool", "zones:256G")
+        for number, node in enumerate(self.nodes.values(), 1):
+            self.simnode(node, "init", "--pool", "zones:256G", "--seed", str(number))
             for image in (OLD, BAD, NEW):
                 self.simnode(node, "image-import", image, "64")
             self.simnode(node, "guests", "on", sys.executable, str(SIMULATED_NODE / "guest_http.py"))
