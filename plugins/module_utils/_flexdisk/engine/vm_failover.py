@@ -179,7 +179,7 @@ def _better(ready: Ready, params: _Params) -> t.List[Problem]:
     record = ready.known.record
     found = ready.takeover
     points = {disk: tuple(guids) for disk, guids in found.points.items()}
-    mine = Rival(params["name"] or host_name(), record.host, record.home, _term(record), found.synced, points)
+    mine = Rival(params.get("name") or host_name(), record.host, record.home, _term(record), found.synced, points)
     rivals = read_rivals(params["elsewhere"] or {}, record.uuid)
     rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]
     better = better_elsewhere(mine, rivals, params["max_data_loss"])
