@@ -692,8 +692,8 @@ MUTATIONS = (
     Mutation(
         "returned: what a dead move has detached becomes a replica whoever has the VM",
         "engine/failover_return.py",
-        "    if not found:\n        words = f\"it was moved",
-        "    if False:\n        words = f\"it was moved",
+        '    if not found:\n        words = f"it was moved',
+        '    if False:\n        words = f"it was moved',
         RETURNS,
     ),
     Mutation(
