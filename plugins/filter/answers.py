@@ -74,7 +74,7 @@ def unknown_variables(given: t.Sequence[str], playbook: str, told: t.Mapping[str
 
 
 def foreign_hosts(variables: t.Mapping[str, t.Any], hosts: t.Sequence[str]) -> t.List[str]:
-    """variables: those of a playbook. hosts: the hypervisors. What is wrong with the hosts that the variables name."""
+    """Return what is wrong with the hosts that variables of a playbook name. hosts: the hypervisors."""
     return named_hosts.problems(variables, hosts)
 
 

@@ -38,7 +38,8 @@ def refused(world, most=None):
     between(world, "hv01", "hv02")
     ready = taker(world).look("db01")
     assert ready.problems == []
-    return vm_failover._better(ready, {"elsewhere": {"hv03": seen["records"] + seen["moved"]}, "max_data_loss": most})
+    given = {"name": "hv02", "elsewhere": {"hv03": seen["records"] + seen["moved"]}, "max_data_loss": most}
+    return vm_failover._better(ready, given)
 
 
 @pytest.mark.parametrize("left", [True, False])

@@ -428,21 +428,6 @@ def test_what_is_only_expected_ends_by_the_word_of_the_user(three, leaves):
     assert (len(done.started), powers(three)["hv01"]) == (1, "running")
 
 
-def test_a_copy_that_runs_is_no_old_one(three):
-    """start_host has started it unasked while the others were down. The move to hv03 does not make a second one."""
-    taken_and_left(three)
-    host = three.hv["hv01"]
-    three.acting(host)
-    unasked = read_claims({"hv02": "", "hv03": ""})
-    assert failover_start.start(host.zfs(), host.driver(), unasked, True, False, "hv01").started
-    for stopped in (False, True):  # it still counts as at home
-        if stopped:
-            host.ok("vmadm", "stop", VM, "-F")
-        seen = {name: says(three, name) for name in ("hv01", "hv03")}
-        assert places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).homes == ["hv01"]
-        assert "hv01 has it, too" in refused(three, {"hv01": says(three, "hv01"), "hv02": ""}, unasked=True)
-
-
 @pytest.fixture
 def both(three):
     """hv02 has taken the VM over, and is gone for good while the VM was arriving on hv03. hv01 runs the old copy."""
@@ -454,6 +439,17 @@ def both(three):
     host.ok("guest", "write", f"zones/{VM}/disk0", "50", "1", "on the old copy")
     three.written = host.ok("guest", "hash", f"zones/{VM}/disk0")
     return three
+
+
+def test_a_copy_that_runs_is_no_old_one(both):
+    """The move to hv03 does not make a second one."""
+    host = both.hv["hv01"]
+    for stopped in (False, True):  # it still counts as at home
+        if stopped:
+            host.ok("vmadm", "stop", VM, "-F")
+        seen = {name: says(both, name) for name in ("hv01", "hv03")}
+        assert places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).homes == ["hv01"]
+        assert "hv01 has it, too" in refused(both, {"hv01": says(both, "hv01"), "hv02": ""}, unasked=True)
 
 
 def test_the_copy_that_was_started_unasked_is_given_up_for_the_newer_one(both):

@@ -68,20 +68,21 @@ def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
 
 
 def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
-    """Write down in the records of these VMs that another host can take them over from now on, too. The labels of those
-    of which that was not known.
+    """Write down in the records of these VMs that another host can take them over from now on, too.
+
+    Return the labels of the VMs of which that was not known.
     """
-    told_of = []
+    labels = []
     for known in (one for one in known_vms() if one.record.uuid in vms):
         record = known.record
         rivals = rivals_of(record.marks)
         if host not in rivals:
-            told_of.append(record.label)
+            labels.append(record.label)
             marks = {**record.marks, RIVALS: encode_rivals([*rivals, host])}
             if not check_mode:
                 stored = _stored(replace(record, marks=marks), {record.uuid: known.pool})
                 records.save(record.uuid, stored, records.FAILOVER)
-    return told_of
+    return labels
 
 
 def in_use(zfs: Zfs, hypervisor: Hypervisor, vms: t.Collection[str]) -> t.List[Problem]:

@@ -109,7 +109,7 @@ def run_module(
 
 
 def _wrong_names(params: _Params) -> Problems:
-    """What is wrong with the names among the options. Those of entries are checked with them, one entry at a time."""
+    """Return what is wrong with options that name something. Names in entries are checked with each entry."""
     problems = Problems("")
     entries = [key for key, value in params.items() if isinstance(value, list) and any(map(_is_entry, value))]
     check_names({key: params[key] for key in _NAMES if params.get(key) and key not in entries}, problems)

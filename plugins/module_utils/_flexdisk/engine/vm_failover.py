@@ -95,9 +95,9 @@ def _store(call: Call, given: Told) -> Answer:
 
 
 def _note(call: Call, given: Told) -> Answer:
-    told_of = failover_records.note(given.params["vms"], given.params["peer_name"], call.check_mode)
-    msg = f"{count(len(told_of), 'record names', 'records name')} {given.params['peer_name']} from now on"
-    return Answer({"changed": bool(told_of), "msg": msg, "noted": told_of})
+    labels = failover_records.note(given.params["vms"], given.params["peer_name"], call.check_mode)
+    msg = f"{count(len(labels), 'record names', 'records name')} {given.params['peer_name']} from now on"
+    return Answer({"changed": bool(labels), "msg": msg, "noted": labels})
 
 
 def _drop(call: Call, given: Told) -> Answer:
@@ -179,7 +179,7 @@ def _better(ready: Ready, params: _Params) -> t.List[Problem]:
     record = ready.known.record
     found = ready.takeover
     points = {disk: tuple(guids) for disk, guids in found.points.items()}
-    mine = Rival(params.get("name") or host_name(), record.host, record.home, _term(record), found.synced, points)
+    mine = Rival(params["name"] or host_name(), record.host, record.home, _term(record), found.synced, points)
     rivals = read_rivals(params["elsewhere"] or {}, record.uuid)
     rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]
     better = better_elsewhere(mine, rivals, params["max_data_loss"])
