@@ -104,7 +104,7 @@ MUTATIONS = (
         "engine/apply_disks.py",
         "if dict(zfs.local_facts(volume, [*written])) != written:",
         "if False:",
-        "tests/unit/faults/test_sample.py",
+        "tests/unit/engine/test_disk_adopt.py",
     ),
     Mutation(
         "keep destroys a snapshot that was not taken with the others",

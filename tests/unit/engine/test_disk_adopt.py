@@ -17,7 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm import run as vm_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
@@ -413,6 +413,21 @@ def test_killed_between_the_identity_and_the_saved_one_nothing_is_left(sim):
     assert done.outcome.warnings == []
     assert released_identity.KEY not in {key for _name, key in ours(sim)}
     assert sim.disks()["b"].own["tags"] == {"n": "2"}
+
+
+def test_an_identity_that_zfs_did_not_write_leaves_the_saved_one(sim):
+    released_vm(sim)
+    saved = ours(sim)
+
+    def silent(argv, stdin="", timeout=300):
+        return Answer(0, "", "") if list(argv[:2]) == ["zfs", "set"] else sim.runner(argv, stdin, timeout)
+
+    failed = go(sim, runner=silent).outcome.failure
+    assert failed["error_code"] == "NotApplied"
+    assert "the saved one is kept" in str(failed)
+    assert ours(sim) == saved
+    assert go(sim).outcome.failure is None
+    assert sim.disks()["b"].own["preserve"] is True
 
 
 def test_down_twice_is_idle(sim):

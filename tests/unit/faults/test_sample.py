@@ -19,10 +19,8 @@ from tests.faults.scenarios import SCENARIOS
 SAMPLED_SCENARIOS = 5
 POINTS_EACH = 8
 REAL_POINTS = 1
-# Commands by their beginnings which once went wrong: a saved identity went without the new one; a success was claimed;
-# a VM was made without its entry in the journal.
+# Commands by their beginnings which once went wrong: a success was claimed; a VM was made without its entry in the journal.
 FORMER = (
-    ("adopt-again", "silent", "zfs set flexdisk:mtime"),
     ("disk-grow", "silent", "zfs set"),
     ("disk-clone", "silent", "zfs inherit flexdisk:from"),
     ("disk-destroy", "silent", "zfs destroy"),
