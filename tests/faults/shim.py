@@ -104,7 +104,8 @@ def changes(argv: Sequence[str]) -> bool:
 
 def complain(fault: Fault, argv: Sequence[str]) -> str:
     """What the spoiled command says on stderr."""
-    what = f"cannot {WORDS.get(argv[1], argv[1])} '{argv[-1]}'"
+    command = argv[1] if len(argv) > 1 else argv[0]  # sysinfo has no arguments
+    what = f"cannot {WORDS.get(command, command)} '{argv[-1]}'"
     return fault.complaint.get(argv[0], fault.complaint.get("", "")).format(what=what, name=argv[-1])
 
 

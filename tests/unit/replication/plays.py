@@ -226,6 +226,18 @@ class Plays:
         self.world.acting(home)
         return FailoverHome(home.zfs(), home.driver(), home).mark([VM], wanted, self.world.home_name, check, peer)
 
+    def no_failover(self, peer: str) -> None:
+        """replicate with flexdisk_failover=false: all that could take the VM over forget it first."""
+        home = next(name for name, one in self.seen().items() if one["vm"])
+        self.between(home, peer)
+        problems = self._marks(False, check=True).problems
+        others = [host for one in self._looks()[home]["vms"] for host in one["peers"] if host not in (peer, home)]
+        if problems or set(others) & self.dead:
+            raise Refused(f"{problems}, or {others} could not be told to forget it")
+        for other in [peer, *others]:
+            self._failover(other, step="drop", vms=[VM])
+        self._marks(False)
+
     def absent(self, peer: str) -> None:
         """Replicas are given up."""
         seen = self.seen()
@@ -238,6 +250,7 @@ class Plays:
         problems = self._marks(False, check=True).problems
         if any(problem.code == "NotAtHome" for problem in problems):
             raise Refused(str(problems))
+        self._failover(peer, step="drop", vms=would.failover)
         self._failover(peer, step="drop", vms=would.uuids, homes=would.homes)
         self.world.acting(self.hv[home])
         removed = self.world.sender().remove([VM], peer, False)

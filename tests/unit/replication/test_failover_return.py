@@ -425,6 +425,30 @@ def test_a_snapshot_right_before_what_is_given_up_goes(old, monkeypatch):
     assert resynced(old) == ["Increment", "Increment"]
 
 
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("whole", [False, True])
+def test_nothing_is_given_up_that_others_use(old, check, whole):
+    """Holds and clones of others are found before anything goes, in check mode too."""
+    back(old).end("db01", claims(old))
+    if whole:
+        resynced(old)
+        swap(old)
+    kept = f"{APART}/{old.uuids[0]}"
+    for name in ("before", "mine"):
+        old.home.ok("zfs", "snapshot", f"{kept}@{name}")
+    old.home.ok("zfs", "clone", f"{kept}@before", "zones/look")
+    old.home.ok("zfs", "hold", "me", f"{kept}@mine")
+    before = old.home.ok("zfs", "list", "-Ho", "name", "-t", "all")
+    with pytest.raises(FlexdiskError) as refused:
+        back(old).give_up("db01", check)
+    assert f"{kept}@before has the clone zones/look" in refused.value.message
+    assert f"{kept}@mine is held by others (zfs holds {kept}@mine)" in refused.value.message
+    assert old.home.ok("zfs", "list", "-Ho", "name", "-t", "all") == before
+    old.home.ok("zfs", "release", "me", f"{kept}@mine")
+    old.home.ok("zfs", "destroy", "zones/look")
+    assert back(old).give_up("db01", check)[1]
+
+
 # -- after a move that died
 
 

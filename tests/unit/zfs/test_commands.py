@@ -159,6 +159,7 @@ def detached(monkeypatch, *partitions: int) -> Recorded:
     recorded = Recorded()
     recorded.zfs().move_out("zones/u/disk1", "zones/flexdisk/d")
     assert recorded.calls.pop(0) == ["zfs", "rename", "zones/u/disk1", "zones/flexdisk/d"]
+    assert recorded.calls.pop(0) == ["zfs", "get", "-Ho", "value", "guid", "zones/flexdisk/d"]
     return recorded
 
 
@@ -219,6 +220,7 @@ def test_command_lines():
         "zfs create -o mountpoint=none -o canmount=off zones/flexdisk",
         "zfs create -o mountpoint=none -o canmount=off -o volmode=dev tank/flexdisk",
         "zfs rename zones/a zones/b",
+        "zfs get -Ho value guid zones/b",
         "zfs destroy zones/b",
         "zfs destroy zones/b@r,s",
         "zfs rollback zones/b@s",
@@ -284,8 +286,18 @@ def test_a_rename_waits_until_no_device_has_the_old_name():
     recorded = Recorded()
     recorded.names = iter(["zones/a", "zones/a", "zones/b"])
     recorded.zfs().rename("zones/a", "zones/b")
-    assert recorded.calls == [["zfs", "rename", "zones/a", "zones/b"]]
+    assert [" ".join(call) for call in recorded.calls] == [
+        "zfs rename zones/a zones/b",
+        "zfs get -Ho value guid zones/b",
+    ]
     assert recorded.waits == list(BACK_OFF[:2])
+
+
+def test_a_rename_that_was_not_done_is_an_error():
+    recorded = Recorded(FINE, Answer(1, "", "cannot open 'zones/b': dataset does not exist"))
+    with pytest.raises(ZfsError, match="zones/a was not renamed to zones/b, although zfs reported no error") as caught:
+        recorded.zfs().rename("zones/a", "zones/b")
+    assert caught.value.code == "NotApplied"
 
 
 def test_a_device_that_keeps_its_old_name_is_an_error():

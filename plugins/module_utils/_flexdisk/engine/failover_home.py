@@ -16,10 +16,9 @@ from ..model.desired import Policy
 from ..model.errors import FlexdiskError, Problem, failure_text
 from ..model.vm import Vm
 from ..plan.vm_move import refusals
-from ..rules.failover import FACT, RIVALS, encode, wish_of, without_wish
+from ..rules.failover import FACT, RIVALS, encode, encode_rivals, takers_of, wish_of, without_wish
 from ..rules.inventory import Host
 from ..rules.power import NOT_HOME, unknown_home
-from ..rules.replicas import hosts
 from ..zfs.commands import Zfs
 from . import autoboot, power
 from .observe import observe
@@ -47,10 +46,11 @@ class FailoverHome:
     def mark(
         self, names: t.Sequence[str], wanted: t.Optional[bool], here: str, check_mode: bool, peer: str = ""
     ) -> Marked:
-        """Give VMs failover or take it from them; None: leave it, but take it from those without replicas. Then the
-        records of those that have it. here: the name of this host for others, peer: the one that gets the
-        records. A VM that moves is left alone. One that another host may have taken over keeps what it has: nothing is
-        changed if it would lose its failover, and else it gets no record.
+        """Give VMs failover or take it from them; None: leave it, but take it from those that no host can take over.
+
+        Then the records of those that have it. here: the name of this host for others, peer: the one that gets the
+        records, and is written down for that. A VM that moves is left alone. One that another host may have taken over
+        keeps what it has: nothing is changed if it would lose its failover, and else it gets no record.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vms, problems = chosen(host, names)
@@ -60,14 +60,14 @@ class FailoverHome:
         if problems:
             return Marked(False, [], [], problems)
         lost = {vm.config.uuid: unknown_home(vm) for vm in vms if unknown_home(vm)}
-        gets = [vm for vm in vms if (vm.config.failover if wanted is None else wanted) and (wanted or _is_copied(vm))]
+        gets = [vm for vm in vms if wanted or (wanted is None and vm.config.failover and takers_of(vm, here))]
         loses = [vm for vm in vms if vm.config.failover and vm not in gets]
         problems = [Problem(NOT_HOME, lost[vm.config.uuid], vm.label) for vm in loses if vm.config.uuid in lost]
         if problems:
             return Marked(False, [], [], problems)
         failures = [f"VM {vm.label}: {lost[vm.config.uuid]} [{NOT_HOME}]" for vm in gets if vm.config.uuid in lost]
         gets = [vm for vm in gets if vm.config.uuid not in lost]
-        changed = [self._keep(vm, check_mode) for vm in gets] + [self._lose(vm, check_mode) for vm in loses]
+        changed = [self._keep(vm, here, peer, check_mode) for vm in gets] + [self._lose(vm, check_mode) for vm in loses]
         records = []
         for vm in gets:
             try:
@@ -81,17 +81,20 @@ class FailoverHome:
             return [Problem("NotSupported", "failover works with vmadm only", vm.label)]
         return refusals(host, vm, self._hypervisor.description(vm.config.uuid).stays)
 
-    def _keep(self, vm: Vm, check_mode: bool) -> bool:
-        """The wish is written down before autoboot goes off. Whether anything was to do."""
-        uuid = vm.config.uuid
-        if vm.config.failover and not self._hypervisor.vm(uuid).autoboot:
-            return False
-        if not check_mode:
-            self._zfs.set_facts(vm.root.name, {FACT: encode(wish_of(vm.config, vm.root))})
+    def _keep(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:
+        """Write down the wish, then who may take the VM over; then autoboot goes off. Whether anything was to do."""
+        known = encode_rivals({*takers_of(vm, here), *([peer] if peer else [])})
+        facts = {} if known == vm.root.user.get(RIVALS, "") else {RIVALS: known}
+        starts = not vm.config.failover or self._hypervisor.vm(vm.config.uuid).autoboot
+        if starts:
+            facts[FACT] = encode(wish_of(vm.config, vm.root))
+        if facts and not check_mode:
+            self._zfs.set_facts(vm.root.name, facts)
+        if starts and not check_mode:
             if not vm.config.failover:
                 power.note_home(self._zfs, self._hypervisor, vm)
             autoboot.keep_off(self._hypervisor, _with_failover(vm))
-        return True
+        return bool(facts)
 
     def _lose(self, vm: Vm, check_mode: bool) -> bool:
         """autoboot comes back before the wish goes."""
@@ -106,14 +109,10 @@ class FailoverHome:
         problems = self._unfit(host, vm)
         if problems:
             raise FlexdiskError("NotSupported", failure_text(problems))
-        made = undated(self._departure.record(host, vm, self._hypervisor.description(vm.config.uuid), here, peer))
+        told = self._hypervisor.description(vm.config.uuid)
+        made = undated(self._departure.record(host, _with_failover(vm), told, here, peer))
         return replace(made, marks={**made.marks, FACT: encode(wish_of(vm.config, vm.root))})
 
 
 def _with_failover(vm: Vm) -> Vm:
     return replace(vm, config=replace(vm.config, failover=True))
-
-
-def _is_copied(vm: Vm) -> bool:
-    """Whether another host has a replica of a disk."""
-    return any(hosts(disk) for disk in vm.disks)

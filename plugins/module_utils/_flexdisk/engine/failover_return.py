@@ -290,24 +290,33 @@ class FailoverReturn:
     def give_up(self, name: str, check_mode: bool) -> t.Tuple[str, t.List[str]]:
         """What only the disks here have is given up: those without a replica become one, the others go. The uuid of
         the VM that has left, "" for none, and what was done, in words.
+
+        Raises FlexdiskError InUse, before anything goes, if others hold one of the snapshots or have cloned it.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         known = [move for move in moves.named(host.moves, name) if move.phase == MOVED]
         if len(known) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs that have left are called {name}; give the whole uuid")
         uuid = known[0].vm if known else name.lower()  # its tombstone may have been given up before
-        told = []
         own = {disk.uuid for vm in host.vms for disk in vm.disks + vm.orphans} | {disk.uuid for disk in host.detached}
-        for apart in self._apart(uuid) if uuid not in host.moves or known else ():
-            becomes = bool(apart.common) and not apart.replicated and last_part(apart.volume.name) not in own
-            told.append(_given_up(apart, becomes))
-            if check_mode:
-                continue
-            if becomes:
+        found = self._apart(uuid) if uuid not in host.moves or known else []
+        becomes = [a for a in found if a.common and not a.replicated and last_part(a.volume.name) not in own]
+        self._check_unused(host, [one for a in found for one in (a.lost if a in becomes else (*a.lost, *a.shared))])
+        for apart in () if check_mode else found:
+            if apart in becomes:
                 self._become_replica(apart)
             else:
                 self._destroy(apart)
-        return uuid if told else "", told
+        return uuid if found else "", [_given_up(apart, apart in becomes) for apart in found]
+
+    def _check_unused(self, host: Host, snapshots: t.Sequence[str]) -> None:
+        points = [host.datasets[name] for name in snapshots]
+        ours = self._copies.held(HOLD, [point.name for point in points if point.userrefs])
+        used = [f"{point.name} has the clone {', '.join(point.clones)}" for point in points if point.clones]
+        foreign = [point.name for point in points if point.userrefs > (point.name in ours)]
+        used += [f"{name} is held by others (zfs holds {name})" for name in foreign]
+        if used:
+            raise FlexdiskError("InUse", f"nothing was given up: {'; '.join(used)}")
 
     def _destroy(self, apart: Apart) -> None:
         """Exactly the known snapshots go. ZFS does not destroy a volume with another one."""

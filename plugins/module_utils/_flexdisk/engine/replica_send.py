@@ -22,6 +22,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.command import Carrier
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import Vm
+from ..rules.failover import RIVALS, encode_rivals, rivals_of
 from ..rules.identity import PREFIX, render_time
 from ..rules.inventory import Host
 from ..rules.layout import replicas
@@ -354,7 +355,8 @@ class Sender:
             homes |= {note.home for note in notes if note.home}
             found = [one.dataset + p.word for one in originals for p in synced(one, [int(text, 16) for text in known])]
             gone += found
-            noted = noted or bool(known)
+            takers = rivals_of(vm.root.user)
+            noted = noted or bool(known) or peer in takers
             if not check_mode:
                 keys.forget_keys(vm.config.uuid)
                 for name in found:
@@ -363,6 +365,8 @@ class Sender:
                 for text in sorted(known):
                     table = self.copies.table(datasets, [_FACT], EVERYTHING, depth=0)
                     self._note(table, dict.fromkeys(datasets, (text, None)), set())
+                if peer in takers:
+                    self.zfs.set_facts(vm.root.name, {RIVALS: encode_rivals(one for one in takers if one != peer)})
         if not check_mode:
             self._settle([vm.config.uuid for vm in seen.vms])
         marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]

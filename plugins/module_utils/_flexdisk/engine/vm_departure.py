@@ -32,7 +32,7 @@ from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
 from ..plan.vm_move import refusals, strange_snapshots
 from ..rules import moves, snapshots, uefi
-from ..rules.failover import takers_of, wish_of
+from ..rules.failover import marks_at, takers_of, wish_of
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import container, pool_of, replicas, vm_dataset
@@ -149,7 +149,7 @@ class Departure:
             state=move.state if move else config.state,
             autoboot=move.autoboot if move else config.autoboot,
             indestructible=config.indestructible,
-            marks={key: value for key, value in vm.root.user.items() if key in OWN},
+            marks={key: value for key, value in marks_at(vm, here, target).items() if key in OWN},
             description=told.of_new,
             disks=tuple(
                 _disk(disk, told.disks.get(disk.path, ""), encode(elsewhere(disk, target, home)))
@@ -180,8 +180,7 @@ class Departure:
             what = (uuid, config.alias, target, pool, config.state, config.autoboot, since)
             move = Move(LEAVING, *what, term=term)
             if config.failover:
-                asks = [one for one in takers_of(vm) if one != target]
-                move = move._replace(asks=",".join(asks))
+                move = move._replace(asks=",".join(one for one in takers_of(vm, here) if one != target))
             write_move(self._zfs, self._hypervisor, config.pool, move)
         elif (move.phase, move.pool) != (LEAVING, pool):
             raise FlexdiskError("InUse", f"VM {vm.label}: {moves.why_frozen(move)} to {move.host}, not to {target}")

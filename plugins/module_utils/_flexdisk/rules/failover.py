@@ -17,7 +17,8 @@ from .replicas import hosts, is_host
 FACT = "failover"
 # The boot of this host in which it was known to be the home of the VM. It says nothing about other boots or hosts.
 BOOT = "at_home"
-# Hosts that could have taken the VM over as well when it was: start_host asks them, too.
+# Hosts that may have a record with which they take the VM over, whatever its disks note. A host is written down before
+# it gets its record, and taken out when it has lost it: start_host and moves ask all of them.
 RIVALS = "failover.rivals"
 _MOST = 1_000_000  # takeovers of one VM
 _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
@@ -47,9 +48,16 @@ def encode_rivals(names: t.Iterable[str]) -> str:
     return ",".join(sorted(set(names)))
 
 
-def takers_of(vm: Vm) -> t.List[str]:
-    """The hosts that can take a VM over, or could when it was taken over: each has replicas of it, or had some."""
-    return sorted({*(name for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)})
+def takers_of(vm: Vm, here: str = "") -> t.List[str]:
+    """The hosts that may take a VM over: they have a record, or replicas. here: this host, which is none of them."""
+    return sorted({*(name for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)} - {here})
+
+
+def marks_at(vm: Vm, here: str, target: str) -> t.Dict[str, str]:
+    """Our properties of the dataset of a VM as they are once target is its home, which is none of those it asks."""
+    known = encode_rivals(one for one in takers_of(vm, here) if one != target) if vm.config.failover else ""
+    marks = {key: value for key, value in vm.root.user.items() if key != RIVALS}
+    return {**marks, RIVALS: known} if known else marks
 
 
 def is_plausible(text: str) -> bool:

@@ -224,8 +224,13 @@ class Zfs:
         self._run("zfs", "create", *options, name)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a dataset, and wait until no device has the old name, which another volume may get next."""
+        """Rename a dataset, and wait until no device has the old name, which another volume may get next.
+
+        What follows may destroy what has the old name, so the new one is looked for. Raises ZfsError NotApplied.
+        """
         self._patiently("zfs", "rename", old, new)
+        if not self.exists(new):
+            raise errors.ZfsError("NotApplied", f"{old} was not renamed to {new}, although zfs reported no error")
         for seconds in DEVICES_LAG:
             if self._called(old) != old:
                 return

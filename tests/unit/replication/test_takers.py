@@ -1,0 +1,125 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A VM knows which hosts may take it over, whatever becomes of its disks and their notes. Three simulated nodes."""
+
+from __future__ import annotations
+
+import pytest
+
+from .plays import NAMES, POOL, Plays, Refused
+from .test_move import smartos
+from .world import VM
+
+ROOT = f"zones/{VM}"
+RIVALS = "flexdisk:failover.rivals"
+
+
+@pytest.fixture
+def plays(tmp_path, monkeypatch):
+    return Plays(smartos(tmp_path, monkeypatch), monkeypatch)
+
+
+def rivals(plays, name):
+    found = plays.hv[name].ok("zfs", "get", "-Ho", "value", RIVALS, ROOT)
+    return [] if found == "-" else found.split(",")
+
+
+def records(plays):
+    return [name for name, said in plays._looks().items() if said["records"]]
+
+
+def dies(plays, name):
+    plays.hv[name].ok("vmadm", "stop", VM, "-F")
+    plays.dead.add(name)
+
+
+def taken(plays):
+    """hv02 has taken the VM over, and hv03 has a record. hv01 is back, and its disks are replicas."""
+    plays.replicate("hv02")
+    plays.replicate("hv03")
+    dies(plays, "hv01")
+    plays.failover_vm("hv02", 10**9)
+    plays.dead.clear()
+    plays.ends("end")
+
+
+def new_disks(plays, name):
+    """All disks of the VM have been made anew: no note says which hosts have replicas."""
+    for disk in plays.hv[name].disks(VM):
+        plays.hv[name].ok("zfs", "inherit", "flexdisk:replicas", disk["dataset"])
+
+
+def test_who_may_take_it_over_is_written_down_before(plays):
+    plays.replicate("hv02")
+    assert rivals(plays, "hv01") == ["hv02"]
+    plays.replicate("hv03")
+    assert rivals(plays, "hv01") == ["hv02", "hv03"]
+
+
+def test_new_disks_forget_no_host(plays):
+    plays.replicate("hv02")
+    new_disks(plays, "hv01")
+    plays.replicate("hv03")
+    dies(plays, "hv01")
+    plays.failover_vm("hv02", 10**9)
+    plays.dead = {"hv02"}
+    (said,) = plays.start_host("hv01")
+    assert "hv02 could not be asked" in said
+    assert not plays.hv["hv01"].runs(VM)
+
+
+def test_new_disks_do_not_keep_a_record(plays):
+    plays.replicate("hv02")
+    new_disks(plays, "hv01")
+    plays.replicate("hv03")
+    plays.no_failover("hv03")
+    assert (records(plays), rivals(plays, "hv01")) == ([], [])
+
+
+def test_the_last_replica_goes_and_a_record_stays(plays):
+    taken(plays)
+    assert rivals(plays, "hv02") == ["hv03"]
+    plays.replicate("hv01")
+    plays.absent("hv01")
+    assert rivals(plays, "hv02") == ["hv03"]
+    assert plays._looks()["hv02"]["vms"][0]["failover"], "hv03 can still take it over"
+    plays.absent("hv03")
+    assert (records(plays), rivals(plays, "hv02")) == ([], [])
+    assert not plays._looks()["hv02"]["vms"][0]["failover"]
+
+
+def test_a_home_is_none_of_its_own_rivals(plays):
+    taken(plays)
+    old = int(plays.hv["hv01"].ok("zfs", "get", "-Hpo", "value", "guid", "zones"))
+    plays.between("hv02", "hv03")
+    plays.world.acting(plays.hv["hv03"])
+    plays.world.receiver().remove([POOL], [VM], [old], False)  # by hand there, so hv02 still counts it
+    plays.move_vm("hv03")
+    assert "hv03" not in rivals(plays, "hv03")
+    plays.replicate("hv02")
+    plays.no_failover("hv02")
+    assert records(plays) == []
+
+
+def test_a_host_that_is_given_up_is_asked_no_more(plays):
+    taken(plays)
+    plays.dead.add("hv03")
+    with pytest.raises(Refused, match="hv03 could not be told"):
+        plays.replicate("hv01")
+    plays.between("hv02", "hv03")
+    plays.world.acting(plays.hv["hv02"])
+    plays.world.sender().remove([VM], "hv03", False)  # flexdisk_forget_unseen
+    assert "hv03" not in rivals(plays, "hv02")
+    plays.replicate("hv01")
+    assert plays.start_host("hv02") == []
+
+
+@pytest.mark.parametrize("home", NAMES[1:])
+def test_the_home_has_no_record_of_its_own(plays, home):
+    plays.replicate("hv02")
+    plays.replicate("hv03")
+    plays.move_vm(home)
+    assert home not in records(plays)
+    assert home not in rivals(plays, home)
