@@ -198,6 +198,11 @@ uuids:
   returned: success, with O(step=remove)
   type: list
   elements: str
+names:
+  description: Aliases of O(vms), or the UUID of one without.
+  returned: success, with O(step=remove)
+  type: list
+  elements: str
 homes:
   description: GUIDs of the pools that O(vms) are in.
   returned: success, with O(step=remove)

@@ -41,6 +41,8 @@ def for_user(result: _Dict, task: t.Any, task_vars: _Dict) -> t.Dict[str, t.Any]
         changed["warnings"] = [said(text) for text in result["warnings"]]
     if result.get("problems"):
         changed["problems"] = [{**one, "message": said(one.get("message"))} for one in result["problems"]]
+    if isinstance(result.get("failure"), dict):
+        changed["failure"] = {**result["failure"], "message": said(result["failure"].get("message"))}
     told = {**result, **changed}
     error = getattr(result.get("exception"), "event", None)
     if told.get("msg") != result.get("msg") and error is not None and not getattr(error, "formatted_traceback", None):

@@ -105,6 +105,9 @@ def test_how_many_members_may_be_deleted():
     ("given", "said"),
     [
         ({"size": -1}, ["size is -1, but must not be negative [InvalidArgument]"]),
+        ({"size": 10**18}, [f"size is {10**18}, but a group has at most 10000 members [InvalidArgument]"]),
+        ({"members": [{"name": "web-0", "host": "hv01", "destroys": -5}]},
+         ["web-0 destroys -5 MiB, but that must not be negative [InvalidArgument]"]),
         ({"hosts": "hv01"}, ["hosts is a list of hosts, or a map from members to hosts; got 'hv01' [InvalidArgument]"]),
         (
             {"members": [{"name": "db-0"}, {"name": "web-00"}]},

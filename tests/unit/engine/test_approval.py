@@ -196,3 +196,30 @@ def test_a_restart_must_be_approved(sim: Simulated) -> None:
     said = sim.converge(colder, allow_restart=True, approval=Approval(approved.plan_digest, tuple(approved.plan)))
     shown = ["- " + words[0], "+ " + words[1], f"+ web02 ({OTHER}): stop", f"+ web02 ({OTHER}): start"]
     assert set(said.problems[0].message.splitlines()[1:]) == set(shown)
+
+
+def test_another_snapshot_of_the_image_is_another_plan(sim: Simulated) -> None:
+    """Not the name C(@final) counts. One that is exchanged after the last look is not cloned either."""
+    image = VM.replace("c", "e")
+    sim.admin("image-import", image, "64")
+    final = f"zones/{image}@final"
+
+    def exchange() -> None:
+        sim.run("zfs", "destroy", final)
+        sim.run("zfs", "snapshot", final)
+
+    wanted = {"vm": "web01", "unlisted": "keep", "disks": [ROOT, {"name": "more", "image": image}]}
+    approved = sim.converge(wanted, check=True)
+    exchange()
+    assert [problem.code for problem in expecting(sim, approved, wanted).problems] == ["PlanChanged"]
+    known, approved = sim.runner, sim.converge(wanted, check=True)
+
+    def runner(argv: Any, stdin: str = "", timeout: float = 300) -> Any:
+        if list(argv[:2]) == ["zfs", "get"] and argv[-1] == final:
+            exchange()
+        return known(argv, stdin, timeout)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sim, "runner", runner)
+        assert (expecting(sim, approved, wanted).failure or {})["error_code"] == "Changed"
+    assert "more" not in sim.disks()

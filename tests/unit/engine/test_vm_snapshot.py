@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
@@ -544,6 +545,39 @@ def test_a_rollback_that_fails_leaves_the_vm_down_and_says_so():
     assert done.failure is None
     assert (sim.get()["state"], sim.get()["autoboot"]) == ("running", True)
     assert done.vms[0]["recovered"]
+
+
+@pytest.mark.parametrize("autoboot", [True, False])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_rollback_of_a_stopped_vm_that_fails_anywhere_does_not_start_it(autoboot, after):
+    """Whatever fails, and whether it was done all the same: nothing runs for a moment, nor after the next run."""
+    number, failed = 0, True
+    while failed:
+        number += 1
+        sim = Simulated()
+        sim.adopted(2048, autoboot=False)
+        sim.run("vmadm", "update", VM, f"autoboot={autoboot}".lower())
+        go(sim, name="one")
+        sim.write(f"{ROOT}/disk1", 5)
+        real, left, states = sim.runner, [number], set()
+
+        def failing(argv, stdin="", timeout=300, sim=sim, real=real, left=left, states=states):
+            left[0] -= changes(argv)
+            if changes(argv) and left[0] == 0:
+                if after:
+                    real(argv, stdin, timeout)
+                raise FlexdiskError("CommandTimeout", "it did not end within 300 s")
+            answer = real(argv, stdin, timeout)
+            states.add(sim.get()["state"])
+            return answer
+
+        sim.runner = failing
+        failed = go(sim, name="one", state="rolled_back", restart=True).failure is not None
+        sim.runner = real
+        assert go(sim, name="one", state="rolled_back", restart=True).failure is None
+        assert states | {sim.get()["state"]} == {"stopped"}, number
+        assert sim.get()["autoboot"] is autoboot
+    assert number > 3
 
 
 def test_nothing_else_that_fails_starts_a_vm_whose_rollback_was_interrupted():

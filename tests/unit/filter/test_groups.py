@@ -66,6 +66,11 @@ def test_a_group_that_is_well_declared(cluster):
         ({"hosts": ["hv0", "hv0"]}, ["hosts names hv0 more than once"]),
         ({"hosts": "hv0"}, ["hosts is a list of hosts, or a map from members to hosts; got 'hv0'"]),
         ({"size": -1}, ["size is -1, but must not be negative"]),
+        ({"size": 99999}, ["size is 99999, but a group has at most 10000 members"]),
+        ({"replace": ["web-99", "web-0", "db-0"]}, [
+            "replace names db-0, which is not a member of web",
+            "replace names web-99, which is not a member: the group has size 2",
+        ]),
         ({"template": {"state": "stopped", "generation": "a"}},
          ["template has state, generation, which the update of the group sets itself"]),
         ({"members": {"web-5": {}, "db-0": {}}}, ["db-0 is not a member of web, and has words of its own"]),

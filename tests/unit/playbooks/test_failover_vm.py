@@ -310,6 +310,8 @@ def test_the_other_host_is_gone_for_good(nodes):
     words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_state=absent", "--limit", "hv01"]
     printed = plays(nodes, "replicate", *words, unreachable="hv02", status=2)
     assert "could still take that over" in printed, printed[-3000:]
+    command = "replicate -e flexdisk_vm=db01 -e flexdisk_replica_host=hv02 -e flexdisk_replica_state=absent"
+    assert f"ansible-playbook flexdisk.hypervisor.{command} -e flexdisk_forget_unseen=true" in printed
     nodes.run("hv01", "vmadm", "stop", vm(nodes, "hv01")["uuid"], "-F")
     printed = plays(nodes, "start_host", "--limit", "hv01", unreachable="hv02", status=2)
     assert "hv02 could not be asked" in printed

@@ -103,12 +103,18 @@ def test_a_replicated_vm_is_not_deleted(nodes):
     assert status == 2
     assert printed.count("it has replicas on hv02") >= 2
     absent = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replica_state=absent"]
-    assert changed(replicated(nodes, *absent, "--check", "--diff"))
+    printed = replicated(nodes, *absent, "--check", "--diff")
+    assert changed(printed)
+    assert "db01: the replicas on hv02 would be given up" in printed
     assert same(nodes, disks)
-    assert changed(replicated(nodes, *absent))
+    printed = replicated(nodes, *absent)
+    assert changed(printed)
+    assert "db01: the replicas on hv02 are given up" in printed
     assert nodes.run("hv02", "zfs", "list", "-H", "-o", "name").split() == ["zones", "zones/flexdisk", REPLICAS]
     assert [points(nodes, "hv01", where) for where in disks.values()] == [[], []]
-    assert not changed(replicated(nodes, *absent))
+    printed = replicated(nodes, *absent)
+    assert not changed(printed)
+    assert "db01: the replicas on hv02 had been given up already" in printed
     status, printed = nodes.play("delete_vm", *words)
     assert status == 0, printed
 

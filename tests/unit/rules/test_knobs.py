@@ -114,6 +114,7 @@ FAILED = {
     "msg": f"VM {WEB}: take: true [InUse]\nVM {WEB}: allow_restart: true [VmNotStopped]",
     "problems": [{"message": "allow_restart: true", "vm": WEB}],
     "warnings": ["dangerous_allow_shrink: true"],
+    "failure": {"message": "allow_restart: true", "step": "stop"},
 }
 
 
@@ -123,6 +124,7 @@ def test_a_result_in_a_playbook():
     assert found["msg"] == f"VM web ({WEB}): take: true [InUse]\nVM web ({WEB}): {restart} [VmNotStopped]"
     assert found["problems"] == [{"message": restart, "vm": WEB}]
     assert found["warnings"] == ["-e flexdisk_dangerous_allow_shrink=true"]
+    assert found["failure"] == {"message": restart, "step": "stop"}
 
 
 def test_a_result_in_a_play_of_somebody_else_stays():

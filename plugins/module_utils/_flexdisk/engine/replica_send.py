@@ -73,7 +73,7 @@ class Planned:
 class Removed(t.NamedTuple):
     """The uuids of VMs whose sync was ended, the guids of the pools from which replicas have come, the snapshots and
     bookmarks that went, whether a disk had said that it has replicas, and why the names are refused. failover: the
-    uuids of those that have it.
+    uuids of those that have it. names: the aliases of the VMs, or the UUID of one without.
     """
 
     uuids: t.List[str]
@@ -82,6 +82,7 @@ class Removed(t.NamedTuple):
     noted: bool
     problems: t.List[Problem]
     failover: t.Sequence[str] = ()
+    names: t.Sequence[str] = ()
 
 
 class Sender:
@@ -370,7 +371,8 @@ class Sender:
         if not check_mode:
             self._settle([vm.config.uuid for vm in seen.vms])
         marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]
-        return Removed([vm.config.uuid for vm in seen.vms], sorted(homes), gone, noted, [], marked)
+        names = [vm.config.alias or vm.config.uuid for vm in seen.vms]
+        return Removed([vm.config.uuid for vm in seen.vms], sorted(homes), gone, noted, [], marked, names)
 
 
 def _notes(row: t.Mapping[str, t.Tuple[str, ...]]) -> t.List[Note]:

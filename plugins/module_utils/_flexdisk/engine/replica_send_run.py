@@ -143,7 +143,8 @@ def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
         f"{count(len(done.gone), 'snapshot or bookmark', 'snapshots and bookmarks')} of the sync with {peer} destroyed"
     )
     changed = bool(done.gone) or done.noted
-    told_of = {"uuids": done.uuids, "homes": done.homes, "gone": done.gone, "failover": done.failover}
+    told_of = {"uuids": done.uuids, "names": done.names, "homes": done.homes, "gone": done.gone}
+    told_of["failover"] = done.failover
     return Answer({"changed": changed, "msg": msg, **told_of, "diff": {"prepared": diff}})
 
 
