@@ -45,7 +45,7 @@ def declaring(
     found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str = ""
 ) -> t.List[str]:
     """inventory: for each host its variables flexible_disks_vms, virtual_machine_vms, disk_registry_disks and
-    flexdisk_groups. Where they declare the disks of the VM, or this one, in words.
+    flexdisk_groups. Where they declare the disks of the VM, or this one, in words. uuid: of the VM, or of its disk.
     """
     return _guarded("declaring", _declaring, found, inventory, uuid, disk)
 
@@ -103,8 +103,10 @@ def _declared_vm(
 
 
 def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str) -> t.List[str]:
+    if any(uuid == one.get("uuid") for result in found.values() for one in (result or {}).get("parked", ())):
+        return []  # it is detached already
     home, vm = _home(found, uuid)
-    known = _vm_disk(found[home], uuid, disk)
+    known = _vm_disk(found[home], vm.uuid, disk)
     names = {disk, known.get("name"), known.get("uuid")} - {"", None}
     places = []
     for host, variables in inventory.items():
@@ -198,7 +200,12 @@ def _in_slot(found: _Dict, uuid: str, pci_slot: str) -> _Dict:
 
 
 def _home(found: t.Mapping[str, _Dict], uuid: str) -> t.Tuple[str, Names]:
-    return next((host, vm) for host, result in found.items() for vm in _vms(result) if vm.uuid == uuid)
+    """The host and the names of the VM with this UUID, or with a disk of this UUID."""
+    vms = [vm for result in found.values() for vm in (result or {}).get("vms", ())]
+    owners = {str(vm["uuid"]) for vm in vms if any(disk.get("uuid") == uuid for disk in vm.get("disks", ()))}
+    return next(
+        (host, vm) for host, result in found.items() for vm in _vms(result) if vm.uuid == uuid or vm.uuid in owners
+    )
 
 
 def _vms(result: t.Optional[_Dict]) -> t.List[Names]:

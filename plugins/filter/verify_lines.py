@@ -11,7 +11,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import visible
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import command
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import command, for_playbooks
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
@@ -30,7 +30,7 @@ def verify_lines(result: _Dict, host: str) -> t.List[str]:
 
 
 def _finding(one: _Dict) -> str:
-    return f"{one['kind']} {one['alias'] or one['vm']}: {one['message']}"
+    return f"{one['kind']} {one['alias'] or one['vm']}: {for_playbooks(one['message'])}"
 
 
 class FilterModule:

@@ -23,6 +23,14 @@ def failed(message: str) -> FlexdiskError:
     return FlexdiskError("LibvirtFailed", message)
 
 
+def _check_vcpusched(root: ET.Element) -> None:
+    vcpus = int(root.findtext("vcpu", "1"))
+    for one in root.findall("cputune/vcpusched"):
+        last = int(one.get("vcpus", "0").rpartition("-")[2])
+        if last >= vcpus:
+            raise failed(f"unsupported configuration: vCPU '{last}' is not present in domain definition")
+
+
 class FakeDomains:
     """The thin layer below the driver. volsize says how large a device is, None where there is none."""
 
@@ -305,6 +313,7 @@ class FakeDomains:
         made = [int(one.get("sockets", 1)) * int(one.get("cores", 1)) for one in root.findall("cpu/topology")]
         if made and made != [int(root.findtext("vcpu", "1"))]:
             raise failed("unsupported configuration: CPU topology doesn't match maximum vcpu count")
+        _check_vcpusched(root)
         devices = child(root, "devices")
         disks = ordered(devices.findall("disk"))
         if len({target(d) for d in disks}) < len(disks):

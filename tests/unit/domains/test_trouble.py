@@ -424,9 +424,9 @@ def test_other_disks_are_counted_and_left_alone(linux):
         "<disk type='network' device='disk'><source protocol='nbd' name='x'/><target dev='sdb' bus='sata'/></disk>"
     )
     linux.domains.add(linux.domains.xml(VM, False).replace("</devices>", more + "</devices>"))
-    assert linux.vm().unbacked == 2
+    assert len(linux.vm().unbacked) == 2
     linux.four_steps(spec({"name": "b", "size": 16}, unlisted="destroy"))
-    assert linux.vm().unbacked == 2
+    assert len(linux.vm().unbacked) == 2
 
 
 # -- identity

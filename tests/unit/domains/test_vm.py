@@ -154,6 +154,44 @@ def test_what_another_element_fixes_is_not_changed(linux, cpu, more, change, wor
         settle(linux, {"disks": DISKS[:2], **change})
 
 
+SCHED = "<vcpusched vcpus='0-3' scheduler='fifo' priority='1'/>"
+
+
+@pytest.mark.parametrize(
+    ("tune", "part", "last"),
+    [
+        (SCHED, "<vcpusched vcpus='0-3'> of its <cputune>", 3),
+        (
+            "<cachetune vcpus='0-1,^1,2'><cache id='0' level='3' type='both' size='3' unit='MiB'/></cachetune>",
+            "<cachetune vcpus='0-1,^1,2'> of its <cputune>",
+            2,
+        ),
+        (
+            "<memorytune vcpus='2'><node id='0' bandwidth='60'/></memorytune>",
+            "<memorytune vcpus='2'> of its <cputune>",
+            2,
+        ),
+        ("<vcpupin vcpu='3' cpuset='0'/>", "", 0),
+    ],
+)
+def test_vcpus_that_another_element_names_stay(linux, tune, part, last):
+    template = TEMPLATE.replace("<cpu mode", f"<cputune>{tune}</cputune><cpu mode")
+    settle(linux, {"disks": DISKS[:2], "template": template, "vcpus": 4, "memory": 512})
+    wish = {"disks": DISKS[:2], "vcpus": 2}
+    if not part:
+        settle(linux, wish)
+        return
+    told = refusal(linux, "NotSupported", wish)
+    assert f"vcpus 4 -> 2 is refused: {part} names vcpu {last}, and would not follow; change both with virsh" in told
+    settle(linux, {**wish, "vcpus": 6})
+
+
+def test_a_template_that_names_more_vcpus_is_refused(linux):
+    template = TEMPLATE.replace("<cpu mode", f"<cputune>{SCHED}</cputune><cpu mode")
+    told = refusal(linux, "InvalidArgument", {"template": template, "vcpus": 2})
+    assert "vcpus is 2, but <vcpusched vcpus='0-3'> of its <cputune> in template names vcpu 3" in told
+
+
 def test_memory_devices_fix_the_memory(linux):
     dimm = "<memory model='dimm'><target><size unit='MiB'>64</size></target></memory></devices>"
     settle(linux, {"disks": DISKS[:2], "template": TEMPLATE.replace("</devices>", dimm)})

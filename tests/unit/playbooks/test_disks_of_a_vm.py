@@ -133,6 +133,49 @@ def test_what_the_inventory_declares_is_changed_there(nodes, playbook, words, en
     assert json.loads(shown) == entry
 
 
+@pytest.mark.parametrize("named", [("-e", "flexdisk_vm=db"), ()])
+def test_what_the_inventory_declares_is_not_detached(nodes, named):
+    """With the VM, and by the name of the disk alone."""
+    nodes.variables["hv02"] = {}
+    given = ("-e", "flexdisk_vm=db", "-e", "flexdisk_disk=logs", "-e", "flexible_disks_allow_restart=true")
+    words = (*named, *given[2:])
+    assert nodes.play("add_disk", *given, "-e", "flexdisk_disk_size=1GiB")[0] == 0
+    nodes.variables["hv02"] = {"flexible_disks_vms": DECLARED}
+    said = refused(nodes, "detach_disk", *words)
+    what = "the disks of VM db" if named else "disk logs"
+    assert f"The inventory declares {what}, which is on hv02, and the next run for it would undo this change." in said
+    assert "Take disk logs out of flexible_disks_vms of hv02, in the entry db, which needs unlisted: detach" in said
+    nodes.variables["hv02"] = {}
+    for playbook, more in (("detach_disk", words), ("detach_disk", words)):  # the second one does nothing
+        assert nodes.play(playbook, *more)[0] == 0
+    nodes.variables["hv02"] = {"flexible_disks_vms": DECLARED}
+    said = refused(nodes, "attach_disk", *given).replace('\\"', '"')
+    assert "The inventory declares the disks of VM db, which is on hv02" in said
+    assert 'Write {"name": "logs"} to flexible_disks_vms of hv02, in the entry db;' in said
+    nodes.variables["hv02"] = {}
+    assert nodes.play("attach_disk", *given)[0] == 0
+    assert nodes.play("remove_disk", *given)[0] == 0
+    nodes.variables["hv02"] = {"flexible_disks_vms": DECLARED}
+
+
+def test_the_vm_can_be_named_by_its_uuid(nodes):
+    uuid = nodes.run("hv01", "vmadm", "lookup", "alias=web").strip()
+    words = ("-e", f"flexdisk_vm={uuid}", "-e", "flexdisk_disk=u", "-e", "flexible_disks_allow_restart=true")
+    for playbook, more in (
+        ("add_disk", ("-e", "flexdisk_disk_size=2GiB")),
+        ("resize_disk", ("-e", "flexdisk_disk_size=3GiB")),
+        ("detach_disk", ()),
+        ("attach_disk", ()),
+        ("remove_disk", ()),
+        ("adopt", ("-e", json.dumps({"flexdisk_adopt_vms": [{"vm": uuid}]}))),
+    ):
+        status, said = nodes.play(playbook, *(words if playbook != "adopt" else ()), *more)
+        assert status == 0, said
+    replicas = json.dumps({"flexdisk_replicas": [{"vm": "web", "host": "hv02"}]})
+    said = refused(nodes, "replicate", "-e", f"flexdisk_vm={uuid}", "-e", replicas)
+    assert f"flexdisk_replicas has no entry with vm: {uuid}, but with web. Name the VM as it stands there" in said
+
+
 def test_one_name_means_one_vm_on_one_host(nodes):
     for playbook, words in (("add_disk", ("-e", "flexdisk_disk_size=5GiB")), ("remove_disk", ())):
         said = refused(nodes, playbook, *WEB, "-e", "flexdisk_vm=both", *words)

@@ -16,13 +16,23 @@ from dataclasses import replace
 import pytest
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, progress, records, vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+    lock,
+    progress,
+    records,
+    replica_send_run,
+    vm,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host_info import host_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send_run import Given, Told
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
     told,
@@ -36,6 +46,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves, space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.domains.conftest import domain
 
 from .linux import NVRAM, LinuxWorld
@@ -663,7 +674,7 @@ def spoiled(world, how):
             "AlreadyExists",
             "exists, where its own replica would be",
         ),
-        (cdrom, "NotSupported", "it has CD-ROMs or files"),
+        (cdrom, "NotSupported", r"^it has a CD-ROM \(/isos/a.iso\); it does not travel$"),
         (lambda w: twin(w, next(iter(w.disks()))), "AlreadyExists", "has a disk with this uuid already, zones/"),
         (pinned, "InUse", f"zones/{VM}@mine has clones or holds, and would go with the VM's own dataset"),
         (lambda w: larger(w, "zfs", "create", "-V", "16M", f"zones/{VM}/disk7"), "InUse", "it is not whole: zones/"),
@@ -709,6 +720,24 @@ def shared(world):
     world.home.domains.add(domain([f"zones/{VM}/disk1"], uuid=TWIN["uuid"], name="other"))
 
 
+def file_beside(world):
+    """The VM has a disk that no task manages."""
+    disk = "<disk type='file' device='disk'><source file='/x.qcow2'/><target dev='vdz' bus='virtio'/></disk>"
+    edited(world, "</devices>", f"{disk}</devices>")
+
+
+@pytest.mark.parametrize("world", ["libvirt"], indirect=True)
+def test_a_sync_names_the_disks_that_are_left_out(world):
+    file_beside(world)
+    there = json.loads(json.dumps(replica_info(Copies(world.peer), world.peer.driver())))
+    call = Call(world.home.zfs(), world.home.driver(), None, True, world.home)
+    given = Given({"step": "prepare", "vms": ["db01"]}, print)
+    answer = replica_send_run.run(call, given, Told([], read_peer("hv02", "", there), 0))
+    [warning] = answer.warnings
+    assert warning.startswith(f"db01 ({VM}): disk vdz (/x.qcow2) is left alone: it is a file, and no volume of ZFS")
+    assert warning.endswith("; it is not replicated")
+
+
 def transient(world):
     """The domain has no configuration any more."""
     del world.home.domains.configs[VM]
@@ -745,6 +774,7 @@ def transient(world):
             "MiB needed, 0 MiB free on",
         ),
         (lambda w: edited(w, "db01", "db 01"), "InvalidArgument", "db 01"),
+        (file_beside, "NotSupported", r"^disk vdz \(/x.qcow2\) is left alone: it is a file.*; it does not travel$"),
         (
             lambda w: w.peer.domains.add(domain([], uuid=TWIN["uuid"], name="db01").replace("aa:bb", "aa:00")),
             "InvalidArgument",
@@ -763,6 +793,7 @@ def transient(world):
         "mac",
         "memory",
         "alias",
+        "left-out",
         "name",
     ],
 )

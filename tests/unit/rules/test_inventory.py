@@ -107,7 +107,7 @@ def test_what_is_no_disk():
     vm = run([config(disks=disks)], fs(root), vol(root + "/stray"), fs(root + "/data", used=5)).vms[0]
     assert vm.disks == ()
     assert vm.missing == (ZVOL + root + "/gone",)
-    assert (vm.unbacked, vm.other_used) == (2, 5)
+    assert (len(vm.unbacked), vm.other_used) == (2, 5)
     assert [d.volume.name for d in vm.orphans] == [root + "/stray"]
 
 

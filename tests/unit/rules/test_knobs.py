@@ -77,6 +77,38 @@ def test_a_playbook_with_such_a_variable_has_it_in_the_table(playbook):
         assert {name for name in own if form.fullmatch(name)} <= {*names}
 
 
+MODULES = sorted({path.stem for path in (ROOT / "plugins" / "modules").glob("*_*.py")})
+# What only a call of the module can be about: its own arguments, or what no playbook does.
+OF_CALLS = ("size=remaining works only", "are no results of", "has no results of", "the module replica_receive with")
+
+
+def test_no_message_names_a_module_to_who_runs_a_playbook():
+    left = []
+    for path in sorted(path for path in CODE.rglob("*.py") if path.parent.name != "page"):
+        for text in (one for one in texts(path) if " " in one.strip() and not any(call in one for call in OF_CALLS)):
+            said = spelled(text, {"flexible_disks_stop_timeout"})
+            left += [f"{path.name}: {said}" for name in MODULES if re.search(rf"(?<![\w.]){name}\b(?!:)", said)]
+    assert left == []
+
+
+@pytest.mark.parametrize(
+    ("module", "playbook"),
+    [
+        ("it is not whole: x; vm_disks puts it right", "x; the playbook converge (flexible_disks_vms) puts it right"),
+        ("vm_disks with adopt: true moves it in", "with adopt: true in flexible_disks_vms, moves it in"),
+        (
+            "disk_verify with repair: received_property sets it",
+            """verify_disks with -e '{"flexdisk_verify_repair": ["received_property"]}' sets it""",
+        ),
+        ("did not shut down within stop_timeout=5 s", "within flexible_disks_stop_timeout=5 s"),
+        ("flexdisk.hypervisor.vm_disks", "flexdisk.hypervisor.vm_disks"),
+    ],
+)
+def test_modules_in_a_message_are_playbooks(module, playbook):
+    assert spelled(module, {"flexible_disks_stop_timeout"}).endswith(playbook)
+    assert spelled(module, set()) == module
+
+
 def test_a_message_for_a_playbook():
     said = "the VM is running; allow_restart: true allows a shutdown"
     assert spelled(said, {"flexible_disks_allow_restart"}) == (

@@ -15,6 +15,7 @@ from ..hypervisor.protocol import Hypervisor
 from ..model.errors import FlexdiskError, Problem, Problems, failure_text, refusal
 from ..model.text import visible_lines
 from ..rules import core_version
+from ..rules.identity import blank_in
 from ..rules.naming import check_names
 from ..zfs.commands import Zfs
 from . import lock, progress
@@ -113,6 +114,9 @@ def _wrong_names(params: _Params) -> Problems:
     problems = Problems("")
     entries = [key for key, value in params.items() if isinstance(value, list) and any(map(_is_entry, value))]
     check_names({key: params[key] for key in _NAMES if params.get(key) and key not in entries}, problems)
+    for pool in (params.get(key) for key in ("pool", "peer_pool", "target_pool")):
+        if isinstance(pool, str) and blank_in(pool):
+            problems.add("NotSupported", blank_in(pool))
     return problems
 
 

@@ -17,6 +17,7 @@ from ..model.sizes import MIB, parse_size, render_bytes
 from ..model.text import count
 from ..rules.identity import is_pool, is_uuid
 from ..rules.replicas import is_host
+from ..rules.unmanaged import unmanaged
 from . import lock, progress
 from .module_run import Answer, Call
 from .replica_send import Sender
@@ -106,7 +107,8 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
             "failover": [vm.config.uuid for vm in planned.vms if vm.config.failover],
             "failures": planned.failures + failures,
             "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(shown)},
-        }
+        },
+        warnings=[f"{vm.label}: {text}; it is not replicated" for vm in planned.vms for text in unmanaged(vm)],
     )
 
 

@@ -184,6 +184,7 @@ def vm_of(
         ),
         run_id=running.attributes.get("id", "") if running is not None else "",
         fixed=_fixed(domain),
+        min_vcpus=min_vcpus(domain),
     )
 
 
@@ -209,6 +210,30 @@ def _fixed(domain: Element) -> t.Dict[str, str]:
         found["vcpus"] = "the <numa> cells of its CPU" if cells else "the list <vcpus>"
     if cells or any(device.name == "memory" for device in devices(domain)):
         found["memory"] = "the <numa> cells of its CPU" if cells else "its <memory> devices"
+    return found
+
+
+def min_vcpus(domain: Element) -> t.Dict[str, int]:
+    """How many vcpus each element of <cputune> needs that lists them. libvirt refuses a list with more, or cuts it."""
+    found = {}
+    for part in domain.all("cputune"):
+        for name in ("vcpusched", "cachetune", "memorytune"):
+            for one in part.all(name):
+                listed = one.attributes.get("vcpus", "")
+                label = f"<{name} vcpus='{listed}'> of its <cputune>"
+                found[label] = 1 + max(_numbers(listed), default=-1)
+    return found
+
+
+def _numbers(listed: str) -> t.Set[int]:
+    """The numbers of a list such as C(0-3,^2)."""
+    found: t.Set[int] = set()
+    for word in listed.replace(" ", "").split(","):
+        if word.startswith("^"):
+            found.discard(int(word[1:]))
+        elif word:
+            first, _dash, last = word.partition("-")
+            found.update(range(int(first), int(last or first) + 1))
     return found
 
 

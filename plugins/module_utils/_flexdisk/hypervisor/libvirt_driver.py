@@ -312,6 +312,12 @@ class Libvirt:
                 f"vcpus is {config.vcpus}, but the <topology> in template makes {makes}; libvirt takes only the same"
             )
             raise FlexdiskError("InvalidArgument", words)
+        lacking = [part for part, least in config.min_vcpus.items() if least > config.vcpus]
+        if lacking:
+            words = (
+                f"vcpus is {config.vcpus}, but {lacking[0]} in template names vcpu {config.min_vcpus[lacking[0]] - 1}"
+            )
+            raise FlexdiskError("InvalidArgument", words)
         if config.disks:
             raise FlexdiskError("InvalidArgument", "template must not contain disks; declare them in disks")
         return replace(

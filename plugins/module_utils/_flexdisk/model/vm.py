@@ -160,6 +160,8 @@ class VmConfig:
     claims: t.FrozenSet[str] = frozenset()
     fixed: t.Mapping[str, str] = field(default_factory=dict, compare=False)
     """Why memory or vcpus cannot be changed, by these names: another part of the configuration says the same."""
+    min_vcpus: t.Mapping[str, int] = field(default_factory=dict, compare=False)
+    """How many vcpus other parts of the configuration need, because they name vcpus by number. Keys say which part."""
 
     @property
     def left_out(self) -> t.Tuple[str, ...]:
@@ -283,8 +285,9 @@ class Vm:
 
     disks are the attached volumes in the order of their indexes, hidden ones too; orphans are volumes below the VM's
     dataset that its configuration does not know; snapshots are those of that dataset alone; other_used is the space of
-    other children (file systems); unbacked counts CD-ROMs and files; missing names the paths whose volume does not
-    exist, strays those whose volume lies elsewhere and is left alone, unread those whose pool this task has not read;
+    other children (file systems); unbacked has CD-ROMs, files and other disks without a volume; missing names the paths
+    whose volume does not exist, strays those whose volume lies elsewhere and is left alone, unread those in a pool that
+    this task has not read;
     interrupted is the intent of a run of this host that did not come to its end; overlaid says how the VM
     uses a volume among orphans, so that its list of disks is not to be believed, and doubted that nothing but its
     silence speaks for that; asked is the entry of a run that has
@@ -299,7 +302,7 @@ class Vm:
     detached: t.Tuple[Disk, ...] = ()
     snapshots: t.Tuple[Dataset, ...] = ()
     other_used: int = 0
-    unbacked: int = 0
+    unbacked: t.Tuple[DiskConfig, ...] = ()
     missing: t.Tuple[str, ...] = ()
     strays: t.Tuple[str, ...] = ()
     unread: t.Tuple[str, ...] = ()

@@ -62,6 +62,8 @@ def decide(
     if not pool or pool not in host.geometry:
         have = ", ".join(sorted(host.geometry)) or "none"
         problems.add("MissingParameter", f"a new VM needs a pool; pools on this host: {have}")
+    elif identity.blank_in(pool):
+        problems.add("NotSupported", identity.blank_in(pool))
     if problems or not memory:
         return None
     uuid = declared.uuid or _uuid(host, declared.vm, pool)

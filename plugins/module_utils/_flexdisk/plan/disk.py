@@ -16,6 +16,7 @@ from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.vm import FILE, Disk, Vm
 from ..rules.differences import birth_differences
 from ..rules.disk import Place, find_source, label_of, locate, serial_of
+from ..rules.identity import blank_in
 from ..rules.inventory import Host
 from ..rules.layout import disk_dataset
 from ..rules.matching import Match
@@ -178,6 +179,9 @@ class Registry:
         if pool not in self._host.geometry:
             have = ", ".join(sorted(self._host.geometry)) or "none"
             self._add(job.declared, "MissingParameter", f"a new disk needs a pool; pools on this host: {have}")
+            return
+        if blank_in(pool):
+            self._add(job.declared, "NotSupported", blank_in(pool))
             return
         twin = f"{job.declared.spec.name}\t{job.owner.config.uuid if job.owner is not None else ''}"
         if twin in self._seen:

@@ -17,6 +17,7 @@ from ..rules import disk_properties, identity, released_identity
 from ..rules.inventory import Host, agrees, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of, pool_of
 from ..rules.power import unfinished
+from ..rules.unmanaged import unmanaged
 from ..rules.usage import check_whole
 from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
@@ -304,7 +305,7 @@ def _left_alone(vm: Vm) -> t.Iterator[str]:
         yield f"{vm.label}: volume {orphan.volume.name} is not in the VM's configuration and is not adopted"
     for path in vm.missing:
         yield f"{vm.label}: the volume of {path} does not exist"
-    yield from (f"{vm.label}: {text}" for text in vm.config.left_out)
+    yield from (f"{vm.label}: {text}" for text in unmanaged(vm))
 
 
 def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:

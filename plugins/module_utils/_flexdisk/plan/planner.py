@@ -28,7 +28,7 @@ from . import ordering, predict
 from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
 from .recovery import stays_down
-from .relocation import adopt, why_not, without_dataset
+from .relocation import adopt, by_other_names, why_not, without_dataset
 from .resolve import Resolved, resolve
 from .steps import VmPlan
 from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
@@ -72,17 +72,18 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
 
 def _hint(host: Host, config: VmConfig) -> str:
     """What makes the dataset that a VM lacks, or why nothing does."""
-    if without_dataset(host, config) is None:
-        return f", and adopt: true makes none: {why_not(host, config)}"
-    return "; adopt: true makes it"
+    why = why_not(host, config)
+    return f", and adopt: true makes none: {why}" if why else "; vm_disks with adopt: true makes it"
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
     problems = Problems(spec.vm)
+    adopts = spec.adopt and vm.config.bare
+    before = vm = by_other_names(host, vm) if adopts else vm
     if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
-    before, first = vm, adopt(host, vm, capabilities.device_prefix, problems) if spec.adopt and vm.config.bare else None
+    first = adopt(host, vm, capabilities.device_prefix, problems) if adopts else None
     check_begun(vm, problems)
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))

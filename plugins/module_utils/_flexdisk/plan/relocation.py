@@ -12,18 +12,19 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.errors import Problems
 from ..model.vm import Disk, DiskConfig, Vm, VmConfig
+from ..rules.identity import blank_in
 from ..rules.inventory import Host, attached_disk
-from ..rules.layout import disk_dataset, index_of, is_below, pool_of, vm_dataset
-from ..rules.usage import labels, power_problem
+from ..rules.layout import disk_dataset, find_vm_dataset, index_of, is_below, pool_of, vm_dataset
+from ..rules.usage import labels, own_use, power_problem
 from .disk_travel import check_mentions
 from .steps import Told
 from .vm_steps import Relocate
 
 
 def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
-    """A VM without a dataset, given the one that it will have; None if it is not bare, or its pool is not clear."""
-    pool = config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
-    if pool not in host.geometry or not config.bare:
+    """A VM without a dataset, given the one that it will have; None if it is not bare, or why_not() says why."""
+    pool = _pool(host, config)
+    if not config.bare or why_not(host, config):
         return None
     above = host.datasets[pool]
     name = vm_dataset(pool, config.uuid)
@@ -32,12 +33,38 @@ def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
     return Vm(replace(config, pool=pool, dataset=name), root, strays=strays)
 
 
+def _pool(host: Host, config: VmConfig) -> str:
+    """The pool to which a VM without a dataset belongs, "" if that is not clear."""
+    return config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
+
+
 def why_not(host: Host, config: VmConfig) -> str:
-    """Why without_dataset() makes none."""
-    if config.pool:
-        return f"its disks lie in pool {config.pool}, which this task does not read"
-    found = "; ".join(config.left_out) or "it has no disks"
-    return f"which pool it belongs to is not clear, for no disk of it can be adopted: {found}"
+    """Why a VM without a dataset cannot get one; "" if it can."""
+    pool = _pool(host, config)
+    if not pool:
+        found = "; ".join(config.left_out) or "it has no disks"
+        return f"which pool it belongs to is not clear, for no disk of it can be adopted: {found}"
+    if pool not in host.geometry:
+        return f"its disks lie in pool {pool}, which this task does not read"
+    if blank_in(pool):
+        return blank_in(pool)
+    name, there = vm_dataset(pool, config.uuid), find_vm_dataset(config.uuid, host.datasets)
+    if there and there != name:
+        words = f"its disks lie in pool {pool}, and its dataset is {there}; bring the disks back below that, or"
+        return f"{words} zfs rename {there} {there}-old, if {pool} is where it belongs now"
+    lost = [entry.volume for entry in config.disks if is_below(entry.volume, name)]
+    return f"its configuration names {', '.join(lost)}, and there is no such volume" if lost else ""
+
+
+def by_other_names(host: Host, vm: Vm) -> Vm:
+    """The VM as it is for an adoption, which gives disks of its own dataset the paths of their volumes."""
+    named = {entry.named for entry in vm.config.disks if entry.named}
+    if not (vm.overlaid and named):
+        return vm
+    others = [orphan for orphan in vm.orphans if orphan.volume.name not in named]
+    overlaid, doubted = own_use(vm.config, host.usage, others)
+    frozen = overlaid if vm.config.frozen == vm.overlaid else vm.config.frozen
+    return replace(vm, overlaid=overlaid, doubted=doubted, config=replace(vm.config, frozen=frozen))
 
 
 def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optional[Relocate]:
@@ -47,23 +74,30 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
         return None
     if vm.config.state != "stopped" or vm.config.frozen:
         why = vm.config.frozen or (vm.config.state != "running" and power_problem(vm.config))
-        problems.add("VmNotStopped", why or "the VM must be stopped to be adopted: its volumes are renamed")
-    moves = ", ".join(f"{e.volume} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
+        what = "its volumes are renamed" if any(e.volume != d.volume.name for e, d in disks) else "its paths change"
+        problems.add("VmNotStopped", why or f"the VM must be stopped to be adopted: {what}")
+    moves = ", ".join(f"{_source(e, d)} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
     return Relocate(Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
+
+
+def _source(entry: DiskConfig, disk: Disk) -> str:
+    """What a disk was called before: its volume, or its path if only that changes."""
+    return entry.path if entry.volume == disk.volume.name else entry.volume
 
 
 def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iterator[t.Tuple[DiskConfig, Disk]]:
     """Disks that lie elsewhere: the configured entry, and the disk that it will be, at the lowest free index."""
     used = {index_of(v.name) for v in vm.volumes}
     for entry in (replace(entry, volume=entry.volume or entry.named) for entry in vm.config.disks):
-        if pool_of(entry.volume) != vm.root.pool or is_below(entry.volume, vm.root.name):
+        inside = is_below(entry.volume, vm.root.name)
+        if pool_of(entry.volume) != vm.root.pool or (inside and not entry.named):
             continue
         check_mentions(vm.config, entry.path, "", problems)
         volume = _volume(host, vm, entry, problems)
         if volume is None:
             continue
         index = min(set(range(len(used) + 1)) - used)
-        target = volume.name if volume.parent == vm.root.name else disk_dataset(vm.root.name, index)
+        target = volume.name if is_below(volume.name, vm.root.name) else disk_dataset(vm.root.name, index)
         used.add(index_of(target))
         snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
         moved = replace(entry, path=device_prefix + target, volume=target, left_out="", named="")

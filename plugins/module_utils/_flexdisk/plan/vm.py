@@ -246,13 +246,21 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
 
 
 def _check_machine(vm: Vm, properties: t.Optional[SetProperties], problems: Problems) -> None:
-    """Refuse other memory or vcpus where another part of the configuration says the same."""
-    fixed = vm.config.fixed
+    """Refuse other memory or vcpus where another part of the configuration says the same, or needs what would go."""
     for key, value in properties.machine.items() if properties is not None else ():
-        if key in fixed:
-            change = f"{key} {_word(key, getattr(vm.config, key))} -> {_word(key, value)}"
-            words = f"{change} is refused: {fixed[key]} says the same, and would not follow"
+        change = f"{key} {_word(key, getattr(vm.config, key))} -> {_word(key, value)}"
+        for why in _holders(vm.config, key, value):
+            words = f"{change} is refused: {why}, and would not follow"
             problems.add("NotSupported", f"{words}; change both with virsh edit {vm.config.alias}")
+
+
+def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
+    """The parts of a configuration that do not go with other memory or vcpus, each with what it says."""
+    if key in config.fixed:
+        yield f"{config.fixed[key]} says the same"
+    for part, least in config.min_vcpus.items() if key == "vcpus" else ():
+        if least > value:
+            yield f"{part} names vcpu {least - 1}"
 
 
 def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:

@@ -15,6 +15,7 @@ from ..model.vm import Disk, Vm
 from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
 from ..rules.layout import disk_dataset, index_of, replicas
+from ..rules.unmanaged import unmanaged
 
 
 def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
@@ -26,8 +27,8 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
         found += _of_disk(host, vm, disk)
     taken = snapshots.snapshots_of(vm)
     found += _of_snapshots(vm, taken)
-    if vm.orphans or vm.missing or vm.strays or vm.unread:
-        odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.strays, *vm.unread]
+    odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.unread]
+    if odd:
         found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
     pinned = [one.name for one in strange_snapshots(vm) if one.clones or one.userrefs]
     if pinned:
@@ -38,8 +39,7 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
     state = usage.power_problem(vm.config)
     if state:
         found.append(Problem("VmInTransition", state, vm.label))
-    if vm.unbacked:
-        found.append(Problem("NotSupported", "it has CD-ROMs or files, which do not travel", vm.label))
+    found += [Problem("NotSupported", f"{text}; it does not travel", vm.label) for text in _staying(vm)]
     found += _of_clones(vm)
     found += _of_room(vm)
     if vm.other_used:
@@ -87,6 +87,14 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if place in host.datasets:
         words = f"{place} exists, where its own replica would be; disk_verify says what it is"
         yield Problem("AlreadyExists", words, vm.label, disk.label)
+
+
+def _staying(vm: Vm) -> t.Iterator[str]:
+    """What the VM has beside its disks on volumes: disks that are left alone, drives, and files."""
+    yield from unmanaged(vm)
+    for entry in (entry for entry in vm.unbacked if not entry.left_out):
+        media = {"cdrom": "CD-ROM", "floppy": "floppy disk", "disk": "file"}.get(entry.media, entry.media)
+        yield f"it has a {media} ({entry.path})" if entry.path not in ("", "none") else f"it has a {media} drive"
 
 
 def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator[Problem]:

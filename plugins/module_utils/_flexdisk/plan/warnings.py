@@ -12,7 +12,7 @@ from ..model.desired import VmDisksDeclaration
 from ..model.sizes import MIB, render_bytes, render_exact
 from ..model.vm import Vm
 from ..rules import slots, space
-from ..rules.layout import pool_of
+from ..rules.unmanaged import unmanaged
 from .resolve import Resolved
 
 
@@ -44,16 +44,7 @@ def _volumes(vm: Vm) -> t.Iterator[str]:
         yield f"the volume of {path} does not exist"
     for path in vm.unread:
         yield f"{path} lies in another pool, which this task does not read, and is left alone"
-    volumes = {entry.path: entry.volume for entry in vm.config.disks}
-    for path in vm.strays:
-        pool = pool_of(volumes[path])
-        if pool != vm.root.pool:
-            yield f"{path} lies in pool {pool}, not in {vm.root.pool} as the VM does, and is left alone"
-        else:
-            yield f"{path} lies outside {vm.root.name} and is left alone; adopt: true moves it in"
-    for entry in (entry for entry in vm.config.disks if entry.left_out):
-        here = pool_of(entry.named) == vm.root.pool
-        yield f"{entry.left_out}; its volume is {entry.named}, and adopt: true takes it in" if here else entry.left_out
+    yield from unmanaged(vm)
 
 
 def _slots(vm: Vm, after: Vm) -> t.Iterator[str]:

@@ -153,6 +153,17 @@ def is_pool(name: str) -> bool:
     return bool(_POOL.match(name))
 
 
+def blank_in(pool: str) -> str:
+    """Why nothing is changed in a pool with a blank in its name; "" for any other.
+
+    Its devices have other names than its volumes, and each platform its own.
+    """
+    if " " not in pool:
+        return ""
+    words = f"pool '{pool}' has a blank in its name, and nothing is changed in such a pool"
+    return f"{words}; zpool export '{pool}' and zpool import '{pool}' NEWNAME give it another one"
+
+
 def check_pool(name: str) -> str:
     """The name if a pool can have it, else FlexdiskError InvalidArgument: it reaches command lines and file names."""
     if not is_pool(name):

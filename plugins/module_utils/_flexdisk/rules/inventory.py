@@ -246,7 +246,7 @@ def _link_vm(
 ) -> Vm:
     """The VM with its volumes. pools are those that were read, used the users of all volumes."""
     root = datasets[config.dataset]
-    disks, missing, strays, unread, unbacked = [], [], [], [], 0
+    disks, missing, strays, unread, unbacked = [], [], [], [], []
     positions = slots.positions(config.disks, config.pci)
     for entry in config.disks:
         volume = datasets.get(entry.volume) if entry.volume else None
@@ -261,7 +261,7 @@ def _link_vm(
         elif entry.volume and entry.media == "disk":
             missing.append(entry.path)
         else:
-            unbacked += 1
+            unbacked.append(entry)
     known = {d.volume.name for d in disks}
     orphans, other_used, below = [], 0, []
     for child in tree.below(root.name):
@@ -283,7 +283,7 @@ def _link_vm(
         detached=detached,
         snapshots=tree.of(root.name)["snapshots"],
         other_used=other_used,
-        unbacked=unbacked,
+        unbacked=tuple(unbacked),
         missing=tuple(missing),
         strays=tuple(strays),
         unread=tuple(unread),
@@ -334,7 +334,8 @@ def link(
 
 def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move]) -> VmConfig:
     move = known.get(config.uuid)
-    return replace(config, frozen=moves.why_frozen(move)) if move is not None else config
+    why = moves.why_frozen(move) if move is not None else identity.blank_in(config.pool)
+    return replace(config, frozen=why) if why else config
 
 
 def moved_in(host: Host, uuid: str, coming: t.Sequence[Disk] = ()) -> Host:

@@ -37,9 +37,40 @@ KNOBS: t.Mapping[str, t.Sequence[str]] = {
 }
 _KNOB = re.compile(rf"(?<![\w.-])({'|'.join(KNOBS)}): (true|\[[^\]\n]*\])(?!\w)")
 
+_TIMEOUT = re.compile(r"(?<![\w.-])(stop_timeout|lock_timeout)(?==\d|\))")
 
-def spelled(text: str, variables: t.Container[str]) -> str:
+# What a message says of other modules, and the same for one who has playbooks. The first that fits counts.
+_CONVERGE = "the playbook converge (flexible_disks_vms)"
+_OF_MODULES: t.Sequence[t.Tuple[str, str]] = (
+    (r"vm_disks with adopt: true", "the playbook converge, with adopt: true in flexible_disks_vms,"),
+    (r"vm_disks", _CONVERGE),
+    (r"disk_adopt finishes it \(state=released\) or undoes it \(state=adopted\)",
+     "the playbook adopt finishes it (-e flexdisk_adopt_state=released) or undoes it"),
+    (r"disk_adopt", "the playbook adopt"),
+    (r"disk_verify with repair: (\w+)", r"""the playbook verify_disks with -e '{"flexdisk_verify_repair": ["\1"]}'"""),
+    (r"disk_verify", "the playbook verify_disks"),
+    (r"zfs_quota", "the playbook recalculate_quota"),
+    (r"vm_snapshot with state=rolled_back", "the playbook rollback"),
+    (r"vm_snapshot deletes", "the playbook snapshot with -e flexdisk_snapshot_state=absent deletes"),
+    (r"vm with state=absent", "the playbook delete_vm"),
+    (r"the same task of vm makes it anew, and state=absent removes",
+     "the same playbook makes it anew, and delete_vm removes"),
+    (r"the same task of vm \(state=absent\)", "the playbook delete_vm"),
+    (r"state=present of flexdisk\.hypervisor\.disk", "the role disk_registry"),
+)  # fmt: skip
+
+
+def for_playbooks(text: str) -> str:
+    """Return a message with the playbooks that do what the modules do which it names."""
+    for module, words in _OF_MODULES:
+        text = re.sub(rf"(?<![\w./=-])(?:{module})(?!\w)", words, text)
+    return text
+
+
+def spelled(text: str, variables: t.Collection[str]) -> str:
     """Return a message of a module for one who can set these variables: C(-e flexible_disks_allow_restart=true)."""
+    if not variables:
+        return text
 
     def variable(found: t.Match[str]) -> str:
         known = next((name for name in KNOBS[found[1]] if name in variables), "")
@@ -50,7 +81,10 @@ def spelled(text: str, variables: t.Container[str]) -> str:
         names = [name.strip() for name in found[2][1:-1].split(",")]
         return f"-e '{json.dumps({known: names}, ensure_ascii=False)}'"
 
-    return _KNOB.sub(variable, text)
+    def waits(found: t.Match[str]) -> str:
+        return min((name for name in variables if name.endswith("_" + found[0])), default=found[0])
+
+    return _KNOB.sub(variable, _TIMEOUT.sub(waits, for_playbooks(text)))
 
 
 def called(text: str, names: t.Mapping[str, str]) -> str:

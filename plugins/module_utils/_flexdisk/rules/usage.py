@@ -95,7 +95,8 @@ def _words(vm: VmConfig, used: Usage, orphan: Disk, use: Use) -> str:
     if use.writes and others:
         words += f"; {labels(others)} has {name}, too, and would see other data if the overlay was written back "
         return words + "into it: end that first"
-    return f"{words}; {use.remedy}" if use.remedy else words
+    adopts = ", or let vm_disks with adopt: true do so" if any(e.named == name for e in vm.disks) else ""
+    return f"{words}; {use.remedy}{adopts}" if use.remedy else words
 
 
 def _use_of(vm: VmConfig, used: Usage, orphan: Disk) -> t.Optional[Use]:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import render_bytes
 from ...model.vm import Vm
+from ...rules.identity import blank_in
 from ...rules.inventory import Host
+from ...rules.unmanaged import unmanaged
 from .copies import Replica
 from .transfers import read_replica
 
@@ -45,6 +47,8 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
     if place not in peer.pools:
         words = f"{peer.name} has no pool {place}, but {', '.join(sorted(peer.pools)) or 'none'}"
         return [Problem("ResourceNotFound", words, name)]
+    if blank_in(place):
+        return [Problem("NotSupported", blank_in(place), name)]
     if peer.pools[place][0] == host.datasets[vm.config.pool].guid:
         return [
             Problem("InvalidArgument", f"{peer.name} is the host that has the VM: a replica is on another one", name)
@@ -54,7 +58,8 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
             words = f"{peer.name} has a VM {other['alias'] or other['uuid']} ({other['uuid']}) already"
             found.append(Problem("AlreadyExists", words, name))
     if all(disk.hidden for disk in vm.disks):
-        found.append(Problem("ResourceNotFound", "it has no disks", name))
+        alone = "".join(f"; {text}" for text in unmanaged(vm))
+        found.append(Problem("ResourceNotFound", f"it has no disks{' that are replicated' * bool(alone)}{alone}", name))
     for disk in vm.disks:
         if disk.uuid in host.duplicates:
             words = f"its uuid {disk.uuid} is also on {', '.join(host.duplicates[disk.uuid])}"

@@ -1,0 +1,26 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Disks of a VM that no task manages, each with the reason."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.vm import Vm
+from .layout import pool_of
+
+
+def unmanaged(vm: Vm) -> t.Iterator[str]:
+    """Return each disk that is left alone, with the reason, as a sentence without its end."""
+    volumes = {entry.path: entry.volume for entry in vm.config.disks}
+    for path in vm.strays:
+        pool = pool_of(volumes[path])
+        if pool != vm.root.pool:
+            yield f"{path} lies in pool {pool}, not in {vm.root.pool} as the VM does, and is left alone"
+        else:
+            yield f"{path} lies outside {vm.root.name} and is left alone; adopt: true moves it in"
+    for entry in (entry for entry in vm.config.disks if entry.left_out):
+        here = pool_of(entry.named) == vm.root.pool
+        yield f"{entry.left_out}; its volume is {entry.named}, and adopt: true takes it in" if here else entry.left_out
