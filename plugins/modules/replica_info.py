@@ -34,6 +34,13 @@ options:
     description:
       - Read only this ZFS pool. Without this option, all pools are read.
     type: str
+  ssh_directories:
+    description:
+      - Fails if none of these directories has a public key of this host, such as C(ssh_host_ed25519_key.pub). Without
+        one, M(flexdisk.hypervisor.replica_receive) lets no stream in.
+    type: list
+    elements: path
+    version_added: 0.3.0
 seealso:
   - module: flexdisk.hypervisor.replica_send
   - module: flexdisk.hypervisor.replica_receive
@@ -155,17 +162,22 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.arguments import HOST
 from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
 from ..module_utils._flexdisk.engine.replica_info import replica_info
+from ..module_utils._flexdisk.engine.trust import host_keys
 from ..module_utils._flexdisk.zfs.copies import Copies
+
+OPTIONS = {"ssh_directories": {"type": "list", "elements": "path"}}
 
 
 def main() -> None:
     """Read the arguments, and do what replica_info does."""
-    module = AnsibleModule(argument_spec={**HOST}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec={**HOST, **OPTIONS}, supports_check_mode=True)
     run_module(module, __version__, "", as_they_are, body, reads=True)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of replica_info."""
+    if params["ssh_directories"] is not None:
+        host_keys(params["ssh_directories"])
     return Answer({"changed": False, **replica_info(Copies(call.runner), call.hypervisor, call.pool)})
 
 

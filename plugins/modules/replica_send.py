@@ -89,6 +89,7 @@ options:
   address:
     description:
       - Where SSH reaches the other host, as C(root). Needed for O(step=send).
+      - Given to O(step=prepare), one that this host cannot find is refused before snapshots are taken.
     type: str
   port:
     description:

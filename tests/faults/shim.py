@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-PROGRAMS = ("zfs", "zpool", "vmadm", "imgadm")
+PROGRAMS = ("zfs", "zpool", "vmadm", "imgadm", "sysinfo", "kstat")
 CHANGES = ("set", "inherit", "create", "clone", "rename", "destroy", "snapshot", "hold", "release")
 SIGKILL = 9
 TEAR = "FLEXDISK_FAULT_TEAR"

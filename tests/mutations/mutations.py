@@ -1537,7 +1537,7 @@ MUTATIONS = (
     Mutation(
         "a disk that was given up becomes a replica beside itself",
         "engine/failover_return.py",
-        " and last_part(apart.volume.name) not in own",
+        " and last_part(a.volume.name) not in own",
         "",
         RETURNS,
     ),
@@ -1551,8 +1551,8 @@ MUTATIONS = (
     Mutation(
         "a host that could have taken the VM over, too, is forgotten",
         "engine/vm_takeover.py",
-        "known = encode_rivals([*rivals_of(record.marks), *rivals])",
-        "known = encode_rivals(rivals_of(record.marks))",
+        "_raised(record, {*rivals_of(record.marks), *rivals} - {here})",
+        "_raised(record, {*rivals_of(record.marks)} - {here})",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
     Mutation(

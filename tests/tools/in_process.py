@@ -31,7 +31,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _KEYWORD = re.compile(r"^(module_fqn|params|profile)=(.*),$", re.MULTILINE)
-AS_PROCESSES = ("ssh", "ssh-keygen")  # they read and write more than a node
+AS_PROCESSES = ("ssh", "ssh-keygen", "getent")  # they read and write more than a node
 
 
 forks = 0  # that this process has made

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from simnode import ssh, vmadm
-from simnode.node import Node, PoolSpec
+from simnode.node import REMOTE, Node, PoolSpec
 from simnode.vmadm import admin
 from simnode.zfs import numbers
 
 LOCKS = "flexdisk-locks"
-PROGRAMS = ("zfs", "zpool", "zdb", *vmadm.PROGRAMS, "guest", *ssh.PROGRAMS)
+PROGRAMS = ("zfs", "zpool", "zdb", *vmadm.PROGRAMS, "guest", *REMOTE)
 _PROGRAM = """#!{python} -IS
 import gc
 

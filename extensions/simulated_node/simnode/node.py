@@ -34,6 +34,7 @@ if TYPE_CHECKING:  # each program of the node starts faster without them
     from types import TracebackType
 
 Result = Tuple[int, str, str]
+REMOTE = ("ssh", "ssh-keygen", "getent")  # programs that ask no node
 
 
 class PoolSpec(NamedTuple):
@@ -211,7 +212,7 @@ def run_program(directory: str, program: str, argv: List[str]) -> int:
 
     A negative one is that of a vmadm that is killed: this process ends by the same signal, when the node is saved.
     """
-    if program.startswith("ssh"):
+    if program in REMOTE:
         from pathlib import Path
 
         from simnode import ssh

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`ssh` from a simulated node to another, and `ssh-keygen`: keys without mathematics, but with the same rules.
+"""`ssh` from a simulated node to another, `ssh-keygen` and `getent`: keys without mathematics, but with the same rules.
 
 DIR/ssh is what ~/.ssh and /etc/ssh are elsewhere. Which node has which address is in DIR/ssh/addresses.json.
 """
@@ -20,13 +20,12 @@ import time
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-PROGRAMS = ("ssh", "ssh-keygen")
 _LINE = re.compile(r'restrict,expiry-time="(\d{14})",command="([^"]*)" (\S+ \S+) \S+')
 
 
 def main(directory: Path, program: str, argv: List[str]) -> int:
     """Run a program of the node in this directory."""
-    return (_ssh if program == "ssh" else _keygen)(directory, argv)
+    return {"ssh": _ssh, "ssh-keygen": _keygen, "getent": _getent}[program](directory, argv)
 
 
 def furnish(directory: Path) -> None:
@@ -37,11 +36,17 @@ def furnish(directory: Path) -> None:
         (place / "ssh_host_ed25519_key.pub").write_text(f"{_new_key()} root@{directory.name}\n")
 
 
+def _addresses(directory: Path) -> Dict[str, str]:
+    path = directory / "ssh" / "addresses.json"
+    known: Dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    return known
+
+
 def connect(directory: Path, address: str, other: Path) -> None:
     """Let the node reach another one at this address."""
     furnish(directory)
     path = directory / "ssh" / "addresses.json"
-    known: Dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    known = _addresses(directory)
     path.write_text(json.dumps({**known, address: str(other.resolve())}))
 
 
@@ -69,10 +74,17 @@ def _ssh(directory: Path, argv: List[str]) -> int:
     return subprocess.run(["/bin/sh", "-c", command], check=False).returncode
 
 
+def _getent(directory: Path, argv: List[str]) -> int:
+    """`getent hosts NAME`."""
+    if argv[1] not in _addresses(directory):
+        return 2
+    print(f"192.0.2.1       {argv[1]}")
+    return 0
+
+
 def _let_in(directory: Path, address: str, key: str, options: Dict[str, str]) -> Tuple[str, str]:
     """Why the other node refuses, or what it runs. A command of the client's own counts for nothing there."""
-    path = directory / "ssh" / "addresses.json"
-    known: Dict[str, str] = json.loads(path.read_text()) if path.exists() else {}
+    known = _addresses(directory)
     if address not in known:
         return f"ssh: Could not resolve hostname {address}: Name or service not known", ""
     there = Path(known[address]) / "ssh"

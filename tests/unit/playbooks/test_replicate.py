@@ -134,6 +134,18 @@ def test_refusals(nodes):
     assert [points(nodes, "hv01", where) for where in disks.values()] == [[], []]
 
 
+def test_a_transfer_that_cannot_be_is_refused_before_the_first_snapshot(nodes):
+    """An address that nobody knows, and a host without a key of its own: in check mode, too."""
+    disks = vm_with_disks(nodes)
+    nodes.variables["hv02"]["flexdisk_transfer_address"] = "hv02.nowhere"
+    told = {"flexdisk_transfer_ssh_directories": "no public key of this host"}
+    for wrong, words in {"flexdisk_transfer_address": "address hv02.nowhere is not known here", **told}.items():
+        for check in (["--check"], []):
+            assert words in replicated(nodes, *check, status=2)
+        assert [points(nodes, "hv01", where) for where in disks.values()] == [[], []], wrong
+        nodes.variables["hv02"].update(flexdisk_transfer_address="hv02", flexdisk_transfer_ssh_directories=["/nowhere"])
+
+
 def test_a_vm_on_two_hosts_does_not_stop_the_others(nodes):
     """It is refused with both hosts, and nothing is done with it."""
     nodes.connect("hv02", "hv01")

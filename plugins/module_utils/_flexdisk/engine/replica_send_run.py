@@ -21,6 +21,7 @@ from ..rules.unmanaged import unmanaged
 from . import lock, progress
 from .module_run import Answer, Call
 from .replica_send import Sender
+from .trust import unresolved
 
 _Dict = t.Dict[str, t.Any]
 
@@ -56,12 +57,11 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
         problems.add("InvalidArgument", f"peer_name {params['peer_name']!r:.100} is not the name of a host")
     if params["peer_pool"] is not None and not is_pool(params["peer_pool"]):
         problems.add("InvalidArgument", f"peer_pool {params['peer_pool']!r} is not the name of a pool")
+    for words in trust.check_address(_address(params)) if params["address"] is not None else ():
+        problems.add("InvalidArgument", words)
     if params["step"] == "send":
         if not params["transfers"]:
             problems.add("MissingParameter", "transfers has no VM")
-        address = trust.Address(params["address"], params["port"])
-        for words in trust.check_address(address):
-            problems.add("InvalidArgument", words)
         if not params["host_keys"] or not all(HOST_KEY.fullmatch(key) for key in params["host_keys"]):
             problems.add("InvalidArgument", "host_keys are not public keys of a host")
     for uuid in params["complete"] or ():
@@ -82,11 +82,17 @@ def run(call: Call, given: Given, told_: Told) -> Answer:
     return _STEPS[step](sender, call, given, told_)
 
 
+def _address(params: t.Mapping[str, t.Any]) -> trust.Address:
+    return trust.Address(params["address"], params["port"])
+
+
 def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     peer, last = t.cast(Peer, told_.peer), given.params["step"] == "announce"
     planned = sender.plan(given.params["vms"], peer, fresh=last)
-    if planned.problems:
-        return Answer({}, refusal(planned.problems))
+    lost = unresolved(call.runner, _address(given.params)) if given.params["address"] is not None else ""
+    problems = [*planned.problems, *([Problem("ResourceNotFound", lost)] if lost else [])]
+    if problems:
+        return Answer({}, refusal(problems))
     transfers = planned.transfers
     failures: t.List[str] = []
     if not call.check_mode:
@@ -116,7 +122,7 @@ def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is sent in check mode", "sent": []})
     params = given.params
-    address = trust.Address(params["address"], params["port"])
+    address = _address(params)
     lock_of = _transfers(call, told_.transfers, f"a transfer to {params['peer_name']}")
     with lock_of as held, progress.telling(held, given.log, told_.limit) as meter:
         sent = sender.send(told_.transfers, address, params["host_keys"], meter)

@@ -27,6 +27,17 @@ _PATIENCE, _PAUSE = 30, 0.05  # seconds to wait for the lock on the folder of au
 _HOST_KEY_FILE = re.compile(r"ssh_host_[a-z0-9]{1,20}_key\.pub")
 
 
+def unresolved(runner: Runner, address: trust.Address) -> str:
+    """Why SSH cannot find the address, "" if it can, or if this host has no C(getent), which asks as SSH does."""
+    try:
+        answer = runner(("getent", "hosts", address.host))
+    except FlexdiskError as exc:
+        if exc.code != "CommandNotFound":
+            raise
+        return ""
+    return f"address {address.host} is not known here: getent hosts finds nothing" if answer.rc == 2 else ""
+
+
 def keys_folder(vm: str) -> str:
     """The folder of the keys of a VM's transfers, in a directory that only we can read."""
     return os.path.join(lock.place(), f"transfer-{vm}")

@@ -148,9 +148,11 @@ class TakeOver:
         most: t.Optional[int],
         leave_out: t.Collection[str] = (),
         rivals: t.Collection[str] = (),
+        here: str = "",
     ) -> bool:
         """Take the VM over. most: seconds of what it wrote that may be lost, None for any. leave_out: as for look.
-        rivals: the other hosts that could take it over, too. Whether anything was to do.
+        rivals: the other hosts that could take it over, too. here: this host, which is none of them. Whether anything
+        was to do.
 
         Nothing is destroyed before it is written down which set the disks go back to, except what has arrived of
         interrupted streams: with it a newer set can become complete no more.
@@ -172,7 +174,7 @@ class TakeOver:
         ready = self._ready(name, most, leave_out)
         found = t.cast(Takeover, ready.takeover)
         if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
-            raised = _raised(record, rivals)
+            raised = _raised(record, {*rivals_of(record.marks), *rivals} - {here})
             self._expect(raised, t.cast(Known, ready.known).pool, found.name, ready.begun)
         self._go_back(found)
         self._arrival.arrive(record.uuid, record.host, taking=True)
@@ -229,10 +231,9 @@ def _chosen(record: Record, leave_out: t.Collection[str], begun: bool) -> Record
 
 
 def _raised(record: Record, rivals: t.Collection[str]) -> Record:
-    """The record of the VM on its new home: the old one has a lower term. rivals: as for take."""
+    """The record of the VM on its new home: the old one has a lower term. rivals: all that could take it over."""
     wish = decode(record.marks.get(FACT, ""))
     if wish is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
-    known = encode_rivals([*rivals_of(record.marks), *rivals])
-    marks = {FACT: encode(wish._replace(term=wish.term + 1)), RIVALS: known}
+    marks = {FACT: encode(wish._replace(term=wish.term + 1)), RIVALS: encode_rivals(rivals)}
     return replace(record, marks={**record.marks, **marks})
