@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -604,3 +605,31 @@ def test_the_policy_of_words_and_the_roll_agree():
     assert problems == []
     plan = plan_group(group(8, stale(8), keeps_disks=False), replace(policy, max_down_per_host=9), HOMES)
     assert (plan.problems, plan.in_service, plan.peak) == ((), 6, 9)
+
+
+# -- large groups
+
+
+def calls_of_a_plan(size):
+    """How many functions of the collection are called for the plan of a group of so many members."""
+    count = 0
+
+    def profile(frame, event, _argument):
+        nonlocal count
+        count += event == "call" and "fleet/groups" in frame.f_code.co_filename
+
+    policy = RollPolicy(max_batch_size=2)
+    found = group(size, stale(size))
+    sys.setprofile(profile)
+    try:
+        planned = plan_group(found, policy, HOMES)
+    finally:
+        sys.setprofile(None)
+    assert not planned.problems
+    return count
+
+
+def test_the_plan_of_a_large_group_costs_members_times_steps():
+    """Each step looks at each member once: four times the members have four times the steps, and nothing more."""
+    small, large = calls_of_a_plan(50), calls_of_a_plan(200)
+    assert large < 16 * 1.1 * small

@@ -296,6 +296,8 @@ CONTRADICTIONS = [
     (figures(vms=7), "host a1: vms is 7, which is not of the right type"),
     (lambda hosts: hosts[0]["info"]["vms"][0].update(memory=-4),
      "host a1, VM vm1: memory is -4, but must not be negative"),
+    (lambda hosts: hosts[0]["info"]["vms"][0].update(state="exploded"),
+     "host a1, VM vm1: state is exploded, which no hypervisor says of a VM"),
     (lambda hosts: hosts[0]["info"]["vms"][0].update(disks={"tank": 4}),
      "host a1, VM vm1: has disks in tank, a pool unknown here"),
     (lambda hosts: hosts[0]["info"]["vms"][0].update(disks={}),

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.images import ImageFile
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset, Planned
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
     NewVm,
     Policy,
@@ -25,7 +25,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import approval
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Told, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_snapshot import plan_snapshot
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import CreateVm, ImportImage
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import (
+    ClearRemains,
+    CreateVm,
+    ImportImage,
+    RemoveUnfinished,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.digest import digest_of
 from tests.unit.plan.build import CAPABILITIES, GEOMETRY, GIB, MIB, ROOT, host, plan, uuid
@@ -271,6 +276,18 @@ def imported(*file: t.Any) -> str:
 def test_the_file_of_an_image_counts():
     files = [("/images/a.raw", "raw", 64), ("/images/b.raw", "raw", 64), ("/images/a.raw", "raw", 65)]
     assert len({imported(*file) for file in files}) == len(files)
+
+
+@pytest.mark.parametrize("kind", [ClearRemains, RemoveUnfinished])
+def test_the_guids_of_what_an_interrupted_creation_has_left_count(kind):
+    vm, digests = host({}).vms[0], []
+    for guid in (7, 8):
+        left = (Planned("zones/left", guid),)
+        unfinished = {"uuid": uuid(1), "root": "zones/left", "parts": left, "configured": True, "deletes": False}
+        more = {"left": left} if kind is ClearRemains else unfinished
+        step = kind(Told("- remains", destroys=True), **more)
+        digests.append(approval.digest([VmPlan(uuid(1), vm, vm, (step,))]))
+    assert len({*digests}) == 2
 
 
 def made(**more: t.Any) -> str:

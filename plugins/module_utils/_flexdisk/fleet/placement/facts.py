@@ -19,6 +19,23 @@ from .raw import of
 
 _Raw = t.Mapping[str, t.Any]
 ONLY = "all"  # the name of the group where no host has one
+# What vmadm and libvirt say of a VM.
+_STATES = frozenset(
+    (
+        *(
+            "running",
+            "stopped",
+            "stopping",
+            "provisioning",
+            "configured",
+            "incomplete",
+            "installed",
+            "ready",
+            "receiving",
+        ),
+        *("down", "failed", "shutting_down", "shutting down", "paused", "suspended", "crashed", "unknown"),
+    )
+)
 
 
 class Settings(t.NamedTuple):
@@ -220,7 +237,8 @@ class _Host:
             )
         pool = next(iter(disks), "")
         disk = self._figure(disks, f"{what}, disks", pool) if disks else 0
-        tags = of(raw, what, "tags", dict)
+        tags, state = of(raw, what, "tags", dict), of(raw, what, "state", str)
+        self._check(state in _STATES, f"{what}: state is {state:.40}, which no hypervisor says of a VM")
         vm = KnownVm(
             uuid,
             self._name,
@@ -229,7 +247,7 @@ class _Host:
             template=COPIED,
             disks=(disk,),
             disk=disk,
-            state=UP if of(raw, what, "state", str) == "running" else DOWN,
+            state=UP if state == "running" else DOWN,
             exclusive=exclusive_tags(tags, self._settings.exclusive),
             pool=pool,
             home=self._name,
