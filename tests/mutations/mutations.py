@@ -22,6 +22,7 @@ DISKS = "tests/unit/registry/test_disks.py"
 APPROVALS = "tests/unit/plan/test_approval.py"
 HOSTILE = "tests/unit/replication/test_hostile.py"
 WHEREABOUTS = "tests/unit/replication/test_whereabouts.py"
+TAKERS = "tests/unit/replication/test_takers.py"
 CLAIMS = "tests/unit/replication/test_claims.py"
 START_CLAIMS = "tests/unit/replication/test_start_claims.py"
 IN_USE = "tests/unit/domains/test_in_use.py"
@@ -1269,7 +1270,7 @@ MUTATIONS = (
         APPROVALS,
     ),
     Mutation(
-        "a rollback to another moment counts as approved",
+        "a rollback of another volume with the same snapshots counts as approved",
         "plan/approval.py",
         '"back": _back(plan),',
         '"back": [],',
@@ -1463,6 +1464,27 @@ MUTATIONS = (
         "if host == home or one.phase:",
         "if host == home or one.phase or one.alias != alias:",
         WHEREABOUTS,
+    ),
+    Mutation(
+        "a host that the dataset of a VM names may not take it over",
+        "rules/failover.py",
+        "for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)} - {here})",
+        "for disk in vm.disks for name in hosts(disk))} - {here})",
+        TAKERS,
+    ),
+    Mutation(
+        "a host gets its record before the dataset of the VM names it",
+        "engine/failover_home.py",
+        "encode_rivals({*takers_of(vm, here), *([peer] if peer else [])})",
+        "encode_rivals({*takers_of(vm, here)})",
+        TAKERS,
+    ),
+    Mutation(
+        "a rename that zfs only claims to have done counts as done",
+        "zfs/commands.py",
+        "        if not self.exists(new):\n",
+        "        if False:\n",
+        "tests/unit/zfs/test_commands.py",
     ),
     Mutation(
         "a failover does not ask what tombstones say",

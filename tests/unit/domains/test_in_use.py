@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import time
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 
@@ -23,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import usage
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.journal import UNTOLD
 
 from .conftest import OTHER, SCSI, VM, domain
 
@@ -605,6 +607,21 @@ def test_a_doubtful_vm_runs_again_after_a_failure(doubtful):
     assert (done.failure["restarted"], VM in doubtful.domains.lives) == (True, True)
     doubtful.runner = works
     shrunk(doubtful)
+
+
+def test_a_doubtful_vm_runs_again_after_a_step_that_took_days(doubtful, monkeypatch):
+    """Its entry is as old as one of a run that was killed and has stopped nothing. This run knows what it has done."""
+
+    def fail(argv, stdin="", timeout=300):
+        if not any("volsize=" in word for word in argv):
+            return works(argv, stdin, timeout)
+        monkeypatch.setattr(time, "time", lambda: days_later)
+        return Answer(1, "", "cannot set: I/O error")
+
+    days_later = time.time() + UNTOLD
+    works, doubtful.runner = doubtful.runner, fail
+    done = doubtful.converge(COLD, allow_restart=True)
+    assert (done.failure["restarted"], VM in doubtful.domains.lives) == (True, True)
 
 
 def killed_while_stopped(linux):

@@ -16,7 +16,9 @@ from simnode.vmadm.boundaries import POINTS, WATCHES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.unfinished import lasting_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .conftest import IMAGE, Simulated
@@ -152,6 +154,38 @@ def test_snapshots_of_the_whole_pool_keep_no_creation_from_being_ended(point, wa
         sim.run("zfs", "snapshot", "-r", f"zones@{name}")
     same_task(sim, wanted)
     (gone if wanted is GONE else whole)(sim)
+
+
+@pytest.mark.parametrize("wanted", [MADE, GONE], ids=["made", "gone"])
+def test_what_vmadm_has_written_keeps_no_creation_from_being_ended(wanted):
+    """The simulated vmadm writes no metadata and no logs, so they are written here."""
+    sim = disturbed(("create metadata", "kill"))
+    go(sim, MADE)
+    sim.node.sleep(50)
+    sim.write(f"zones/{json.loads(sim.run('vmadm', 'lookup', '-j'))[0]['uuid']}", 9, 0, 20)
+    for name in ("hourly", "daily"):
+        sim.run("zfs", "snapshot", "-r", f"zones@{name}")
+    same_task(sim, wanted)
+    (gone if wanted is GONE else whole)(sim)
+
+
+@pytest.mark.parametrize(
+    ("known", "deletes", "lasting"),
+    [
+        (True, False, ["zones/u/disk0"]),  # vmadm has written to zones/u
+        (False, False, ["zones/u", "zones/u/disk0", "zones/u@hourly"]),
+        (False, True, ["zones/u/disk0", "zones/u@hourly"]),
+    ],
+)
+def test_what_lasts_of_what_vmadm_or_somebody_else_has_written(known, deletes, lasting):
+    empty = Dataset("zones/flexdisk", "filesystem", logicalreferenced=43008, logicalused=43008)
+    written = {"logicalreferenced": 99999, "logicalused": 99999}
+    there = [
+        Dataset("zones/u", "filesystem", **written),
+        Dataset("zones/u/disk0", "volume", **written),
+        Dataset("zones/u@hourly", "snapshot", **written),
+    ]
+    assert lasting_of(there, "zones/u", empty, known, deletes) == lasting
 
 
 @pytest.mark.parametrize("wanted", [MADE, GONE], ids=["made", "gone"])

@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     Policy,
     SnapshotDeclaration,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import approval
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import approval, predict
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Told, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_snapshot import plan_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import (
@@ -30,9 +30,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan
     CreateVm,
     ImportImage,
     RemoveUnfinished,
+    SetProperties,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.digest import digest_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import PROTECTION
 from tests.unit.plan.build import CAPABILITIES, GEOMETRY, GIB, MIB, ROOT, host, plan, uuid
 
 SIZES = st.integers(64, 400)
@@ -265,6 +267,35 @@ def test_the_moment_of_a_rollback_counts():
     back = {"state": "rolled_back", "name": "one", "newer": None}
     vms = [snapped(["one", "two"], numbers) for numbers in ((1, 3), (2, 3))]
     assert of_snapshots(vms[0], **back) != of_snapshots(vms[1], **back)
+
+
+def test_the_volume_that_goes_back_counts():
+    """Another one that has received the same snapshots loses what it, and not the approved one, has got since."""
+    vm = snapped(["one"])
+    vm = replace(vm, disks=tuple(replace(d, volume=replace(d.volume, written=1)) for d in vm.disks))
+    back = {"state": "rolled_back", "name": "one", "newer": None}
+    assert of_snapshots(vm, **back) != of_snapshots(exchanged(vm), **back)
+
+
+def test_the_volume_that_loses_a_snapshot_counts():
+    vm = snapped(["one"])
+    gone = {"state": "absent", "name": "one"}
+    assert of_snapshots(vm, **gone) != of_snapshots(exchanged(vm), **gone)
+
+
+def unprotected(number: int) -> str:
+    """The end of a VM's protection, and of the snapshot that it has, with this guid and createtxg."""
+    vm = host({"indestructible": True}).vms[0]
+    own = Dataset(vm.root.name + PROTECTION, "snapshot", guid=number, createtxg=number)
+    vm = replace(vm, snapshots=(own,))
+    step = SetProperties(Told("~ indestructible"), indestructible=False)
+    return approval.digest([VmPlan(uuid(1), vm, predict.apply(vm, step, GEOMETRY), (step,))])
+
+
+def test_the_snapshot_of_a_protection_that_ends_counts():
+    """The step does not name it."""
+    assert unprotected(1) == unprotected(1)
+    assert unprotected(1) != unprotected(2)
 
 
 def imported(*file: t.Any) -> str:

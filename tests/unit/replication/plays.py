@@ -228,8 +228,12 @@ class Plays:
 
     def no_failover(self, peer: str) -> None:
         """replicate with flexdisk_failover=false: all that could take the VM over forget it first."""
-        home = next(name for name, one in self.seen().items() if one["vm"])
+        have = [name for name, one in self.seen().items() if one["vm"] and (one["move"] or {}).get("phase") != "coming"]
+        if len(have) != 1 or peer in self.dead or peer in have:
+            raise Refused(f"it is on {have}, and {peer} shall have replicas")
+        (home,) = have
         self.between(home, peer)
+        self._synced()
         problems = self._marks(False, check=True).problems
         others = [host for one in self._looks()[home]["vms"] for host in one["peers"] if host not in (peer, home)]
         if problems or set(others) & self.dead:
@@ -239,9 +243,12 @@ class Plays:
         self._marks(False)
 
     def absent(self, peer: str) -> None:
-        """Replicas are given up."""
+        """Replicas are given up. Those of a host that is dead are forgotten (flexdisk_forget_unseen)."""
         seen = self.seen()
-        (home,) = [name for name, one in seen.items() if one["vm"]]
+        have = [name for name, one in seen.items() if one["vm"]]
+        if len(have) != 1:
+            raise Refused(f"it is on {have}")
+        (home,) = have
         self.between(home, peer)
         self.world.acting(self.hv[home])
         would = self.world.sender().remove([VM], peer, True)
@@ -250,12 +257,14 @@ class Plays:
         problems = self._marks(False, check=True).problems
         if any(problem.code == "NotAtHome" for problem in problems):
             raise Refused(str(problems))
-        self._failover(peer, step="drop", vms=would.failover)
-        self._failover(peer, step="drop", vms=would.uuids, homes=would.homes)
+        if peer not in self.dead:
+            self._failover(peer, step="drop", vms=would.failover)
+            self._failover(peer, step="drop", vms=would.uuids, homes=would.homes)
         self.world.acting(self.hv[home])
         removed = self.world.sender().remove([VM], peer, False)
-        self.world.acting(self.hv[peer])
-        self.world.receiver().remove([POOL], removed.uuids, removed.homes, False)
+        if peer not in self.dead:
+            self.world.acting(self.hv[peer])
+            self.world.receiver().remove([POOL], removed.uuids, removed.homes, False)
         self._marks(None)
 
     # -- failover_vm

@@ -16,6 +16,7 @@ import contextlib
 import json
 import os
 import random
+import shutil
 from collections import Counter
 
 import pytest
@@ -39,7 +40,7 @@ ACTS = [
     *["dies", "comes_back", "returned", "start", "others"] * 2,
     *["replicate", "moves", "fails"] * 4,
 ]
-ACTS += ["stays", "forgotten", "failover_stays", "absent", "converges"]
+ACTS += ["stays", "forgotten", "failover_stays", "absent", "no_failover", "reinstalled", "converges"]
 
 REMADE = ("is the replica of this disk on", "have no snapshot in common", "was written to since its newest snapshot")
 
@@ -62,7 +63,9 @@ class Voyage:
         self.hv = self.plays.hv
         self.now = self.contents("hv01")
         self.ways = {self.now: (self.now,)}
-        self.newest, self.taken = [], 0
+        self.newest, self.taken, self.hosts = [], 0, 3
+        self.half_started = set()
+        """Hosts on which a run was killed right behind a start, with autoboot on. See docs/safety.md."""
         self.world.guard = self.never_two
         self.hv["hv01"].node.run(["vmadm", "update", VM], json.dumps({"autoboot": True}))
         self.plays.replicate("hv02")
@@ -125,6 +128,8 @@ class Voyage:
             self.note("done")
         except Killed:
             self.note(f"killed at {world.fuse.at}")
+            if ["vmadm", "start"] in world.last_commands:
+                self.half_started.update(name for name, host in self.hv.items() if host.runs(VM))
             world.fuse = Fuse()
             if dice.random() < 0.4:
                 self.dies()
@@ -168,13 +173,17 @@ class Voyage:
         for name in self.random.sample(sorted(self.plays.dead), min(1, len(self.plays.dead))):
             self.boots(name)
 
+    def autoboots(self, name):
+        return any(vm["autoboot"] for vm in json.loads(self.hv[name].ok("vmadm", "lookup", "-j", f"uuid={VM}")))
+
     def boots(self, name):
         self.trace.append(f"{name} is back")
+        self.half_started &= {one for one in self.half_started if self.autoboots(one)}
         self.plays.dead.discard(name)
         host = self.hv[name]
         host.node.vmadm_state["boots"] = host.node.vmadm_state.get("boots", 0) + 1
         for vm in json.loads(host.ok("vmadm", "lookup", "-j", f"uuid={VM}")):
-            if vm["autoboot"] and vm["state"] == "stopped":
+            if vm["autoboot"] and vm["state"] == "stopped" and name not in self.half_started:
                 self.note("autoboot")
                 host.ok("vmadm", "start", VM)
         self.never_two()
@@ -230,6 +239,23 @@ class Voyage:
             with self.disturbed(0.5, 60):
                 self.plays.absent(self.random.choice(self.plays.alive))
 
+    def no_failover(self):
+        with self.disturbed():
+            self.plays.no_failover(self.any_host())
+
+    def reinstalled(self):
+        """All that a dead host had is gone, and the home is told so at once, or never."""
+        home = self.looked()
+        for name in self.random.sample(sorted(self.plays.dead - {home}), min(1, len(self.plays.dead - {home}))):
+            if home:
+                self.trace.append(f"{name} is made anew")
+                shutil.rmtree(self.world.folder / name, ignore_errors=True)
+                self.hosts += 1
+                self.hv[name] = self.world.host(self.hosts)
+                self.newest = []
+                with self.disturbed(0.3, 60):
+                    self.plays.absent(name)
+
     def others(self):
         """Somebody takes a snapshot of a whole pool."""
         for name in self.random.sample(self.plays.alive, min(1, len(self.plays.alive))):
@@ -280,6 +306,9 @@ class Voyage:
         said = []
         for name in NAMES:
             self.starts(name, said)
+        have = [name for name, one in self.plays.seen().items() if one["vm"] and not one["move"]]
+        if len(have) == 1 and not self.running():  # without failover, the task that was interrupted goes on
+            self.tried(said, f"vm_disks on {have[0]}", lambda: self.converge(have[0]))
         for name, one in self.plays.seen().items():
             self.goes_on(name, one["move"] or {}, said)
         if not self.tried(said, "returned", lambda: self.plays.ends("end")):

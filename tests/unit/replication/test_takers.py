@@ -70,6 +70,17 @@ def test_new_disks_forget_no_host(plays):
     assert not plays.hv["hv01"].runs(VM)
 
 
+def test_the_host_that_gets_a_record_is_written_down_without_the_notes_of_disks(plays):
+    """The disks may have been made anew since the sync."""
+    plays.replicate("hv02")
+    plays.between("hv01", "hv03")
+    for check, known in ((True, ["hv02"]), (False, ["hv02", "hv03"])):
+        marked = plays._marks(True, "hv03", check)
+        assert (marked.changed, marked.failures, len(marked.records)) == (True, [], 1)
+        assert rivals(plays, "hv01") == known
+    assert not plays._marks(True, "hv03").changed
+
+
 def test_new_disks_do_not_keep_a_record(plays):
     plays.replicate("hv02")
     new_disks(plays, "hv01")

@@ -11,6 +11,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import Claim
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.whereabouts import (
     Recorded,
+    has_it,
     moved_on,
     not_heard,
 )
@@ -51,6 +52,20 @@ def test_where_it_has_gone(claims, host):
         assert [one.words.partition(" ")[0] for one in found] == ([host] if host else [])
         assert bool(refused) is (bool(host) and (most is None or claims[host][0].term == 2))
         assert all("600 s old" in one.words or claims[host][0].term == 2 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("alias", "words"), [("db01", ""), ("db01-new", ", called db01-new"), ("", ", without an alias")]
+)
+def test_who_has_it_whatever_it_is_called_there(alias, words):
+    claims = {
+        "hv01": [Claim(VM, 1, running=True, alias=alias)],  # its home, of which home_answers speaks
+        "hv03": [Claim(VM, 1, running=True, alias=alias)],
+        "hv04": [Claim(VM, 1, phase="moved", other="hv03", alias=alias)],
+        "hv05": [Claim(VM.replace("2", "3"), 1, running=True, alias=alias)],
+        "hv06": None,
+    }
+    assert list(has_it(VM, "db01", claims, "hv01")) == [f"hv03 has it{words}, and it is not stopped there"]
 
 
 def test_tombstones_in_a_circle():

@@ -96,6 +96,7 @@ class Host:
     def __call__(self, argv: Any, stdin: str = "", timeout: float = 300) -> Answer:
         del timeout
         self.world.acting(self)
+        self.world.last_commands = [*self.world.last_commands[-2:], list(argv[:2])]
         self.world.blow(False)
         if argv[0] == "ssh-keygen":
             answer = Answer(ssh.main(self.folder, argv[0], list(argv[1:])), "", "")
@@ -195,6 +196,7 @@ class World:
         self.foreign: Foreign | None = None
         self.acting: Callable[[Host], None] = lambda _host: None  # called before each command
         self.transfers: list[VmTransfer] = []
+        self.last_commands: list[list[str]] = []
         self.folder = folder
         self.authorized = folder / "authorized_keys"
         monkeypatch.setattr(lock, "place", lambda: str(folder))

@@ -32,7 +32,7 @@ from ..rules.power import START_HOST, unfinished, why_not
 from ..rules.usage import also_attached, labels
 from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
-from . import power, progress, records, replica_info
+from . import autoboot, power, progress, records, replica_info
 from .observe import observe
 from .vm_arrival import disks_here, is_arriving
 from .vm_takeover import Known, held, is_named, known_vms
@@ -213,6 +213,8 @@ def start(
         unsure = _unsure(vm, claims, unasked, here)
         if not (elsewhere or unsure or vm.at_home or check_mode):
             power.note_home(zfs, hypervisor, vm)
+        if not check_mode:
+            autoboot.keep_off(hypervisor, vm)  # a run may have been killed between a start and this
         if twice:
             done.failures.append(f"{vm.label}: {twice}")
         elif elsewhere:

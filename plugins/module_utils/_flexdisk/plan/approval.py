@@ -215,7 +215,9 @@ def _lost(plan: VmPlan) -> t.List[_Plain]:
 
 
 def _back(plan: VmPlan) -> t.List[_Plain]:
-    """The snapshots that the VM goes back to. Others of the same names would take it to another moment."""
+    """The snapshots that the VM goes back to, with the guids of their datasets, which a rollback does not name: another
+    one may have received the same snapshots.
+    """
     names = {part for step in plan.steps if isinstance(step, RollBack) for part, _guid in step.parts}
     return sorted([*moment, name] for moment, name in _snapshots(plan.before).items() if name in names)
 
