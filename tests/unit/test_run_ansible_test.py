@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +43,16 @@ def run(tmp_path: Path, command: str, stand_in: str) -> subprocess.CompletedProc
     places = {"HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path / "tests/tools")}
     words = [sys.executable, "-c", RUN.format(command=command)]
     return subprocess.run(words, env={**os.environ, **places}, capture_output=True, text=True, check=False)
+
+
+def test_each_target_says_what_it_alone_proves() -> None:
+    page = (ROOT / "tests/integration/README.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (lab)? ?\|$", page, re.MULTILINE)
+    folder = ROOT / "tests/integration/targets"
+    assert [name for name, _what, _lab in rows] == sorted(path.name for path in folder.iterdir())
+    lab = (ROOT / "tests/integration/lab.yml").read_text()
+    there = {name for name, _what, _lab in rows if re.search(rf"targets/{name}\b", lab)}
+    assert {name for name, _what, in_lab in rows if in_lab} == there - {"setup_node", "four_steps"}
 
 
 def test_first_runs_on_both_copies_do_not_meet_in_one_home(tmp_path: Path) -> None:
