@@ -530,3 +530,18 @@ def test_a_boot_disk_is_made_anew_once_for_a_word(sim):
         assert code in [problem.code for problem in done.problems]
     done = sim.converge({"vm": "web01", "disks": [{**entry, "recreate_for": "a b"}, {"name": "a"}]})
     assert "recreate_for 'a b' is not" in done.problems[0].message
+
+
+def test_a_vm_that_is_deleted_in_the_middle_can_be_made_again():
+    """Killed anywhere, the old boot disk keeps its data, and does not keep its name from the one of a new VM."""
+    package = {"name": "p", "memory": 256, "vcpus": 1, "disk": "30GiB", "flexible_disk": True}
+    again = {"vm": "web01", "uuid": VM, "package": "p", "state": "present", "disks": [NEW_ROOT, {"name": "a"}]}
+    for turn in range(len(HOWS)):
+        for sim in points(prepared("stopped"), anew, turn):
+            for _attempt in range(2):
+                absent(sim)
+            assert not there(sim)
+            wanted = [{**ABSENT, **again}]
+            done = vm_run.run(Zfs(sim.runner), Vmadm(sim.runner), wanted, [package], Policy(), None, False)
+            assert (done.problems, done.failure) == ([], None)
+            assert not bootless(sim)

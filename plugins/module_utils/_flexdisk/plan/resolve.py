@@ -235,14 +235,19 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
     return target
 
 
-def _boot_disk_back(resolved: Resolved, match: Match) -> None:
-    """A detached disk of this VM takes the place of its boot disk, if an entry with its uuid has boot and recreate.
+def former_boots(vm: Vm) -> t.List[Disk]:
+    """The boot disk that an interrupted run has detached for another one, and whose name it has not come to take away.
 
-    Interrupted, the boot disk may be detached already, with its name and with its place in the configuration.
+    It still has its place in the configuration.
     """
+    gone = {entry.uuid for entry in vm.config.disks if entry.boot and entry.path in vm.ghosts}
+    return [disk for disk in vm.detached if disk.uuid in gone and disk.name]
+
+
+def _boot_disk_back(resolved: Resolved, match: Match) -> None:
+    """A detached disk of this VM takes the place of its boot disk, if an entry with its uuid has boot and recreate."""
     vm = resolved.vm
-    left = [entry.uuid for entry in vm.config.disks if entry.boot and entry.path in vm.ghosts]
-    going = [d for d in vm.disks if d.boot] + [d for d in vm.detached if d.uuid in left and d.name]
+    going = [d for d in vm.disks if d.boot] + former_boots(vm)
     boots = next((d for d in going if not any(d is disk for _entry, disk in match.pairs)), None)
     if boots is None:
         return

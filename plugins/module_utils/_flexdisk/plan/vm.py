@@ -27,10 +27,10 @@ from ..rules.slots import slot_problems
 from ..rules.unfinished import Left, is_unfinished
 from ..rules.usage import as_it_ran, check_whole, power_problem
 from ..spec.vm_disks import parse_vm_disks
-from . import checks, departures, ordering, predict, recovery
+from . import changes, checks, departures, ordering, predict, recovery
 from .ordering import Sequence
 from .planner import find_config, plan_vm
-from .resolve import Leaver, Resolved
+from .resolve import Leaver, Resolved, former_boots
 from .steps import Step, Told, VmPlan
 from .vm_steps import DeleteVm, Recover, RemoveUnfinished, SetAutoboot, SetProperties, SettleQuota
 
@@ -406,9 +406,12 @@ def plan_departure(host: Host, vm: Vm, capabilities: Capabilities) -> VmPlan:
 
 
 def _orphans(vm: Vm) -> t.List[Leaver]:
-    """Detach what an interrupted run has taken out of the configuration, but not out of the VM's dataset."""
+    """Detach what an interrupted run has taken out of the configuration, but not out of the VM's dataset.
+
+    A boot disk loses its name: a new VM has one of its own.
+    """
     names = {d.name for d in vm.disks + vm.detached}
-    return [Leaver(d, False, nameless=d.name in names) for d in vm.orphans if identified(d) and d.uuid]
+    return [Leaver(d, False, nameless=d.name in names or d.boot) for d in vm.orphans if identified(d) and d.uuid]
 
 
 def _unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
@@ -467,6 +470,7 @@ def _deletion(vm: Vm, detaching: t.Sequence[Leaver], geometry: PoolGeometry, cap
     seq.extend(departures.unguard(vm.disks + vm.orphans + vm.detached))
     if vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
+    seq.extend(changes.unname(disk) for disk in former_boots(vm))
     seq.extend(departures.forget(vm))
     seq.add(_properties(seq.vm, VmDeclaration(vm.label, indestructible=False)))
     for leaver in detaching:
