@@ -16,6 +16,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     render_mib,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import visible
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import for_playbooks
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.skipped import lines
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
@@ -69,7 +71,7 @@ def disk_table(
         table = (
             _disks(found["disks"], _known(fields or (LONG if long else SHORT))) if "disks" in found else _table(found)
         )
-        return table if header else table[1:]
+        return [*(table if header else table[1:]), *_not_shown(found.get("skipped_vms") or ())]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(
             "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked, or of disk_info, with disks"
@@ -113,13 +115,11 @@ def _table(found: _Dict) -> t.List[str]:
             strays.setdefault(disk["vm"], []).append(disk)
     for uuid, disks in sorted(strays.items()):
         rows += _vm_rows(uuid, disks, ("-", "-"))
-    return [*_aligned([COLUMNS, *rows]), *_not_shown(found.get("skipped_vms") or ())]
+    return _aligned([COLUMNS, *rows])
 
 
 def _not_shown(skipped: t.Sequence[_Dict]) -> t.List[str]:
-    """Return a line with the reason for each VM that no task can change. VMs of other brands are left out."""
-    wrong = [vm for vm in skipped if not vm["reason"].startswith("brand ")]
-    return [visible(f"{vm['alias'] or vm['uuid']}: {vm['reason']}") for vm in wrong]
+    return [visible(for_playbooks(line)) for line in lines(skipped)]
 
 
 def _disks(disks: t.Sequence[_Dict], fields: t.Sequence[str]) -> t.List[str]:

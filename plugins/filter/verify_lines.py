@@ -12,19 +12,25 @@ from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import visible
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import command, for_playbooks
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.skipped import not_looked_at
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 
 
 def verify_lines(result: _Dict, host: str) -> t.List[str]:
-    """result: that of disk_verify for the host. One line for each finding, with the command that repairs it below."""
+    """result: that of disk_verify for the host. One line for each finding, with the command that repairs it below, and
+    for each VM that was not looked at.
+    """
     try:
         lines = [f"repaired: {_finding(one)}" for one in result["repaired"]]
         for one in result["findings"]:
             lines.append(f"{one['severity']}: {_finding(one)}")
             lines += [f"    {command(one['repair'], host, str(one['alias'] or ''))}"] if one["repair"] else []
-        return [visible(line) for line in lines] or ["nothing is wrong"]
+        known = {one["vm"] for one in result["findings"]}
+        others = not_looked_at([vm for vm in result.get("skipped_vms", ()) if vm["uuid"] not in known])
+        fine = "nothing is wrong with the VMs that were looked at" if others else "nothing is wrong"
+        return [visible(line) for line in [*(lines or [fine]), *map(for_playbooks, others)]]
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"verify_lines wants a result of flexdisk.hypervisor.disk_verify ({exc!r})") from exc
 

@@ -287,6 +287,14 @@ disks:
         pool: 8650752
         allocatable: 2147483648
         reserved: null
+skipped_vms:
+  description:
+    - The VMs whose disks are not listed because this collection does not manage them, each with the reason. Only
+      without O(uuid), O(name), O(vm), O(state), O(type) and O(tags).
+  returned: always
+  type: list
+  elements: dict
+  version_added: "0.3.0"
 """
 
 import typing as t
@@ -329,7 +337,8 @@ def body(call: Call, given: t.Tuple[Filters, t.Mapping[str, t.Any]]) -> Answer:
     """The run of disk_info."""
     wanted, params = given
     found = disks_info(call.zfs, call.hypervisor, wanted, call.pool, params["space"], params["hidden"])
-    return Answer({"changed": False, "disks": found.disks}, refusal(found.problems) if found.problems else None)
+    told = {"changed": False, "disks": found.disks, "skipped_vms": found.skipped}
+    return Answer(told, refusal(found.problems) if found.problems else None)
 
 
 if __name__ == "__main__":

@@ -194,6 +194,14 @@ steps:
   returned: always
   type: list
   elements: dict
+skipped_vms:
+  description:
+    - The VMs that were not looked at because this collection does not manage them, each with the reason. Only without
+      O(vms).
+  returned: always
+  type: list
+  elements: dict
+  version_added: "0.3.0"
 guard:
   description: How volumes were protected while they were moved out of VMs.
   returned: if a volume was moved out of a VM, not in check mode

@@ -250,6 +250,11 @@ term:
   returned: success, with O(step=stay) or O(step=look)
   type: int
   version_added: "0.3.0"
+unmanaged:
+  description: Why this collection does not manage the VM, although the host has it. Empty otherwise.
+  returned: success, with O(step=look)
+  type: str
+  version_added: "0.3.0"
 ready:
   description: Whether the VM can come.
   returned: success, with O(step=expect)

@@ -146,7 +146,7 @@ def test_disks_outside_the_layout(linux):
     linux.domains.add(domain([f"tank/{VM}/disk0", "tank/stray"]))
     assert "vm_disks with adopt: true moves it in" in refusal(linux, "NotSupported")
     linux.domains.add(domain(["tank/stray"], uuid=OTHER, name="web02"))
-    assert "adopt: true makes it" in refusal(linux, "ResourceNotFound", vms=[{"vm": "web02"}])
+    assert "{vm: web02, adopt: true}" in refusal(linux, "ResourceNotFound", vms=[{"vm": "web02"}])
 
 
 def test_a_transient_domain(linux):

@@ -316,6 +316,14 @@ def test_an_image_is_imported_once(linux):
     settle(linux, {**new, "vm": "web03"})
 
 
+def test_an_image_that_is_missing_has_the_ways_to_bring_it(linux):
+    image = IMAGE.replace("1", "2")
+    told = refusal(linux, "ResourceNotFound", {"image": image, "disks": DISKS})
+    assert f"image {image} is missing: there is no tank/{image}@final. A new VM imports it from a raw or qcow2" in told
+    assert "that image_file names beside image" in told
+    assert f"qemu-img convert -n -O raw FILE /dev/zvol/tank/{image}; zfs snapshot tank/{image}@final" in told
+
+
 def test_what_is_no_image_is_left_alone(linux):
     image = IMAGE.replace("1", "2")
     linux.run("zfs", "create", "-V", "64M", f"tank/{image}")
@@ -336,7 +344,7 @@ def test_a_guest_that_does_not_shut_down_is_not_deleted(linux):
 def test_a_vm_whose_disks_lie_elsewhere_is_not_forgotten(linux):
     linux.run("zfs", "create", "-V", "64M", "tank/elsewhere")
     linux.domains.add(domain(["tank/elsewhere"]))
-    assert "adopt: true makes it" in refusal(linux, "ResourceNotFound", GONE)
+    assert "{vm: web01, adopt: true}" in refusal(linux, "ResourceNotFound", GONE)
 
 
 class Killed(BaseException):

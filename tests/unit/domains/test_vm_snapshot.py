@@ -16,9 +16,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
-from .conftest import VM, LinuxHost
+from .conftest import OTHER, VM, LinuxHost, domain
 
 ROOT = f"tank/{VM}"
+DROP = SnapshotDeclaration("absent", "one")
 TAKE = SnapshotDeclaration("present", "one")
 BACK = SnapshotDeclaration("rolled_back", "one", newer=None)
 
@@ -42,6 +43,24 @@ def host(linux):
     for number in range(3):
         write(linux, f"disk{number}", number)
     return linux
+
+
+FILE = "<disk type='file' device='disk'><source file='/x.qcow2'/><target dev='vdx' bus='virtio'/></disk>"
+
+
+def test_disks_that_a_snapshot_leaves_out_are_named(host):
+    """Each with its reason, in check mode too; of all VMs, also those that are not adopted."""
+    host.domains.add(host.domains.xml(VM, False).replace("</devices>", f"{FILE}</devices>"))
+    host.domains.add(domain(["tank/x"], uuid=OTHER, name="db01"))
+    for check in (True, False):
+        [warning] = go(host, TAKE, check=check).warnings
+        assert warning.startswith("web01 (")
+        assert "disk vdx (/x.qcow2) is left alone: it is a file, and no volume of ZFS; snapshot one" in warning
+        assert warning.endswith("snapshot one does not have it")
+        assert go(host, DROP, check=True).warnings == []
+    zfs = Zfs(host.runner, lambda seconds: None, lambda name: "")
+    every = vm_snapshot.run(zfs, host.driver(), None, TAKE, Policy(), None, True, 1_800_000_000)
+    assert "db01 is left out: not adopted" in "".join(every.warnings)
 
 
 def test_take_change_go_back_delete(host: LinuxHost):

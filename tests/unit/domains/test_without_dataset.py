@@ -6,20 +6,85 @@
 
 from __future__ import annotations
 
+import yaml
+
+from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
+from ansible_collections.flexdisk.hypervisor.plugins.filter.move_outlook import move_places
+from ansible_collections.flexdisk.hypervisor.plugins.filter.verify_lines import verify_lines
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import Filters, disks_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import result, verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import for_playbooks
+
 from .conftest import OTHER, VM, domain
 from .test_disk_adopt import refusal, settle
 from .test_left_out import pooled
 from .test_vm_disks import spec, strays
 
 WISH = spec({"name": "a", "size": 32}, adopt=True, flexible_disk_size="1GiB")
-LABEL = f"web01 ({VM})"
 
 
 def test_disk_adopt_names_what_makes_the_dataset(linux):
     strays(linux, 64, 32)
     told = refusal(linux, "ResourceNotFound", vms=[{"vm": "web01"}])
-    assert told == f": {LABEL}: no dataset tank/{VM}; vm_disks with adopt: true makes it"
-    linux.four_steps(WISH)
+    entry = "{vm: web01, adopt: true}"
+    assert told == f": not adopted: it has no dataset tank/{VM}; vm_disks makes it with the entry - {entry}"
+    words = f"the playbook converge makes it, with the line - {entry} in flexible_disks_vms"
+    assert for_playbooks(f"VM web01{told} [ResourceNotFound]").endswith(f"; {words} [ResourceNotFound]")
+    linux.four_steps(yaml.safe_load(entry))
+    settle(linux)
+
+
+def test_the_entry_is_yaml_for_every_name(linux):
+    strays(linux, 64)
+    linux.domains.add(domain(["tank/vms/web01-0"], name="web 1, {x}: y"))
+    told = refusal(linux, "ResourceNotFound", vms=[{"vm": VM}])
+    [entry] = yaml.safe_load(told[told.index("- {") :])
+    linux.four_steps(entry)
+
+
+def test_a_running_vm_is_to_be_stopped_for_it(linux):
+    strays(linux, 64)
+    linux.domains.boot(VM)
+    assert refusal(linux, "ResourceNotFound", vms=[{"vm": "web01"}]).endswith("; stop the VM before")
+
+
+def test_a_volume_that_is_not_there(linux):
+    """Adoption could not move it, so nothing says that it will."""
+    strays(linux, 64)
+    linux.domains.add(domain(["tank/vms/web01-0", "tank/vms/gone"]))
+    words = f"no dataset tank/{VM}, and adopt: true makes none: its configuration names tank/vms/gone, and there is no"
+    assert words in refusal(linux, "ResourceNotFound", vms=[{"vm": "web01"}])
+    found = verify(linux.zfs(), linux.driver(), None, [], None, 30, True, 0)
+    assert found.findings == []
+    [one] = verify_lines(result(found), "lab01")[1:]
+    assert one.startswith("web01 was not looked at: not adopted: it has no dataset")
+    assert words in one
+    [shown] = disk_table(result_of_disks(linux))[1:]
+    assert words in shown
+
+
+def test_an_adoption_of_all_names_those_that_are_left_out(linux):
+    strays(linux, 64)
+    done = run(linux.zfs(), linux.driver(), None, "adopted", False, None, False)
+    [warning] = done.outcome.warnings
+    assert warning.startswith(f"web01 is left out: not adopted: it has no dataset tank/{VM}; vm_disks makes it")
+
+
+def test_a_move_says_that_the_vm_is_there(linux):
+    strays(linux, 64)
+    departure = Departure(linux.zfs(), linux.driver(), linux.runner, Policy())
+    seen = {"lab01": departure.look("web01", "lab01"), "lab02": departure.look("other", "lab02")}
+    [told] = move_places(seen, "web01", "lab02")["problems"]
+    words = f"web01 is on lab01, but not adopted: it has no dataset tank/{VM}; the playbook converge makes it"
+    assert told.startswith(words)
+
+
+def result_of_disks(linux):
+    found = disks_info(linux.zfs(), linux.driver(), Filters(), None, False, False)
+    return {"disks": found.disks, "skipped_vms": found.skipped}
 
 
 def test_nothing_can_be_adopted(linux):
@@ -54,3 +119,22 @@ def test_all_disks_lie_in_another_pool_than_the_dataset():
     linux.run("zfs", "rename", f"tank/{VM}", f"tank/{VM}-old")
     linux.four_steps(WISH)
     settle(linux)
+
+
+def test_the_only_disk_without_a_name_is_shown_with_its_size_and_path(linux):
+    strays(linux, 64, 32)
+    wish = spec({"name": "data", "size": 48}, adopt=True, flexible_disk_size="1GiB")
+    [told] = linux.converge(wish).problems
+    assert (told.code, told.disk) == ("Ambiguous", "data")
+    assert "/dev/zvol/tank/vms/web01-1: it has no name, and is 32 MiB, not 48 MiB. If it is meant" in told.message
+    [entry] = yaml.safe_load(told.message[told.message.index("- {") : told.message.index("}.") + 1])
+    assert (entry["name"], entry["size"]) == ("data", "32MiB")
+    linux.four_steps(spec({**entry, "size": 32}, adopt=True, flexible_disk_size="1GiB"))
+    linux.four_steps(wish)
+
+
+def test_paths_of_now_where_a_choice_is_left(linux):
+    strays(linux, 64, 32, 32)
+    wish = spec({"name": "a", "size": 32}, {"name": "b", "size": 32}, adopt=True, flexible_disk_size="1GiB")
+    [told] = linux.converge(wish).problems
+    assert "# 32 MiB, /dev/zvol/tank/vms/web01-1" in told.message

@@ -281,7 +281,7 @@ CASES = [
     Case(
         "grow beyond what is allocatable",
         "InsufficientSpace",
-        ("30 GiB", "1 MiB too small", "data 2 GiB -> 20.0 GiB", "30721 MiB"),
+        ("30720 MiB", "1 MiB too small", "data 2 GiB -> 20.0 GiB", "30721 MiB"),
         data(size=20481),
         disk="data",
     ),

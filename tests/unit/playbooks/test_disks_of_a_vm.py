@@ -116,6 +116,25 @@ def test_a_disk_that_is_not_adopted_is_to_be_adopted_first(nodes):
     assert "disk disk0 is on none of hv01, hv02. A disk without a name is shown so, of web on hv01, " in said
 
 
+def test_an_orphan_is_named_with_the_command_that_ends_it(nodes):
+    """list_disks shows it. It was "no disk" for remove_disk, which ended well. Then it is a disk as others."""
+    uuid = nodes.run("hv01", "vmadm", "lookup", "alias=both").strip()
+    identity = ("-o", "flexdisk:uuid=aaaaaaaa-0000-4000-8000-00000000000f", "-o", "flexdisk:name=lost")
+    for volume, more in (("disk7", identity), ("disk8", ())):
+        nodes.run("hv01", "zfs", "create", "-V", "64M", *more, f"zones/{uuid}/{volume}")
+    given = ("-e", f"flexdisk_vm={uuid}", "--limit", "hv01")
+    for name, volume in (("lost", "disk7"), (identity[1][14:].upper(), "disk7"), ("(disk8)", "disk8")):
+        for playbook, words in (("remove_disk", ()), ("resize_disk", ("-e", "flexdisk_disk_size=1GiB"))):
+            said = refused(nodes, playbook, *given, "-e", f"flexdisk_disk={name}", *words)
+            assert f"{name} of VM {uuid} is orphaned: zones/{uuid}/{volume} lies below" in said
+    assert "has no disk other" in nodes.play("remove_disk", *given, "-e", "flexdisk_disk=other")[1]
+    (repair,) = set(re.findall(r"--limit hv01 -e '(\{.*?\})'", said.replace('\\"', '"')))
+    assert nodes.play("verify_disks", "--limit", "hv01", "-e", repair)[0] == 0
+    assert nodes.play("remove_disk", *given, "-e", "flexdisk_disk=lost")[0] == 0
+    assert "disk7" not in volumes(nodes)
+    assert "0000000f" not in volumes(nodes)
+
+
 @pytest.mark.parametrize(
     ("playbook", "words", "entry"),
     [

@@ -225,6 +225,20 @@ def test_two_moves_that_cross(nodes):
     assert json.loads(nodes.run("hv01", "vmadm", "get", other))["state"] == "running"
 
 
+@pytest.mark.parametrize("limit", [[], ["--limit", "hv01"]])
+def test_a_target_that_is_off(nodes, limit):
+    """The last thing that is said is what has become of the VM. With --limit, only the role asks the target."""
+    for check in ([], ["--check"]):
+        status, printed = nodes.play("move_vm", *TO, *limit, *check, unreachable="hv02")
+        assert status != 0
+        words = "hv02 could not be reached, so this run has begun nothing and changed nothing"
+        assert words in printed
+        assert "db01 is on hv01" in printed[printed.index(words) :]
+        assert not changed(printed)
+    assert vm(nodes, "hv01")["state"] == "running"
+    assert "replica" not in nodes.run("hv01", "zfs", "list", "-H", "-o", "name")
+
+
 def test_refusals(nodes):
     """Each is one error, before anything is changed."""
     assert "flexdisk_target is missing" in moves(nodes, "-e", "flexdisk_vm=db01", status=2)

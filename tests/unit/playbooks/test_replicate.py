@@ -146,6 +146,28 @@ def test_a_transfer_that_cannot_be_is_refused_before_the_first_snapshot(nodes):
         nodes.variables["hv02"].update(flexdisk_transfer_address="hv02", flexdisk_transfer_ssh_directories=["/nowhere"])
 
 
+def test_failover_that_cannot_be_is_refused_before_the_first_snapshot(nodes):
+    """In check mode, too. The snapshot on hold stays behind in a move, so the VM cannot have failover."""
+    disks = vm_with_disks(nodes)
+    (root,) = {dataset.rpartition("/")[0] for dataset in disks.values()}
+    nodes.run("hv01", "zfs", "snapshot", f"{root}@mine")
+    nodes.run("hv01", "zfs", "hold", "keep", f"{root}@mine")
+    for check in ("--check", "--diff"):
+        printed = replicated(nodes, "-e", "flexdisk_failover=true", check, status=2)
+        assert f"{root}@mine has clones or holds" in printed
+        assert [points(nodes, "hv01", where) for where in disks.values()] == [[], []]
+    assert "replica/" not in nodes.run("hv02", "zfs", "list", "-H", "-o", "name")
+
+
+def test_a_peer_that_is_off(nodes):
+    disks = vm_with_disks(nodes)
+    for check in ([], ["--check"]):
+        status, printed = nodes.play("replicate", *check, "--limit", "hv01", unreachable="hv02")
+        assert status != 0
+        assert "hv02 could not be reached, so nothing was sent to it and no snapshot was taken: " in printed
+    assert [points(nodes, "hv01", where) for where in disks.values()] == [[], []]
+
+
 def test_a_vm_on_two_hosts_does_not_stop_the_others(nodes):
     """It is refused with both hosts, and nothing is done with it."""
     nodes.connect("hv02", "hv01")

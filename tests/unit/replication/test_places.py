@@ -16,6 +16,7 @@ NONE, HERE = Sighting("", ""), Sighting(VM, "")
 LEAVES, LEFT = Sighting(VM, "leaving", "hv02", VM), Sighting("", "moved", "hv02", VM, 1, asks=("hv03",))
 PARTS = LEFT._replace(vm=VM)
 COMES = Sighting(VM, "coming", "hv01", VM, 1)
+ALONE = NONE._replace(unmanaged="not adopted: it has no dataset")
 ARRIVES, TAKES = COMES._replace(has_left=True), COMES._replace(taking=True)
 
 
@@ -54,6 +55,8 @@ def test_where_it_is(seen, homes, source):
         ({"hv01": HERE, "hv02": NONE}, {}, []),
         ({"hv01": HERE, "hv02": HERE}, {}, ["db01 is on hv01 and hv02"]),
         ({"hv01": NONE, "hv02": NONE}, {}, ["db01 is on none of hv01, hv02"]),
+        ({"hv01": NONE, "hv02": ALONE}, {}, ["db01 is on hv02, but not adopted: it has no dataset"]),
+        ({"hv01": HERE, "hv02": ALONE}, {}, []),
         (
             {"hv02": ARRIVES, "hv03": HERE._replace(had=0)},
             {"target": "hv03"},

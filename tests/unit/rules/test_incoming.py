@@ -10,18 +10,25 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.incoming import way_out
 
-LIST = "if it shall be allowed, list the path or the name in flexdisk_incoming_allowed"
+LIST = "if it shall be allowed, write to the variables of hv02 in the inventory: flexdisk_incoming_allowed: "
 
 
 @pytest.mark.parametrize(
     ("refused", "said"),
     [
-        (["serial source /etc/cron.d/x"], LIST),
-        (["bootrom /etc/shadow", "allow_mac_spoofing", "seclabel none", "com1 of the other host"], LIST),
+        (["serial source /etc/cron.d/x y"], f'{LIST}["/srv/iso", "/etc/cron.d/x y"]'),
+        (
+            ["bootrom /etc/shadow", "allow_mac_spoofing", "seclabel none", "com1 of the other host"],
+            f'{LIST}["/srv/iso", "bootrom", "allow_mac_spoofing", "seclabel none", "com1"]',
+        ),
         (["disk device lun"], "change on hv01 what cannot be allowed: disk device lun"),
         (["disk source ../x"], "change on hv01 what cannot be allowed: disk source ../x"),
-        (["disk driver vmdk", "seclabel none"], f"{LIST}; change on hv01 what cannot be allowed: disk driver vmdk"),
+        (
+            ["disk driver vmdk", "seclabel none"],
+            f'{LIST}["/srv/iso", "seclabel none"]; change on hv01 what cannot be allowed: disk driver vmdk',
+        ),
     ],
 )
 def test_the_message_offers_only_what_can_be_allowed(refused, said):
-    assert way_out(refused, "hv01") == said
+    """The line is to be pasted, so it has what is allowed already, too."""
+    assert way_out(refused, "hv01", "hv02", ["/srv/iso"]) == said

@@ -128,8 +128,10 @@ def test_a_message_for_a_playbook():
 
 
 def test_a_vm_is_called_as_the_user_called_it():
-    said = f"VM {WEB}: disk a: no\nVM {WEB}: b\nVM other: {WEB}"
-    assert called(said, {WEB: "web"}) == f"VM web ({WEB}): disk a: no\nVM web ({WEB}): b\nVM other: {WEB}"
+    """Problems begin with VM, warnings with its name alone."""
+    said = f"VM {WEB}: disk a: no\nVM {WEB}: b\n{WEB}: c\nVM other: {WEB}: d"
+    new = f"web\\1 ({WEB})"
+    assert called(said, {WEB: "web\\1"}) == f"VM {new}: disk a: no\nVM {new}: b\n{new}: c\nVM other: {WEB}: d"
 
 
 def standing(playbook="resize_disk", play="Resize", at="Resize"):

@@ -22,6 +22,7 @@ from ..plan.vm_steps import WritePackage
 from ..rules import released_identity
 from ..rules.inventory import Host
 from ..rules.power import unfinished
+from ..rules.skipped import lines
 from ..spec.disk_adopt import parse_adoption
 from ..zfs.commands import Zfs
 from . import report
@@ -100,8 +101,8 @@ class _Identities(Task):
         return [plan for plan in plans if plan.problems or plan.vm not in left]
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """Warnings for all interrupted runs, because this module finishes none."""
-        return recovery.warnings(host, ())
+        """Warnings for all interrupted runs, because this module finishes none, and for VMs that are left out."""
+        return [*recovery.warnings(host, ()), *lines(self.skipped, "is left out")]
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
         """The plans that are carried out. The identities that a release takes are kept for the result."""

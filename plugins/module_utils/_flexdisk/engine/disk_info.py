@@ -20,6 +20,7 @@ from ..rules.unwritten import never_used
 from ..zfs.commands import Zfs
 from . import report
 from .observe import observe
+from .vm_info import skipped
 
 STATES = ("attached", "detached", "orphaned")
 TYPES = (THICK, SPARSE, FILE)
@@ -40,9 +41,10 @@ class Filters:
 
 @dataclass
 class Disks:
-    """disks as results."""
+    """disks as results. skipped names the VMs whose disks are not among them, with the reason; none of a choice."""
 
     disks: t.List[_Dict] = field(default_factory=list)
+    skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
     problems: t.List[Problem] = field(default_factory=list)
 
 
@@ -66,7 +68,7 @@ def disks_info(
         if isinstance(found, Problem) and owner.lower() not in remembered:
             return Disks(problems=[found])
         owner = owner.lower() if isinstance(found, Problem) else found.config.uuid
-    result = Disks()
+    result = Disks(skipped=skipped(host) if filters == Filters() else [])
     for disk, state, vm in _every(host):
         if (hidden or not disk.hidden) and (owner is None or disk.vm == owner) and matches(disk, state, filters):
             result.disks.append(_result(host, disk, state, vm, figures))

@@ -29,7 +29,7 @@ from .observe import observe
 from .outcome import Outcome
 from .perform import Change, Tools, perform
 from .run import apply_plans
-from .vm_info import chosen
+from .vm_info import chosen, skipped
 from .zfs_quota import obstacle
 
 REPLICA_DAYS = 7
@@ -37,12 +37,15 @@ REPLICA_DAYS = 7
 
 @dataclass
 class Verified:
-    """findings are those that are left, repaired those that were (or would be) repaired; outcome has the rest."""
+    """findings are those that are left, repaired those that were (or would be) repaired; outcome has the rest. skipped
+    names the VMs that were not looked at, with the reason.
+    """
 
     findings: t.List[Finding] = field(default_factory=list)
     repaired: t.List[Finding] = field(default_factory=list)
     steps: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
+    skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
 
 
 def verify(
@@ -61,6 +64,7 @@ def verify(
     outcome = result.outcome
     host = observe(zfs, hypervisor, pool, complete=True)
     vms, outcome.problems = chosen(host, names)
+    result.skipped = skipped(host) if names is None else []
     scope = None if names is None else {vm.config.uuid for vm in vms}
 
     def look(at: Host) -> t.List[Finding]:
@@ -98,7 +102,14 @@ def result(found: Verified) -> t.Dict[str, t.Any]:
     keys = module_run.result(found.outcome)
     del keys["vms"]
     told = [[finding.as_dict() for finding in some] for some in (found.findings, found.repaired)]
-    return dict(keys, findings=told[0], repaired=told[1], counts=counts(found.findings), steps=found.steps)
+    return dict(
+        keys,
+        findings=told[0],
+        repaired=told[1],
+        counts=counts(found.findings),
+        steps=found.steps,
+        skipped_vms=found.skipped,
+    )
 
 
 def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:

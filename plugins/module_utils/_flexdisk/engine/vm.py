@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..hypervisor.protocol import Hypervisor
 from ..model.desired import Policy, VmDeclaration
 from ..model.errors import Problem, Problems
-from ..model.sizes import MIB, render_mib
+from ..model.sizes import MIB, render_apart
 from ..model.vm import Disk, Vm, VmConfig
 from ..plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ..plan.planner import find_vm
@@ -182,7 +182,7 @@ class _Planner:
             return True
         there = self._hypervisor.resources().memory
         if most > there:
-            words = f"memory {render_mib(most)} is more than the host has, {render_mib(there)}"
+            words = "memory %s is more than the host has, %s" % render_apart(most * MIB, there * MIB)
             self.problems.append(Problem("InsufficientMemory", words, name))
         return most <= there
 

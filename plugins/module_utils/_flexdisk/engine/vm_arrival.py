@@ -139,9 +139,10 @@ class Arrival:
         elements = [disk.element for disk in record.disks]
         refused = self._hypervisor.refuses(record.description, elements, self._policy.incoming_allowed)
         if refused:
+            way = way_out(refused, record.host, self._called, self._policy.incoming_allowed)
             words = (
                 f"its description from {record.host} asks for what another host may not ask {self._called} for: "
-                f"{'; '.join(refused)}; {way_out(refused, record.host)}"
+                f"{'; '.join(refused)}; {way}"
             )
             return [Problem("NotPermitted", words, record.label)]
         lacks = self._hypervisor.lacks(record.uuid, record.description, elements)

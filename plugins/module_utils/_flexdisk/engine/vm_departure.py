@@ -27,7 +27,7 @@ from ..model.desired import Description, Policy
 from ..model.errors import FlexdiskError, Problem
 from ..model.vm import FILE, Disk, Vm, VmConfig
 from ..plan.changes import facts_of
-from ..plan.planner import find_vm
+from ..plan.planner import find_config, find_vm
 from ..plan.steps import VmPlan
 from ..plan.vm import plan_departure
 from ..plan.vm_move import refusals, strange_snapshots
@@ -104,6 +104,7 @@ class Departure:
                 raise FlexdiskError(found.code, found.message)
             left = known[0]._asdict() if known else None
             nothing: _Dict = {"vm": "", "pool": "", "record": None, "digest": "", "refusals": [], "lost": []}
+            nothing["unmanaged"] = found.message if find_config(host, name) is not None and not known else ""
             return {**nothing, "move": left, "term": moves.UNKNOWN, "asks": self._asks(known[0] if known else None)}
         move = host.moves.get(found.config.uuid)
         told = self._hypervisor.description(found.config.uuid)
@@ -118,6 +119,7 @@ class Departure:
             "digest": digest(record),
             "refusals": self._refusals(host, found, told) + _beside(found, target, seen or {}),
             "lost": [one.name for one in strange_snapshots(found)],
+            "unmanaged": "",
         }
 
     def _asks(self, move: t.Optional[Move]) -> t.List[str]:

@@ -16,10 +16,11 @@ from ..model.sizes import MIB
 from ..model.vm import Vm
 from ..plan import recovery
 from ..plan.planner import find_vm
+from ..plan.relocation import not_managed
 from ..plan.vm import machine
 from ..rules import moves, replicas
 from ..rules.inventory import Host
-from ..rules.unfinished import reason
+from ..rules.skipped import of_brand
 from ..zfs.commands import Zfs
 from . import report
 from .group_lease import leases
@@ -61,8 +62,8 @@ def chosen(host: Host, names: t.Optional[t.Sequence[str]]) -> t.Tuple[t.List[Vm]
 
 def skipped(host: Host) -> t.List[t.Dict[str, str]]:
     """VMs that the laws of this collection do not cover, with the reason."""
-    result = [{"uuid": c.uuid, "alias": c.alias, "reason": f"brand {c.brand}"} for c in host.other_brands]
-    result += [{"uuid": c.uuid, "alias": c.alias, "reason": reason(host, c)} for c in host.unlinked]
+    result = [{"uuid": c.uuid, "alias": c.alias, "reason": of_brand(c.brand)} for c in host.other_brands]
+    result += [{"uuid": c.uuid, "alias": c.alias, "reason": not_managed(host, c)} for c in host.unlinked]
     return result
 
 

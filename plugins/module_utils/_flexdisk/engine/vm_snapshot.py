@@ -17,6 +17,7 @@ from ..plan.steps import VmPlan
 from ..plan.vm_snapshot import plan_snapshot
 from ..rules import snapshots, space
 from ..rules.inventory import Host
+from ..rules.skipped import lines
 from ..zfs.commands import Zfs
 from . import (  # pylint: disable=unused-import
     apply_vm,  # noqa: F401  registers the steps of snapshots
@@ -24,7 +25,7 @@ from . import (  # pylint: disable=unused-import
 )
 from .outcome import Outcome
 from .run import Task
-from .vm_info import chosen
+from .vm_info import chosen, skipped
 
 _Dict = t.Dict[str, t.Any]
 
@@ -55,6 +56,11 @@ class _Snapshots(Task):
         vms, self.outcome.problems = chosen(host, self._names)
         what = (self._spec, self.policy, self.hypervisor.capabilities)
         return [plan_snapshot(host, vm, *what, self._now) for vm in vms]
+
+    def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
+        """Also for VMs that are left out because nothing manages them."""
+        left = lines(skipped(host), "is left out") if self._names is None else []
+        return [*super().warnings(host, plans, good), *left]
 
     def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:

@@ -18,6 +18,7 @@ from ..plan.steps import VmPlan
 from ..rules import space
 from ..rules.inventory import Host
 from ..rules.reservation import PoolGeometry
+from ..rules.skipped import lines
 from ..zfs.commands import Zfs
 from . import report
 from .outcome import Outcome
@@ -67,8 +68,8 @@ class _Quotas(Task):
         return [_plan(vm, host, self._reclaim) for vm in vms]
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """Warnings for all interrupted runs, because this module finishes none."""
-        return recovery.warnings(host, ())
+        """Warnings for all interrupted runs, because this module finishes none, and for VMs that are left out."""
+        return [*recovery.warnings(host, ()), *lines(self.left_out, "is left out")]
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
         """The plans that are reported, those of refused VMs too, because their drift is reported."""

@@ -215,9 +215,10 @@ def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
     if active is None or swap is None:
         return ()
     if active.used and active.used + _SPARE_BYTES > disk.memory:
+        used, there = render_apart(active.used, disk.memory)
         raise FlexdiskError(
             "InsufficientSpace",
-            f"swap {active.device} holds {render_bytes(active.used)}, and only {render_bytes(disk.memory)} of memory "
+            f"swap {active.device} holds {used}, and only {there} of memory "
             f"are available, of which {render_bytes(_SPARE_BYTES)} must stay, so it cannot be turned off to be moved",
         )
     return (Run(("swapoff", swap.node)),)

@@ -98,8 +98,9 @@ def _in_unit(size: int, unit: int, name: str) -> str:
 
 def render_apart(*sizes: int) -> t.Tuple[str, ...]:
     """Figures in bytes that a reader compares, with more digits if rounding would make different ones look equal."""
-    for texts in (tuple(map(render_bytes, sizes)), tuple(_in_unit(size, MIB, "MiB") for size in sizes)):
-        if len(set(texts)) == len(set(sizes)):
+    finer = [tuple(_in_unit(size, unit, name) for size in sizes) for unit, name in ((MIB, "MiB"), (KIB, "KiB"))]
+    for texts in (tuple(map(render_bytes, sizes)), *finer):
+        if len({text.replace(".0 ", " ") for text in texts}) == len(set(sizes)):  # who reads 10.0 and 10 reads the same
             return texts
     return tuple(f"{size} B" for size in sizes)
 

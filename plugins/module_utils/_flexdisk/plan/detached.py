@@ -24,7 +24,7 @@ from ..rules.reservation import default_block_size
 from . import changes, checks, departures, disk_travel, predict
 from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence
-from .resolve import Leaver, Target, kept_type, unfinished, unfinished_words
+from .resolve import Leaver, Target, kept_type, missing_image, unfinished, unfinished_words
 from .steps import Step, Told, VmPlan
 
 
@@ -186,7 +186,7 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, probl
     target.block_size = target.block_size or default_block_size(host.geometry[pool], platform=capabilities.platform)
     if target.type == FILE:
         target.block_size = RECORD
-    origin = _origin(host, pool, job.declared, problems)
+    origin = _origin(host, pool, job.declared, capabilities, problems)
     words = ""
     if origin is not None:
         least = origin.volume.volsize
@@ -216,15 +216,16 @@ class _Origin(t.NamedTuple):
     disk: t.Optional[Disk] = None
 
 
-def _origin(host: Host, pool: str, declared: PlacedDiskDeclaration, problems: Problems) -> t.Optional[_Origin]:
+def _origin(
+    host: Host, pool: str, declared: PlacedDiskDeclaration, capabilities: Capabilities, problems: Problems
+) -> t.Optional[_Origin]:
     if declared.spec.image:
         volume = image_dataset(pool, declared.spec.image)
         name = final(volume)
         image = host.datasets.get(volume)
         if image is None or name not in host.datasets or not image.volsize:
-            problems.add(
-                "ResourceNotFound", f"image {declared.spec.image} is missing: there is no {name}", declared.label
-            )
+            words = missing_image(pool, declared.spec.image, capabilities)
+            problems.add("ResourceNotFound", words, declared.label)
             return None
         return _Origin(name, image, False)
     place = problems.attempt(declared.label, find_source, host, declared.source) if declared.source else None

@@ -22,13 +22,13 @@ from ..rules.moves import away
 from ..rules.naming import fitting
 from ..rules.power import held_down, unfinished
 from ..rules.reservation import PoolGeometry
-from ..rules.unfinished import is_unfinished, reason, words_for
+from ..rules.unfinished import is_unfinished, words_for
 from ..rules.usage import check_whole
 from . import ordering, predict
 from .checks import check
 from .disk_steps import AttachDisk, Convert, DestroyDetached
 from .recovery import stays_down
-from .relocation import adopt, by_other_names, why_not, without_dataset
+from .relocation import adopt, as_configured, by_other_names, not_managed, without_dataset
 from .resolve import Resolved, resolve
 from .steps import VmPlan
 from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
@@ -60,20 +60,13 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
     if vm is not None:
         return vm
     if config in host.other_brands:
-        return Problem("BrandNotSupported", f"{config.label} has brand {config.brand}", wanted)
+        return Problem("BrandNotSupported", f"it has brand {config.brand}", wanted)
     if adopt:
         made = without_dataset(host, config)
         if made is not None:
             return made
-    hint = _hint(host, config) if config.bare else ""
     code = "VmInTransition" if is_unfinished(config) else "ResourceNotFound"
-    return Problem(code, f"{config.label}: {reason(host, config)}{hint}", wanted)
-
-
-def _hint(host: Host, config: VmConfig) -> str:
-    """What makes the dataset that a VM lacks, or why nothing does."""
-    why = why_not(host, config)
-    return f", and adopt: true makes none: {why}" if why else "; vm_disks with adopt: true makes it"
+    return Problem(code, not_managed(host, config), wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
@@ -95,8 +88,9 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
     matched = match(vm, t.cast(t.Any, spec.disks), of_other_vms, policy.matching, problems, spec.unlisted)
     plan = plan_matched(host, vm, spec, matched, policy, capabilities, problems)
     if plan.problems:
-        return replace(plan, before=before, after=before)
-    warnings = tuple(f"{spec.vm}: {text}" for text in matched.warnings)
+        found = tuple(replace(one, message=as_configured(one.message, first)) for one in plan.problems)
+        return replace(plan, before=before, after=before, problems=found)
+    warnings = tuple(f"{spec.vm}: {as_configured(text, first)}" for text in matched.warnings)
     steps = (*([first] if first else []), *plan.steps)
     return replace(plan, before=before, steps=steps, warnings=warnings + plan.warnings)
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 from dataclasses import replace
 
@@ -15,6 +16,8 @@ from ..model.vm import Disk, DiskConfig, Vm, VmConfig
 from ..rules.identity import blank_in
 from ..rules.inventory import Host, attached_disk
 from ..rules.layout import disk_dataset, find_vm_dataset, index_of, is_below, pool_of, vm_dataset
+from ..rules.skipped import adopting
+from ..rules.unfinished import is_unfinished, reason
 from ..rules.usage import labels, own_use, power_problem
 from .disk_travel import check_mentions
 from .steps import Told
@@ -52,8 +55,17 @@ def why_not(host: Host, config: VmConfig) -> str:
     if there and there != name:
         words = f"its disks lie in pool {pool}, and its dataset is {there}; bring the disks back below that, or"
         return f"{words} zfs rename {there} {there}-old, if {pool} is where it belongs now"
-    lost = [entry.volume for entry in config.disks if is_below(entry.volume, name)]
+    lost = [e.volume for e in config.disks if pool_of(e.volume) == pool and e.volume not in host.datasets]
     return f"its configuration names {', '.join(lost)}, and there is no such volume" if lost else ""
+
+
+def not_managed(host: Host, config: VmConfig) -> str:
+    """Return why no task manages a VM that has no dataset, or is unfinished, and what ends that."""
+    words = reason(host, config)
+    if not config.bare or is_unfinished(config):
+        return words
+    why = why_not(host, config)
+    return f"{words}, and adopt: true makes none: {why}" if why else f"{words}; {adopting(config)}"
 
 
 def by_other_names(host: Host, vm: Vm) -> Vm:
@@ -78,6 +90,14 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
         problems.add("VmNotStopped", why or f"the VM must be stopped to be adopted: {what}")
     moves = ", ".join(f"{_source(e, d)} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
     return Relocate(Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
+
+
+def as_configured(text: str, step: t.Optional[Relocate]) -> str:
+    """Return a message with the paths that disks have now, not those that the step would give them."""
+    for entry, disk in step.moves if step is not None else ():
+        now = entry.path.replace("\\", r"\\")
+        text = re.sub(rf"{re.escape(disk.path)}(?!\w)", now, text)
+    return text
 
 
 def _source(entry: DiskConfig, disk: Disk) -> str:

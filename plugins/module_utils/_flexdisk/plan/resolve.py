@@ -13,7 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskDeclaration, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problems
-from ..model.sizes import MIB, render_exact, render_mib
+from ..model.sizes import MIB, render_apart, render_exact, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
 from ..rules import identity, slots, space
 from ..rules.differences import birth_differences, in_conversion
@@ -205,6 +205,19 @@ def kept_type(disk: Disk, capabilities: Capabilities) -> str:
     return found if found in (*capabilities.types, FILE) else THICK
 
 
+def missing_image(pool: str, image: str, capabilities: Capabilities) -> str:
+    """Return that an image is not in the pool, and how it gets there."""
+    volume = image_dataset(pool, image)
+    words = f"image {image} is missing: there is no {final(volume)}"
+    if "image_file" not in capabilities.of_new_vms:
+        return f"{words}; imgadm import -P {pool} {image} on the host brings it"
+    words += ". A new VM imports it from a raw or qcow2 file on the host that image_file names beside image. Or make it"
+    words += (
+        f" once: zfs create -s -V SIZE {volume}; qemu-img convert -n -O raw FILE {capabilities.device_prefix}{volume}"
+    )
+    return f"{words}; zfs snapshot {final(volume)}"
+
+
 def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities, problems: Problems) -> Target:
     target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0, type=entry.type or THICK)
     if entry.type == FILE:
@@ -216,15 +229,16 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
         name = final(volume)
         target.origin, image = host.datasets.get(name), host.datasets.get(volume)
         if target.origin is None or image is None or not image.volsize:
-            problems.add("ResourceNotFound", f"image {entry.image} is missing: there is no {name}", entry.label)
+            problems.add("ResourceNotFound", missing_image(vm.config.pool, entry.image, capabilities), entry.label)
             return target
         target.image_size = image.volsize // MIB
         target.size = entry.size or (0 if entry.remaining else target.image_size)
         target.block_size = image.volblocksize
         if entry.size is not None and entry.size < target.image_size:
+            declared, has = render_apart(entry.size * MIB, target.image_size * MIB)
             problems.add(
                 "InvalidArgument",
-                f"size {render_mib(entry.size)} is too small: image {entry.image} has {render_mib(target.image_size)}",
+                f"size {declared} is too small: image {entry.image} has {has}",
                 entry.label,
             )
     elif entry.size is None and not entry.remaining:

@@ -14,7 +14,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.desired import Policy, VmDeclaration, VmDisksDeclaration
 from ..model.errors import Problem, Problems
-from ..model.sizes import MIB, render_bytes, render_exact, render_mib
+from ..model.sizes import MIB, render_apart, render_bytes, render_exact, render_mib
 from ..model.text import count, verb
 from ..model.vm import ABSENT, Disk, Vm, VmConfig
 from ..rules import identity, packages, snapshots, space
@@ -187,10 +187,11 @@ def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     usage = rfd_usage_mib(vm)
     need = space.smallest_flexible_mib(vm) - vm.hidden_mib
     if declared.disks is None and need > package.disk:
+        has, needs = render_apart(package.disk * MIB, need * MIB)
         problems.add(
             "InsufficientSpace",
-            f"package {package.name} has {render_mib(package.disk)}, disks and snapshots need "
-            f"{render_mib(need)}; {render_exact(need)} is the smallest that fits (by RFD 154 existing "
+            f"package {package.name} has {has}, disks and snapshots need {needs}; "
+            f"{render_exact(need)} is the smallest that fits (by RFD 154 existing "
             f"disk usage is {render_exact(usage)})",
         )
 

@@ -11,11 +11,14 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes, render_exact
+from ..model.text import cut
 from ..model.vm import Disk, Vm
 from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
 from ..rules.layout import disk_dataset, index_of, replicas
 from ..rules.unmanaged import unmanaged
+
+_SHOWN = 5
 
 
 def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
@@ -43,10 +46,16 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
     found += _of_clones(vm)
     found += _of_room(vm)
     if vm.other_used:
-        found.append(Problem("NotSupported", "it has other datasets, which do not travel", vm.label))
+        found.append(Problem("NotSupported", f"it has {_others(host, vm)}, which do not travel", vm.label))
     if vm.interrupted is not None:
         found.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
     return found
+
+
+def _others(host: Host, vm: Vm) -> str:
+    """The VM's datasets that are none of its disks."""
+    every = (d for d in host.datasets.values() if d.kind == "filesystem" and d.parent == vm.root.name and not d.backs)
+    return f"other datasets ({', '.join(cut(sorted(d.name for d in every), 'dataset', _SHOWN))})"
 
 
 def strange_snapshots(vm: Vm) -> t.List[Dataset]:

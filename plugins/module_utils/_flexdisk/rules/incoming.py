@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import json
 import posixpath
 import typing as t
 
@@ -42,19 +43,24 @@ def problems(given: t.Iterable[str]) -> t.List[str]:
     return wrong
 
 
-def way_out(refused: t.Sequence[str], host: str) -> str:
-    """Return what can be done about things that this host refuses. host: the one that describes the VM."""
-    fixed = [word for word in refused if not _can_be_allowed(word)]
+def way_out(refused: t.Sequence[str], host: str, here: str, allowed: t.Iterable[str] = ()) -> str:
+    """Return what can be done about things that this host refuses. host: the one that describes the VM. here: this
+    one. allowed: what its inventory allows already.
+    """
+    fixed = [word for word in refused if not _entry(word)]
     told = [f"change on {host} what cannot be allowed: {'; '.join(fixed)}"] if fixed else []
     if len(fixed) < len(refused):
-        told.insert(0, f"if it shall be allowed, list the path or the name in {VARIABLE}")
+        line = [*dict.fromkeys([*allowed, *filter(None, map(_entry, refused))])]
+        words = f"if it shall be allowed, write to the variables of {here} in the inventory"
+        told.insert(0, f"{words}: {VARIABLE}: {json.dumps(line, ensure_ascii=False)}")
     return "; ".join(told)
 
 
-def _can_be_allowed(refused: str) -> bool:
-    """Whether an entry of OPTION lets it pass: its name, or the path at its end."""
+def _entry(refused: str) -> str:
+    """The entry of OPTION that lets it pass: its name, or the path at its end; "" if none does."""
     path = refused[refused.rfind(" ", 0, refused.find("/")) + 1 :]  # it may have spaces itself
-    return refused in NAMES or refused.split(" ")[0] in NAMES or not problems([path])
+    found = [word for word in (refused, refused.split(" ")[0]) if word in NAMES]
+    return next(iter([*found, *([] if problems([path]) else [path])]), "")
 
 
 def allows_path(allowed: t.Collection[str], path: str) -> bool:

@@ -57,13 +57,14 @@ class Host:
         return pool_of(volume) in self.geometry
 
 
+_UNKNOWN_FORM = "the hypervisor describes it in a form that is not supported"
+
+
 def unlinked_reason(config: VmConfig) -> str:
     """Why this collection cannot manage a VM without a dataset."""
-    if config.dataset:
-        return f"no dataset {config.dataset}"
-    return (
-        "it has no dataset POOL/UUID" if config.bare else "the hypervisor describes it in a form that is not supported"
-    )
+    if config.bare:
+        return f"not adopted: it has no dataset {config.dataset or f'POOL/{config.uuid}'}"
+    return f"no dataset {config.dataset}" if config.dataset else _UNKNOWN_FORM
 
 
 def _image_size(volume: Dataset, datasets: t.Mapping[str, Dataset]) -> int:

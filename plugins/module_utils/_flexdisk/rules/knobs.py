@@ -42,6 +42,8 @@ _TIMEOUT = re.compile(r"(?<![\w.-])(stop_timeout|lock_timeout)(?==\d|\))")
 # What a message says of other modules, and the same for one who has playbooks. The first that fits counts.
 _CONVERGE = "the playbook converge (flexible_disks_vms)"
 _OF_MODULES: t.Sequence[t.Tuple[str, str]] = (
+    (r"vm_disks makes it with the entry (- \{.*?\})(?=;|$| \[)",
+     r"the playbook converge makes it, with the line \1 in flexible_disks_vms"),
     (r"vm_disks with adopt: true", "the playbook converge, with adopt: true in flexible_disks_vms,"),
     (r"vm_disks", _CONVERGE),
     (r"disk_adopt finishes it \(state=released\) or undoes it \(state=adopted\)",
@@ -90,7 +92,8 @@ def spelled(text: str, variables: t.Collection[str]) -> str:
 def called(text: str, names: t.Mapping[str, str]) -> str:
     """Return a message with VMs called as the user called them. names: of each VM whose UUID a task was given."""
     for uuid, name in names.items():
-        text = text.replace(f"VM {uuid}:", f"VM {name} ({uuid}):")
+        new = f"{name} ({uuid}):".replace("\\", r"\\")
+        text = re.sub(rf"(?m)^(VM |){uuid}:", rf"\g<1>{new}", text)
     return text
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from ..model.desired import DiskDeclaration
 from ..model.errors import Problems
-from ..model.sizes import MIB, render_mib
+from ..model.sizes import MIB, render_apart, render_exact, render_mib
 from ..model.vm import Disk, Vm
 from . import slots
 from .differences import birth_differences
@@ -173,8 +173,11 @@ class _Matcher:
             for spec, k in zip(specs, solutions[0]):
                 self._claim(spec, disks[k])
             return
-        why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
-        self.problems.add("Ambiguous", _choice(specs, [*boots, *disks], why))
+        if len(specs) == len(disks) == 1 and not boots and _other_size(specs[0], disks[0]):
+            self.problems.add("Ambiguous", _only(specs[0], disks[0]), specs[0].label)
+        else:
+            why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
+            self.problems.add("Ambiguous", _choice(specs, [*boots, *disks], why))
         self._withdraw(specs, disks)
 
     def _warn_of_unnamed(self, spec: DiskDeclaration, alike: t.Sequence[Disk], unlisted: str) -> None:
@@ -343,6 +346,18 @@ def _choice(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: st
         why,
         "\n".join(f"{_entry(d, 'CHOOSE')}  # {render_mib(d.size_mib)}, {d.path}" for d in disks),
     )
+
+
+def _only(spec: DiskDeclaration, disk: Disk) -> str:
+    """The refusal of an entry that says another size than the only disk that it could mean, with the entry to write."""
+    exact = disk.size % MIB == 0
+    is_now, declared = render_apart(disk.size, (spec.size or 0) * MIB)
+    size = f", size: {render_exact(disk.size_mib).replace(' ', '')}" if exact else ""
+    words = (
+        f"no disk has this name. The only one that could be meant is {disk.path}: it has no name, and is {is_now}, not"
+    )
+    words += f" {declared}. If it is meant, give it the name first, as it is, and change its size afterwards:"
+    return f"{words} {_entry(disk, spec.label)[:-1]}{size}}}. If a new disk is meant, list that one, too"
 
 
 def _not_gone(spec: DiskDeclaration, disk: Disk) -> str:

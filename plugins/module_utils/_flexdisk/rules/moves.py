@@ -216,6 +216,8 @@ class Sighting(t.NamedTuple):
     """Whether the VM comes because its home has failed."""
     asks: t.Tuple[str, ...] = ()
     """The hosts that must say that they have not taken the VM over before its move from there goes on."""
+    unmanaged: str = ""
+    """Why no task manages the VM that it has, "" if it has none, or manages it."""
 
     def is_older_than(self, term: int) -> bool:
         """Whether a host that has the VM is only an old home of one with this term."""
@@ -235,7 +237,8 @@ def _sighting(given: t.Any) -> Sighting:
     known = (str(move.get("phase", "")), str(move.get("host", "")), str(move.get("vm", "")))
     terms = (int(move.get("term", UNKNOWN)), int(given.get("term", UNKNOWN)))
     how = (bool(move.get("has_left")), bool(move.get("back_to")))
-    return Sighting(str(given["vm"]), *known, *terms, *how, tuple(map(str, given.get("asks", ()))))
+    asks = tuple(map(str, given.get("asks", ())))
+    return Sighting(str(given["vm"]), *known, *terms, *how, asks, str(given.get("unmanaged", "")))
 
 
 def why_not_on(

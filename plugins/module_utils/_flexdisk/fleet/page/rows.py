@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from ...model.sizes import MIB, render_apart, render_bytes
+from ...rules.knobs import for_playbooks
 from .figures import Part, Pool, Room, colour_classes, disk_label, pools, room
 from .markup import Html, element, isolated, joined, stacked_bar
 
@@ -262,7 +263,11 @@ def of_left_out(host: str, vm: _Dict) -> Row:
     """A VM that vm_info skips."""
     _vm, at, why = LEFT_OUT
     label = vm["alias"] or vm["uuid"]
-    cells = [heading(label, vm["uuid"] if vm["alias"] else ""), cell(at, isolated(host)), cell(why, vm["reason"])]
+    cells = [
+        heading(label, vm["uuid"] if vm["alias"] else ""),
+        cell(at, isolated(host)),
+        cell(why, for_playbooks(vm["reason"])),
+    ]
     return Row((host, label, vm["uuid"]), cells)
 
 

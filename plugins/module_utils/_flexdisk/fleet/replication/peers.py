@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import FlexdiskError, Problem
-from ...model.sizes import render_bytes
+from ...model.sizes import render_apart
 from ...model.vm import Vm
 from ...rules.identity import blank_in
 from ...rules.inventory import Host
@@ -78,5 +78,6 @@ def lacking(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:
     for place, needed in sorted(needs.items()):
         room = peer.pools[place][1]
         if needed > room:
-            words = f"the replicas need {render_bytes(needed)} in pool {place} of {peer.name}, which has"
-            yield Problem("InsufficientSpace", f"{words} {render_bytes(room)}")
+            figures = render_apart(needed, room)
+            words = "the replicas need %s in pool %s of %s, which has %s"
+            yield Problem("InsufficientSpace", words % (figures[0], place, peer.name, figures[1]))

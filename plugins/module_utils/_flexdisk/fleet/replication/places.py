@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...rules.knobs import for_playbooks
 from ...rules.moves import COMING, MOVED, UNKNOWN, Sighting
 
 Seen = t.Mapping[str, Sighting]
@@ -64,7 +65,9 @@ def _where(
 ) -> t.Iterator[str]:
     """Yield why the host that the VM leaves is not clear."""
     if len(homes) > 1 or not source:
-        said = [f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"]
+        alone = [f"{wanted.vm} is on {host}, but {one.unmanaged}" for host, one in seen.items() if one.unmanaged]
+        alone = [] if homes else list(map(for_playbooks, alone))
+        said = alone or [f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"]
         said += [f"what {_all(old)} has is from before it was taken over"] if old else []
         gone = [(host, one.target) for host, one in seen.items() if one.phase == MOVED and not homes]
         yield "; ".join([*said, *(f"{host} says that it has gone to {target}" for host, target in gone)])

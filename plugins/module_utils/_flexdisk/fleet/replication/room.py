@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ...model.errors import Problem
-from ...model.sizes import MIB, render_bytes
+from ...model.sizes import MIB, render_apart, render_bytes
 from ...model.vm import Disk, Vm
 from ...rules import snapshots
 from ...rules.pins import holds, without_sets
@@ -61,15 +61,15 @@ def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) ->
     left = without_sets(vm, failed)
     needed = sum(holds(disk.volume) for disk in _synced(left))
     used = vm.root.used - sum(v.used for v in vm.volumes) + sum(v.used for v in left.volumes)
-    words = f"the snapshots of the sync take {render_bytes(needed)}, and"
+    words = "the snapshots of the sync take %s, and"
     if quota and needed > quota - used:
-        words += f" the VM has {render_bytes(max(0, quota - used))} left; a larger flexible_disk_size makes room"
+        words += " the VM has %s left; a larger flexible_disk_size makes room"
+        words %= render_apart(needed, max(0, quota - used))
         words += snapshots.others_hold(part.name for disk in _synced(left) for part in disk.snapshots)
         yield Problem("InsufficientSpace", words, vm.config.label)
         return
     more = takes(vm, failed, quota)
     if more > available:
-        words += (
-            f" the VM needs {render_bytes(more)} more of pool {vm.config.pool}, which has {render_bytes(available)}"
-        )
-        yield Problem("InsufficientSpace", words, vm.config.label)
+        figures = render_apart(more, available)
+        words = f"{words % render_bytes(needed)} the VM needs {figures[0]} more of pool {vm.config.pool}, which has"
+        yield Problem("InsufficientSpace", f"{words} {figures[1]}", vm.config.label)
