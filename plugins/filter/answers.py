@@ -14,9 +14,9 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import named_hosts, unknown
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import named_hosts, unknown, unread
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core, _extra
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,11 +46,9 @@ def read(text: str) -> object:
         raise ValueError(" ".join(str(exc).split())) from exc
 
 
-def answers(
-    given: t.Mapping[str, object], specification: t.Mapping[str, Wanted], choosing: t.Sequence[str] = ()
-) -> t.Dict[str, t.Any]:
+def answers(given: t.Mapping[str, object], specification: t.Mapping[str, Wanted]) -> t.Dict[str, t.Any]:
     """given: the variables as Ansible hands them over. specification: the argument specification of a playbook."""
-    variables, unclear = meant(specification, given, read, choosing)
+    variables, unclear = meant(specification, given, read)
     known = {name: dict(wanted) for name, wanted in specification.items() if name not in unclear}
     checked = ArgumentSpecValidator(known).validate(_plain(variables))
     return {"variables": variables, "problems": cut([*unclear.values(), *checked.error_messages])}
@@ -67,10 +65,18 @@ def _plain(value: t.Any) -> t.Any:
 
 def unknown_variables(given: t.Sequence[str], playbook: str, told: t.Mapping[str, t.Any]) -> t.List[str]:
     """given: the names of all variables. told: playbooks/vars/arguments.yml."""
-    arguments = told["_flexdisk_arguments"]
-    others = {name for own in arguments.values() for name in own} | {*told["_flexdisk_left"]}
-    names = unknown.Names(list(arguments[playbook]), others, list(told["_flexdisk_of_roles"]))
-    return cut(unknown.problems(given, names, told["_flexdisk_choosing"]))
+    readers = unread.Readers(told)
+    names = unknown.Names(list(readers.arguments[playbook]), readers.known, told["_flexdisk_choosing"])
+    return cut([*unknown.problems(given, names), *_unread_variables(names, readers)])
+
+
+def _unread_variables(names: unknown.Names, readers: unread.Readers) -> t.List[str]:
+    """What is wrong with variables of -e, as far as all playbooks of the run are known."""
+    extra = {name: value for name, value in _extra.variables().items() if not names.misses(name)}
+    playbooks = _extra.playbooks()
+    if not playbooks or not playbooks <= set(readers.arguments):
+        return []
+    return unread.problems(extra, sorted(playbooks), readers)
 
 
 def foreign_hosts(variables: t.Mapping[str, t.Any], hosts: t.Sequence[str]) -> t.List[str]:

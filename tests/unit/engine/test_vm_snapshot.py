@@ -547,6 +547,24 @@ def test_a_rollback_that_fails_leaves_the_vm_down_and_says_so():
     assert done.vms[0]["recovered"]
 
 
+def failing_at(sim, number, after, states):
+    """A runner whose change of this number fails, before it is done or after. states: gets the VM's."""
+    real, left = sim.runner, number
+
+    def run(argv, stdin="", timeout=300):
+        nonlocal left
+        left -= changes(argv)
+        if changes(argv) and left == 0:
+            if after:
+                real(argv, stdin, timeout)
+            raise FlexdiskError("CommandTimeout", "it did not end within 300 s")
+        answer = real(argv, stdin, timeout)
+        states.add(sim.get()["state"])
+        return answer
+
+    return run
+
+
 @pytest.mark.parametrize("autoboot", [True, False])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_rollback_of_a_stopped_vm_that_fails_anywhere_does_not_start_it(autoboot, after):
@@ -559,19 +577,8 @@ def test_a_rollback_of_a_stopped_vm_that_fails_anywhere_does_not_start_it(autobo
         sim.run("vmadm", "update", VM, f"autoboot={autoboot}".lower())
         go(sim, name="one")
         sim.write(f"{ROOT}/disk1", 5)
-        real, left, states = sim.runner, [number], set()
-
-        def failing(argv, stdin="", timeout=300, sim=sim, real=real, left=left, states=states):
-            left[0] -= changes(argv)
-            if changes(argv) and left[0] == 0:
-                if after:
-                    real(argv, stdin, timeout)
-                raise FlexdiskError("CommandTimeout", "it did not end within 300 s")
-            answer = real(argv, stdin, timeout)
-            states.add(sim.get()["state"])
-            return answer
-
-        sim.runner = failing
+        real, states = sim.runner, set()
+        sim.runner = failing_at(sim, number, after, states)
         failed = go(sim, name="one", state="rolled_back", restart=True).failure is not None
         sim.runner = real
         assert go(sim, name="one", state="rolled_back", restart=True).failure is None

@@ -94,15 +94,36 @@ def test_choices_are_those_of_the_modules():
     assert ARGUMENTS["list_disks"]["flexdisk_list_fields"]["choices"] == VARS["_flexdisk_fields"] == list(FIELDS)
 
 
-def test_what_must_not_be_empty_text():
-    """Each variable without which a playbook takes more, or takes it without approval; all others are left out."""
-    words = "adopt_vms allowed_moves disk from_vm group guests hosts list_fields list_format list_header"
-    words += " list_long list_name list_sort list_state list_tags list_type list_uuid list_vm max_age max_data_loss"
-    words += " most_steps move_digest move_from_groups move_from_hosts move_max_moves move_min_gain move_tags"
-    words += " move_to_groups move_vms quota_vms snapshot_vms verify_vms vm"
-    known = {name for own in ARGUMENTS.values() for name in own}
-    found = {name for name in known if re.match(VARS["_flexdisk_never_empty"], name)}
-    assert found == {"flexible_disks_pool", *(f"flexdisk_{word}" for word in words.split())}
+def test_what_must_not_be_an_empty_list():
+    """Each list or dictionary that chooses, but those of which a survey lets choose: AWX makes an empty list of none.
+    All others mean the same with nothing in them as without them, or are asked for more.
+    """
+    words = "adopt_members adopt_vms guests hosts list_sort list_tags move_from_groups move_from_hosts move_tags"
+    words += " move_to_groups move_vms quota_vms replace snapshot_keep snapshot_vms verify_vms"
+    found = {name for own in ARGUMENTS.values() for name, spec in own.items() if spec.get("filled")}
+    assert found == {f"flexdisk_{word}" for word in words.split()}
+
+
+def test_roles_of_playbooks_are_those_that_they_run():
+    """Also through files of tasks, other playbooks, and other roles."""
+
+    def roles_of(path, seen):
+        if path in seen:
+            return set()
+        seen.add(path)
+        text = path.read_text()
+        names = re.findall(r"_role:\n +name: flexdisk\.hypervisor\.(\w+)", text)
+        files = re.findall(r"_(?:tasks|playbook): ([\w/.]+\.yml)", text) + re.findall(
+            r"_tasks:\n +file: (\S+\.yml)", text
+        )
+        inner = [(path.parent / file).resolve() for file in files]
+        inner += [file for name in names for file in (ROOT / "roles" / name / "tasks").glob("*.yml")]
+        return set(names).union(*(roles_of(file, seen) for file in inner if file.exists()))
+
+    found = {path.stem: roles_of(path, set()) for path in PLAYBOOKS}
+    assert {name: sorted(roles) for name, roles in found.items() if roles} == {
+        name: sorted(roles) for name, roles in VARS["_flexdisk_roles"].items()
+    }
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +196,19 @@ def play(collections, name, variables, *words):
         ("add_disk", {"allow_restart": True}, ["allow_restart is an option of modules", "disks_allow_restart"]),
         ("restart_group", {"flexdisk_generation": " "}, ["flexdisk_generation is empty"]),
         ("restart_group", {"flexdisk_replace": []}, ["flexdisk_replace is an empty list"]),
+        ("move_vm", {"flexdisk_vm": "a", "flexdisk_target_pool": ""}, ["flexdisk_target_pool is empty"]),
+        ("move_vm", {"flexdisk_vm": "a", "flexdisk_move_state": ""}, ["flexdisk_move_state is empty"]),
+        ("failover_vm", {"flexdisk_vm": "a", "flexdisk_old_host": ""}, ["flexdisk_old_host is empty"]),
+        ("snapshot", {"flexdisk_snapshot_vms": []}, ["flexdisk_snapshot_vms is an empty list"]),
+        ("verify_disks", {"flexdisk_verify_vms": []}, ["flexdisk_verify_vms is an empty list"]),
+        ("update_group", {"flexdisk_group": "web", "flexdisk_groups": [{**WEB, "hosts": ""}]},
+         ["flexdisk_groups[0].hosts is empty"]),
+        ("converge", {"flexible_disks_only": ""}, ["flexible_disks_only is empty"]),
+        ("evacuate_host", {"flexdisk_move_from_hosts": "hv01", "flexdisk_target": "hv02"},
+         ["flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm. Leave it out"]),
+        ("change_package", {"virtual_machine_allow_restart": True},
+         ["virtual_machine_allow_restart is not read by change_package, but by create_vm. Leave it out"]),
+        ("create_vm", {"flexible_disks_libvirt_uri": "x"}, ["Use virtual_machine_libvirt_uri"]),
         ("update_group", {"flexdisk_most_steps": -1}, ["flexdisk_most_steps is -1, but must be at least 1"]),
         ("scale_group", {"flexdisk_size": 10**18}, ["flexdisk_size is 1000000000000000000, but must be 0 to 10000"]),
         ("move_vm", {"flexdisk_transfer_authorized_keys": "../../keys"}, ["but must be an absolute path"]),

@@ -76,7 +76,7 @@ def one(wanted, value, **options):
         (ENTRIES, [{"vm": "web01", "index": None, "more": None}], [{"vm": "web01", "more": None}]),
         (KEEP, '{"last": 7}', {"last": 7}),
         (KEEP, "last: 7\nnote: 2026-11-23", {"last": 7, "note": "2026-11-23"}),
-        (KEEP, {"last": "7", "note": ""}, {"last": 7}),
+        (KEEP, {"last": "7", "note": None}, {"last": 7}),
         ({"type": "dict"}, {"role": None, "tier": True, "n": 4}, {"role": None, "tier": True, "n": 4}),
         ({"type": "dict"}, '{"role": null}', {"role": None}),
         ({"type": "dict"}, "role=db,tier=a:b", {"role": "db", "tier": "a:b"}),
@@ -91,10 +91,23 @@ def test_what_can_be_understood(wanted, value, expected):
     assert isinstance(found, bool) == isinstance(expected, bool)
 
 
-@pytest.mark.parametrize("value", [None, "", "  ", "\n"])
-@pytest.mark.parametrize("kind", ["str", "bool", "int", "list", "dict", "raw"])
-def test_an_empty_answer_is_none(kind, value):
-    assert one({"type": kind}, value) is None
+KINDS = ["str", "path", "bool", "int", "float", "list", "dict", "raw"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_that_is_not_given_is_none(kind):
+    assert one({"type": kind}, None) is None
+
+
+@pytest.mark.parametrize("value", ["", "  ", "\n"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_empty_text_is_refused(kind, value):
+    """It may be a variable of a shell that is not set, and must not mean all, or the default."""
+    for wanted in ({"type": kind}, {"type": kind, "as_is": True}, {"type": kind, "filled": True}):
+        assert one(wanted, value) == "x is empty. Leave it out instead"
+    for options in (KEEP, ENTRIES):
+        entry = {"note": value} if options is KEEP else [{"vm": value}]
+        assert one(options, entry).endswith(" is empty. Leave it out instead")
 
 
 @pytest.mark.parametrize(
@@ -169,19 +182,27 @@ def test_a_secret_is_not_shown():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "value"), [({}, ""), ({}, "  "), ({"type": "raw"}, []), ({"type": "raw"}, {}), ({"type": "raw"}, 0)]
+    ("kind", "value", "words"),
+    [
+        ("list", [], "x is an empty list. Leave it out instead"),
+        ("dict", {}, "x is an empty dictionary. Leave it out instead"),
+        ("raw", [], "x is an empty list. Leave it out instead"),
+        ("raw", {}, "x is an empty dictionary. Leave it out instead"),
+        ("raw", 0, "x is 0, which chooses nothing. Leave it out instead"),
+    ],
 )
-def test_a_choice_is_not_empty(wanted, value):
-    """An answer of a survey is None then. Others come from elsewhere, such as text of a variable of a shell; hosts must
-    not become all hosts with them.
-    """
-    assert one(wanted, value, choosing=["x"]) == "x is empty. Leave it out if nothing is to be chosen by it"
-    assert one(wanted, None, choosing=["x"]) is None
-    assert "truth value" in one({"type": "raw"}, False, choosing=["x"])
+def test_a_choice_is_not_empty(kind, value, words):
+    """Hosts must not become all hosts with it."""
+    assert one({"type": kind, "filled": True}, value) == words
+    assert one({"type": kind, "filled": True}, None) is None
+    assert one({"type": "dict", "options": {"y": {"type": kind, "filled": True}}}, {"y": value}) == "x.y" + words[1:]
+    assert "truth value" in one({"type": "raw", "filled": True}, False)
 
 
-def test_a_choice_of_no_vm_is_one():
-    assert one(NAMES, [], choosing=["x"]) == []
+def test_a_list_of_choices_that_nobody_has_answered_is_none():
+    """AWX makes an empty list of it."""
+    assert one({**NAMES, "choices": ["a"]}, []) is None
+    assert one(NAMES, []) == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answe
 ROOT = Path(__file__).resolve().parents[3]
 VARS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())
 ARGUMENTS = VARS["_flexdisk_arguments"]
-EMPTY = VARS["_flexdisk_never_empty"]
 
 
 def wrong(spec):
@@ -37,13 +36,18 @@ def wrong(spec):
         values = [[""], ["a", " "], "a,,b", [["a"]], [{"a": 1}], {"a": 1}, [7], [True], "[a"]
         values += [["nosuch"], "nosuch"] if "choices" in spec else []
         values += [["keys"], "keys"] if "matches" in spec else []
+        values += [[]] if spec.get("filled") else []
     elif kind == "list":
         values = [7, "x", [7], [["a"]], ["x"], "[{", [None]]
         values += [[{"nosuch": 1}]] if "options" in spec else []
+        values += [[], "[]"] if spec.get("filled") else []
     elif kind == "dict":
-        values = [7, "x", [7], "{a", True]
+        values = [{}] if spec.get("filled") else []
+        values += [7, "x", [7], "{a", True]
         values += [{"nosuch": 1}] if "options" in spec else []
-    return values
+    elif spec.get("filled"):
+        values = [[], {}, 0]
+    return ["", " ", *values]
 
 
 OWN = [  # names that users give to variables of their own, or build from ours

@@ -20,7 +20,7 @@ from ..rules.naming import why_not_seen
 
 # An option of an argument specification. Beside what Ansible knows, it can say: least and most, of a number; matches,
 # a regular expression for the whole text, and like, what such text is; free, if text may be anything, also what no
-# reader sees; filled, if nothing may be given that is empty; size, if it is one in MiB; as_is.
+# reader sees; filled, if the list or the dictionary must not be empty; size, if it is one in MiB; as_is.
 Wanted = t.Mapping[str, t.Any]
 Read = t.Callable[[str], object]  # JSON or YAML as text; raises ValueError
 
@@ -39,10 +39,9 @@ class Unclear(ValueError):
 
 
 def meant(
-    specification: t.Mapping[str, Wanted], given: t.Mapping[str, object], read: Read, choosing: t.Collection[str] = ()
+    specification: t.Mapping[str, Wanted], given: t.Mapping[str, object], read: Read
 ) -> t.Tuple[t.Dict[str, object], t.Dict[str, str]]:
-    """The values that are meant, without those that are not set, and what is wrong with others, by name. choosing: the
-    variables without which a playbook takes more; empty text may be a variable of a shell that is not set.
+    """The values that are meant, without those that are not set, and what is wrong with others, by name.
     Whether values fit the specification is another question.
     """
     values: t.Dict[str, object] = {}
@@ -52,22 +51,37 @@ def meant(
             continue
         value = given[name]
         try:
-            if wanted.get("filled") and value == []:
-                raise Unclear(f"{name} is an empty list. Leave it out instead")
-            if (name in choosing or wanted.get("filled")) and _chooses_nothing(wanted, value):
-                raise Unclear(f"{name} is empty. Leave it out if nothing is to be chosen by it")
+            refuse_empty(name, wanted, value)
             if wanted.get("as_is"):
                 values[name] = _as_is(name, wanted, value, read)
-            elif not _blank(value):
+            elif value is not None and not _unanswered(wanted, value):
                 values[name] = _value(name, wanted, value, read)
+                refuse_empty(name, wanted, values[name])
         except Unclear as exc:
             problems[name] = str(exc)
     return values, problems
 
 
+def refuse_empty(path: str, wanted: Wanted, value: object) -> None:
+    """Empty text may be a variable of a shell that is not set, and an empty list one that a template has not filled.
+    Neither may mean all, or the default. Raises Unclear.
+    """
+    if isinstance(value, str) and not value.strip():
+        raise Unclear(f"{path} is empty. Leave it out instead")
+    if wanted.get("filled") and isinstance(value, (list, tuple, dict)) and not value:
+        raise Unclear(f"{path} is an empty {'dictionary' if isinstance(value, dict) else 'list'}. Leave it out instead")
+    if wanted.get("filled") and value == 0 and not isinstance(value, bool):
+        raise Unclear(f"{path} is {value}, which chooses nothing. Leave it out instead")
+
+
+def _unanswered(wanted: Wanted, value: object) -> bool:
+    """Whether this is what AWX makes of a list of choices of which nobody has chosen one."""
+    return bool(wanted.get("choices")) and isinstance(value, (list, tuple)) and not value
+
+
 def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
     """A variable that roles read themselves: they get it as it is. Modules read commas, truth and numbers in text."""
-    if _blank(value):
+    if value is None:
         raise Unclear(f"{name} is empty. Leave it out instead")
     understood = _value(name, wanted, value, read)
     told = isinstance(understood, (bool, int, float)) or understood == value
@@ -76,15 +90,6 @@ def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
             f"{name} is read by roles, which do not read such text. Set it in the inventory, or with -e @FILE"
         )
     return understood
-
-
-def _chooses_nothing(wanted: Wanted, value: object) -> bool:
-    """Whether a value is there, but a play would take it for none. A list of no VMs is a choice, a pattern of no hosts
-    is not.
-    """
-    if isinstance(value, str):
-        return not value.strip()
-    return wanted.get("type") == "raw" and value in ([], {}, 0) and not isinstance(value, bool)
 
 
 def _blank(value: object) -> bool:
@@ -257,7 +262,9 @@ def _dict(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> 
         return value
     if not isinstance(value, dict):
         raise Unclear(f"{path} must be a dictionary, but is {_said(value)}")
-    kept = {key: item for key, item in value.items() if not (key in options and _blank(item))}
+    for key, item in value.items():
+        refuse_empty(f"{path}.{key}", options.get(key, {}), item)
+    kept = {key: item for key, item in value.items() if not (key in options and item is None)}
     return {
         key: _value(f"{path}.{key}", options[key], item, read, exact) if key in options else item
         for key, item in kept.items()

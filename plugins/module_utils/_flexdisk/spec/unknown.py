@@ -24,19 +24,20 @@ class Names(t.NamedTuple):
 
     own: t.Sequence[str]
     """Variables of the playbook that runs."""
-    others: t.Collection[str]
-    """Variables of other playbooks, and those that a playbook sets for plays after it."""
-    roles: t.Collection[str]
-    """Variables that roles read or set."""
+    known: t.Collection[str]
+    """These, and those of other playbooks, those that a playbook sets for plays after it, and those of roles."""
+    choosing: str
+    """A regular expression of those that a playbook must not have for nothing, since without them it takes more."""
+
+    def misses(self, name: str) -> bool:
+        """Whether the playbook lacks a variable that chooses, wherever it is set."""
+        return name in self.known and name not in self.own and bool(re.match(self.choosing, name))
 
 
-def problems(given: t.Iterable[str], names: Names, choosing: str) -> t.List[str]:
-    """Return what is wrong with the names of variables that are set. choosing: a regular expression of those that a
-    playbook must not have for nothing, since without them it takes more.
-    """
-    known = {*names.own, *names.others, *names.roles}
-    given = set(given)
-    options = {_option(name): name for name in names.own if _OPTIONS.match(_option(name))}
+def problems(given: t.Iterable[str], names: Names) -> t.List[str]:
+    """Return what is wrong with the names of variables that are set."""
+    known, given = set(names.known), set(given)
+    options = {option(name): name for name in names.own if _OPTIONS.match(option(name))}
     found, unknown = [], []
     squeezed = {_squeezed(one): one for one in known}
     for name in sorted(given - known):
@@ -48,7 +49,7 @@ def problems(given: t.Iterable[str], names: Names, choosing: str) -> t.List[str]
             found.append(f"{name} is an option of modules. This playbook has {options[name]}")
         elif _OURS.match(name) or _begins_almost(name, known):
             found += [f"{name} is unknown. Did you mean {meant}?" for meant in _alike(name, known)]
-    unknown += sorted(name for name in given & known if re.match(choosing, name) and name not in names.own)
+    unknown += sorted(filter(names.misses, given))
     if unknown:
         meant = [word for name in unknown for word in _alike(name, names.own)]
         words = f" Did you mean {' and '.join(meant)}?" if meant else ""
@@ -81,8 +82,8 @@ def _is_slip(word: str, meant: str) -> bool:
     return len(wrong) == 1 or turned
 
 
-def _option(name: str) -> str:
-    """What a module calls the option of a variable: allow_restart for flexible_disks_allow_restart."""
+def option(name: str) -> str:
+    """Return what a module calls the option of a variable: allow_restart for flexible_disks_allow_restart."""
     return re.sub(r"^(flexdisk|flexible_disks|virtual_machine|instance_group|disk_registry|rfd154)_", "", name)
 
 

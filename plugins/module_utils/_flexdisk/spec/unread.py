@@ -1,0 +1,61 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+# PRIVATE to this collection: it can change at any time.
+
+"""Variables of -e that the playbooks of a run do not read, though others do: their user believes that they count."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.text import cut
+from .unknown import option
+
+_NAMED = 5  # so many readers are named
+# What a workflow of AWX hands on goes to all its jobs, as extra variables.
+_HANDED_ON = ("awx_workflow_job_id", "tower_workflow_job_id")
+
+
+class Readers:
+    """Which playbook reads which variable. told: playbooks/vars/arguments.yml."""
+
+    def __init__(self, told: t.Mapping[str, t.Any]) -> None:
+        self.arguments: t.Mapping[str, t.Collection[str]] = told["_flexdisk_arguments"]
+        self._roles: t.Mapping[str, t.Collection[str]] = told.get("_flexdisk_roles", {})
+        self._of_roles = set(told["_flexdisk_of_roles"])
+        self.known = self._of_roles.union(told["_flexdisk_left"], *self.arguments.values())
+
+    def reads(self, playbook: str, name: str) -> bool:
+        """Whether this playbook, or a role that it runs, reads the variable."""
+        roles = self._roles.get(playbook, ())
+        of_role = name in self._of_roles and any(name.startswith(role + "_") for role in roles)
+        return of_role or name in self.arguments[playbook]
+
+    def of(self, name: str) -> t.List[str]:
+        """Return the playbooks that read the variable."""
+        return sorted(playbook for playbook in self.arguments if self.reads(playbook, name))
+
+
+def problems(extra: t.Mapping[str, object], playbooks: t.Collection[str], readers: Readers) -> t.List[str]:
+    """Return what is wrong with extra variables of a run of these playbooks. What is null is not set."""
+    if any(name in extra for name in _HANDED_ON):
+        return []
+    given = {name: value for name, value in extra.items() if name in readers.known and value is not None}
+    found = []
+    for name, value in sorted(given.items()):
+        mine = [playbook for playbook in playbooks if readers.reads(playbook, name)]
+        if not mine:
+            found.append(_unread(name, playbooks, readers))
+        elif isinstance(value, str) and not value.strip() and not any(name in readers.arguments[one] for one in mine):
+            found.append(f"{name} is empty. Leave it out instead")
+    return found
+
+
+def _unread(name: str, playbooks: t.Collection[str], readers: Readers) -> str:
+    """C(flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm. Leave it out)."""
+    others = cut(readers.of(name), "playbook", _NAMED)
+    by = f", but by {', '.join(others)}" if others else ""
+    own = {one for playbook in playbooks for one in readers.arguments[playbook]}
+    meant = sorted(one for one in own if option(one) == option(name))
+    instead = f"Use {' or '.join(meant)}" if meant else "Leave it out"
+    return f"{name} is not read by {' or '.join(sorted(playbooks))}{by}. {instead}"
