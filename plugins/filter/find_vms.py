@@ -16,6 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     Names,
     fitting,
     names_volume,
+    similar,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.one_host import doubles
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
@@ -115,11 +116,18 @@ def _found(
         if len(places) > 1 or (strict and unread) or not (places or optional):
             begun = exact and any(fitting(name, things) for things in known.values())
             hint = " The beginning of a UUID, or another VM's UUID as alias, is not enough here." if begun else ""
-            problems.append(_problem(kind, name, places, list(known), unread) + ("" if places else hint))
+            problems.append(_problem(kind, name, places, list(known), unread))
+            problems[-1] += "" if places else hint or _similar(name, known)
         elif places:
             host, uuid = places[0]
             here[host][name] = {kind.lower(): uuid}
     return {"here": here, "problems": cut(problems)}
+
+
+def _similar(name: str, known: _Known) -> str:
+    """A question about a name that is on no host."""
+    found = similar(name, {host: [one.alias for one in things if one.alias] for host, things in known.items()})
+    return f" {found}" if found else ""
 
 
 def _listed(names: object) -> t.List[str]:
@@ -153,8 +161,16 @@ def _problem(
     return f"{text} of {', '.join(hosts)}{', but ' + silent if unread else ''}."
 
 
+def similar_names(name: str, known: t.Mapping[str, t.Sequence[str]]) -> str:
+    """Return a question about a name that nothing has, empty if no known name is similar. known: names by host."""
+    try:
+        return similar(str(name), known)
+    except (AttributeError, TypeError) as exc:
+        raise AnsibleFilterError(f"similar_names needs a list of names for each host ({exc!r})") from exc
+
+
 class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters({"find_vms": find_vms, "find_disks": find_disks})
+        return _core.filters({"find_vms": find_vms, "find_disks": find_disks, "similar_names": similar_names})

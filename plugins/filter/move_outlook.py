@@ -18,6 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import similar
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 
@@ -44,7 +45,10 @@ def move_places(
     """seen: what flexdisk.hypervisor.vm_move returns of its step look, by hosts."""
     try:
         told = {host: one for host, one in read_sightings(seen).items() if one is not None}
-        return places.find(told, places.Wanted(vm, target, state, bool(unasked)))._asdict()
+        found = places.find(told, places.Wanted(vm, target, state, bool(unasked)))
+        known = {host: one.get("known") or [] for host, one in seen.items() if one}
+        meant = "" if found.source or state == "forgotten" else similar(vm, known)
+        return {**found._asdict(), "problems": [*found.problems, *([meant] if meant else [])]}
     except (AttributeError, FlexdiskError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"move_places wants what flexdisk.hypervisor.vm_move returns ({exc!r})") from exc
 

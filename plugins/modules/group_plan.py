@@ -225,7 +225,7 @@ msg:
   description: The roll in one line.
   returned: always
   type: str
-  sample: "web: 6 steps, 12 recreated, at least 10 of 12 in service, pauses 150 s"
+  sample: "web: 6 steps, 12 recreated, 2 at a time, at least 10 of 12 in service, pauses 150 s"
 done:
   description: Whether the group is as declared, and all its members are in service.
   returned: success
@@ -282,7 +282,7 @@ steps:
       description: Seconds to wait before the next step.
       type: int
 peak:
-  description: The number of members at a time, at most.
+  description: The largest number of members that are there at the same time.
   returned: success
   type: int
 in_service:

@@ -202,6 +202,12 @@ msg:
   description: What is done, in one line.
   returned: always
   type: str
+known:
+  description: The names of the VMs that this host knows, if it knows none of the name that O(vm) gives.
+  returned: success, with O(step=look)
+  type: list
+  elements: str
+  version_added: "0.3.0"
 records:
   description: >-
     With O(step=mark), what another host must know to make the VMs again; it may hold secrets. With O(step=look), the

@@ -230,6 +230,12 @@ asks:
   returned: success, with O(step=look)
   type: list
   elements: str
+known:
+  description: The names of the VMs that this host knows, if it knows none of the name that O(vm) gives.
+  returned: success, with O(step=look)
+  type: list
+  elements: str
+  version_added: "0.3.0"
 record:
   description: What the other host must know to make the VM again, or none. It may hold secrets of the VM.
   returned: success, with O(step=look)

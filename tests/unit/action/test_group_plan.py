@@ -88,11 +88,16 @@ def test_how_many_members_may_be_deleted():
     two = "web-2 on hv02: root 1 GiB destroyed; web-1 on hv01: root 1 GiB destroyed"
     (said,) = refused(size=1, members=three)
     assert said.startswith(
-        f"size is 1, so 2 would be deleted, but max_removed is 0: {two}. max_removed=2 in the policy "
+        f"size is 1, so 2 would be deleted, but max_removed is 0: {two}. Write size: 3 to keep them, or max_removed: 2 "
+        "in the policy to delete them"
     )
     assert refused(size=1, members=three, policy={"max_removed": 2}) == []
     assert refused(size=1, members=three, only_size=True) == []
-    assert "max_removed is 1" in refused(size=1, members=three, only_size=True, policy={"max_removed": 1})[0]
+    (said,) = refused(size=1, members=three, only_size=True, policy={"max_removed": 1})
+    assert "max_removed is 1" in said
+    assert "Write -e flexdisk_size=3 to keep them, or max_removed: 2 in" in said
+    (said,) = refused(size=2, members=three)
+    assert "Write size: 3 to keep it, or max_removed: 1 in the policy to delete it" in said
     (said,) = refused(size=1, members=three, keeps_disks=False)
     assert "but max_removed is 1" in said, "as many as a step makes for a while"
     assert refused(size=1, members=three, keeps_disks=False, policy={"max_batch_size": 2}) == []
@@ -147,7 +152,7 @@ def test_a_table_has_a_line_for_each_member_of_a_step():
     )
     plan = plan_group(declared.group, declared.policy, declared.homes)
     found = report.result(declared.group, plan)
-    assert found["msg"] == "web: 2 steps, 1 created, 2 restarted, at least 1 of 3 in service, pauses 60 s"
+    assert found["msg"] == "web: 2 steps, 1 created, 2 restarted, 2 at a time, at least 1 of 3 in service, pauses 60 s"
     assert found["table"] == [
         "STEP  MEMBER  HOST  DONE TO IT  IN SERVICE  DESTROYS",
         "1     web-2   hv01  create      1           -",

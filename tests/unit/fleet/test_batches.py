@@ -155,6 +155,7 @@ def test_shares_of_a_group(written, size, limits):
         ),
         ({"max_unavailable": "0%"}, "max_unavailable and max_surge are both 0, so no member could be changed"),
         ({"min_in_service": -1}, "min_in_service: -1 is not a whole number of 0 or more"),
+        ({"canary": []}, "canary: an empty list chooses no members; leave it out, or write 0"),
         ({"max_batch_size": 0}, "max_batch_size: 0 is not a whole number of 1 or more"),
         ({"max_batch_size": "1.5"}, "max_batch_size: '1.5' is not a whole number of 1 or more"),
         ({"max_batch_size": "abc"}, "max_batch_size: 'abc' is not a whole number of 1 or more"),

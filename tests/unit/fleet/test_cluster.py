@@ -63,6 +63,11 @@ def found_of(cluster, group):
     return groups.group_found(up, group)
 
 
+def test_an_empty_list_of_hosts_is_not_all_of_them():
+    said = "hosts is an empty list; leave it out to take all hosts of the play"
+    assert found_of(made(1), group_of(1, hosts=[]))["problems"][0] == said
+
+
 def test_a_stranger_that_is_called_like_a_member_is_not_deleted_and_can_be_adopted():
     """Also on a host that the group does not name. The second group is that of version 0.2.0, without marks."""
     cluster = made(2, hosts=["hv0", "hv1"])
@@ -114,7 +119,7 @@ def test_a_removal_is_a_destruction_with_a_limit_and_is_shown():
         "size is 2, so 2 would be deleted, but max_removed is 0: web-3 on hv3: root 32 MiB destroyed, "
     )
     assert "data 16 MiB stays; web-2 on hv2: root" in said
-    assert "max_removed=2 in the policy allows it" in said
+    assert "Write size: 4 to keep them, or max_removed: 2 in the policy to delete them" in said
     assert Roll(cluster, group_of(2, policy={"max_removed": 1})).look()["problems"]
     plan = Roll(cluster, group_of(2, policy={"max_removed": 2})).look()
     assert plan["table"][-2:] == [f"deleted: web-{n}: root 32 MiB destroyed, data 16 MiB stays" for n in (2, 3)]

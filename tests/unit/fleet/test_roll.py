@@ -302,7 +302,7 @@ def test_hosts_are_kept_in_their_order():
     assert parse_homes([]) == Homes()
 
 
-@pytest.mark.parametrize("raw", [None, "hv0", [1], [""], {"web-0": None}, {"": "hv0"}, ["hv0", "hv0"]])
+@pytest.mark.parametrize("raw", [None, "", "hv0", [1], [""], {"web-0": None}, {"": "hv0"}, ["hv0", "hv0"]])
 def test_hosts_are_a_list_or_a_map(raw):
     with pytest.raises(FlexdiskError, match="hosts "):
         parse_homes(raw)

@@ -228,6 +228,7 @@ BAD = [
     ({"from_hosts": ["a9"]}, "from_hosts: there is no host a9, but a1, a2, b1, b2 [ResourceNotFound]"),
     ({"from_hosts": ["a1", "a1"]}, "from_hosts: host a1 is named more than once [InvalidArgument]"),
     ({"from_hosts": []}, "evacuate needs from_hosts [InvalidArgument]"),
+    ({"vm_tags": {}}, "vm_tags is empty, which would mean all; leave it out for that [InvalidArgument]"),
     (
         {"to_groups": ["b"]},
         "to_groups means nothing to evacuate, which has vms, vm_tags, from_hosts [InvalidArgument]",

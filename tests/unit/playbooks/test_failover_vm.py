@@ -445,6 +445,10 @@ def test_refusals(nodes):
     printed = plays(nodes, "failover_vm", *FENCED, unreachable="hv01", status=2)
     assert "hv02 has no record of db01" in printed
     plays(nodes, "replicate", *PREPARE)
+    printed = plays(nodes, "failover_vm", *FENCED, "-e", "flexdisk_vm=db1", unreachable="hv01", status=2)
+    assert (
+        "hv02 has no record of db1; replicate makes them for VMs with failover. Did you mean db01 on hv02?" in printed
+    )
     printed = plays(nodes, "failover_vm", *FENCED, unreachable="hv02", status=2)
     assert "hv02 is not among the hosts of this run, or could not be asked" in printed
     printed = plays(nodes, "failover_vm", *FENCED, "--limit", "hv02", status=2)

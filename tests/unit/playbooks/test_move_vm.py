@@ -245,7 +245,8 @@ def test_refusals(nodes):
     assert "hv09 is none of the hypervisors, hv01, hv02" in moves(
         nodes, *TO[:2], "-e", "flexdisk_target=hv09", status=2
     )
-    assert "db09 is on none of hv01, hv02" in moves(nodes, "-e", "flexdisk_vm=db09", *TO[2:], status=2)
+    printed = moves(nodes, "-e", "flexdisk_vm=db09", *TO[2:], status=2)
+    assert "db09 is on none of hv01, hv02. Did you mean db01 on hv01?" in printed
     assert "db01 is on hv01" in moves(nodes, *TO[:2], "-e", "flexdisk_target=hv01")
     printed = moves(nodes, *TO, "-e", "flexdisk_target_pool=tank", status=2)
     assert "hv02 has no pool tank, but zones [ResourceNotFound]" in printed

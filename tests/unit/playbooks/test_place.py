@@ -122,7 +122,11 @@ def test_members_that_are_nowhere_get_hosts(nodes):
     found = where(nodes)
     assert sorted(found[f"web-{n}"] for n in range(3)) == list(HOSTS)
     nodes.groups.update(hv01="a", hv02="b", hv03="b")
-    group.update(size=4, host_groups=["b"])
+    group.update(size=4, host_groups=["b"], hosts=[*HOSTS])
+    status, printed = nodes.play(*words, "--check")
+    assert status == 2
+    assert "web: host_groups (b) chooses hosts only with `hosts: auto`; leave it out, or write `hosts: auto`" in printed
+    group["hosts"] = "auto"
     status, printed = nodes.play(*words, "--check")
     assert status == 0, printed
     assert re.search(r"web-3 +hv0[23] +create", printed)

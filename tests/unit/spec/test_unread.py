@@ -30,7 +30,8 @@ def test_each_variable_is_read_or_refused(playbook):
     own = VARS["_flexdisk_arguments"][playbook]
     roles = tuple(role + "_" for role in VARS["_flexdisk_roles"].get(playbook, ()))
     for name in READERS.known:
-        found = problems({name: "x"}, [playbook], READERS)
+        beside = {other: values[0] for other, values in own.get(name, {}).get("only", {}).items()}
+        found = problems({name: "x", **beside}, [playbook], READERS)
         if name in own or (name.startswith(roles or "?") and name in VARS["_flexdisk_of_roles"]):
             assert found == []
         else:
@@ -55,11 +56,39 @@ def test_each_variable_is_read_or_refused(playbook):
                 "detach_disk, and 4 more playbooks. Leave it out"
             ],
         ),
+        (
+            {"flexdisk_old_host": "hv01", "flexdisk_failover_state": "stays"},
+            ["failover_vm"],
+            ["flexdisk_old_host works only with flexdisk_failover_state=returned or given_up, but that is stays"],
+        ),
+        ({"flexdisk_old_host": "hv01", "flexdisk_failover_state": "returned"}, ["failover_vm"], []),
+        (
+            {"flexdisk_adopt_papers": "/srv"},
+            ["adopt"],
+            ["flexdisk_adopt_papers works only with flexdisk_adopt_state=released, but that is adopted"],
+        ),
+        ({"flexdisk_adopt_papers": "/srv", "flexdisk_adopt_state": "relased"}, ["adopt"], []),
+        ({"flexdisk_forget_unseen": True}, ["move_vm", "replicate"], []),
         ({"flexdisk_report": 1}, ["report"], ["flexdisk_report is not read by report. Leave it out"]),
     ],
 )
 def test_what_is_said(extra, playbooks, expected):
     assert problems(extra, playbooks, READERS) == expected
+
+
+def test_the_first_choice_is_what_a_playbook_takes():
+    """Without the variable with which others count."""
+    choosers = {
+        (playbook, other)
+        for playbook, own in VARS["_flexdisk_arguments"].items()
+        for spec in own.values()
+        for other in spec.get("only", {})
+    }
+    assert len(choosers) == 4
+    for playbook, other in choosers:
+        spec = VARS["_flexdisk_arguments"][playbook][other]
+        text = (PLAYBOOKS / f"{playbook}.yml").read_text()
+        assert f"_flexdisk.{other} | default('{spec['choices'][0]}')" in text, playbook
 
 
 @pytest.fixture

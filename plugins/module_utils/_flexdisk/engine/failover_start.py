@@ -105,9 +105,13 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
         for one in (move, before(move))  # a VM may be about to come back to where it has a tombstone
         if one is not None and uuid not in names and meant(uuid, one.alias)
     ]
-    known = [one for one in known_vms() if meant(one.record.uuid, one.record.alias)]
+    every = known_vms()
+    known = [one for one in every if meant(one.record.uuid, one.record.alias)]
     could = [_of_record(zfs, copies, one, bool(name)) for one in known]
-    return {"vms": vms, "moved": moved, "records": could, "boot": hypervisor.boot_id()}
+    others = {*names.values(), *(move.alias for move in host.moves.values()), *(one.record.alias for one in every)}
+    unmet = bool(name) and not (vms or moved or could)
+    shown = {"vms": vms, "moved": moved, "records": could, "boot": hypervisor.boot_id()}
+    return {**shown, "known": sorted(others - {""}) if unmet else []}
 
 
 def _of_record(zfs: Zfs, copies: Copies, known: Known, whole: bool) -> _Dict:

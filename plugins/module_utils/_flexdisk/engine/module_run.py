@@ -113,6 +113,8 @@ def _wrong_names(params: _Params) -> Problems:
     """Return what is wrong with options that name something. Names in entries are checked with each entry."""
     problems = Problems("")
     entries = [key for key, value in params.items() if isinstance(value, list) and any(map(_is_entry, value))]
+    if params.get("pool") == "":
+        problems.add("InvalidArgument", "pool is empty, which would mean all pools; leave it out for that")
     check_names({key: params[key] for key in _NAMES if params.get(key) and key not in entries}, problems)
     for pool in (params.get(key) for key in ("pool", "peer_pool", "target_pool")):
         if isinstance(pool, str) and blank_in(pool):

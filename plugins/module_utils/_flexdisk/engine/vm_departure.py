@@ -105,7 +105,9 @@ class Departure:
             left = known[0]._asdict() if known else None
             nothing: _Dict = {"vm": "", "pool": "", "record": None, "digest": "", "refusals": [], "lost": []}
             nothing["unmanaged"] = found.message if find_config(host, name) is not None and not known else ""
-            return {**nothing, "move": left, "term": moves.UNKNOWN, "asks": self._asks(known[0] if known else None)}
+            others = [] if known else sorted(config.alias for config in host.configs if config.alias)
+            asks = self._asks(known[0] if known else None)
+            return {**nothing, "move": left, "term": moves.UNKNOWN, "asks": asks, "known": others}
         move = host.moves.get(found.config.uuid)
         told = self._hypervisor.description(found.config.uuid)
         record = self.record(host, found, told, here, target)
@@ -120,6 +122,7 @@ class Departure:
             "refusals": self._refusals(host, found, told) + _beside(found, target, seen or {}),
             "lost": [one.name for one in strange_snapshots(found)],
             "unmanaged": "",
+            "known": [],
         }
 
     def _asks(self, move: t.Optional[Move]) -> t.List[str]:

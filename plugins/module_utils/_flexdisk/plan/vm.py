@@ -343,7 +343,10 @@ def plan_deletion(
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     geometry = host.geometry[vm.config.pool]
     if vm.config.indestructible and declared.indestructible is not False:
-        problems.add("Indestructible", "the VM is indestructible; set indestructible=false in this task to delete it")
+        problems.add(
+            "Indestructible",
+            "the VM is indestructible; indestructible=false of the module vm in the same task allows its deletion",
+        )
     _is_member(vm, declared, problems)
     _may_be_elsewhere(vm, left, problems)
     unused = left is not None and bool(left.entry.creates) and not left.lasting

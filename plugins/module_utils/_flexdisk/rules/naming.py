@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import difflib
 import typing as t
 
 from ..model.errors import Problems
@@ -29,7 +30,11 @@ class _Named(t.Protocol):
 
 
 _N = t.TypeVar("_N", bound=_Named)
-_LONGEST, _NAMED = 80, 5  # characters of a wrong name that a message shows, and hidden ones that it names
+_LONGEST, _NAMED = (
+    80,
+    5,
+)  # characters of a wrong name that a message shows, and hidden ones, or similar names, that it names
+_SIMILAR = 0.75  # of difflib: one of four letters may be another one
 
 
 def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
@@ -44,6 +49,15 @@ def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.Lis
 def names_volume(wanted: str, name: str, volume: str) -> bool:
     """Whether a disk that has no name is meant by the end of its volume's name, as reports show it: C((disk1))."""
     return not name and bool(wanted) and wanted.strip("()") == volume.rsplit("/", 1)[-1]
+
+
+def similar(name: str, known: t.Mapping[str, t.Iterable[str]]) -> str:
+    """Return a question about a name that nothing has: C(Did you mean db01 on hv01?), "" without a similar one. known:
+    the names that there are, by host.
+    """
+    places = {one.lower(): f"{one} on {host}" for host, names in known.items() for one in names}
+    found = difflib.get_close_matches(name.lower(), places, _NAMED, _SIMILAR)
+    return f"Did you mean {' or '.join(places[one] for one in found)}?" if found else ""
 
 
 def why_not_seen(what: str, name: str) -> str:

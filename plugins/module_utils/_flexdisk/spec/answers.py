@@ -55,8 +55,9 @@ def meant(
             if wanted.get("as_is"):
                 values[name] = _as_is(name, wanted, value, read)
             elif value is not None and not _unanswered(wanted, value):
-                values[name] = _value(name, wanted, value, read)
-                refuse_empty(name, wanted, values[name])
+                understood = _value(name, wanted, value, read)
+                refuse_empty(name, wanted, understood)
+                values[name] = understood
         except Unclear as exc:
             problems[name] = str(exc)
     return values, problems

@@ -2,13 +2,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 # PRIVATE to this collection: it can change at any time.
 
-"""Variables of -e that the playbooks of a run do not read, though others do: their user believes that they count."""
+"""Variables of -e that do nothing in a run: only other playbooks read them, or they count beside something else."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ..model.text import cut
+from .answers import Wanted
 from .unknown import option
 
 _NAMED = 5  # so many readers are named
@@ -20,7 +21,7 @@ class Readers:
     """Which playbook reads which variable. told: playbooks/vars/arguments.yml."""
 
     def __init__(self, told: t.Mapping[str, t.Any]) -> None:
-        self.arguments: t.Mapping[str, t.Collection[str]] = told["_flexdisk_arguments"]
+        self.arguments: t.Mapping[str, t.Mapping[str, Wanted]] = told["_flexdisk_arguments"]
         self._roles: t.Mapping[str, t.Collection[str]] = told.get("_flexdisk_roles", {})
         self._of_roles = set(told["_flexdisk_of_roles"])
         self.known = self._of_roles.union(told["_flexdisk_left"], *self.arguments.values())
@@ -48,7 +49,18 @@ def problems(extra: t.Mapping[str, object], playbooks: t.Collection[str], reader
             found.append(_unread(name, playbooks, readers))
         elif isinstance(value, str) and not value.strip() and not any(name in readers.arguments[one] for one in mine):
             found.append(f"{name} is empty. Leave it out instead")
+        elif len(playbooks) == 1:
+            found += _idle(name, extra, readers.arguments[mine[0]])
     return found
+
+
+def _idle(name: str, extra: t.Mapping[str, object], specification: t.Mapping[str, Wanted]) -> t.Iterator[str]:
+    """C(flexdisk_old_host works only with flexdisk_failover_state=returned or given_up, but that is stays)."""
+    for other, values in specification.get(name, {}).get("only", {}).items():
+        choices = specification[other]["choices"]
+        now = extra.get(other) or choices[0]
+        if now in choices and now not in values:
+            yield f"{name} works only with {other}={' or '.join(values)}, but that is {now}"
 
 
 def _unread(name: str, playbooks: t.Collection[str], readers: Readers) -> str:

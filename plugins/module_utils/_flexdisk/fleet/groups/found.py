@@ -62,6 +62,7 @@ def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) ->
     texts = size_problems(size)
     if int(group.get("most_steps") or 0) < 0:
         texts.append(f"most_steps is {group['most_steps']}, but must not be negative; 0 is no limit")
+    texts += ["hosts is an empty list; leave it out to take all hosts of the play"] if group["hosts"] == [] else []
     texts += [problem.message for problem in [*problems, *wrong]]
     texts += _strange(group, homes, {*results, *unread})
     texts += doubles({host: [pool["guid"] for pool in result["pools"]] for host, result in results.items()})

@@ -140,6 +140,8 @@ def _pause(value: object) -> int:
 def _canary(value: object) -> t.Union[int, t.Tuple[str, ...]]:
     if not isinstance(value, (list, tuple)):
         return _integer(value, 0)
+    if not value:
+        raise FlexdiskError("InvalidArgument", "an empty list chooses no members; leave it out, or write 0")
     if any(not isinstance(name, str) or not name for name in value) or len(set(value)) < len(value):
         raise FlexdiskError("InvalidArgument", f"{value!r} is not a list of different names of members")
     return tuple(value)

@@ -100,15 +100,19 @@ def _removals(group: Group, policy: RollPolicy, steps: t.Sequence[Step], problem
         return
     if most is None:
         most = 0 if group.keeps_disks else policy.limits(group.size).max_batch_size
-    gone = [action.member for step in steps for action in step.actions if action.do == REMOVE]
+    gone = [action for step in steps for action in step.actions if action.do == REMOVE]
     if len(gone) > most:
         known = {member.name: member for member in group.members}
-        words = "; ".join(_removal(known[name]) if name in known else name for name in gone[:SHOWN])
+        names = [action.member for action in gone]
+        words = "; ".join(_removal(known[name]) if name in known else name for name in names[:SHOWN])
         more = f"; and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""
+        them = "it" if len(gone) == 1 else "them"
+        size = max(action.index for action in gone) + 1
+        keeps = f"-e flexdisk_size={size}" if group.only_size else f"size: {size}"
         problems.add(
             "InvalidArgument",
             f"size is {group.size}, so {len(gone)} would be deleted, but max_removed is {most}: {words}{more}. "
-            f"max_removed={len(gone)} in the policy allows it",
+            f"Write {keeps} to keep {them}, or max_removed: {len(gone)} in the policy to delete {them}",
         )
 
 

@@ -44,7 +44,7 @@ def result(group: Group, plan: GroupPlan) -> _Dict:
 
 
 def summary(group: Group, plan: GroupPlan) -> str:
-    """C(web: 6 steps, 12 recreated, at least 10 of 12 in service, pauses 150 s)."""
+    """C(web: 6 steps, 12 recreated, 2 at a time, at least 10 of 12 in service, pauses 150 s)."""
     if not plan.steps:
         left = f", but {', '.join(plan.left)} failed or cannot be read" if plan.left else ""
         return f"{group.name}: {count(group.size, 'member')}, nothing to do{left}"
@@ -54,8 +54,9 @@ def summary(group: Group, plan: GroupPlan) -> str:
             numbers[action.do] = numbers.get(action.do, 0) + 1
     words = [count(len(plan.steps), "step")]
     words += [f"{number} {_PARTICIPLES[do]}" for do, number in sorted(numbers.items())]
+    words += [f"{max(len(step.actions) for step in plan.steps)} at a time"]
     words += [f"at least {plan.in_service} of {group.size} in service"]
-    words += [f"{plan.peak} members at a time"] if plan.peak > group.size else []
+    words += [f"for a while {count(plan.peak, 'member')}"] if plan.peak > group.size else []
     words += [f"pauses {plan.pauses} s"] if plan.pauses else []
     return f"{group.name}: {', '.join(words)}"
 

@@ -30,6 +30,7 @@ _NEEDS = {
     EVACUATE: (("from_hosts",),),
     REBALANCE: (),
 }
+_WIDE = ("vm_tags", "from_hosts", "from_groups", "to_groups")  # without them, more VMs or groups are meant
 _Raw = t.Mapping[str, t.Any]
 
 
@@ -81,6 +82,8 @@ def _check_options(kind: str, raw: _Raw, problems: Problems) -> None:
         if raw[key] is not None and key not in TAKES[kind]:
             has = ", ".join(TAKES[kind])
             problems.add("InvalidArgument", f"{key} means nothing to {kind}, which has {has}")
+        elif key in _WIDE and raw[key] in ([], {}) and (key,) not in _NEEDS[kind]:
+            problems.add("InvalidArgument", f"{key} is empty, which would mean all; leave it out for that")
     for keys in _NEEDS[kind]:
         if all(not raw[key] for key in keys):
             problems.add("InvalidArgument", f"{kind} needs {' or '.join(keys)}")
