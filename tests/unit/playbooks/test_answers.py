@@ -39,7 +39,8 @@ def full(wanted):
             return (first, [first]) if wanted.get("as_is") else (first + "\n" + first, [first, first])
         return (None, [entry]) if wanted.get("as_is") else (json.dumps([entry]), [entry])
     if kind == "dict":
-        meant = entry or ({} if options else {"a": "b"})
+        least = {key: full(one)[1] for key, one in [*options.items()][: bool(wanted.get("filled"))]}
+        meant = entry or (least if options else {"a": "b"})
         return (None, meant) if wanted.get("as_is") else (json.dumps(meant), meant)
     simple = {"bool": ("no", False), "int": ("12", 12), "float": ("0.5", 0.5), "raw": ("50GiB", "50GiB")}
     return simple.get(kind, (first, first))
