@@ -42,12 +42,13 @@ def declared_vm(
 
 
 def declaring(
-    found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str = ""
+    found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str = "", attaches: bool = False
 ) -> t.List[str]:
     """inventory: for each host its variables flexible_disks_vms, virtual_machine_vms, disk_registry_disks and
     flexdisk_groups. Where they declare the disks of the VM, or this one, in words. uuid: of the VM, or of its disk.
+    attaches: only whether the disk is attached is to change, which disk_registry_disks can leave open.
     """
-    return _guarded("declaring", _declaring, found, inventory, uuid, disk)
+    return _guarded("declaring", _declaring, found, inventory, uuid, disk, attaches)
 
 
 def undone(
@@ -102,7 +103,9 @@ def _declared_vm(
     return {"host": home, "name": "", "problem": words + "."}
 
 
-def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str) -> t.List[str]:
+def _declaring(
+    found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], uuid: str, disk: str, attaches: bool
+) -> t.List[str]:
     if any(uuid == one.get("uuid") for result in found.values() for one in (result or {}).get("parked", ())):
         return []  # it is detached already
     home, vm = _home(found, uuid)
@@ -117,6 +120,8 @@ def _declaring(found: t.Mapping[str, _Dict], inventory: t.Mapping[str, _Lists], 
                 if entry.get("disks") is not None and _means(named, vm, others):
                     places.append(f"{variable} of {host}, in the entry {named}")
         for entry in variables.get("disk_registry_disks") or ():
+            if attaches and entry.get("state") in (None, "present"):
+                continue
             meant = {entry.get("name"), str(entry.get("uuid") or "").lower()} & names
             if meant and (not entry.get("vm") or _means(str(entry["vm"]), vm, others)):
                 places.append(f"disk_registry_disks of {host}, in the entry {disk}")

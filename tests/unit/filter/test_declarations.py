@@ -96,6 +96,12 @@ def test_where_disks_are_declared(inventory, places):
     assert FILTERS["declaring"](FOUND, inventory, WEB, "data") == places
 
 
+@pytest.mark.parametrize(("state", "undone"), [(None, False), ("present", False), ("attached", True), ("detached", True)])
+def test_the_registry_can_leave_open_where_a_disk_is_attached(state, undone):
+    inventory = {"hv01": {"disk_registry_disks": [{"name": "data", **({"state": state} if state else {})}]}}
+    assert bool(FILTERS["declaring"](FOUND, inventory, WEB, "data", True)) == undone
+
+
 def test_members_of_a_group_have_the_disks_of_its_template():
     groups = {"flexdisk_groups": [{"name": "web"}, {"name": "db"}]}
     assert FILTERS["declaring"](FOUND, {"hv01": groups, "hv02": groups}, DB) == ["flexdisk_groups, in the group web"]
