@@ -96,7 +96,9 @@ def test_where_disks_are_declared(inventory, places):
     assert FILTERS["declaring"](FOUND, inventory, WEB, "data") == places
 
 
-@pytest.mark.parametrize(("state", "undone"), [(None, False), ("present", False), ("attached", True), ("detached", True)])
+@pytest.mark.parametrize(
+    ("state", "undone"), [(None, False), ("present", False), ("attached", True), ("detached", True)]
+)
 def test_the_registry_can_leave_open_where_a_disk_is_attached(state, undone):
     inventory = {"hv01": {"disk_registry_disks": [{"name": "data", **({"state": state} if state else {})}]}}
     assert bool(FILTERS["declaring"](FOUND, inventory, WEB, "data", True)) == undone
