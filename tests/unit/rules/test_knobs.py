@@ -102,6 +102,7 @@ def test_no_message_names_a_module_to_who_runs_a_playbook():
         ),
         ("did not shut down within stop_timeout=5 s", "within flexible_disks_stop_timeout=5 s"),
         ("flexdisk.hypervisor.vm_disks", "flexdisk.hypervisor.vm_disks"),
+        ("the host is being changed by vm_disks of web01", "the host is being changed by vm_disks of web01"),
     ],
 )
 def test_modules_in_a_message_are_playbooks(module, playbook):

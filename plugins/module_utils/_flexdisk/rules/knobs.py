@@ -63,9 +63,12 @@ _OF_MODULES: t.Sequence[t.Tuple[str, str]] = (
 
 
 def for_playbooks(text: str) -> str:
-    """Return a message with the playbooks that do what the modules do which it names."""
+    """Return a message with the playbooks that do what the modules do which it names.
+
+    What changes the host now may be any playbook, or none: there, the module stays.
+    """
     for module, words in _OF_MODULES:
-        text = re.sub(rf"(?<![\w./=-])(?:{module})(?!\w)", words, text)
+        text = re.sub(rf"(?<![\w./=-])(?<!changed by )(?:{module})(?!\w)", words, text)
     return text
 
 
