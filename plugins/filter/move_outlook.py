@@ -47,7 +47,8 @@ def move_places(
         told = {host: one for host, one in read_sightings(seen).items() if one is not None}
         found = places.find(told, places.Wanted(vm, target, state, bool(unasked)))
         known = {host: one.get("known") or [] for host, one in seen.items() if one}
-        meant = "" if found.source or state == "forgotten" else similar(vm, known)
+        is_there = bool(found.source) or any(one.unmanaged for one in told.values())
+        meant = "" if is_there or state == "forgotten" else similar(vm, known)
         return {**found._asdict(), "problems": [*found.problems, *([meant] if meant else [])]}
     except (AttributeError, FlexdiskError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"move_places wants what flexdisk.hypervisor.vm_move returns ({exc!r})") from exc

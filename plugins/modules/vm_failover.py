@@ -286,6 +286,13 @@ started:
   returned: success, with O(step=start)
   type: list
   elements: str
+repaired:
+  description:
+    - The labels of VMs whose C(autoboot) is turned off. A task had started the VM, and died before it could do that.
+  returned: success, with O(step=start)
+  type: list
+  elements: str
+  version_added: "0.3.0"
 left:
   description: Which VMs are not to be started, because another host has them, or because they move.
   returned: success, with O(step=start)

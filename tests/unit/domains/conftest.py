@@ -186,6 +186,22 @@ class LinuxHost:
                 assert "passwd=" in self.domains.xml(uuid, False) or "<graphics" not in self.domains.xml(uuid, True)
 
 
+def killed(linux: LinuxHost, number: int, wish: dict[str, Any]) -> None:
+    """The run of vm_disks for a wish is killed before its command, or call of libvirt, of this number."""
+    left = number
+
+    def kill(*_call: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            linux.domains.hook = linux.hook = None
+            raise KeyboardInterrupt
+
+    linux.domains.hook = linux.hook = kill
+    with pytest.raises(KeyboardInterrupt):
+        linux.converge(wish)
+
+
 @pytest.fixture
 def linux() -> LinuxHost:
     return LinuxHost()

@@ -15,7 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.xml_text import Text
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
-from .conftest import OTHER, VM, domain
+from .conftest import OTHER, VM, domain, killed
 from .test_in_use import disk_task, findings
 from .test_vm import GONE, settle
 
@@ -172,18 +172,8 @@ def test_the_end_of_a_run_does_not_resize_them(linux, part):
     linux.adopted(32)
     change(linux, part)
     linux.domains.boot(VM)
-    boom = {"left": 1}
-
-    def kill(*_call):
-        boom["left"] -= 1
-        if boom["left"] < 0:
-            linux.domains.hook = linux.hook = None
-            raise KeyboardInterrupt
-
-    linux.domains.hook = linux.hook = kill
     wish = spec({"name": "a"}, {"name": "b", "size": 16})
-    with pytest.raises(KeyboardInterrupt):
-        linux.converge(wish)
+    killed(linux, 2, wish)
     assert linux.vm().interrupted is not None
     linux.domains.calls.clear()
     assert linux.converge(wish).failure is None

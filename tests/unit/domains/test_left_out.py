@@ -10,7 +10,7 @@ import pytest
 from simnode import Node
 from simnode.node import PoolSpec
 
-from .conftest import VM, LinuxHost, domain
+from .conftest import VM, LinuxHost, domain, killed
 from .files import FakeFiles
 from .test_disk_adopt import settle
 from .test_vm_disks import spec, strays
@@ -157,18 +157,8 @@ def test_a_partition_is_no_volume(linux, path):
 def test_an_adoption_of_another_name_that_is_killed_goes_on(linux, number):
     change(linux, PLAIN, "<source dev='/dev/zd16'/>")
     linux.domains.links["/dev/zd16"] = "tank/vms/web01-1"
-    left = {"calls": number}
-
-    def kill(*_call):
-        left["calls"] -= 1
-        if not left["calls"]:
-            linux.domains.hook = linux.hook = None
-            raise KeyboardInterrupt
-
-    linux.domains.hook = linux.hook = kill
     wish = spec({"name": "a", "size": 32}, adopt=True, flexible_disk_size="1GiB")
-    with pytest.raises(KeyboardInterrupt):
-        linux.converge(wish)
+    killed(linux, number, wish)
     here = [v for v in ("tank/vms/web01-1", f"tank/{VM}/disk1") if v in linux.host().datasets]
     linux.domains.links["/dev/zd16"] = here[0]
     done = linux.converge(wish)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from .conftest import VM
+from .conftest import VM, killed
 from .test_disk_adopt import refusal
 from .test_vm_disks import spec
 
@@ -81,17 +81,7 @@ def test_another_hidden_use_is_still_refused(linux):
 @pytest.mark.parametrize("number", range(1, 7))
 def test_an_adoption_that_is_killed_goes_on(linux, number):
     renamed(linux, 1)
-    left = {"calls": number}
-
-    def kill(*_call):
-        left["calls"] -= 1
-        if not left["calls"]:
-            linux.domains.hook = linux.hook = None
-            raise KeyboardInterrupt
-
-    linux.domains.hook = linux.hook = kill
-    with pytest.raises(KeyboardInterrupt):
-        linux.converge(WISH)
+    killed(linux, number, WISH)
     done = linux.converge(WISH)
     assert (done.problems, done.failure) == ([], None)
     assert linux.disks()["a"].volume.name == f"tank/{VM}/disk1"

@@ -844,7 +844,7 @@ def test_a_host_that_has_booted_starts_its_vms(world):
 def test_a_vm_that_shall_not_run_is_not_started(world):
     world.home.node.run(["vmadm", "update", VM], json.dumps({"autoboot": False}))
     booted(world)
-    assert start(world, {"hv02": []}) == ([], [], [])
+    assert start(world, {"hv02": []}) == ([], [], [], [])
 
 
 @pytest.mark.parametrize("said", [{}, {"hv02": ""}])

@@ -14,7 +14,7 @@ import re
 import pytest
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import failover_return, records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_return import FailoverReturn
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
@@ -423,6 +423,23 @@ def test_a_snapshot_right_before_what_is_given_up_goes(old, monkeypatch):
     assert "its snapshot @hourly" in told
     assert (hashes_in(old, APART), "hourly" in names_in(old, REPLICAS)) == (["", ""], False)
     assert resynced(old) == ["Increment", "Increment"]
+
+
+def test_a_snapshot_right_behind_the_reading_keeps_its_disk(old, monkeypatch):
+    back(old).end("db01", claims(old))
+    kept, read = f"{APART}/{old.uuids[0]}", failover_return.observe
+
+    def then_taken(*arguments, **more):
+        host = read(*arguments, **more)
+        monkeypatch.setattr(failover_return, "observe", read)
+        old.home.ok("zfs", "snapshot", f"{kept}@hourly")
+        return host
+
+    monkeypatch.setattr(failover_return, "observe", then_taken)
+    with pytest.raises(FlexdiskError, match="has got a snapshot since it was read"):
+        back(old).give_up("db01", False)
+    assert f"{kept}@hourly" in old.home.ok("zfs", "list", "-Ho", "name", "-t", "snapshot")
+    assert back(old).give_up("db01", False)[1]
 
 
 @pytest.mark.parametrize("check", [True, False])

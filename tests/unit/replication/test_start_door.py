@@ -82,6 +82,19 @@ def test_an_interrupted_run_starts_no_vm_that_was_taken_over(world):
     assert power(world.home) == "stopped"
 
 
+def test_start_host_turns_off_what_a_killed_start_has_left_on(world):
+    """Wherever the home is: at the next boot, the hypervisor would start the VM without asking."""
+    protect(world)
+    for claims in ({"hv02": []}, {"hv02": ""}):
+        world.home.ok("vmadm", "update", VM, "autoboot=true")
+        for check, on in ((True, True), (False, False)):
+            done = start(world, claims, check=check)
+            assert [label.partition(" ")[0] for label in done.repaired] == ["db01"]
+            assert config(world.home)["autoboot"] is on
+        for check in (True, False):
+            assert start(world, claims, check=check).repaired == []
+
+
 def test_start_host_starts_it_when_nobody_has_taken_it_over(world):
     """The interrupted run is finished without a start, or with one after start_host has asked."""
     for first in (True, False):
@@ -118,7 +131,7 @@ def test_a_vm_that_shall_not_start_with_its_host_is_started_after_start_host(wor
     boot(world.home)
     assert created(world, {"vm": "db01", "state": "running"}).problems
     said = {"hv02": said_by(world.peer)}
-    assert start(world, said, check=True) == start(world, said) == ([], [], [])
+    assert start(world, said, check=True) == start(world, said) == ([], [], [], [])
     assert not created(world, {"vm": "db01", "state": "running"}).problems
     assert (power(world.home), wish(world.home)) == ("running", ("off:0", False))
 

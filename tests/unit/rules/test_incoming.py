@@ -10,7 +10,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.incoming import way_out
 
-LIST = "if it shall be allowed, write to the variables of hv02 in the inventory: flexdisk_incoming_allowed: "
+LIST = "to allow it, write to the variables of hv02 in the inventory: flexdisk_incoming_allowed: "
 
 
 @pytest.mark.parametrize(

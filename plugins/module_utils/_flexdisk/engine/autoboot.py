@@ -12,10 +12,10 @@ from ..rules.failover import FACT, encode, wish_of
 from ..zfs.commands import Zfs
 
 
-def keep_off(hypervisor: Hypervisor, vm: Vm) -> bool:
+def keep_off(hypervisor: Hypervisor, vm: Vm, check_mode: bool = False) -> bool:
     """Turn the hypervisor's autoboot off if the VM has failover. Whether it was on."""
     on = vm.config.failover and hypervisor.vm(vm.config.uuid).autoboot
-    if on:
+    if on and not check_mode:
         hypervisor.set_autoboot(vm.config.uuid, False)
     return on
 

@@ -197,7 +197,7 @@ class FailoverReturn:
         else:
             end_rest(self._zfs, self._hypervisor, observe(self._zfs, self._hypervisor, every=True), move.vm)
         self._set_apart(move.vm)
-        for apart in self._apart(move.vm):
+        for apart in _disks_apart(observe(self._zfs, self._hypervisor, every=True), move.vm):
             if apart.becomes_replica and not apart.replicated:
                 self._become_replica(apart)
         if not records.absent(move.vm):
@@ -239,13 +239,6 @@ class FailoverReturn:
             self._zfs.set_facts(volume.name, {ROLE: ""})  # first: what has it is brought up to date
             self._zfs.set_facts(volume.name, _whose(host.moves[uuid]))
             renames.rename(self._zfs, volume.name, f"{diverged(volume.pool)}/{last_part(volume.name)}")
-
-    def _apart(self, uuid: str) -> t.List[Apart]:
-        """The disks of the VM that are apart, as they are now."""
-        host = observe(self._zfs, self._hypervisor, every=True)
-        return [
-            _as_apart(host, volume) for volume in _volumes(host, uuid) if is_below(volume.name, diverged(volume.pool))
-        ]
 
     def _become_replica(self, apart: Apart) -> None:
         """The disk goes back to the common snapshot, and lies where replicas lie. What it was goes last.
@@ -299,7 +292,7 @@ class FailoverReturn:
             raise FlexdiskError("Ambiguous", f"several VMs that have left are called {name}; give the whole uuid")
         uuid = known[0].vm if known else name.lower()  # its tombstone may have been given up before
         own = {disk.uuid for vm in host.vms for disk in vm.disks + vm.orphans} | {disk.uuid for disk in host.detached}
-        found = self._apart(uuid) if uuid not in host.moves or known else []
+        found = _disks_apart(host, uuid) if uuid not in host.moves or known else []
         becomes = [a for a in found if a.common and not a.replicated and last_part(a.volume.name) not in own]
         self._check_unused(host, [one for a in found for one in (a.lost if a in becomes else (*a.lost, *a.shared))])
         for apart in () if check_mode else found:
@@ -642,6 +635,11 @@ def _left(host: Host, uuid: str) -> t.List[str]:
             place = f"{diverged(volume.pool)}/{last_part(volume.name)}"
             found.append(f"{volume.name} is kept as {place}{_lacking(apart, there, ', ')}")
     return found
+
+
+def _disks_apart(host: Host, uuid: str) -> t.List[Apart]:
+    """Return the disks of the VM that are apart."""
+    return [_as_apart(host, volume) for volume in _volumes(host, uuid) if is_below(volume.name, diverged(volume.pool))]
 
 
 def _as_apart(host: Host, volume: Dataset) -> Apart:

@@ -55,12 +55,13 @@ _RETURNED = "flexdisk_failover_state=returned of the playbook failover_vm"
 
 class Started(t.NamedTuple):
     """Labels of VMs, and words about others. failures: those that shall run, and were not started, and those that run
-    here although another host has them, too.
+    here although another host has them, too. repaired: those whose autoboot a killed run had left on.
     """
 
     started: t.List[str]
     left: t.List[str]
     failures: t.List[str]
+    repaired: t.List[str]
 
 
 def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids: t.Collection[str] = ()) -> _Dict:
@@ -209,7 +210,7 @@ def start(
         raise FlexdiskError("Changed", _BOOTED)
     claims = {name: said for name, said in claims.items() if name != here}
     host = observe(zfs, hypervisor, every=True)
-    done = Started([], [], [])
+    done = Started([], [], [], [])
     starts = {vm.config.uuid for vm in host.vms if _shall_start(vm) and not _elsewhere(host, vm, claims)}
     for vm in (vm for vm in host.vms if vm.config.failover):
         twice = _twice(vm, claims)
@@ -217,8 +218,8 @@ def start(
         unsure = _unsure(vm, claims, unasked, here)
         if not (elsewhere or unsure or vm.at_home or check_mode):
             power.note_home(zfs, hypervisor, vm)
-        if not check_mode:
-            autoboot.keep_off(hypervisor, vm)  # a run may have been killed between a start and this
+        if autoboot.keep_off(hypervisor, vm, check_mode):
+            done.repaired.append(vm.label)
         if twice:
             done.failures.append(f"{vm.label}: {twice}")
         elif elsewhere:

@@ -151,9 +151,8 @@ def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
         f"{count(len(done.gone), 'snapshot or bookmark', 'snapshots and bookmarks')} of the sync with {peer} destroyed"
     )
     changed = bool(done.gone) or done.noted
-    told_of = {"uuids": done.uuids, "names": done.names, "homes": done.homes, "gone": done.gone}
-    told_of["failover"] = done.failover
-    return Answer({"changed": changed, "msg": msg, **told_of, "diff": {"prepared": diff}})
+    removed = {"uuids": done.uuids, "names": done.names, "homes": done.homes, "gone": done.gone}
+    return Answer({"changed": changed, "msg": msg, **removed, "failover": done.failover, "diff": {"prepared": diff}})
 
 
 def _transfers(call: Call, vms: t.Sequence[VmTransfer], task: str) -> t.ContextManager[progress.Held]:

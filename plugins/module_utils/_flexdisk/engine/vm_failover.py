@@ -122,7 +122,8 @@ def _start(call: Call, given: Told) -> Answer:
     unasked, here = given.params["unasked"], given.params["name"] or ""
     what = (call.zfs, call.hypervisor, given.claims, unasked, call.check_mode)
     done = failover_start.start(*what, here, given.params["boot"] or "")
-    return Answer({"changed": bool(done.started), "msg": f"{count(len(done.started), 'VM')} started", **done._asdict()})
+    msg = f"{count(len(done.started), 'VM')} started"
+    return Answer({"changed": bool(done.started or done.repaired), "msg": msg, **done._asdict()})
 
 
 def _take_over(call: Call, given: Told) -> Answer:

@@ -21,7 +21,7 @@ from ..rules.layout import pool_of
 from ..rules.power import unfinished, why_not
 from ..rules.replicas import is_synced
 from ..rules.snapshots import VmSnapshot
-from ..rules.unmanaged import unmanaged
+from ..rules.unmanaged import unmanaged, unread
 from ..rules.usage import check_whole, labels
 from . import ordering, predict, recovery
 from .ordering import Sequence
@@ -86,8 +86,7 @@ def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
 def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
     """Warnings about disks that a new snapshot does not have, and that a rollback leaves as they are."""
     if spec.state == "present":
-        others = (f"{path} lies in a pool which this task does not read, and is left alone" for path in vm.unread)
-        for text in (*unmanaged(vm), *others):
+        for text in (*unmanaged(vm), *unread(vm)):
             yield f"{vm.label}: {text}; snapshot {spec.name} does not have it"
     snapshot = snapshots.find(vm, spec.name)
     if spec.state == "rolled_back" and snapshot is not None:

@@ -12,7 +12,7 @@ from ..model.desired import VmDisksDeclaration
 from ..model.sizes import MIB, render_bytes, render_exact
 from ..model.vm import Vm
 from ..rules import slots, space
-from ..rules.unmanaged import unmanaged
+from ..rules.unmanaged import unmanaged, unread
 from .resolve import Resolved
 
 
@@ -42,8 +42,7 @@ def _entries(resolved: Resolved) -> t.Iterator[str]:
 def _volumes(vm: Vm) -> t.Iterator[str]:
     for path in vm.missing:
         yield f"the volume of {path} does not exist"
-    for path in vm.unread:
-        yield f"{path} lies in another pool, which this task does not read, and is left alone"
+    yield from unread(vm)
     yield from unmanaged(vm)
 
 

@@ -54,7 +54,7 @@ def takers_of(vm: Vm, here: str = "") -> t.List[str]:
 
 
 def marks_at(vm: Vm, here: str, target: str) -> t.Dict[str, str]:
-    """Our properties of the dataset of a VM as they are once target is its home, which is none of those it asks."""
+    """Return our properties of the VM's dataset as target gets them. Neither host is among its rivals there."""
     known = encode_rivals(one for one in takers_of(vm, here) if one != target) if vm.config.failover else ""
     marks = {key: value for key, value in vm.root.user.items() if key != RIVALS}
     return {**marks, RIVALS: known} if known else marks

@@ -30,10 +30,8 @@ class _Named(t.Protocol):
 
 
 _N = t.TypeVar("_N", bound=_Named)
-_LONGEST, _NAMED = (
-    80,
-    5,
-)  # characters of a wrong name that a message shows, and hidden ones, or similar names, that it names
+_LONGEST = 80  # characters of a wrong name that a message shows
+_NAMED = 5  # hidden characters, or similar names, that a message names
 _SIMILAR = 0.75  # of difflib: one of four letters may be another one
 
 

@@ -40,7 +40,7 @@ def lines(skipped: _Skipped, happens: str = "") -> t.List[str]:
 
 
 def not_looked_at(skipped: _Skipped) -> t.List[str]:
-    """Return the lines of a report that says nothing of these VMs: one for each, and one for those of other brands."""
+    """Return a line for each VM that a report leaves out, and one line for all VMs of other brands."""
     others = [f"{_label(vm)} ({vm['reason'][len(_BRAND) :]})" for vm in skipped if _of_other_brand(vm)]
     last = [f"not looked at, because of their brands: {', '.join(cut(others, 'VM'))}"] if others else []
     return [*lines(skipped, "was not looked at"), *last]

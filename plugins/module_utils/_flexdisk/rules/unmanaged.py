@@ -12,6 +12,12 @@ from ..model.vm import Vm
 from .layout import pool_of
 
 
+def unread(vm: Vm) -> t.Iterator[str]:
+    """Return each disk in a pool that was not read, as a sentence without its end."""
+    for path in vm.unread:
+        yield f"{path} lies in another pool, which this task does not read, and is left alone"
+
+
 def unmanaged(vm: Vm) -> t.Iterator[str]:
     """Return each disk that is left alone, with the reason, as a sentence without its end."""
     volumes = {entry.path: entry.volume for entry in vm.config.disks}

@@ -25,9 +25,9 @@ class Names(t.NamedTuple):
     own: t.Sequence[str]
     """Variables of the playbook that runs."""
     known: t.Collection[str]
-    """These, and those of other playbooks, those that a playbook sets for plays after it, and those of roles."""
+    """All variables of the collection: of every playbook, of roles, and those that one play sets for the next."""
     choosing: str
-    """A regular expression of those that a playbook must not have for nothing, since without them it takes more."""
+    """A regular expression of the variables without which a playbook takes every VM."""
 
     def misses(self, name: str) -> bool:
         """Whether the playbook lacks a variable that chooses, wherever it is set."""

@@ -20,21 +20,10 @@ from .raw import of
 _Raw = t.Mapping[str, t.Any]
 ONLY = "all"  # the name of the group where no host has one
 # What vmadm and libvirt say of a VM.
-_STATES = frozenset(
-    (
-        *(
-            "running",
-            "stopped",
-            "stopping",
-            "provisioning",
-            "configured",
-            "incomplete",
-            "installed",
-            "ready",
-            "receiving",
-        ),
-        *("down", "failed", "shutting_down", "shutting down", "paused", "suspended", "crashed", "unknown"),
-    )
+_STATES = (
+    *("configured", "down", "failed", "incomplete", "installed", "provisioning", "ready", "receiving", "running"),
+    *("shutting_down", "stopped", "stopping", "unknown"),
+    *("crashed", "paused", "shutting down", "suspended"),
 )
 
 
