@@ -123,6 +123,17 @@ def started(lab: Lab, argv: list[str]) -> Iterator[subprocess.Popen[str]]:
         lab.run(["pkill", "-x", "ssh"], check=False)
 
 
+def sends(running: subprocess.Popen[str]) -> str:
+    """Wait until the playbook shows how far a disk has come. That line."""
+    assert running.stdout is not None
+    before = []
+    for line in iter(running.stdout.readline, ""):
+        if ", VM db01, disk " in line:
+            return line
+        before.append(line)
+    pytest.fail(f"nothing was sent:\n{''.join(before)}")
+
+
 def kill(running: subprocess.Popen[str]) -> None:
     """Kill a playbook with all its processes."""
     with suppress(ProcessLookupError):
@@ -160,9 +171,9 @@ def test_an_interrupted_transfer(lab: Lab, peer: Lab, both: Both) -> None:
     write(lab, 0, 0, 60)
     argv = both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")
     with started(lab, argv) as running:
-        assert running.stdout is not None
-        shown = next(line for line in iter(running.stdout.readline, "") if ", VM db01, disk " in line)
+        shown = sends(running)
         lab.run(["pkill", "-x", "ssh"])
+        assert running.stdout is not None
         rest = running.stdout.read()
     assert re.search(r"VM db01, disk disk0: sending, \S+ MiB of \S+ MiB \(\d+ %\), \S+ KiB/s, \d+ s left", shown)
     assert running.returncode == 2
@@ -179,7 +190,7 @@ def test_a_key_opens_nothing_else(lab: Lab, peer: Lab, both: Both) -> None:
     lab.zfs("snapshot", "zones/other@one")
     argv = both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")
     with started(lab, argv) as running:
-        lab.run(["sh", "-c", "until pgrep -x ssh; do sleep 0.2; done"])
+        sends(running)
         pid = lab.run(["pgrep", "-nx", "ssh"]).stdout.strip()
         words = lab.run(["cat", f"/proc/{pid}/cmdline"]).stdout.split("\0")[:-1]
         let_in = peer.run(["cat", "/root/.ssh/authorized_keys"]).stdout
@@ -208,8 +219,7 @@ def test_the_controller_dies(lab: Lab, peer: Lab, both: Both) -> None:
     """A long transfer goes on to its end. Until then, another run is told who is at work."""
     write(lab, 0, 0, 90)
     with started(lab, both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")) as running:
-        assert running.stdout is not None
-        next(line for line in iter(running.stdout.readline, "") if ", VM db01, disk " in line)
+        sends(running)
         kill(running)
         refused = both.play("replicate").stdout
         assert f"the disks are being replicated by a transfer to {peer.name} (pid " in refused
@@ -226,7 +236,7 @@ def test_a_host_that_loses_power(lab: Lab, peer: Lab, both: Both, which: int) ->
     """In the middle of a stream. The same command goes on, although the other side may still wait."""
     write(lab, 0, 0, 60)
     with started(lab, both.argv("replicate", "-e", "flexdisk_bandwidth_limit=1MiB")) as running:
-        lab.run(["sh", "-c", "until pgrep -x ssh; do sleep 0.2; done; sleep 9"])
+        sends(running)
         (lab, peer)[which].lose_power()
         running.kill()
     wait = "Locked" if which else ""

@@ -26,6 +26,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     told as transfer_told,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import Address
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .test_move import BOTH, POLICY, look
@@ -146,6 +148,16 @@ def test_nobody_loses_a_key(tmp_path):
     left = sorted(line.rpartition("-")[2] for line in path.read_text().splitlines())
     assert left == sorted(names[4:])
     assert [one.name for one in path.parent.iterdir()] == ["authorized_keys"]
+
+
+@pytest.mark.parametrize(("host", "lost"), [("hv02.example", True), ("192.0.2.7", False), ("2001:db8::7", False)])
+def test_an_ip_address_needs_no_name(host, lost):
+    """The getent of Linux asks for the name of an IP address, and finds none for most."""
+
+    def finds_nothing(argv):
+        return Answer(2, "", "")
+
+    assert bool(trust.unresolved(finds_nothing, Address(host))) == lost
 
 
 def test_a_lock_that_is_held_for_ever(tmp_path, monkeypatch):

@@ -28,7 +28,11 @@ _HOST_KEY_FILE = re.compile(r"ssh_host_[a-z0-9]{1,20}_key\.pub")
 
 
 def unresolved(runner: Runner, address: trust.Address) -> str:
-    """Why SSH cannot find the address, "" if it can, or if this host has no C(getent), which asks as SSH does."""
+    """Why SSH cannot find the address, "" if it can, or if this host has no C(getent), which asks as SSH does. For an
+    IP address, C(getent hosts) of Linux asks for its name, which SSH does not need.
+    """
+    if trust.is_ip(address.host):
+        return ""
     try:
         answer = runner(("getent", "hosts", address.host))
     except FlexdiskError as exc:

@@ -43,14 +43,15 @@ class Address(t.NamedTuple):
 def check_address(address: Address) -> t.List[str]:
     """What is wrong with it."""
     wrong = []
-    if not (_NAME.fullmatch(address.host) or _is_ip(address.host)):
+    if not (_NAME.fullmatch(address.host) or is_ip(address.host)):
         wrong.append(f"address {address.host!r:.100} is neither a name nor an IP address")
     if not 0 < address.port < 65536:
         wrong.append(f"port {address.port}: from 1 to 65535")
     return wrong
 
 
-def _is_ip(text: str) -> bool:
+def is_ip(text: str) -> bool:
+    """Whether it is an IPv4 or IPv6 address, and no name."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
