@@ -829,7 +829,7 @@ def said_by(host, name=""):
 
 
 def start(world, said, unasked=False, check=False):
-    return failover_start.start(Zfs(world.home), Vmadm(world.home), read_claims(said), unasked, check)
+    return failover_start.start(Zfs(world.home), Vmadm(world.home), read_claims(said), unasked, check, world.home_name)
 
 
 def test_a_host_that_has_booted_starts_its_vms(world):
