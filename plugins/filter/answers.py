@@ -6,9 +6,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import typing as t
+from pathlib import Path
 
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
@@ -17,6 +19,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import named_hosts, unknown, unread
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core, _extra
+
+_ROLES = Path(__file__).resolve().parents[2] / "roles"
+_FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(yaml.SafeLoader):
@@ -48,10 +53,23 @@ def read(text: str) -> object:
 
 def answers(given: t.Mapping[str, object], specification: t.Mapping[str, Wanted]) -> t.Dict[str, t.Any]:
     """given: the variables as Ansible hands them over. specification: the argument specification of a playbook."""
-    variables, unclear = meant(specification, given, read)
+    whole = {name: _with_keys(name, wanted) if name in given else wanted for name, wanted in specification.items()}
+    variables, unclear = meant(whole, given, read)
     known = {name: dict(wanted) for name, wanted in specification.items() if name not in unclear}
     checked = ArgumentSpecValidator(known).validate(_plain(variables))
     return {"variables": variables, "problems": cut([*unclear.values(), *checked.error_messages])}
+
+
+def _with_keys(name: str, wanted: Wanted) -> Wanted:
+    """The specification of a variable, with what its role says of the keys of entries."""
+    return {**wanted, "keys": _options_of(wanted["role"])[name]["options"]} if "role" in wanted else wanted
+
+
+@functools.lru_cache(maxsize=None)
+def _options_of(role: str) -> t.Mapping[str, t.Any]:
+    """The argument specification of a role of this collection."""
+    text = (_ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
+    return t.cast("t.Mapping[str, t.Any]", yaml.load(text, Loader=_FAST)["argument_specs"]["main"]["options"])
 
 
 def _plain(value: t.Any) -> t.Any:

@@ -74,6 +74,12 @@ def test_or_it_is_said_why_not(wanted, code):
     assert found.code == code
 
 
+@pytest.mark.parametrize(("wanted", "question"), [("VM1", ". Did you mean vm1?"), ("web01", "")])
+def test_a_name_that_is_almost_one(wanted, question):
+    found = planner.find_vm(host({}, {"number": 2}), wanted)
+    assert found.message == f"no VM with this uuid, uuid prefix or alias{question}"
+
+
 def test_other_brands_and_vms_without_a_dataset():
     machine = host({}, {"number": 2, "brand": "kvm"}, {"number": 3, "dataset": "zones/gone"})
     assert planner.find_vm(machine, "vm2").code == "BrandNotSupported"

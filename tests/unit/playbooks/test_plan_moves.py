@@ -144,7 +144,11 @@ def test_the_inventory_of_the_page(nodes):
             {"flexdisk_move_from_hosts": ["hv09"]},
             "from_hosts: there is no host hv09, but hv01, hv02, hv03, hv04",
         ),
-        ("change_group", {"flexdisk_move_vms": ["web-9"]}, "there is no VM web-9 on hv01, hv02, hv03, hv04"),
+        (
+            "change_group",
+            {"flexdisk_move_vms": ["web-9"]},
+            "there is no VM web-9 on hv01, hv02, hv03, hv04. Did you mean web-",
+        ),
         ("place", {}, "value of flexdisk_move_request must be one of"),
         ("evacuate", {"flexdisk_move_target": "hv02"}, "flexdisk_move_target is unknown"),
     ],

@@ -19,6 +19,7 @@ import yaml
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import FIELDS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import STATES, TYPES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MOST
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import TAKES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -80,6 +81,19 @@ def test_no_play_has_vars_files():
     """Ansible parses them again for every task of every host."""
     plays = [play for path in (ROOT / "playbooks").rglob("*.yml") for play in yaml.safe_load(path.read_text())]
     assert [play["name"] for play in plays if "vars_files" in play] == []
+
+
+def test_playbooks_that_move_read_what_their_requests_take():
+    """The module refuses the others in its own words."""
+    names = {"vms": "vms", "vm_tags": "tags"}
+    plays = {"evacuate": "evacuate_host", "change_group": "change_group", "rebalance": "rebalance"}
+    every = {f"flexdisk_move_{names.get(key, key)}" for request in plays for key in TAKES[request]}
+    for request, playbook in plays.items():
+        takes = {f"flexdisk_move_{names.get(key, key)}" for key in TAKES[request]}
+        assert every & set(ARGUMENTS[playbook]) == takes
+        plans = {name: spec.get("only", {}).get("flexdisk_move_request", plays)
+                 for name, spec in ARGUMENTS["plan_moves"].items()}  # fmt: skip
+        assert {name for name in every if request in plans[name]} == takes
 
 
 def test_sizes_of_groups_are_those_of_the_planner():
@@ -204,13 +218,24 @@ def play(collections, name, variables, *words):
         ("update_group", {"flexdisk_group": "web", "flexdisk_groups": [{**WEB, "hosts": ""}]},
          ["flexdisk_groups[0].hosts is empty"]),
         ("converge", {"flexible_disks_only": ""}, ["flexible_disks_only is empty"]),
+        ("converge", {"flexible_disks_vms": None}, ["flexible_disks_vms is empty. Leave it out"]),
+        ("converge", {"flexible_disks_vms": [{"vm": "web01", "diskss": []}]},
+         ["flexible_disks_vms[0].diskss (web01) is unknown. Did you mean disks?"]),
+        ("add_disk", {"flexdisk_vm": "", "flexdisk_disk": "a", "flexdisk_disk_size": "1GiB"},
+         ["flexdisk_vm is empty, but is needed"]),
+        ("evacuate_host", {"flexdisk_move_from_hosts": []}, ["_from_hosts is an empty list, but is needed"]),
         ("evacuate_host", {"flexdisk_move_from_hosts": "hv01", "flexdisk_target": "hv02"},
          ["flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm. Leave it out"]),
+        ("evacuate_host", {"flexdisk_move_from_hosts": "hv01", "flexdisk_move_max_moves": 3},
+         ["flexdisk_move_max_moves is not read by evacuate_host, but by plan_moves, rebalance. Leave it out"]),
+        ("list_disks", {"flexdisk_list_long": True, "flexdisk_list_fields": ["name"]}, ["leave one of them out"]),
         ("change_package", {"virtual_machine_allow_restart": True},
          ["virtual_machine_allow_restart is not read by change_package, but by create_vm. Leave it out"]),
         ("adopt", {"flexdisk_adopt_forget": True}, ["_forget works only with flexdisk_adopt_state=released"]),
         ("replicate", {"flexdisk_vm": "a", "flexdisk_replica_host": "hv01", "flexdisk_replica_state": "absent",
                        "flexdisk_failover": True}, ["flexdisk_failover=true needs the replicas"]),
+        ("delete_vm", {"flexdisk_vm": "a", "indestructible": False},
+         ["indestructible is an option of modules, which delete_vm does not read. Leave it out"]),
         ("create_vm", {"flexible_disks_libvirt_uri": "x"}, ["Use virtual_machine_libvirt_uri"]),
         ("update_group", {"flexdisk_most_steps": -1}, ["flexdisk_most_steps is -1, but must be at least 1"]),
         ("scale_group", {"flexdisk_size": 10**18}, ["flexdisk_size is 1000000000000000000, but must be 0 to 10000"]),

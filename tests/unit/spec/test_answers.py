@@ -73,7 +73,7 @@ def one(wanted, value, **options):
         (ENTRIES, "- vm: 12\n  index: 1", [{"vm": "12", "index": 1}]),
         (ENTRIES, "- vm: 4:1\n  index: '1'", [{"vm": "4:1", "index": 1}]),
         (ENTRIES, '{"vm": "web01"}', [{"vm": "web01"}]),
-        (ENTRIES, [{"vm": "web01", "index": None, "more": None}], [{"vm": "web01", "more": None}]),
+        (ENTRIES, [{"vm": "web01", "index": None}], [{"vm": "web01"}]),
         (KEEP, '{"last": 7}', {"last": 7}),
         (KEEP, "last: 7\nnote: 2026-11-23", {"last": 7, "note": "2026-11-23"}),
         (KEEP, {"last": "7", "note": None}, {"last": 7}),

@@ -69,6 +69,20 @@ def test_each_variable_is_read_or_refused(playbook):
         ),
         ({"flexdisk_adopt_papers": "/srv", "flexdisk_adopt_state": "relased"}, ["adopt"], []),
         ({"flexdisk_forget_unseen": True}, ["move_vm", "replicate"], []),
+        (
+            {"flexdisk_move_max_moves": 3, "flexdisk_move_request": "evacuate"},
+            ["plan_moves"],
+            ["flexdisk_move_max_moves works only with flexdisk_move_request=rebalance, but that is evacuate"],
+        ),
+        (
+            {"indestructible": False, "destroy_disks": True},
+            ["report"],
+            [
+                f"{name} is an option of modules, which report does not read. Leave it out"
+                for name in ("destroy_disks", "indestructible")
+            ],
+        ),
+        ({"destroy_disks": True}, ["delete_vm"], []),  # where it is told how the playbook has it
         ({"flexdisk_report": 1}, ["report"], ["flexdisk_report is not read by report. Leave it out"]),
     ],
 )
@@ -84,9 +98,11 @@ def test_the_first_choice_is_what_a_playbook_takes():
         for spec in own.values()
         for other in spec.get("only", {})
     }
-    assert len(choosers) == 4
+    assert len(choosers) == 5
     for playbook, other in choosers:
         spec = VARS["_flexdisk_arguments"][playbook][other]
+        if spec.get("required"):
+            continue
         text = (PLAYBOOKS / f"{playbook}.yml").read_text()
         assert f"_flexdisk.{other} | default('{spec['choices'][0]}')" in text, playbook
 

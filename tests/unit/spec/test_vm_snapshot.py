@@ -80,6 +80,10 @@ def test_names_that_no_snapshot_can_have(name):
         ({"name": "a", "destroy_newer": True}, "work only with state=rolled_back"),
         ({"name": "a", "flexible_disk_size": 5}, "work only with state=rolled_back"),
         ({"name": "a", "packages": [{"name": "a", "disk": "x"}]}, "disk of package a"),
+        (
+            {**ROLLBACK, "newer": ["b"], "destroy_newer": True},
+            "destroy_newer: true gives all newer snapshots up, so that newer",
+        ),
         ({**ROLLBACK, "vms": None}, "state=rolled_back needs vms, the VMs to roll back"),
         ({**ROLLBACK, "keep": keep(1)}, "keep works only with state=present and state=absent"),
     ],

@@ -39,7 +39,7 @@ def wrong(spec):
         values += [[]] if spec.get("filled") else []
     elif kind == "list":
         values = [7, "x", [7], [["a"]], ["x"], "[{", [None]]
-        values += [[{"nosuch": 1}]] if "options" in spec else []
+        values += [[{"nosuch": 1}]] if "options" in spec or "role" in spec else []
         values += [[], "[]"] if spec.get("filled") else []
     elif kind == "dict":
         values = [{}] if spec.get("filled") else []
@@ -66,6 +66,55 @@ CASES = {
     for name, spec in own.items()
     for kind in [repr(sorted(spec.items(), key=str))]
 }
+
+
+ENTRY = {"vm": "web01", "disks": [{"name": "root", "boot": True}, {"name": "data", "siez": "1GiB"}]}
+OTHERS = {"vm": "web01", "diskss": [], "pakage": "small", "zone": "a"}
+KEYS = [
+    ("flexible_disks_vms", [ENTRY], ["_vms[0].disks[1].siez (web01, data) is unknown. Did you mean size?"]),
+    (
+        "virtual_machine_vms",
+        [{"vm": "db01"}, OTHERS],
+        [f"virtual_machine_vms[1].{key} (web01) is unknown. Did you mean {meant}?" for key, meant in
+         (("diskss", "disks"), ("pakage", "package"))] + ["virtual_machine_vms[1].zone (web01) is unknown. Known are "],
+    ),
+    ("disk_registry_disks", [{"nmae": "a"}], ["disk_registry_disks[0].nmae is unknown. Did you mean name?"]),
+    ("flexdisk_replicas", [{"vm": "web01", "hots": "hv02"}], ["hots (web01) is unknown. Did you mean host?"]),
+    ("flexdisk_snapshot_keep", {"wekly": 1}, ["flexdisk_snapshot_keep.wekly is unknown. Did you mean weekly?"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "value", "expected"), KEYS, ids=lambda what: what if isinstance(what, str) else "")
+def test_a_misspelt_key_of_an_entry_is_told_in_short(name, value, expected):
+    """Ansible would refuse it with the whole argument specification of the role."""
+    readers = [playbook for playbook, own in ARGUMENTS.items() if name in own]
+    assert readers
+    for playbook in readers:
+        own = {name: ARGUMENTS[playbook][name]}
+        text = ". ".join(answers({name: value}, own)["problems"])
+        assert [words for words in expected if words not in text] == [], (playbook, text)
+        assert len(text) < 700
+
+
+@pytest.mark.parametrize("name", ["flexible_disks_vms", "virtual_machine_vms", "disk_registry_disks"])
+def test_what_a_role_reads_is_checked_by_each_playbook_that_has_it(name):
+    role = name.rpartition("_")[0]
+    assert {spec.get("role") for own in ARGUMENTS.values() for key, spec in own.items() if key == name} == {role}
+    assert [playbook for playbook, roles in VARS["_flexdisk_roles"].items()
+            if role in roles and name not in ARGUMENTS[playbook]] == []  # fmt: skip
+
+
+def test_what_is_needed_is_not_to_be_left_out():
+    """Neither text nor a list."""
+    count = 0
+    for playbook, own in ARGUMENTS.items():
+        for name, spec in own.items():
+            for value in ["", " ", *([[]] if spec.get("filled") else [])]:
+                (words,) = [words for words in answers({name: value}, {name: spec})["problems"] if name in words]
+                assert ("Leave it out" in words) is not spec.get("required", False), (playbook, words)
+                assert (", but is needed" in words) is spec.get("required", False), (playbook, words)
+                count += spec.get("required", False)
+    assert count > 40
 
 
 def test_the_table_is_long():

@@ -19,7 +19,7 @@ from ..rules import pins, released_identity
 from ..rules.inventory import Host
 from ..rules.matching import Match, match
 from ..rules.moves import away
-from ..rules.naming import fitting
+from ..rules.naming import did_you_mean, fitting
 from ..rules.power import held_down, unfinished
 from ..rules.reservation import PoolGeometry
 from ..rules.unfinished import is_unfinished, words_for
@@ -51,9 +51,7 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
     """The VM of find_config, or a Problem if it cannot be used. adopt: a VM without a dataset is accepted."""
     config = find_config(host, wanted)
     if config is None:
-        return away(host.moves, wanted) or Problem(
-            "ResourceNotFound", "no VM with this uuid, uuid prefix or alias", wanted
-        )
+        return away(host.moves, wanted) or _unknown(host, wanted)
     if isinstance(config, Problem):
         return config
     vm = next((v for v in host.vms if v.config is config), None)
@@ -67,6 +65,12 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
             return made
     code = "VmInTransition" if is_unfinished(config) else "ResourceNotFound"
     return Problem(code, not_managed(host, config), wanted)
+
+
+def _unknown(host: Host, wanted: str) -> Problem:
+    similar = did_you_mean(wanted, {config.alias: config.alias for config in host.configs if config.alias})
+    words = f"no VM with this uuid, uuid prefix or alias{'. ' if similar else ''}{similar}"
+    return Problem("ResourceNotFound", words, wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:

@@ -31,7 +31,7 @@ class _Named(t.Protocol):
 
 _N = t.TypeVar("_N", bound=_Named)
 _LONGEST = 80  # characters of a wrong name that a message shows
-_NAMED = 5  # hidden characters, or similar names, that a message names
+_NAMED = 5  # so many hidden characters, or similar names, are named
 _SIMILAR = 0.75  # of difflib: one of four letters may be another one
 
 
@@ -53,9 +53,14 @@ def similar(name: str, known: t.Mapping[str, t.Iterable[str]]) -> str:
     """Return a question about a name that nothing has: C(Did you mean db01 on hv01?), "" without a similar one. known:
     the names that there are, by host.
     """
-    places = {one.lower(): f"{one} on {host}" for host, names in known.items() for one in names}
-    found = difflib.get_close_matches(name.lower(), places, _NAMED, _SIMILAR)
-    return f"Did you mean {' or '.join(places[one] for one in found)}?" if found else ""
+    return did_you_mean(name, {one: f"{one} on {host}" for host, names in known.items() for one in names})
+
+
+def did_you_mean(name: str, known: t.Mapping[str, str]) -> str:
+    """Return a question about a name that nothing has, "" without a similar one. known: how to call each."""
+    labels = {one.lower(): label for one, label in known.items()}
+    found = difflib.get_close_matches(name.lower(), labels, _NAMED, _SIMILAR)
+    return f"Did you mean {' or '.join(labels[one] for one in found)}?" if found else ""
 
 
 def why_not_seen(what: str, name: str) -> str:

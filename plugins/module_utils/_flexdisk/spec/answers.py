@@ -16,14 +16,18 @@ import typing as t
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import parse_size
+from ..model.text import cut
 from ..rules.naming import why_not_seen
+from . import entry_keys
 
 # An option of an argument specification. Beside what Ansible knows, it can say: least and most, of a number; matches,
 # a regular expression for the whole text, and like, what such text is; free, if text may be anything, also what no
-# reader sees; filled, if the list or the dictionary must not be empty; size, if it is one in MiB; as_is.
+# reader sees; filled, if the list or the dictionary must not be empty; size, if it is one in MiB; as_is; keys, the
+# options of entries whose values somebody else checks.
 Wanted = t.Mapping[str, t.Any]
 Read = t.Callable[[str], object]  # JSON or YAML as text; raises ValueError
 
+LEAVE_OUT = ". Leave it out instead"
 _MOST = 10**12  # no number that a playbook takes can be more, whatever it counts
 _TRUE = ("true", "yes", "on", "y", "t", "1")
 _FALSE = ("false", "no", "off", "n", "f", "0")
@@ -53,26 +57,35 @@ def meant(
         try:
             refuse_empty(name, wanted, value)
             if wanted.get("as_is"):
-                values[name] = _as_is(name, wanted, value, read)
+                values[name] = _checked(name, wanted, _as_is(name, wanted, value, read))
             elif value is not None and not _unanswered(wanted, value):
-                understood = _value(name, wanted, value, read)
-                refuse_empty(name, wanted, understood)
-                values[name] = understood
+                values[name] = _checked(name, wanted, _value(name, wanted, value, read))
         except Unclear as exc:
             problems[name] = str(exc)
     return values, problems
+
+
+def _checked(name: str, wanted: Wanted, value: object) -> object:
+    """A value that has been understood, unless it chooses nothing or has keys that nothing reads."""
+    refuse_empty(name, wanted, value)
+    options = wanted.get("keys") or wanted.get("options")
+    unknown = cut(list(entry_keys.problems(name, options, value))) if options else []
+    if unknown:
+        raise Unclear(". ".join(unknown))
+    return value
 
 
 def refuse_empty(path: str, wanted: Wanted, value: object) -> None:
     """Empty text may be a variable of a shell that is not set, and an empty list one that a template has not filled.
     Neither may mean all, or the default. Raises Unclear.
     """
+    instead = ", but is needed" if wanted.get("required") else LEAVE_OUT
     if isinstance(value, str) and not value.strip():
-        raise Unclear(f"{path} is empty. Leave it out instead")
+        raise Unclear(f"{path} is empty{instead}")
     if wanted.get("filled") and isinstance(value, (list, tuple, dict)) and not value:
-        raise Unclear(f"{path} is an empty {'dictionary' if isinstance(value, dict) else 'list'}. Leave it out instead")
+        raise Unclear(f"{path} is an empty {'dictionary' if isinstance(value, dict) else 'list'}{instead}")
     if wanted.get("filled") and value == 0 and not isinstance(value, bool):
-        raise Unclear(f"{path} is {value}, which chooses nothing. Leave it out instead")
+        raise Unclear(f"{path} is {value}, which chooses nothing{instead}")
 
 
 def _unanswered(wanted: Wanted, value: object) -> bool:
@@ -83,7 +96,7 @@ def _unanswered(wanted: Wanted, value: object) -> bool:
 def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
     """A variable that roles read themselves: they get it as it is. Modules read commas, truth and numbers in text."""
     if value is None:
-        raise Unclear(f"{name} is empty. Leave it out instead")
+        raise Unclear(f"{name} is empty{LEAVE_OUT}")
     understood = _value(name, wanted, value, read)
     told = isinstance(understood, (bool, int, float)) or understood == value
     if isinstance(value, str) and not told and understood not in (_commas(value), _pairs(value)):

@@ -9,12 +9,21 @@ from __future__ import annotations
 import typing as t
 
 from ..model.text import cut
-from .answers import Wanted
+from .answers import LEAVE_OUT, Wanted
 from .unknown import option
 
 _NAMED = 5  # so many readers are named
 # What a workflow of AWX hands on goes to all its jobs, as extra variables.
 _HANDED_ON = ("awx_workflow_job_id", "tower_workflow_job_id")
+# Options of modules that messages name, and that nobody has as variables of their own.
+_OF_MODULES = (
+    "allow_force_stop",
+    "allow_restart",
+    "dangerous_allow_shrink",
+    "destroy_disks",
+    "destroy_snapshots",
+    "indestructible",
+)
 
 
 class Readers:
@@ -48,10 +57,13 @@ def problems(extra: t.Mapping[str, object], playbooks: t.Collection[str], reader
         if not mine:
             found.append(_unread(name, playbooks, readers))
         elif isinstance(value, str) and not value.strip() and not any(name in readers.arguments[one] for one in mine):
-            found.append(f"{name} is empty. Leave it out instead")
+            found.append(f"{name} is empty{LEAVE_OUT}")
         elif len(playbooks) == 1:
             found += _idle(name, extra, readers.arguments[mine[0]])
-    return found
+    own = {option(name) for playbook in playbooks for name in readers.arguments[playbook]}
+    who = " or ".join(sorted(playbooks))
+    strange = [name for name in _OF_MODULES if extra.get(name) is not None and name not in own]
+    return found + [f"{name} is an option of modules, which {who} does not read. Leave it out" for name in strange]
 
 
 def _idle(name: str, extra: t.Mapping[str, object], specification: t.Mapping[str, Wanted]) -> t.Iterator[str]:

@@ -28,6 +28,11 @@ def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotDeclaration, t.List[Problem]]:
     flexible = optional_size(raw["flexible_disk_size"], "flexible_disk_size", problems)
     if state != "rolled_back" and _rolls_back(raw):
         problems.add("InvalidArgument", "newer, destroy_newer and flexible_disk_size work only with state=rolled_back")
+    if raw["destroy_newer"] and raw["newer"] is not None:
+        problems.add(
+            "InvalidArgument",
+            "destroy_newer: true gives all newer snapshots up, so that newer adds none; leave one of them out",
+        )
     newer = None if raw["destroy_newer"] else tuple(raw["newer"] or ())
     packages, wrong = parse_packages(raw["packages"] or ())
     return SnapshotDeclaration(state, name, keep, newer, flexible, tuple(packages.values())), [

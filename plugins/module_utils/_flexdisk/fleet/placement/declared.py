@@ -11,7 +11,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import Problems
-from ...rules.naming import fitting
+from ...rules.naming import did_you_mean, fitting
 from .facts import Facts
 from .known import UNALLOCABLE
 from .new_vms import NewVm, parse_new_vms
@@ -141,8 +141,7 @@ class _Selection:
             elif len(fits) != 1:
                 places = [f"{one.uuid} on {self._facts.known.vms[one.uuid].primary}" for one in fits]
                 said = f"VM {name} is {' and '.join(places)}. Name the one that you mean by its UUID."
-                none = f"there is no VM {name} on {', '.join(self._facts.known.hosts)}{self._silent()}"
-                self._problems.add("Ambiguous" if fits else "ResourceNotFound", said if fits else none)
+                self._problems.add("Ambiguous" if fits else "ResourceNotFound", said if fits else self._nobody(name))
             elif fits[0].uuid in found:
                 self._problems.add(
                     "InvalidArgument", f"VM {name} is named more than once, also as {found[fits[0].uuid]}"
@@ -150,6 +149,12 @@ class _Selection:
             else:
                 found[fits[0].uuid] = name
         return list(found)
+
+    def _nobody(self, name: str) -> str:
+        """C(there is no VM wbe01 on hv01, hv02. Did you mean web01?)."""
+        similar = did_you_mean(name, {one.alias: one.alias for one in self._facts.names if one.alias})
+        words = f"there is no VM {name} on {', '.join(self._facts.known.hosts)}{self._silent()}"
+        return f"{words}. {similar}" if similar else words
 
     def _silent(self) -> str:
         unread = ", ".join(self._facts.unread)
