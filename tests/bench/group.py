@@ -142,7 +142,7 @@ def calls(hosts: int) -> list[str]:
 
 def play(hosts: int, vcpus: int) -> None:
     group = {**declaration(hosts), "hosts": [f"hv{n}" for n in range(hosts)], "policy": {"max_batch_size": hosts}}
-    del group["replace"], group["generation"]  # the playbooks take the first from a variable, and refuse the second empty
+    del group["replace"], group["generation"]  # the playbooks take one from a variable, and refuse an empty other one
     group["template"]["vcpus"] = vcpus
     packages = [{"name": "p", "disk": 1024, "flexible_disk": True, "memory": 128, "vcpus": 1}]
     (WORK / "vars.json").write_text(json.dumps({"flexdisk_groups": [group], "flexdisk_packages": packages}))

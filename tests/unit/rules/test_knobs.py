@@ -14,7 +14,7 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import KNOBS, called, spelled
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import KNOBS, called, spelled, without
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing import for_user
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -174,3 +174,8 @@ def test_a_result_in_a_role():
     assert found["problems"][0]["message"] == "-e virtual_machine_allow_restart=true"
     role.get_name = lambda: "somebody.else.role"
     assert for_user(FAILED, SimpleNamespace(_role=role), {}) == FAILED
+
+
+def test_a_host_that_is_left_out_is_quoted_for_a_shell():
+    """An exclamation mark in bash asks for its history, but between single quotes."""
+    assert without("hv02") == "--limit 'all:!hv02'"

@@ -100,6 +100,11 @@ def called(text: str, names: t.Mapping[str, str]) -> str:
     return text
 
 
+def without(host: str) -> str:
+    """Return the option of a run that leaves a host out: C(--limit 'all:!hv02')."""
+    return f"--limit {shlex.quote(f'all:!{host}')}"
+
+
 # The playbook that does what a task of a module does, and its variables for the module's options.
 _PLAYBOOKS: t.Mapping[str, t.Tuple[str, t.Mapping[str, str]]] = {
     "disk_verify": ("verify_disks", {"vms": "flexdisk_verify_vms", "repair": "flexdisk_verify_repair"}),

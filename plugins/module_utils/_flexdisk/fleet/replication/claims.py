@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from ...model.errors import FlexdiskError
 from ...rules.identity import decode_time
+from ...rules.knobs import without
 from ...rules.moves import COMING, MOVED, UNKNOWN
 
 _Dict = t.Dict[str, t.Any]
@@ -191,7 +192,7 @@ def better_elsewhere(mine: Rival, rivals: t.Sequence[Rival], most: t.Optional[in
         elif one.term == mine.term and one.pool != mine.pool:
             words = f"{one.host} has a record of it on {one.home} (pool guid {one.pool}), and {mine.host} has one of it"
             words += f" on {mine.home} (pool guid {mine.pool}); find out which one is old, and leave that host out with"
-            yield "Ambiguous", f"{words} --limit"
+            yield "Ambiguous", f"{words} {without(one.host)} or {without(mine.host)}"
         elif one.term == mine.term and most is None:
             yield from _newer_elsewhere(mine, one)
 
@@ -225,7 +226,7 @@ def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
     accept = "flexdisk_max_data_loss allows to lose more"
     if one.why_not:
         words = f"{one.host} has replicas of it, too, and does not know how new they are: {one.why_not}. Look there"
-        yield "Ambiguous", f"{words}, or leave {one.host} out with --limit; {accept}"
+        yield "Ambiguous", f"{words}, or leave {one.host} out with {without(one.host)}; {accept}"
     elif not one.points or mine.includes(one):
         return
     elif one.includes(mine):
@@ -236,8 +237,8 @@ def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
         words = (
             f"neither the replicas on {one.host} nor those on {mine.host} have the other's set of snapshots, so it is"
         )
-        words += f" not known who loses less ({clocks}). Find out, and leave one of them out with --limit"
-        yield "Ambiguous", f"{words}; {accept}"
+        words += f" not known who loses less ({clocks}). Find out, and leave one of them out with"
+        yield "Ambiguous", f"{words} {without(one.host)} or {without(mine.host)}; {accept}"
 
 
 def _noted(rival: Rival) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ...rules.knobs import without
 from ...rules.moves import MOVED
 from .claims import Claim, Claims
 
@@ -45,7 +46,7 @@ def has_it(vm: str, alias: str, claims: Claims, home: str) -> t.Iterator[str]:
         elif one.running:
             yield f"{words}, and it is not stopped there"
         else:
-            yield f"{words}. If that is an old copy, leave {host} out with --limit"
+            yield f"{words}. If that is an old copy, leave {host} out with {without(host)}"
 
 
 def home_answers(vm: str, label: str, home: str, claims: Claims) -> str:
