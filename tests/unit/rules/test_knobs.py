@@ -14,7 +14,12 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import KNOBS, called, spelled, without
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import (
+    KNOBS,
+    called,
+    spelled,
+    without,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing import for_user
 
 ROOT = Path(__file__).resolve().parents[3]
