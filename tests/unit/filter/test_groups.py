@@ -207,7 +207,7 @@ def test_a_host_that_cannot_be_read_is_no_refusal_within_the_budget(cluster):
 def test_a_host_that_cannot_be_read_counts_for_the_floor(cluster):
     cluster.cut.add("hv1")
     (words,) = said(cluster, group_of(2, SECOND, policy={**BUDGET, "min_in_service": 1}))
-    assert "web-0 cannot be changed: 1 members are in service, at least 1 must be" in words
+    assert "web-0 cannot be changed: 1 member is in service, at least 1 must be" in words
     assert "down: web-1 on hv1" in words
 
 

@@ -153,6 +153,17 @@ def test_a_marked_member_that_could_serve_returns_before_anything_is_changed():
     assert done
 
 
+def test_a_marked_member_above_the_size_may_still_serve():
+    """A run that was killed has marked it for its removal, and not taken it out. The others cannot serve now."""
+    last = member(1, marked=True)
+    lost = member(0, in_service=False, reachable=False)
+    found, done = steps(group(1, [lost, last]), RollPolicy(3, 1))
+    assert (found, done) == ([{"return": [1]}], False)
+    back = member(0)
+    assert steps(group(1, [back, last]), RollPolicy(3, 1)) == ([{"remove": [1]}], True)
+    assert steps(group(1, [lost, last]), RollPolicy(0, 1)) == ([{"remove": [1]}], False)
+
+
 def test_what_can_be_done_live_is_done_to_all_at_once():
     found, done = steps(group(4, stale(4, LIVE)), RollPolicy(4, 1))
     assert found == [{LIVE: [3, 2, 1, 0]}]

@@ -188,7 +188,7 @@ def test_a_host_that_cannot_be_reached(tmp_path):
     off = {"lease_without": ["hv1"]}
     refused = farm.run(SECOND, policy={**policy, "min_in_service": 1, "failure_budget": 3}, **off)
     assert refused.code != 0
-    assert "web-0 cannot be changed: 1 members are in service, at least 1 must be" in refused.words
+    assert "web-0 cannot be changed: 1 member is in service, at least 1 must be" in refused.words
     assert (farm.vms(), farm.pooled()) == (vms, set(before))
 
     run = farm.run(SECOND, policy={**policy, "failure_budget": 3}, **off)

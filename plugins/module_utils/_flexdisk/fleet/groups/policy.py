@@ -92,6 +92,10 @@ class RollPolicy:
         missing = min(missing, size)
         return Limits(size - missing, max(missing + extra, 1))
 
+    def floor(self, size: int) -> int:
+        """Members that must stay in service. A limit above the size of the group means that none may be missing."""
+        return min(self.limits(size).min_in_service, size)
+
 
 def parse_policy(raw: t.Mapping[str, t.Any]) -> t.Tuple[RollPolicy, t.List[Problem]]:
     """The policy that a user has written, and everything that is wrong with it. None counts as not written."""

@@ -79,7 +79,7 @@ def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
     limits, there = policy.limits(group.size), len(group.there)
     done = sum(member.current for member in group.there if member.index < group.size)
     changed = group.size - done
-    floor = min(limits.min_in_service, group.size)
+    floor = policy.floor(group.size)
     peak = sequence(group.size, group.size, floor, min(limits.max_batch_size, changed), ANONYMOUS).peak
     if peak <= max(group.size, there):
         return
@@ -141,10 +141,10 @@ def pauses_of(steps: t.Sequence[Step]) -> int:
 
 def _blocked(end: Group, left: t.Sequence[Member], policy: RollPolicy) -> str:
     """Why something is left although there is no further step."""
-    floor = min(policy.limits(end.size).min_in_service, end.size)
+    floor = policy.floor(end.size)
     names = [member.name for member in left if member.index < end.size] or [member.name for member in left]
-    words = f"{', '.join(names)} cannot be changed: {end.serving} members are in service, at "
-    words += f"least {floor} must be, and at most {policy.max_down_per_host} of a host may be down"
+    serving = f"{end.serving} member{' is' if end.serving == 1 else 's are'} in service"
+    words = f"{', '.join(names)} cannot be changed: {serving}, at least {floor} must be, and at most {policy.max_down_per_host} of a host may be down"
     down = [member for member in end.members if not member.serves and member.index < end.size]
     if down:
         words += "; down: " + ", ".join(f"{member.name} on {member.host or 'no host'}" for member in down)

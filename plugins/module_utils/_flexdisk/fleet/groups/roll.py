@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 
 from .batches import next_batch
 from .members import LIVE, NOTHING, RECREATE, RESTART, Member, absent, falling, member_name, waiting
-from .policy import Limits, RollPolicy
+from .policy import RollPolicy
 
-# What a step does with a member. return: put one back into service that an interrupted run has taken out, and that can
-# serve. finish: do what that run has begun with it first. heal: wait for one that is as the template says.
+# What a step does with a member. return: put one back into service that an interrupted run has taken out, or was about
+# to, and that can serve. finish: do what that run has begun with it first. heal: wait for one that is as the template says.
 RETURN, FINISH, HEAL, CREATE, REMOVE = "return", "finish", "heal", "create", "remove"
 
 
@@ -77,7 +77,7 @@ class Step(t.NamedTuple):
 def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
     """The next step, or None: either the group is as declared, or what is left may not be done now (blocked)."""
     marked = [member for member in group.there if member.marked and _free(group, member)]
-    returning = [member for member in marked if member.in_service and member.index < group.size]
+    returning = _returning(group, policy, marked)
     if returning:
         return _step(group, policy, [(member, RETURN) for member in falling(returning)], pause=0)
     if marked:
@@ -89,6 +89,17 @@ def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
         return _step(group, policy, [(member, LIVE) for member in falling(alive)], pause=0)
     taken = _batch(group, policy, staying)
     return _step(group, policy, taken) if taken else None
+
+
+def _returning(group: Group, policy: RollPolicy, marked: t.Sequence[Member]) -> t.List[Member]:
+    """The marked members that go back into service. One above the size does if fewer than the floor are left: a run that
+    was killed may have marked it, and not taken it out.
+    """
+    able = [member for member in marked if member.in_service]
+    returning = [member for member in able if member.index < group.size]
+    lacking = policy.floor(group.size) - group.serving - len(returning)
+    surplus = [member for member in able if member.index >= group.size]
+    return returning + surplus[: max(0, lacking)]
 
 
 def canaries_of(group: Group, policy: RollPolicy) -> t.Tuple[str, ...]:
@@ -121,7 +132,7 @@ def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.L
     waits = waiting(staying, canaries)
     taken = [(m, HEAL if m.change == NOTHING else m.change) for m in waits if not m.serves][: batch.batch]
     made = in_order_of_creation(group, policy, _missing(group, size if group.keeps_disks else max(size, batch.size)))
-    room = _Room(group, policy.max_down_per_host, limits)
+    room = _Room(group, policy)
     healthy = [member for member in waits if member.serves]
 
     def fill(new: t.Sequence[Member], stale: t.Sequence[Member]) -> None:
@@ -146,14 +157,11 @@ def _missing(group: Group, size: int) -> t.List[Member]:
 
 
 class _Room:
-    """How many members may leave service: for the floor of the group, and on each host.
+    """How many members may leave service: for the floor of the group, and on each host."""
 
-    A floor above the size of the group means that no member may be missing.
-    """
-
-    def __init__(self, group: Group, most_down: int, limits: Limits) -> None:
-        self._left = group.serving - min(limits.min_in_service, group.size)
-        self._most = most_down
+    def __init__(self, group: Group, policy: RollPolicy) -> None:
+        self._left = group.serving - policy.floor(group.size)
+        self._most = policy.max_down_per_host
         down = (member.host for member in group.members if not member.serves and member.index < group.size)
         self._down = collections.Counter(down)
 
