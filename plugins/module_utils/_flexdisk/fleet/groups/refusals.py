@@ -144,7 +144,8 @@ def _blocked(end: Group, left: t.Sequence[Member], policy: RollPolicy) -> str:
     floor = policy.floor(end.size)
     names = [member.name for member in left if member.index < end.size] or [member.name for member in left]
     serving = f"{end.serving} member{' is' if end.serving == 1 else 's are'} in service"
-    words = f"{', '.join(names)} cannot be changed: {serving}, at least {floor} must be, and at most {policy.max_down_per_host} of a host may be down"
+    words = f"{', '.join(names)} cannot be changed: {serving}, at least {floor} must be,"
+    words += f" and at most {policy.max_down_per_host} of a host may be down"
     down = [member for member in end.members if not member.serves and member.index < end.size]
     if down:
         words += "; down: " + ", ".join(f"{member.name} on {member.host or 'no host'}" for member in down)

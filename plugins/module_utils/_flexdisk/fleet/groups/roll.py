@@ -19,7 +19,8 @@ from .members import LIVE, NOTHING, RECREATE, RESTART, Member, absent, falling, 
 from .policy import RollPolicy
 
 # What a step does with a member. return: put one back into service that an interrupted run has taken out, or was about
-# to, and that can serve. finish: do what that run has begun with it first. heal: wait for one that is as the template says.
+# to, and that can serve. finish: do what that run has begun with it first. heal: wait for one that is as the template
+# says.
 RETURN, FINISH, HEAL, CREATE, REMOVE = "return", "finish", "heal", "create", "remove"
 
 
@@ -92,8 +93,8 @@ def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
 
 
 def _returning(group: Group, policy: RollPolicy, marked: t.Sequence[Member]) -> t.List[Member]:
-    """The marked members that go back into service. One above the size does if fewer than the floor are left: a run that
-    was killed may have marked it, and not taken it out.
+    """The marked members that go back into service. One above the size does if fewer than the floor are left: a killed
+    run may have marked it, and not taken it out.
     """
     able = [member for member in marked if member.in_service]
     returning = [member for member in able if member.index < group.size]
