@@ -6,25 +6,24 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from types import SimpleNamespace
 
 import pytest
 import yaml
 from ansible.plugins.action import ActionBase
 
+from ansible_collections.flexdisk.hypervisor.plugins.action import vm
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import Watched, WatchedPlan
 
 from .actions import ROOT
 
-LOCKING = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())["action_groups"]["locking"]
+RUNTIME = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
 OTHERS = {"group_lease", "replica_receive", "replica_send", "vm_failover", "vm_move"}
 ENTRY = {"lock": "host", "state": "running", "task": "vm_disks of web01", "line": "at step 1 of 2, VM web01: stop"}
 
 
-def action(name="vm_disks", **task):
-    made = import_module(f"ansible_collections.flexdisk.hypervisor.plugins.action.{name}").ActionModule
-    found = object.__new__(made)
+def action(**task):
+    found = object.__new__(vm.ActionModule)
     given = {"args": {"pool": "zones", "libvirt_uri": "test:///default"}, "async_val": 0, "check_mode": False}
     found._task = SimpleNamespace(**{**given, "no_log": False, **task})
     found._templar = SimpleNamespace(template=lambda value: value)
@@ -32,8 +31,11 @@ def action(name="vm_disks", **task):
 
 
 def test_every_module_that_carries_out_plans_can_be_watched():
-    for name in set(LOCKING) - OTHERS:
-        assert isinstance(action(name), WatchedPlan)
+    """Ansible takes the action that the routing names, or the one that is called as the module."""
+    routed = {name: there["action_plugin"] for name, there in RUNTIME["plugin_routing"]["modules"].items()}
+    wanted = dict.fromkeys(set(RUNTIME["action_groups"]["locking"]) - OTHERS - {"vm"}, "flexdisk.hypervisor.vm")
+    assert routed == wanted
+    assert issubclass(vm.ActionModule, WatchedPlan)
 
 
 @pytest.mark.parametrize(
