@@ -21,6 +21,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, module_run, progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.progress import Standing
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import whole_files
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .conftest import VM, Simulated, running
@@ -371,7 +372,7 @@ def test_two_tasks_at_once(holder):
 # -- nothing fails
 
 
-def full(*_what):
+def full(*_what, **_more):
     raise OSError(errno.ENOSPC, "No space left on device")
 
 
@@ -400,7 +401,7 @@ def test_what_cannot_be_written_fails_nothing(sim, directory, monkeypatch, call,
 
 def test_a_full_disk_fails_nothing(sim, directory, monkeypatch):
     sim.adopted(2048)
-    monkeypatch.setattr(progress.json, "dump", full)
+    monkeypatch.setattr(whole_files, "replace", full)
     with told(lambda _line: None):
         assert sim.converge(GROWN).failure is None
         assert seen() == []

@@ -16,6 +16,7 @@ import typing as t
 from ..guest.observed import SWAP_HEADER_BYTES, swap_page
 from ..guest.steps import Backup, CopySwapHeader, Plan, Run, SetActive, Step, Unchanged
 from ..guest.table import ACTIVE, HEAD_BYTES, protective
+from ..hypervisor import whole_files
 from ..model.command import Answer
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB
@@ -157,19 +158,8 @@ def keep(folder: str, backup: Backup) -> None:
     path = os.path.join(folder, backup.name)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        with open(path + ".partial", "w", encoding="utf-8") as file:
-            file.write(backup.text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(path + ".partial", path)
-        directory = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        whole_files.replace(path, backup.text.encode())
     except OSError as exc:
-        with contextlib.suppress(OSError):
-            os.unlink(path + ".partial")
         if exc.errno in (errno.ENOSPC, errno.EDQUOT):
             raise _no_room(folder, backup) from exc
         raise FlexdiskError("FileFailed", f"the backup {path} cannot be written: {exc}") from exc

@@ -14,10 +14,10 @@ import time
 import typing as t
 from contextvars import ContextVar
 
+from ..hypervisor import whole_files
 from ..model.sizes import render_bytes
 
 SUFFIX = ".progress"
-_NEW = ".new"
 _GAP, _COPY, _LOG = 0.02, 1.0, 10.0  # seconds between two files, two files of one copy, and two lines of it in the log
 _LONGEST = 500  # characters of a text
 _LARGEST = 1 << 16  # bytes of a file
@@ -173,10 +173,7 @@ def _plain(text: str) -> str:
 
 def _write(path: str, told: t.Mapping[str, t.Any]) -> None:
     """Replace the file. It need not outlive the host, so nothing waits for its storage."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK
-    with open(os.open(path + _NEW, flags, 0o600), "w", encoding="ascii") as file:
-        json.dump(told, file)
-    os.replace(path + _NEW, path)
+    whole_files.replace(path, json.dumps(told).encode(), durable=False)
 
 
 _SILENT = Progress()

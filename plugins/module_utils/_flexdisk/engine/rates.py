@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 
+from ..hypervisor import whole_files
 from ..rules.replicas import short
 from . import lock
 
@@ -24,9 +25,7 @@ def note(peer: int, size: int, seconds: float) -> None:
     if size < _LEAST or seconds <= 0:
         return
     with contextlib.suppress(OSError):
-        with open(_path(peer) + ".new", "w", encoding="utf-8") as file:
-            file.write(str(int(size / seconds)))
-        os.replace(_path(peer) + ".new", _path(peer))
+        whole_files.replace(_path(peer), str(int(size / seconds)).encode(), durable=False)
 
 
 def measured(peer: int) -> int:

@@ -11,13 +11,13 @@ import json
 import os
 import typing as t
 
+from ..hypervisor import whole_files
 from ..model.errors import FlexdiskError
 from . import lock
 
 _FOLDER = "/var/lib/flexdisk"
 MOVES = "moves"  # of VMs that come to this host
 FAILOVER = "failover"  # of VMs that this host can take over
-_NEW = ".new"
 _SUFFIX = ".json"
 
 
@@ -50,19 +50,7 @@ def save(uuid: str, record: t.Mapping[str, t.Any], kind: str = MOVES) -> None:
 def _save(path: str, place: str, record: t.Mapping[str, t.Any]) -> None:
     os.makedirs(place, mode=0o700, exist_ok=True)
     os.chmod(place, 0o700)
-    new = path + _NEW
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(new)
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "w", encoding="utf-8") as file:
-        json.dump(record, file)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    folder = os.open(place, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    whole_files.replace(path, json.dumps(record).encode())
 
 
 def absent(uuid: str, kind: str = MOVES) -> bool:
@@ -90,7 +78,7 @@ def load(uuid: str, kind: str = MOVES) -> t.Any:
 def remove(uuid: str, kind: str = MOVES) -> bool:
     """Remove a record. Return whether there was one."""
     removed = False
-    for path in (_path(uuid, kind), _path(uuid, kind) + _NEW):
+    for path in (_path(uuid, kind), _path(uuid, kind) + whole_files.NEW):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
             removed = True

@@ -18,6 +18,7 @@ from ..fleet.replication.retention import gone_here, synced
 from ..fleet.replication.room import coming_space, lacks_room, takes
 from ..fleet.replication.streams import Full, Stream, Travelling, send_words
 from ..fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
+from ..hypervisor import whole_files
 from ..hypervisor.protocol import Hypervisor
 from ..model.command import Carrier
 from ..model.errors import FlexdiskError, Problem
@@ -252,8 +253,7 @@ class Sender:
         """Send the streams of a VM. Raises FlexdiskError TransferFailed, or OSError."""
         folder = keys.keys_folder(vm.uuid)
         path = os.path.join(folder, keys.KNOWN_HOSTS)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(trust.known_hosts(address, known))
+        whole_files.replace(path, trust.known_hosts(address, known).encode(), durable=False)
         for disk in vm.disks:
             for stream in disk.sent:
                 progress.now(vm.label, disk.name or disk.uuid, "sending")

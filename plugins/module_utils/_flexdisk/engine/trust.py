@@ -12,12 +12,12 @@ import fcntl
 import os
 import re
 import shutil
-import tempfile
 import time
 import typing as t
 
 from ..fleet.replication import trust
 from ..fleet.replication.transfers import HOST_KEY, KEY
+from ..hypervisor import whole_files
 from ..model.command import Runner
 from ..model.errors import FlexdiskError
 from . import lock
@@ -162,14 +162,6 @@ def _authorized(path: str) -> str:
         raise FlexdiskError("NotPermitted", f"{path} cannot be read: {exc}") from exc
 
 
-def _sync_folder(folder: str) -> None:
-    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
 def _write(path: str, text: str) -> None:
     """Replace a file at once, with the same owner and mode, so that it is whole after a loss of power, too. A link
     stays, and what it leads to is replaced.
@@ -178,21 +170,11 @@ def _write(path: str, text: str) -> None:
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
-        fd, fresh = tempfile.mkstemp(dir=folder, prefix=".flexdisk-")
         try:
-            with os.fdopen(fd, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            with contextlib.suppress(FileNotFoundError):
-                found = os.stat(path)
-                os.chown(fresh, found.st_uid, found.st_gid)
-                os.chmod(fresh, found.st_mode & 0o7777)
-            os.replace(fresh, path)
-            _sync_folder(folder)
-        except BaseException:
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(fresh)
-            raise
+            found = os.stat(path)
+        except FileNotFoundError:
+            whole_files.replace(path, text.encode())
+        else:
+            whole_files.replace(path, text.encode(), found.st_mode & 0o7777, (found.st_uid, found.st_gid))
     except OSError as exc:
         raise FlexdiskError("NotPermitted", f"{path} cannot be written: {exc}") from exc

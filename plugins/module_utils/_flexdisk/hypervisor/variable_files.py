@@ -6,13 +6,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 
 from ..model.errors import FlexdiskError
 from ..rules.uefi import LIMIT
-
-_NEW = ".flexdisk-new"
+from . import whole_files
 
 
 def read(path: str) -> bytes:
@@ -32,32 +30,10 @@ def write(path: str, content: bytes) -> None:
     to the user of its guests. Raises FlexdiskError FileFailed.
     """
     try:
-        _write(path, content)
+        owner = os.stat(os.path.dirname(path))
+        whole_files.replace(path, content, owner=(owner.st_uid, owner.st_gid))
     except OSError as exc:
         raise _failed(path, exc) from exc
-
-
-def _write(path: str, content: bytes) -> None:
-    folder, new = os.path.dirname(path), path + _NEW
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(new)
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
-        owner = os.stat(folder)
-        os.fchown(file.fileno(), owner.st_uid, owner.st_gid)
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(new, path)
-    _sync(folder)
-
-
-def _sync(folder: str) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _failed(path: str, exc: OSError) -> FlexdiskError:
