@@ -1598,4 +1598,36 @@ MUTATIONS = (
         "least = move.term",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
+    Mutation(
+        "a member that a killed run has marked is removed although it may be the last in service",
+        "fleet/groups/roll.py",
+        "return returning + surplus[: max(0, lacking)]",
+        "return returning",
+        "tests/unit/fleet/test_roll.py",
+    ),
+    Mutation(
+        "the name of an IP address is asked for",
+        "engine/trust.py",
+        "if trust.is_ip(address.host):",
+        "if False:",
+        "tests/unit/replication/test_hostile.py",
+    ),
+    Mutation(
+        "a file is written through a link",
+        "hypervisor/whole_files.py",
+        """    with contextlib.suppress(FileNotFoundError):
+        os.unlink(new)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+""",
+        """    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+""",
+        "tests/unit/doors/test_files.py",
+    ),
+    Mutation(
+        "a key of an entry that nothing reads is taken in",
+        "spec/entry_keys.py",
+        "if key not in options:",
+        "if False:",
+        "tests/unit/spec",
+    ),
 )
