@@ -81,6 +81,7 @@ def test_a_roll_that_is_killed_again_and_again(tmp_path, record_property):
                 ended = counts["kills"] >= KILLS
         again = farm.run(wanted, policy=POLICY)
         assert (again.code, recap(again.output)) == (0, dict.fromkeys(farm.hosts, 0)), again.output
+        assert "Stop at the deadline" not in again.output, "a turn, where there is nothing to do"
         farm.check_whole(before, digests, dict.fromkeys(before, wanted), rolls)
     assert (watch.broken, watch.least) == ([], FLOOR)
     assert farm.lease() is None
