@@ -1,7 +1,6 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Runs vm_info on the hosts of an inventory, in an Ansible of its own."""
 

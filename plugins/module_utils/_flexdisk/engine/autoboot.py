@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Whether a VM starts with its host. Of a VM with failover this is a property, and the hypervisor's autoboot is off."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Where a run is: its step, VM and disk, and the bytes of a copy, in a file that others read, and in the host's log."""
 

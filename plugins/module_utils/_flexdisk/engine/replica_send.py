@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """The runs of replica_send on the home of VMs: plan a sync and take its snapshots, send the streams, tidy up."""
 

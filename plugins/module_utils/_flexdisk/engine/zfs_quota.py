@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """The run of zfs_quota: it applies the quota law to VMs that drifted, without touching a disk or stopping a VM."""
 

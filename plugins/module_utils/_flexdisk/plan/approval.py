@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """A plan that people approve: its lines, and the digest that stands for what is to be done."""
 

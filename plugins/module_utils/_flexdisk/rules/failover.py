@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """What the dataset of a VM with failover says: the hypervisor does not start the VM with the host, start_host does."""
 

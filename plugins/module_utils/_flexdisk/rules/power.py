@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Whether a VM may be started on this host. Everything that starts a VM asks here (docs/architecture.md, Doors)."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """What is wrong on a host with no single VM or disk: identities used twice, VMs without datasets, volumes of nobody."""
 

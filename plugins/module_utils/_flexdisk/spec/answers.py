@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """The variables of a playbook as Ansible hands them over, and what they mean. Ansible 2.19 and later read the text of a
 survey's answer as YAML: 4:1 arrives as 241, 0123 as 83, no as false, and an empty answer as None.

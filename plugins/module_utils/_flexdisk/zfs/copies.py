@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Streams, snapshots and bookmarks of disks and replicas: what zfs reads and changes of many of them in one process."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Block devices of volumes. On Linux they get their new names in a queue, a moment after C(zfs rename) has ended."""
 

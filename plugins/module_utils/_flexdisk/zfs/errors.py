@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """What zfs says on stderr (LC_ALL=C) as typed errors. Exit codes differ between versions, texts hardly do."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """The policy of a rolling update: what users write of it, and its limits for a group of a given size."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """The decision of a gate over time: members are asked until each counts as in service or has said no too often."""
 

@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """What a host has given away, and what it has after one VM more or less. An account does not change: each step makes a
 new one.

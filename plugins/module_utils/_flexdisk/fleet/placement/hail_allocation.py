@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Where a VM, or a copy of it, would lie best, as hail 3.0.2 decides it: by the score that the hosts have then."""
 

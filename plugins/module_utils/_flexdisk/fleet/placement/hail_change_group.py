@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Changes of the group as hail 3.0.2 decides them: for each VM first the group, by where a copy of it would lie best in
 the whole cluster, then its hosts in the group, as an evacuation finds them.

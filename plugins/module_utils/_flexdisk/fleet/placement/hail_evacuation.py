@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Evacuations as Ganeti's hail 3.0.2 decides them: in the order of the request, each VM to where the score of its group
 is lowest. Of equal candidates the later one is taken.

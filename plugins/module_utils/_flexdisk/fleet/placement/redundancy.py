@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """Whether the VMs of each host could go elsewhere if it were lost, as hail 3.0.2 demands it of a whole cluster.
 

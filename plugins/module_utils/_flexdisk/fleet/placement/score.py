@@ -1,6 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
-# PRIVATE to this collection: it can change at any time.
 
 """How evenly hosts are used: one number, the lower the better, with the components and weights of Ganeti's hail 3.0.2.
 
