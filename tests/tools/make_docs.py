@@ -32,7 +32,7 @@ STAMP = SITE / "reference.sha256"
 INVENTORY = SITE / "ansible.inv"
 CONFIGURATION = ROOT / "tests" / "tools" / "site_conf"
 LINK = re.compile(r"\]\((?!\w+:|#)([^)#\s]+)(#[^)]*)?\)")
-GROUP = re.compile(r"^### (.+)\n\n((?:- .*\n(?:  .*\n)*)+)", re.MULTILINE)
+GROUP = re.compile(r"^- \*\*(.+?)\*\*: (.*\n(?:  .*\n)*)", re.MULTILINE)
 CONTENTS = "Modules, plugins and roles"
 REFERENCE = [(CONTENTS, "reference/index.rst"), ("Environment variables", "reference/environment_variables.rst")]
 # What Ansible's own pages call what the reference refers to, with the pages
@@ -59,9 +59,7 @@ def names() -> list[str]:
 def groups(readme: str, pages: list[str]) -> dict[str, list[tuple[str, str]]]:
     """The groups of README's "Read on" with titles and pages. Ends with words if a page is in none, or in several."""
     section = readme.split("\n## Read on\n", 1)[1].split("\n## ", 1)[0]
-    found = {
-        group: re.findall(r"^- \[(.*?)\]\((.*?)\)", items, re.MULTILINE) for group, items in GROUP.findall(section)
-    }
+    found = {group: re.findall(r"\[(.*?)\]\((.*?)\)", items) for group, items in GROUP.findall(section)}
     listed = [page for several in found.values() for _title, page in several]
     if missing := sorted({*pages} - {*listed}):
         sys.exit(f'README.md: no group of "Read on" has {", ".join(missing)}')

@@ -11,6 +11,7 @@ Usage: reference.py
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import sys
@@ -191,10 +192,45 @@ def all_playbooks() -> str:
     return "| playbook | what it does |\n|---|---|\n" + "".join(rows + parts)
 
 
+def documentation(path: Path) -> dict[str, Any]:
+    """What a module, a plugin or a role says of itself, in its own file or in one beside it."""
+    beside = path.with_suffix(".yml")
+    path = beside if beside.exists() else path
+    text = path.read_text()
+    if path.name == "argument_specs.yml":
+        return dict(yaml.safe_load(text)["argument_specs"]["main"])
+    if path.suffix == ".py":
+        given = {
+            ast.unparse(node.targets[0]): node.value for node in ast.parse(text).body if isinstance(node, ast.Assign)
+        }
+        return dict(yaml.safe_load(ast.literal_eval(given["DOCUMENTATION"])))
+    return dict(yaml.safe_load(text)["DOCUMENTATION"])
+
+
+def all_contents() -> str:
+    """What docs/contents.md tells: modules, plugins and roles, each with its first sentence."""
+    plugins = ROOT / "plugins"
+    places = {
+        "module": sorted(plugins.glob("modules/*.py")),
+        "filter": sorted(plugins.glob("filter/*.yml")),
+        "inventory": sorted(plugins.glob("inventory/*.py")),
+        "role": sorted(ROOT.glob("roles/*/meta/argument_specs.yml")),
+    }
+    rows = []
+    for kind, paths in places.items():
+        for path in paths:
+            name = path.parts[-3] if kind == "role" else path.stem
+            named = f"[{name}](../roles/{name}/README.md)" if kind == "role" else f"`{name}`"
+            words = MARKUP.sub(lambda match: f"`{match['word']}`", documentation(path)["short_description"])
+            rows.append(f"| {kind} | {named} | {sentence(words)} |\n")
+    return "| kind | name | what it is for |\n|---|---|---|\n" + "".join(rows)
+
+
 def pages() -> dict[Path, str]:
     """Each page that has a generated part, with this part."""
     docs = ROOT / "docs"
     found = {docs / "variables.md": all_variables(), docs / "playbook-reference.md": all_playbooks()}
+    found[docs / "contents.md"] = all_contents()
     return found | {ROOT / "roles" / role / "README.md": of_role(role) for role in ROLES}
 
 

@@ -26,15 +26,9 @@ READ_ON = """\
 
 ## Read on
 
-### First
-
-- [One](docs/one.md): the
-  first.
-- [Two](docs/two.md).
-
-### Then
-
-{}
+- **First**: [One](docs/one.md),
+  [Two](docs/two.md)
+- **Then**: {}
 
 ## End
 """
@@ -62,20 +56,20 @@ def test_every_page_is_in_one_group(make_docs):
 
 def test_groups_are_read_with_items_of_several_lines(make_docs):
     pages = ["docs/one.md", "docs/two.md", "docs/three.md"]
-    groups = make_docs.groups(READ_ON.format("- [Three](docs/three.md)"), pages)
+    groups = make_docs.groups(READ_ON.format("[Three](docs/three.md)"), pages)
     assert groups == {"First": [("One", pages[0]), ("Two", pages[1])], "Then": [("Three", pages[2])]}
 
 
 @pytest.mark.parametrize(
     ("items", "words"),
     [
-        ("- [Four](docs/four.md)", 'no group of "Read on" has docs/three.md'),
+        ("[Four](docs/four.md)", 'no group of "Read on" has docs/three.md'),
         (
-            "- [Three](docs/three.md)\n- [One](docs/one.md)",
+            "[Three](docs/three.md),\n  [One](docs/one.md)",
             "more than once, or without there being such a page: docs/one.md",
         ),
         (
-            "- [Three](docs/three.md)\n- [Four](docs/four.md)",
+            "[Three](docs/three.md),\n  [Four](docs/four.md)",
             "more than once, or without there being such a page: docs/four.md",
         ),
     ],

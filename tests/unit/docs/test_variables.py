@@ -48,7 +48,7 @@ def test_pages_have_what_their_sources_say(reference):
     written = {}
     for page in reference.pages():
         written[page] = page.read_text().split(reference.BEGIN)[1].split(reference.END)[0]
-    assert len(written) == len(ROLES) + 2
+    assert len(written) == len(ROLES) + 3
     assert written == {page: f"\n{part}\n" for page, part in reference.pages().items()}, HINT
 
 
