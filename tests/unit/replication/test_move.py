@@ -948,6 +948,25 @@ def test_a_move_back_that_is_given_up(world):
 
 
 @BOTH
+def test_what_is_given_up_is_killed_anywhere(world):
+    """The same command ends it: no entry of a journal tells of a VM that is not there any more."""
+    begun(world)
+    saved = world.saved()
+    world.fuse = Fuse()
+    hosts(world)[1].unexpect(VM)
+    for at in range(1, world.fuse.counted + 1):
+        for after in (False, True):
+            world.restore(saved)
+            world.fuse = Fuse(at, after)
+            with pytest.raises(Killed):
+                hosts(world)[1].unexpect(VM)
+            world.fuse = Fuse()
+            hosts(world)[1].unexpect(VM)
+            found = observe(world.peer.zfs(), world.peer.driver(), every=True)
+            assert (found.moves, found.intents, found.configs) == ({}, {}, ()), at
+
+
+@BOTH
 def test_it_writes_on_where_it_arrived(world):
     """A run that goes on does not stop a VM that has started."""
     announced, said = begun(world)

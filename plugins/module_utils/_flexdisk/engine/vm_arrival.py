@@ -50,7 +50,7 @@ from ..zfs.commands import Zfs
 from ..zfs.copies import Copies
 from . import file_disks, power, progress, records, renames, vm
 from . import trust as keys
-from .journal import host_name
+from .journal import forget_vm, host_name
 from .move_marks import rewrite_move, write_move
 from .observe import observe
 from .outcome import Outcome
@@ -340,6 +340,8 @@ class Arrival:
         if place:
             self.shut_out(uuid)
             self._end_shell(uuid, pool_of(place))
+            if all(config.uuid != uuid for config in host.configs):  # a run that was killed had deleted it
+                forget_vm(self._zfs, host, uuid)
             records.remove(uuid)
             was = host.moves[uuid].was
             if was:
