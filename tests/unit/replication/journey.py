@@ -250,7 +250,7 @@ class Journey:
         try:
             self.snapshot({"name": name, "state": "absent"})
         except Refused as refused:
-            for part in re.findall(r"(\S+@\S+) has the name of snapshot \w+, but was not taken with it", str(refused)):
+            for part in re.findall(r"(zones\S+@\S+) has the name of snapshot \w+, but was not taken with it", str(refused)):
                 self.world.home.ok("zfs", "rename", part, f"{part}-{len(self.trace)}")
             raise
 
