@@ -222,7 +222,8 @@ def test_a_snapshot_of_such_a_file_system_that_is_used_or_was_not_taken_with_it_
     sim.run("zfs", "destroy", "zones/copy")
     sim.run("zfs", "destroy", f"{extra}@vmsnap-n1")
     sim.run("zfs", "snapshot", f"{extra}@vmsnap-n1")
-    assert "was not taken with it" in refusal(sim, "Ambiguous", name="n1", state="absent")
+    words = "was not taken with it. Give it another name with zfs rename, one that does not begin with vmsnap-"
+    assert words in refusal(sim, "Ambiguous", name="n1", state="absent")
 
 
 def test_a_remainder_below_the_vm_is_removed(sim):

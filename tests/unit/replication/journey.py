@@ -250,8 +250,10 @@ class Journey:
         try:
             self.snapshot({"name": name, "state": "absent"})
         except Refused as refused:
-            for part in re.findall(r"(zones\S+@\S+) has the name of snapshot \w+, but was not taken with it", str(refused)):
-                self.world.home.ok("zfs", "rename", part, f"{part}-{len(self.trace)}")
+            for part in re.findall(
+                r"(zones\S+@\S+) has the name of snapshot \w+, but was not taken with it", str(refused)
+            ):
+                self.world.home.ok("zfs", "rename", part, f"{part.partition('@')[0]}@apart-{len(self.trace)}")
             raise
 
     def power(self) -> None:

@@ -189,7 +189,8 @@ def _unowned(snapshot: VmSnapshot, parts: t.Iterable[Dataset], problems: Problem
     if names:
         problems.add(
             "Ambiguous",
-            f"{names} has the name of snapshot {snapshot.name}, but was not taken with it; rename it",
+            f"{names} has the name of snapshot {snapshot.name}, but was not taken with it. Give it another name"
+            f" with zfs rename, one that does not begin with {snapshots.PREFIX}",
         )
 
 
