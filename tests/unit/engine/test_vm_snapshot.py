@@ -255,7 +255,7 @@ def test_keep_leaves_a_snapshot_that_is_in_use_and_takes_the_new_one(sim):
         f"web01 ({VM}): keep leaves snapshot n0: {ROOT}/disk1@vmsnap-n0 has clones: zones/copy",
         f"web01 ({VM}): keep leaves snapshot n1: {ROOT}/disk2@vmsnap-n1 has 1 hold (zfs holds {ROOT}/disk2@vmsnap-n1)",
         f"web01 ({VM}): keep leaves snapshot n2: {ROOT}/disk1@vmsnap-n2 has the name of snapshot n2, but was not taken "
-        "with it; rename it",
+        "with it. Give it another name with zfs rename, one that does not begin with vmsnap-",
     ]
     sim.run("zfs", "release", "mine", f"{ROOT}/disk2@vmsnap-n1")
     snapshot(sim, name="n5", keep={"last": 2, "daily": None, "weekly": None})

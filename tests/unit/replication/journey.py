@@ -246,15 +246,14 @@ class Journey:
             raise Refused(f"{ended.problems} {ended.failure}")
 
     def without(self, name: str) -> None:
-        """Delete a snapshot of the VM. What has its name and is no part of it is renamed, as the message says."""
-        try:
-            self.snapshot({"name": name, "state": "absent"})
-        except Refused as refused:
-            for part in re.findall(
-                r"(zones\S+@\S+) has the name of snapshot \w+, but was not taken with it", str(refused)
-            ):
-                self.world.home.ok("zfs", "rename", part, f"{part.partition('@')[0]}@apart-{len(self.trace)}")
-            raise
+        self.snapshot({"name": name, "state": "absent"})
+
+    def follow(self, words: str) -> None:
+        """Do what a refusal says of snapshots, whose parts a failover or a move may have left apart."""
+        for part in re.findall(r"(zones\S+@\S+) has the name of snapshot \S+, but was not taken with it", words):
+            self.world.home.ok("zfs", "rename", part, f"{part.partition('@')[0]}@apart-{len(self.trace)}")
+        for name in re.findall(r"is all that is left of snapshot (\S+); vm_snapshot deletes it", words):
+            self.calmly(lambda name=name: self.without(name))  # type: ignore[misc]
 
     def power(self) -> None:
         """The task vm stops the VM or starts it."""
@@ -381,14 +380,15 @@ class Journey:
     # -- what is true after each action
 
     def calmly(self, do: Callable[[], Any]) -> None:
-        """A documented command ends without help, at the latest when it is given again."""
+        """A documented command ends, at the latest when it is given again after what its message says."""
         for attempt in range(TRIES):
             try:
                 do()
                 return
-            except (FlexdiskError, Refused):
+            except (FlexdiskError, Refused) as exc:
                 if attempt + 1 == TRIES:
                     raise
+                self.follow(str(exc))
 
     def settled(self) -> None:
         """The VM is on one host with all that it had, runs if it shall, and all tasks work."""
