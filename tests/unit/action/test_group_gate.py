@@ -324,6 +324,13 @@ def test_both_questions_must_be_answered_with_yes():
     }
 
 
+def test_each_question_has_its_own_time(monkeypatch):
+    """Two slow answers, each in time, take longer together than one may."""
+    monkeypatch.setattr(_asking, "GRACE", 0.2)
+    monkeypatch.setattr(_asking, "why_not", lambda question: time.sleep(0.8) or "")
+    assert _asking.ask_all([asked("slow", Tcp("a", 1, 1), Tcp("a", 2, 1))]) == {"slow": ""}
+
+
 def test_who_knows_no_time_out_is_left_behind(monkeypatch):
     """The look-up of a name cannot be ended. The others have their turn meanwhile."""
     monkeypatch.setattr(_asking, "GRACE", 0.2)

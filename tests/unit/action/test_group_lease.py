@@ -69,6 +69,16 @@ def test_without_proc_all_tasks_of_a_run_have_one_token_and_no_other_run_has_it(
     assert not has_died({"holder": f"deploy on ctl1, process {2**22 + 1}", "token": token_of(os.getpid())})
 
 
+def test_a_run_of_another_user_lives(monkeypatch):
+    """Its process takes no signals from this user, but it is there."""
+
+    def refuses(process, number):
+        raise PermissionError(process, number)
+
+    monkeypatch.setattr(os, "kill", refuses)
+    assert not has_died(held_by(os.getpid()))
+
+
 def test_a_run_that_lives_or_is_not_of_this_controller_has_not_died():
     assert not has_died(held_by(os.getpid()))
     assert not has_died({**held_by(os.getpid()), "token": token_of(1)})

@@ -233,6 +233,14 @@ def test_names_lead_somewhere():
         rules.launched(template, schedule.get("extra_data", {}))
 
 
+def test_only_a_plan_that_was_made_and_approved_is_applied():
+    """A node after any end of another one would run after a denial, and after the approval's time is over, too."""
+    after = {node["identifier"]: node.get("related", {}) for node in WORKFLOW["workflow_nodes"]}
+    expected = {"plan": "approve", "approve": "apply"}
+    assert after.pop("apply") == {}
+    assert after == {name: {"success_nodes": [{"identifier": other}]} for name, other in expected.items()}
+
+
 def test_the_workflow_hands_on_what_its_jobs_take():
     """AWX gives the answers of the workflow's survey and what the plan has set to all jobs below, asked for or not."""
     answered = {question["variable"] for question in questions(WORKFLOW)}

@@ -203,6 +203,13 @@ def test_one_name_means_one_vm_on_one_host(nodes):
     assert "hv02 could not be read and may have a VM of this name too" in said
 
 
+def test_a_rollback_asks_all_hosts_for_the_name(nodes):
+    words = ("-e", "flexdisk_vm=web", "-e", "flexdisk_snapshot_name=one")
+    status, said = nodes.play("rollback", *words, unreachable="hv02")
+    assert status != 0
+    assert "hv02 could not be read and may have a VM of this name too" in said
+
+
 def test_a_detached_disk_of_this_name_is_not_made_again(nodes):
     words = (*WEB, "-e", "flexdisk_disk=old", "-e", "flexdisk_disk_size=1GiB")
     assert nodes.play("add_disk", *words)[0] == 0

@@ -293,6 +293,46 @@ def test_the_role_asks_what_the_playbook_of_a_move_asks(tmp_path):
     assert vm(nodes, "hv03") == {}
 
 
+def test_the_role_of_a_move_knows_an_old_home(tmp_path):
+    """The VM has left. A host that had it before the last failover does not keep it from arriving; others do."""
+    nodes = Nodes(tmp_path, {"hv01": "", "hv02": "", "hv03": ""})
+    book = tmp_path / "role.yml"
+    book.write_text(ROLE)
+    for host in ("hv01", "hv02"):
+        uuid = nodes.create(host, "db01", 1024, 2, {}, flexible=6)
+    nodes.run("hv02", "vmadm", "stop", uuid, "-F")
+    move = {"phase": "moved", "vm": uuid, "alias": "db01", "host": "hv03", "pool": 1, "state": "running", "term": 1}
+    move.update(autoboot=True, since="2026-01-01T00:00:00Z", asks="hv02")
+    nodes.run("hv01", "zfs", "create", "-p", "zones/flexdisk/move")
+    nodes.run("hv01", "zfs", "create", "-o", f"flexdisk:move={json.dumps(move)}", f"zones/flexdisk/move/{uuid}")
+    for term, refused in ((0, False), (1, True)):
+        nodes.run("hv02", "zfs", "set", f"flexdisk:failover=on:{term}", f"zones/{uuid}")
+        assert ("hv02 has it, too" in nodes.play(str(book), "--check")[1]) is refused
+
+
+REPLICA = """
+- hosts: hv01
+  gather_facts: false
+  environment: "{{ flexdisk_environment }}"
+  tasks:
+    - ansible.builtin.include_role:
+        name: flexdisk.hypervisor.vm_replica
+      vars: {vm_replica_vms: [NAME], vm_replica_peer: hv02, vm_replica_state: absent}
+"""
+
+
+def test_the_role_knows_who_has_taken_a_vm_over_however_it_is_named(tmp_path):
+    """Its replicas on the old home are what it needs for its way back."""
+    nodes = Nodes(tmp_path, {"hv01": "", "hv02": ""})
+    for term, host in enumerate(("hv01", "hv02")):
+        uuid = nodes.create(host, "db01", 1024, 1, {}, flexible=3)
+        nodes.run(host, "zfs", "set", f"flexdisk:failover=on:{term}", f"zones/{uuid}")
+    book = tmp_path / "role.yml"
+    for name in ("db01", uuid):
+        book.write_text(REPLICA.replace("NAME", name))
+        assert "hv02 has db01: it has taken it over" in plays(nodes, str(book), status=2)
+
+
 @SELDOM
 def test_failover_is_given_up(nodes):
     """By word, and with the replicas. Then the hypervisor starts the VM with the host as it did."""

@@ -291,6 +291,7 @@ NOT_THERE = "eeeeeeee-0000-4000-8000-00000000000e"
         ("InvalidArgument", {"name": "a", "vm": "web01", "state": "attached", "index": -2}, "from 0 to 99999, or -1"),
         ("InvalidArgument", {"vm": "web01", "index": 1, "name": "a"}, "without name and uuid"),
         ("InvalidArgument", {"vm": "web01", "index": 1, "state": "absent"}, "needs a name or a uuid"),
+        ("InvalidArgument", {"vm": "web01", "pci_slot": "0:4:1", "state": "absent"}, "needs a name or a uuid"),
         ("InvalidArgument", {"vm": "web01", "index": -1, "state": "detached"}, "another disk the next time"),
         (
             "InvalidArgument",

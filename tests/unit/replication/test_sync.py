@@ -24,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Increment,
     Resume,
     Rollback,
+    check_ways_back,
     next_stream,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -243,6 +244,28 @@ def test_a_snapshot_comes_before_a_bookmark_of_the_same_time():
     both = copies.Original("uuid", "zones/vm/disk1", 64, (*marks, *POINTS[1:]))
     assert next_stream(both, replica("b"), POINTS[2]) == Increment(POINTS[1], POINTS[2])
     assert next_stream(both, replica("a"), POINTS[2]) == Increment(marks[0], POINTS[1])
+
+
+@pytest.mark.parametrize(
+    ("there", "fits"),
+    [
+        (replica("abc"), True),
+        (replica("ab"), True),
+        (replica("a"), True),
+        (replica("abc", written=4096), False),
+        (replica("a", written=512), False),
+        (replica("bc"), False),
+    ],
+)
+def test_a_replica_goes_back_only_as_it_was_planned(there, fits):
+    """What was written to it since its last snapshot would go with the way back, and so would other snapshots."""
+    back = Rollback(POINTS[0], ("b-there", "c-there"))
+    if fits:
+        check_ways_back(there, [Increment(POINTS[0], POINTS[1]), back])
+        return
+    with pytest.raises(FlexdiskError, match="has changed since the sync was planned") as refused:
+        check_ways_back(there, [Increment(POINTS[0], POINTS[1]), back])
+    assert refused.value.code == "ReplicaChanged"
 
 
 def test_tokens():

@@ -57,6 +57,13 @@ def test_what_a_rule_keeps(rule, expected):
     assert snapshots.kept(NIGHTS[::-1], *rule) == expected
 
 
+def test_a_week_belongs_to_one_year_alone():
+    """The last days of 2024 are in the first week of 2025, and the first days of 2027 in the last week of 2026."""
+    turns = taken("2024-01-02", "2024-12-30", "2025-01-05", "2026-12-31", "2027-01-03", "2027-12-31")
+    assert snapshots.kept(turns, 0, 0, 9) == {"2024-01-02", "2025-01-05", "2027-01-03", "2027-12-31"}
+    assert snapshots.kept(turns[:2], 0, 0, 9) == {"2024-01-02", "2024-12-30"}
+
+
 NUMBERS = st.integers(0, 12)
 
 

@@ -202,6 +202,17 @@ def test_snapshots(machine: Machine) -> None:
     assert machine.bad("delete-snapshot", UUID, "zz") == f'No snapshot named "zz" for {UUID}\n'
 
 
+def test_a_rollback_knows_one_pool_alone() -> None:
+    """vmadm looks for the snapshots in zones, whichever pool the VM is in. It does so before it halts the VM."""
+    machine = Machine()
+    machine.node.pools.add_pool("tank", 64 << 30, 12, [{"type": "disk", "disks": 1}], "illumos")
+    disks = [{"size": 8, "model": "virtio", "boot": True}]
+    machine.good("create", uuid=UUID, brand="bhyve", zpool="tank", quota=1, autoboot=True, disks=disks)
+    machine.good("create-snapshot", UUID, "s1")
+    assert f"cannot open '{ROOT}': dataset does not exist" in machine.bad("rollback-snapshot", UUID, "s1")
+    assert machine.get()["state"] == "running"
+
+
 def test_no_snapshots_of_kvm(machine: Machine) -> None:
     uuid = NOBODY
     disk = {"size": 100, "model": "virtio", "boot": True}

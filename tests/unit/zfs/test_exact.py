@@ -232,6 +232,15 @@ def test_a_rollback_destroys_what_was_planned_by_name(bench):
     ]
 
 
+def test_a_rollback_leaves_older_bookmarks_and_that_of_its_own_snapshot(bench):
+    """A replica may have nothing else in common with the disk."""
+    for name in ("a", "s", "n1"):
+        bench.take(f"{DISK}@{name}")
+        bench.run("bookmark", f"{DISK}@{name}", f"{DISK}#{name}")
+    exact.roll_back(bench.zfs, [bench.planned(f"{DISK}@s")], [bench.planned(f"{DISK}@n1")])
+    assert bench.run("list", "-Ho", "name", "-t", "bookmark", "-r", DISK).split() == [f"{DISK}#a", f"{DISK}#s"]
+
+
 def test_a_rollback_that_is_not_as_planned_changes_nothing(bench):
     parts = [bench.take(f"{name}@s") for name in ("zones/vm", DISK)]
     newer = [bench.take(f"{DISK}@n1")]

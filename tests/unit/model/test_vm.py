@@ -1,0 +1,23 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a VM says of the other VMs that have its disks."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import SAVED, Sharer, Vm, VmConfig
+
+CONFIG = VmConfig("u1", "web01", "bhyve", "stopped", False, "zones", "zones/u1", 1024)
+
+
+@pytest.mark.parametrize("state", ["running", "paused", "stopping", "unknown", SAVED])
+def test_who_is_not_stopped_writes(state):
+    """A paused VM goes on, and a saved one comes back, with what it has in its memory."""
+    others = (Sharer("zones/u1/disk1", "u2", "web02", state), Sharer("zones/u1/disk1", "u3", "web03", "stopped"))
+    vm = Vm(CONFIG, Dataset("zones/u1", "filesystem"), sharers=others)
+    assert vm.writers == others[:1]
+    assert vm.shared == (f"zones/u1/disk1 is in use by web02, which is {state}",)
