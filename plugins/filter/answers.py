@@ -62,7 +62,10 @@ def answers(given: t.Mapping[str, object], specification: t.Mapping[str, Wanted]
 
 def _with_keys(name: str, wanted: Wanted) -> Wanted:
     """The specification of a variable, with what its role says of the keys of entries."""
-    return {**wanted, "keys": _options_of(wanted["role"])[name]["options"]} if "role" in wanted else wanted
+    if "role" not in wanted:
+        return wanted
+    more: t.Dict[str, Wanted] = {key: {} for key in wanted.get("also", ())}
+    return {**wanted, "keys": {**_options_of(wanted["role"])[name]["options"], **more}}
 
 
 @functools.lru_cache(maxsize=None)

@@ -104,6 +104,14 @@ def test_what_a_role_reads_is_checked_by_each_playbook_that_has_it(name):
             if role in roles and name not in ARGUMENTS[playbook]] == []  # fmt: skip
 
 
+def test_keys_that_a_playbook_reads_itself_are_known():
+    readers = [own for own in ARGUMENTS.values() if "virtual_machine_vms" in own]
+    assert readers
+    for own in readers:
+        given = {"virtual_machine_vms": [{"vm": "web-0", "hypervisor": "auto"}]}
+        assert answers(given, {"virtual_machine_vms": own["virtual_machine_vms"]})["problems"] == []
+
+
 def test_what_is_needed_is_not_to_be_left_out():
     """Neither text nor a list."""
     count = 0
