@@ -134,6 +134,10 @@ def test_disks():
         "disk data is on hv01 (%s) and on hv02 (%s). Say with --limit or its UUID or flexdisk_vm which one you mean."
         % (A, B)
     ]
+    copied = {name: host(vm(C, "web01", disk(A, "data"))) for name in ("hv01", "hv02")}
+    assert find(["data"], copied, "disks")[1] == [
+        f"disk data is on hv01 ({A}) and on hv02 ({A}). Say with --limit or flexdisk_vm which one you mean."
+    ]
     assert find(["cafe0000"], hosts, "disks")[1] == ["disk cafe0000 is on none of hv01, hv02."]
 
 

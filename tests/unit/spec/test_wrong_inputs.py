@@ -81,6 +81,7 @@ KEYS = [
     ("disk_registry_disks", [{"nmae": "a"}], ["disk_registry_disks[0].nmae is unknown. Did you mean name?"]),
     ("flexdisk_replicas", [{"vm": "web01", "hots": "hv02"}], ["hots (web01) is unknown. Did you mean host?"]),
     ("flexdisk_snapshot_keep", {"wekly": 1}, ["flexdisk_snapshot_keep.wekly is unknown. Did you mean weekly?"]),
+    ("flexdisk_snapshot_keep", {"wekly": None}, ["flexdisk_snapshot_keep.wekly is unknown. Did you mean weekly?"]),
 ]  # fmt: skip
 
 
