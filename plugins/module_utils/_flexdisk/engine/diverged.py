@@ -30,7 +30,7 @@ class Old(t.NamedTuple):
     written: int
     """Bytes written since the common snapshot."""
     snapshots: t.Tuple[str, ...]
-    """Short names of its snapshots that are newer than the common one. Those of syncs do not count."""
+    """Short names of its snapshots after the common one, except those that syncs have taken."""
 
     @property
     def becomes_replica(self) -> bool:
@@ -51,7 +51,7 @@ class Apart(t.NamedTuple):
     written: int
     """Bytes written since the common snapshot."""
     snapshots: t.Tuple[str, ...]
-    """Short names of snapshots that only this copy is known to have, without those of syncs."""
+    """Short names of the snapshots that no other copy is known to have, except those that syncs have taken."""
     replicated: bool
     """Whether there is a replica beside it."""
 

@@ -47,7 +47,7 @@ class Ending(t.NamedTuple):
 
     @property
     def uuid(self) -> str:
-        """That of the VM, "" if there is nothing to do."""
+        """The UUID of the VM, "" if there is nothing to do."""
         return self.move.vm if self.move is not None else ""
 
 

@@ -17,8 +17,8 @@ def replace(
 ) -> None:
     """Write a file, so that whoever reads it finds the old content or the new one. Links are not followed.
 
-    owner: user and group, those of this process without it. durable: after a loss of power, too; this waits for the
-    storage. Raises OSError; the old file is as it was then.
+    owner: user and group, by default those of this process. durable: the file must survive a loss of power, so wait
+    until it is on storage. Raises OSError, and leaves the old file as it was.
     """
     new = path + NEW
     with contextlib.suppress(FileNotFoundError):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keys of entries that nothing reads. Ansible would refuse those of a role with the whole argument specification."""
+"""Finds unknown keys in entries. Ansible's own message would show the whole argument specification of the role."""
 
 from __future__ import annotations
 
