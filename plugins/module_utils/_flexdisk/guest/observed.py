@@ -152,8 +152,8 @@ def swap_page(head: bytes) -> t.Tuple[int, str]:
 
 def available_memory(text: str) -> int:
     """Bytes that /proc/meminfo says are available, 0 if it does not say."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else 0
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
 
 
 def fstab_swap(text: str, names: t.Iterable[str]) -> t.Optional[str]:

@@ -246,13 +246,13 @@ def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool)
 def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
     active = table.active or disk.marked
     digest = hashlib.sha256(disk.dump.encode()).hexdigest()[:8]
-    words = (
+    text = (
         "# The partition table before it was changed. It would cut a file system that has grown. To write it again:\n"
         f"# sfdisk --no-reread {disk.device} < this file"
     )
     if active:
-        words += f"\n# {' '.join(activate(disk.device))}"
-    saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{restorable(disk.dump)}")
+        text += f"\n# {' '.join(activate(disk.device))}"
+    saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{text}\n{restorable(disk.dump)}")
     marker = f"The protective MBR of {disk.device} was active. It becomes so again, and then this file goes.\n"
     return (saved, Backup(active_name(table), marker)) if active else (saved,)
 

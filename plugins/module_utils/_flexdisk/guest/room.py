@@ -47,11 +47,11 @@ class Room:
 
     def words(self) -> str:
         """The answer for a reader."""
-        said = f"{self.device}: {render_bytes(self.size)}, "
-        said += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.least)} MiB"
+        text = f"{self.device}: {render_bytes(self.size)}, "
+        text += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.least)} MiB"
         if self.relocate:
-            said += f"; to {whole_mib(self.compact)} MiB after {shown(self.relocate)}"
-        return said
+            text += f"; to {whole_mib(self.compact)} MiB after {shown(self.relocate)}"
+        return text
 
 
 def shown(commands: t.Iterable[t.Sequence[str]]) -> str:
@@ -110,9 +110,9 @@ def ext_end(device: str, text: str, mounted: bool) -> int:
 
 def crypt_end(name: str, text: str) -> int:
     """Where an open LUKS device ends, from the output of cryptsetup status. Raises UnknownLayout, UnexpectedOutput."""
-    found = _BEYOND_STATUS.search(text)
-    if found:
-        raise FlexdiskError("UnknownLayout", f"{name} has {found.group(1)}, so it may use more than it shows")
+    match = _BEYOND_STATUS.search(text)
+    if match:
+        raise FlexdiskError("UnknownLayout", f"{name} has {match.group(1)}, so it may use more than it shows")
     layer = crypt_layer(name, "", text, True, 0)
     return layer.offset + layer.size
 

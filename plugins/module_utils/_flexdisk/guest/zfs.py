@@ -64,8 +64,8 @@ def _label(device: str, part: str, text: str) -> Label:
 
 
 def _value(part: str, indent: int, key: str, missing: str = "") -> str:
-    found = re.search(rf"^ {{{indent}}}{key}: '?(.*?)'?\s*$", part, re.MULTILINE)
-    return found.group(1) if found else missing
+    match = re.search(rf"^ {{{indent}}}{key}: '?(.*?)'?\s*$", part, re.MULTILINE)
+    return match.group(1) if match else missing
 
 
 def pool_name(device: str, label: Label, text: str) -> str:

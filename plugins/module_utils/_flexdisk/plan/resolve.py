@@ -207,14 +207,14 @@ def kept_type(disk: Disk, capabilities: Capabilities) -> str:
 def missing_image(pool: str, image: str, capabilities: Capabilities) -> str:
     """Return that an image is not in the pool, and how it gets there."""
     volume = image_dataset(pool, image)
-    words = f"image {image} is missing: there is no {final(volume)}"
+    text = f"image {image} is missing: there is no {final(volume)}"
     if "image_file" not in capabilities.new_vm_options:
-        return f"{words}; imgadm import -P {pool} {image} on the host brings it"
-    words += ". A new VM imports it from a raw or qcow2 file on the host that image_file names beside image. Or make it"
-    words += (
+        return f"{text}; imgadm import -P {pool} {image} on the host brings it"
+    text += ". A new VM imports it from a raw or qcow2 file on the host that image_file names beside image. Or make it"
+    text += (
         f" once: zfs create -s -V SIZE {volume}; qemu-img convert -n -O raw FILE {capabilities.device_prefix}{volume}"
     )
-    return f"{words}; zfs snapshot {final(volume)}"
+    return f"{text}; zfs snapshot {final(volume)}"
 
 
 def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities, problems: Problems) -> Target:

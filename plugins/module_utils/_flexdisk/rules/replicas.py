@@ -76,8 +76,8 @@ def sync_name(peer: int, number: int) -> str:
 
 def sync_number(name: str, peer: int) -> t.Optional[int]:
     """The number in such a name, None if it is that of another peer or no snapshot of the sync."""
-    found = _SYNC.match(name)
-    return int(found[2]) if found and found[1] == short(peer) else None
+    match = _SYNC.match(name)
+    return int(match[2]) if match and match[1] == short(peer) else None
 
 
 def is_synced(name: str) -> bool:
