@@ -273,7 +273,7 @@ def test_a_vm_moves_back(world):
     moved(world, before, hashes)
     assert findings(world) == []
     (found,) = observe(world.peer.zfs(), world.peer.driver()).vms
-    assert [(disk.preserve, disk.own["tags"]) for disk in found.disks] == [(False, {})] * 2
+    assert [(disk.preserve, disk.user_properties["tags"]) for disk in found.disks] == [(False, {})] * 2
     swap(world)
     assert not startable(world.peer)
     assert observe(world.peer.zfs(), world.peer.driver()).moves.keys() == {VM}
@@ -634,7 +634,7 @@ def cdrom(world):
 def test_pci_devices_of_a_host():
     row = {"uuid": VM, "brand": "bhyve", "zone_state": "installed", "pci_devices": [{"path": "/devices/a"}]}
     made = Vmadm(lambda *_argv, **_more: Answer(0, json.dumps(row), ""))
-    assert made.description(VM).stays == ("PCI devices of this host",)
+    assert made.description(VM).host_bound == ("PCI devices of this host",)
 
 
 def twin(world, uuid):

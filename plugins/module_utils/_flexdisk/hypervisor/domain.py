@@ -167,7 +167,7 @@ def vm_of(
         flexible_disk_size=None,
         disks=entries,
         pci=_pci(domain, running),
-        bare=True,
+        identity_in_zfs=True,
         models=("virtio", "scsi") if scsi_controllers(domain) else ("virtio",),
         first_boots=not any(order_of(d) for d in devices(domain)),
         boot_types=boot_types(domain),
@@ -386,7 +386,7 @@ def _pci_express(both: t.Sequence[Element], taken: t.Mapping[str, str]) -> Pci:
     hot = [_port_slot(bus) for bus in there[0] if bus in there[-1] and bus not in fixed]
     offer = _offer(candidates, hot, {**_RESERVED_Q35, **taken}, 8)
     free = tuple(_port_slot(bus) for bus in there[0] if bus not in fixed and f"{bus}:0" not in taken)
-    return replace(offer, ports=free, coming=tuple(map(_port_slot, coming)))
+    return replace(offer, ports=free, addable_ports=tuple(map(_port_slot, coming)))
 
 
 def _pci_conventional(root: t.Optional[Element], taken: t.Mapping[str, str]) -> Pci:

@@ -71,7 +71,7 @@ class Libvirt:
             brand=domain.BRAND,
             live=frozenset(_ALWAYS if bhyve else _ALWAYS + _HOT),
             models=("virtio", "scsi"),
-            whole_quota=MIB,
+            quota_unit=MIB,
             device_prefix=ZVOL,
             functions_per_slot=1,
             slotless=frozenset(["scsi", "sata", "ide", "usb", "sd", "fdc"]),
@@ -80,7 +80,7 @@ class Libvirt:
             removal_destroys=False,
             moves_autoboot=False,
             usual_quota=MIB,
-            of_new_vms=frozenset(("template", "image_file")),
+            new_vm_options=frozenset(("template", "image_file")),
             types=("thick", "sparse") if bhyve else ("thick", "sparse", "file"),
         )
 
@@ -355,7 +355,7 @@ class Libvirt:
             template=domain_travel.template(xml),
             variables="" if stays else uefi.encode(variables),
             disks=domain_travel.elements(xml),
-            stays=stays,
+            host_bound=stays,
         )
 
     def _variables(self, root: Element) -> bytes:

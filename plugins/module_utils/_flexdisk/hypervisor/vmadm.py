@@ -59,12 +59,12 @@ class Vmadm:
         brand="bhyve",
         live=_LIVE,
         models=("virtio", "ahci", "nvme"),
-        whole_quota=GIB,
+        quota_unit=GIB,
         device_prefix=RAW_ZVOL,
         functions_per_slot=8,
         usual_quota=10 * GIB,
         default_pool="zones",
-        of_new_vms=frozenset(("options", "customer_metadata")),
+        new_vm_options=frozenset(("options", "customer_metadata")),
     )
 
     def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
@@ -296,7 +296,7 @@ class Vmadm:
             options["internal_metadata"] = kept
         stays = ("PCI devices of this host",) if told.get("pci_devices") else ()
         known = {disk.path: disk.element.text for disk in vmadm_read.parse_vm(told).disks if disk.element.text}
-        return Description(options, told.get("customer_metadata") or {}, disks=known, stays=stays)
+        return Description(options, told.get("customer_metadata") or {}, disks=known, host_bound=stays)
 
     def refuses(
         self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]

@@ -201,7 +201,7 @@ def _disks(vm: Vm) -> t.Dict[str, _Plain]:
             "pci_slot": disk.pci_slot,
             "model": disk.model,
             "boot": disk.boot,
-            "own": _plain(disk.own),
+            "own": _plain(disk.user_properties),
         }
         for disk in vm.disks + vm.orphans + vm.detached
     }

@@ -48,7 +48,9 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "model": disk.model,
         "boot": disk.boot,
         "kind": disk.type,
-        "own": {name: changes.pop(name, value) for name, value in disk_properties.completed(disk.own).items()},
+        "user_properties": {
+            name: changes.pop(name, value) for name, value in disk_properties.completed(disk.user_properties).items()
+        },
         "remaining": disk.remaining,
     }
     fields.update(changes)
@@ -246,7 +248,7 @@ def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -
     spare = detached_place(disk)
     return Copying(
         uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
-        half=copy_place(spare) if disk.volume.name != copy_place(spare) else spare,
+        partial_copy=copy_place(spare) if disk.volume.name != copy_place(spare) else spare,
         block_size_bytes=block,
         compression=disk.volume.compression,
         snapshots=short_names(disk),

@@ -101,7 +101,7 @@ def _changes(
         disk_travel.check_known(disk, target.label, problems)
     disk_travel.check_size(target, problems)
     checks.check_type(target, host, pool, capabilities, problems)
-    disk = replace(disk, half="")
+    disk = replace(disk, partial_copy="")
     target, before = replace(target, disk=disk), no_vm(host, pool, capabilities.brand)
     ended = _ended(host, disk)
     if ended is not None:
@@ -293,7 +293,7 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[
         name=spec.name,
         model=spec.model or "",
         kind=target.type,
-        **spec.own,
+        **spec.user_properties,
     )
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     kind = f" {target.type}" if target.type != THICK else ""

@@ -92,7 +92,7 @@ class ReleaseDisk(Step):
         return (self.dataset,)
 
 
-# -- guards and halves that interrupted runs have left
+# -- guards and partial copies that interrupted runs have left
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,17 +107,17 @@ class LiftGuard(VolumeStep):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiscardCopy(VolumeStep):
-    """Remove the half of an interrupted conversion. The original disk is complete."""
+    """Remove what an interrupted conversion has copied so far. The original disk is complete."""
 
     kind = "discard"
 
     guid: int
-    half: str
+    partial_copy: str
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The disk and its half."""
-        return (self.volume, self.half)
+        """The disk and its partial copy."""
+        return (self.volume, self.partial_copy)
 
 
 # -- disks that stay
@@ -188,17 +188,16 @@ class ResizeDetached(Resize):
 
 
 class Copying(t.NamedTuple):
-    """How a conversion between file and volume copies a disk. half is the copy's name until the original has gone.
-
-    uuid is the disk's; beside_bytes is what the pool gives while original and copy exist; snapshots are those of the
-    original, which are destroyed with it.
-    """
+    """How a conversion between file and volume copies a disk."""
 
     uuid: str
-    half: str
+    # Name of the copy until the original has gone.
+    partial_copy: str
     block_size_bytes: int
     compression: str
-    snapshots: t.Tuple[Planned, ...]  # by their short names
+    # Snapshots of the original, which are destroyed with it, by their short names.
+    snapshots: t.Tuple[Planned, ...]
+    # What the pool gives while original and copy exist.
     beside_bytes: int
 
 
@@ -220,8 +219,8 @@ class Convert(VolumeStep):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The disk, and its half if it is copied."""
-        return (self.volume, self.copying.half) if self.copying is not None else (self.volume,)
+        """The disk, and its partial copy if it is copied."""
+        return (self.volume, self.copying.partial_copy) if self.copying is not None else (self.volume,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -75,7 +75,7 @@ def _unknown(host: Host, wanted: str) -> Problem:
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
     problems = Problems(spec.vm)
-    adopts = spec.adopt and vm.config.bare
+    adopts = spec.adopt and vm.config.identity_in_zfs
     before = vm = by_other_names(host, vm) if adopts else vm
     if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))

@@ -98,7 +98,7 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     if record is None or not plan.steps:
         return []
     ours = plan.stops  # then this run changes the power for its own steps
-    done = [step.text for step in plan.steps if step.mends or (step.powers and not ours)]
+    done = [step.text for step in plan.steps if step.mends or (step.changes_power and not ours)]
     return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
 
 

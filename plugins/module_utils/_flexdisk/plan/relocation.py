@@ -26,7 +26,7 @@ from .vm_steps import Relocate
 def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
     """A VM without a dataset, given the one that it will have; None if it is not bare, or why_not() says why."""
     pool = _pool(host, config)
-    if not config.bare or why_not(host, config):
+    if not config.identity_in_zfs or why_not(host, config):
         return None
     above = host.datasets[pool]
     name = vm_dataset(pool, config.uuid)
@@ -61,7 +61,7 @@ def why_not(host: Host, config: VmConfig) -> str:
 def not_managed(host: Host, config: VmConfig) -> str:
     """Return why no task manages a VM that has no dataset, or is unfinished, and what ends that."""
     words = reason(host, config)
-    if not config.bare or is_unfinished(config):
+    if not config.identity_in_zfs or is_unfinished(config):
         return words
     why = why_not(host, config)
     return f"{words}, and adopt: true makes none: {why}" if why else f"{words}; {adopting(config)}"

@@ -108,7 +108,7 @@ def resolve(
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
         flexible = spec.flexible_disk_size + vm.hidden_mib
-    least = 0 if capabilities.keeps_storage else capabilities.whole_quota
+    least = 0 if capabilities.keeps_storage else capabilities.quota_unit
     resolved = Resolved(vm, flexible, spec.quota or vm.root.refquota or least, [], [], [])
     for entry, disk in match.pairs:
         _pair(resolved, entry, disk, host, capabilities, problems)
@@ -208,7 +208,7 @@ def missing_image(pool: str, image: str, capabilities: Capabilities) -> str:
     """Return that an image is not in the pool, and how it gets there."""
     volume = image_dataset(pool, image)
     words = f"image {image} is missing: there is no {final(volume)}"
-    if "image_file" not in capabilities.of_new_vms:
+    if "image_file" not in capabilities.new_vm_options:
         return f"{words}; imgadm import -P {pool} {image} on the host brings it"
     words += ". A new VM imports it from a raw or qcow2 file on the host that image_file names beside image. Or make it"
     words += (

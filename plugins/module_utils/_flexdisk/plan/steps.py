@@ -47,9 +47,10 @@ class Step:
     silent: t.ClassVar[bool] = False
     # The step takes a volume out of a VM. It needs a guard against a hypervisor that destroys what it forgets.
     leaves_vm: t.ClassVar[bool] = False
-    # mends: the step ends what an interrupted run has left. powers: it restores the power state from before that run.
+    # The step ends what an interrupted run has left.
     mends: t.ClassVar[bool] = False
-    powers: t.ClassVar[bool] = False
+    # The step restores the power state from before an interrupted run.
+    changes_power: t.ClassVar[bool] = False
     # The step shuts the VM down, or starts it.
     stops: t.ClassVar[bool] = False
     starts: t.ClassVar[bool] = False

@@ -463,7 +463,7 @@ def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
 
 
 def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
-    left = not vm.config.bare and snapshot.name == vm.root.name + snapshots.PROTECTION
+    left = not vm.config.identity_in_zfs and snapshot.name == vm.root.name + snapshots.PROTECTION
     name = snapshot.name.partition("@")[2]
     return name + (" (left of a protection whose hold somebody has released)" if left else "")
 

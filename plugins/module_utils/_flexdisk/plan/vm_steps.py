@@ -112,7 +112,7 @@ class Start(Step):
     """Start the VM. autoboot_on: the hypervisor turns autoboot on with it."""
 
     kind = "start"
-    powers = True
+    changes_power = True
     starts = True
 
     autoboot_on: bool
@@ -123,7 +123,7 @@ class SetAutoboot(Step):
     """Set whether the VM starts with its host."""
 
     kind = "autoboot"
-    powers = True
+    changes_power = True
 
     autoboot: bool
 

@@ -61,7 +61,7 @@ def fact_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
     """Differences in what only our own properties hold: the name, and what rules/disk_properties.py lists."""
     renamed = spec.name and spec.name != disk.name
     name: t.Dict[str, Change] = {"name": (disk.name, spec.name)} if renamed else {}
-    return {**name, **disk_properties.differing(spec.own, disk.own)}
+    return {**name, **disk_properties.differing(spec.user_properties, disk.user_properties)}
 
 
 def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.List[str]:

@@ -268,7 +268,7 @@ def facts(
     slot: str,
     model: str,
     boot: bool,
-    own: t.Mapping[str, t.Any],
+    user_properties: t.Mapping[str, t.Any],
     remaining: str,
     kind: str = THICK,
 ) -> t.Dict[str, str]:
@@ -282,6 +282,6 @@ def facts(
         "model": model,
         "boot": "true" if boot else "false",
         **type_fact(kind),
-        **disk_properties.encoded(own),
+        **disk_properties.encoded(user_properties),
         "remaining": remaining,
     }

@@ -410,7 +410,7 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
     """A disk for the matching filter. images are those that entries name; any other image counts as none."""
     return {
         "name": disk.name,
-        "description": disk.own.get("description", ""),
+        "description": disk.user_properties.get("description", ""),
         "image": disk.image if disk.image in images else None,
         "size": max(1, disk.size_mib),
         "preserve": disk.preserve or unlisted != "destroy",
@@ -420,7 +420,12 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
 def _desired(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
     """An entry for the matching filter. One without a size fits any disk."""
     size = _ANY_SIZE if spec.size is None else spec.size
-    return {"name": spec.name, "description": spec.own.get("description"), "image": spec.image, "size": size}
+    return {
+        "name": spec.name,
+        "description": spec.user_properties.get("description"),
+        "image": spec.image,
+        "size": size,
+    }
 
 
 def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskDeclaration]) -> str:

@@ -120,7 +120,7 @@ def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.
     if not any(slot.bus for slot in then - set(before)):
         return ()
     used = {slot.bus for slot in then}
-    coming = [parse_slot(text).bus for text in pci.coming]
+    coming = [parse_slot(text).bus for text in pci.addable_ports]
     spare = SPARE_PORTS - sum(parse_slot(text).bus not in used for text in pci.ports)
     count = sum(bus <= max(used) for bus in coming)
     spare -= sum(bus not in used for bus in coming[:count])

@@ -155,7 +155,7 @@ def _every(vm: Vm) -> t.Iterator[Dataset]:
 
 def protection(vm: Vm) -> t.Optional[Dataset]:
     """The snapshot by which vmadm protects a VM. It goes with the protection and counts as none of the VM's."""
-    if vm.config.bare or not vm.config.indestructible:
+    if vm.config.identity_in_zfs or not vm.config.indestructible:
         return None
     return next((s for s in vm.snapshots if s.name == vm.root.name + PROTECTION), None)
 

@@ -60,7 +60,7 @@ def _unconfigured(about: About, entry: DiskConfig) -> Findings:
     if not own or entry.uuid or entry.serial:
         return
     vm = t.cast(Vm, about.vm)
-    what = "no serial number" if vm.config.bare else "no uuid"
+    what = "no serial number" if vm.config.identity_in_zfs else "no uuid"
     entries = [{"uuid": disk.uuid} for disk in vm.disks if disk.adopted and disk.uuid]
     message = f"the configuration has {what} for {about.disk.path}"
     message += "; vm_disks writes it down with the next change while the VM is stopped"

@@ -122,7 +122,11 @@ def test_what_is_said_of_single_disks(sim):
     settle(sim, {"vm": "web01", "disks": entries, "package": "small"})
     disks = sim.disks()
     assert list(disks) == ["root", "data", "disk2"]
-    assert (disks["data"].preserve, disks["data"].own["tags"], disks["disk2"].own["description"]) == (
+    assert (
+        disks["data"].preserve,
+        disks["data"].user_properties["tags"],
+        disks["disk2"].user_properties["description"],
+    ) == (
         True,
         {"b": "1"},
         "träge\tLogs",
@@ -413,7 +417,7 @@ def test_killed_between_the_identity_and_the_saved_one_nothing_is_left(sim):
     done = go(sim)
     assert done.outcome.warnings == []
     assert released_identity.KEY not in {key for _name, key in ours(sim)}
-    assert sim.disks()["b"].own["tags"] == {"n": "2"}
+    assert sim.disks()["b"].user_properties["tags"] == {"n": "2"}
 
 
 def test_an_identity_that_zfs_did_not_write_leaves_the_saved_one(sim):
@@ -428,7 +432,7 @@ def test_an_identity_that_zfs_did_not_write_leaves_the_saved_one(sim):
     assert "the saved one is kept" in str(failed)
     assert ours(sim) == saved
     assert go(sim).outcome.failure is None
-    assert sim.disks()["b"].own["preserve"] is True
+    assert sim.disks()["b"].user_properties["preserve"] is True
 
 
 def test_down_twice_is_idle(sim):
@@ -453,7 +457,7 @@ def test_a_released_identity_that_a_task_contradicts(sim):
     refusal(sim, "ResourceNotFound", vms=[other])
     settle(sim, {"vm": VM, "disks": [{"index": 1, "name": "new", "description": ""}]})
     assert list(sim.disks()) == ["root", "new", "b"]
-    assert sim.disks()["new"].own["tags"] == {"owner": "müller", "n": "1"}
+    assert sim.disks()["new"].user_properties["tags"] == {"owner": "müller", "n": "1"}
 
 
 def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):

@@ -197,7 +197,7 @@ def final(sim: Simulated) -> Any:
             d.model,
             d.boot,
             d.index,
-            d.own["description"],
+            d.user_properties["description"],
             d.preserve,
             d.volume.refreservation,
             d.volume.compression,

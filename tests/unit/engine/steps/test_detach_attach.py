@@ -51,7 +51,7 @@ def test_a_detached_disk_keeps_everything(sim):
     disk = sim.detached()["a"]
     assert disk.volume.name == "zones/flexdisk/" + before.uuid
     assert (disk.uuid, disk.pci_slot, disk.model, disk.index) == (before.uuid, "0:4:1", "nvme", 1)
-    assert (disk.own["description"], disk.own["tags"], disk.preserve) == ("d", {"k": "v"}, True)
+    assert (disk.user_properties["description"], disk.user_properties["tags"], disk.preserve) == ("d", {"k": "v"}, True)
     assert disk.volume.refreservation == before.volume.refreservation
     assert disk.volume.guid == before.volume.guid
     assert [d["path"] for d in sim.get()["disks"]] == [sim.vm().disks[0].path]
@@ -213,7 +213,12 @@ def test_back_with_other_wishes(sim):
     done = sim.four_steps(one({**wanted, "compression": "lz4"}))
     assert kinds(done)[0] == "attach"
     disk = sim.disks()["a"]
-    assert (disk.pci_slot, disk.model, disk.own["description"], disk.preserve) == ("0:4:5", "nvme", "x", True)
+    assert (disk.pci_slot, disk.model, disk.user_properties["description"], disk.preserve) == (
+        "0:4:5",
+        "nvme",
+        "x",
+        True,
+    )
     assert disk.volume.compression == "lz4"
 
 

@@ -291,7 +291,7 @@ def test_descriptions_come_back_as_they_went(sim, text):
     sim.adopted(64)
     sim.four_steps(one({"name": "a", "description": "before"}))
     sim.four_steps(one({"name": "a", "description": text}))
-    assert sim.disks()["a"].own["description"] == text
+    assert sim.disks()["a"].user_properties["description"] == text
     for value in sim.disks()["a"].volume.user.values():
         assert not set(value) & set("\t\n")
 
@@ -300,9 +300,9 @@ def test_tags(sim):
     sim.adopted(64)
     tags = {"tier": "fast", "owner": "\u00fc=\n%", "-": "-", "empty": ""}
     sim.four_steps(one({"name": "a", "tags": tags}))
-    assert sim.disks()["a"].own["tags"] == tags
+    assert sim.disks()["a"].user_properties["tags"] == tags
     sim.four_steps(one({"name": "a", "tags": {"tier": "slow"}}))
-    assert sim.disks()["a"].own["tags"] == {"tier": "slow"}
+    assert sim.disks()["a"].user_properties["tags"] == {"tier": "slow"}
     assert not sim.converge(one({"name": "a"})).changed
     sim.four_steps(one({"name": "a", "tags": {}}))
     assert "tags" not in sim.disks()["a"].volume.user

@@ -79,7 +79,7 @@ class FailoverHome:
         if self._hypervisor.capabilities.name != "vmadm":
             words = f"failover works with vmadm only, not with {self._hypervisor.capabilities.name}"
             return [Problem("NotSupported", f"{words}; replicas work with both", vm.label)]
-        return refusals(host, vm, self._hypervisor.description(vm.config.uuid).stays)
+        return refusals(host, vm, self._hypervisor.description(vm.config.uuid).host_bound)
 
     def _keep(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:
         """Write down the wish, then who may take the VM over; then autoboot goes off. Whether anything was to do."""

@@ -39,7 +39,7 @@ def observe(
     """
     asked = {check_pool(name) for name in (pool, more) if name}
     configs, elsewhere = _of_pool(hypervisor.vms(), pool)
-    unplaced = pool is None and (every or any(c.bare and not c.pool for c in configs))
+    unplaced = pool is None and (every or any(c.identity_in_zfs and not c.pool for c in configs))
     known = {c.pool for c in configs if c.pool} | asked
     named = [] if unplaced else sorted(known)
     datasets = _datasets(zfs, named, snapshots)
@@ -62,7 +62,7 @@ def _check_lost(zfs: Zfs, host: Host) -> None:
     """Ask by name for what is configured and was not printed, if anything. Raises FlexdiskError UnexpectedOutput if it
     is there: then the read was cut off between two datasets, which nothing else shows.
     """
-    lost = [c.dataset for c in host.unlinked if c.dataset and (not c.bare or _lies_below(c))]
+    lost = [c.dataset for c in host.unlinked if c.dataset and (not c.identity_in_zfs or _lies_below(c))]
     for vm in host.vms:
         ghosts = {*vm.ghosts}
         lost += [e.volume for e in vm.config.disks if e.path in vm.missing and e.path not in ghosts]
@@ -81,8 +81,8 @@ def _of_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List
     """The VMs that a task on the pool (None: all) reads, and the others. A bare VM is read, for it may lie anywhere."""
     if pool is None:
         return configs, []
-    read = [c for c in configs if c.pool == pool or (c.bare and not c.pool)]
-    return read, [c for c in configs if c.pool != pool and (c.pool or not c.bare)]
+    read = [c for c in configs if c.pool == pool or (c.identity_in_zfs and not c.pool)]
+    return read, [c for c in configs if c.pool != pool and (c.pool or not c.identity_in_zfs)]
 
 
 def _datasets(zfs: Zfs, pools: t.Sequence[str], snapshots: bool) -> t.List[Dataset]:

@@ -161,7 +161,7 @@ def _is_same(planned: Disk, found: Disk) -> bool:
 def _compared(disk: Disk) -> _Dict:
     """What is compared of a detached disk."""
     result = report.disk_result(disk, "", False, figures=False)
-    keys = ("name", "type", "size", "block_size", *disk_properties.result(disk.own), "compression")
+    keys = ("name", "type", "size", "block_size", *disk_properties.result(disk.user_properties), "compression")
     return {**{key: result[key] for key in keys}, "from": disk.volume.user.get("from", "")}
 
 

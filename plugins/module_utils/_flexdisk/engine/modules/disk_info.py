@@ -95,7 +95,10 @@ def matches(disk: Disk, state: str, filters: Filters) -> bool:
         and (filters.name is None or disk.name == filters.name)
         and (filters.state is None or state in filters.state)
         and (filters.type is None or disk.type in filters.type)
-        and all(key in disk.own["tags"] and value in (None, disk.own["tags"][key]) for key, value in tags)
+        and all(
+            key in disk.user_properties["tags"] and value in (None, disk.user_properties["tags"][key])
+            for key, value in tags
+        )
     )
 
 

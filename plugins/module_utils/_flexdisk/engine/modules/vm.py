@@ -61,7 +61,7 @@ def run(
     outcome = Outcome()
     known, outcome.problems = parse_packages(raw_packages)
     wrong_packages = bool(outcome.problems)
-    own = hypervisor.capabilities.of_new_vms
+    own = hypervisor.capabilities.new_vm_options
     parsed = [parse_vm(entry, known) for entry in raw]
     declarations = [(declared, [*problems, *packages.foreign(declared, own)]) for declared, problems in parsed]
     outcome.problems += [problem for _declared, problems in declarations for problem in problems]

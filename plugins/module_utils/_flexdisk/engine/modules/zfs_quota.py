@@ -60,7 +60,7 @@ class _Quotas(Task):
         vms, self.outcome.problems = chosen(host, self._names)
         self._geometry = host.geometry
         self.left_out = skipped(host) if self._names is None else []
-        for vm in [v for v in vms if v.config.bare and not v.flexible and not v.root.refquota]:
+        for vm in [v for v in vms if v.config.identity_in_zfs and not v.flexible and not v.root.refquota]:
             vms.remove(vm)
             reason = "it has no quota yet; vm_disks sets one"
             self.left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})

@@ -130,7 +130,7 @@ class Departure:
 
     def _refusals(self, host: Host, vm: Vm, told: Description) -> t.List[Problem]:
         words = unknown_home(vm)
-        return ([Problem(NOT_HOME, words, vm.label)] if words else []) + refusals(host, vm, told.stays)
+        return ([Problem(NOT_HOME, words, vm.label)] if words else []) + refusals(host, vm, told.host_bound)
 
     def _check_movable(self, host: Host, vm: Vm, told: Description) -> None:
         problems = self._refusals(host, vm, told)

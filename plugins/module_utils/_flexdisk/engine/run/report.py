@@ -34,7 +34,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
         "index": disk.index,
         "path": disk.path,
         "volume": disk.volume.name,
-        **disk_properties.result(disk.own),
+        **disk_properties.result(disk.user_properties),
         "remaining": bool(disk.remaining),
         "compression": disk.volume.compression,
         "refreservation": -(-disk.volume.refreservation // MIB),

@@ -23,7 +23,7 @@ from ...plan.disk_steps import (
     WriteIdentity,
 )
 from ...rules import identity, released_identity
-from ...rules.layout import is_half
+from ...rules.layout import is_partial_copy
 from ...rules.space import expected_quota
 from ...zfs.commands import Zfs
 from ...zfs.guard import lift
@@ -74,15 +74,15 @@ def _convert_by_copy(step: Convert, copying: Copying, tools: Tools, change: Chan
     tools.make_container(now.pool)
     file_disks.copy(tools.zfs, now, step.type, copying, stamp(now.user), change.geometry)
     destroy_volume(tools, now.planned, copying.snapshots)
-    file_disks.take_place(tools.zfs, copying.half, now)
+    file_disks.take_place(tools.zfs, copying.partial_copy, now)
 
 
 @perform.register
 def _discard_copy(step: DiscardCopy, tools: Tools, change: Change) -> None:
-    half, whole = tools.read(step.half), tools.read(step.volume, step.guid)
-    if not is_half(whole, half):
-        raise FlexdiskError("Changed", f"{half.name} changed since it was read: it is not a copy of {whole.name}")
-    file_disks.discard(tools.zfs, half)
+    copy, whole = tools.read(step.partial_copy), tools.read(step.volume, step.guid)
+    if not is_partial_copy(whole, copy):
+        raise FlexdiskError("Changed", f"{copy.name} changed since it was read: it is not a copy of {whole.name}")
+    file_disks.discard(tools.zfs, copy)
 
 
 @perform.register

@@ -142,45 +142,45 @@ def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, 
 
     On the copy, C(from) is the guid of the original, and C(copied) is how far the copy is.
     """
-    half, size, uuid = copying.half, now.volsize, copying.uuid
+    partial, size, uuid = copying.partial_copy, now.volsize, copying.uuid
     lost = ("size", "copied", "image")
     kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in lost}
     facts = {**kept, **stamps, "uuid": uuid, **identity.type_fact(wanted), "from": str(now.guid)}
     if now.kind == "filesystem":
         resize(zfs, now, size, geometry)
     if wanted == FILE:
-        path = _path(half, uuid)
-        make(zfs, half, size, copying.compression, facts, geometry)
-        _mount(zfs, half, _folder(path))
+        path = _path(partial, uuid)
+        make(zfs, partial, size, copying.compression, facts, geometry)
+        _mount(zfs, partial, _folder(path))
         zfs.files.make(path, size)
     else:
         options = {"volblocksize": str(copying.block_size_bytes), "compression": copying.compression}
-        zfs.create_volume(half, size, options, facts, wanted == SPARSE)
-    renames.carry_over(zfs, now.name, half)
+        zfs.create_volume(partial, size, options, facts, wanted == SPARSE)
+    renames.carry_over(zfs, now.name, partial)
     progress.current().begin(size)
-    zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, half)), size, _Notes(zfs, half))
+    zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, partial)), size, _Notes(zfs, partial))
 
 
-def take_place(zfs: Zfs, half: str, now: Dataset) -> None:
+def take_place(zfs: Zfs, partial: str, now: Dataset) -> None:
     """Give a copy the name of its original, which has gone."""
-    renames.rename(zfs, half, now.name)
+    renames.rename(zfs, partial, now.name)
     # A disk that a VM waits for keeps its mark until the VM has it again.
     awaited = now.user.get("from") == identity.CONVERTING
     zfs.set_facts(now.name, {**dict.fromkeys(MARKS, ""), **({"from": identity.CONVERTING} if awaited else {})})
 
 
-def discard(zfs: Zfs, half: Dataset) -> None:
+def discard(zfs: Zfs, partial: Dataset) -> None:
     """Destroy an unfinished copy, which is ours alone, with its snapshots, which come from those of the whole pool."""
-    parts = [d for d in zfs.datasets(half.name) if d.name != half.name]
+    parts = [d for d in zfs.datasets(partial.name) if d.name != partial.name]
     others = [d.name for d in parts if d.kind != "snapshot"]
     if others:
         words = (
-            f"{half.name} is an incomplete copy to be destroyed, but it contains "
+            f"{partial.name} is an incomplete copy to be destroyed, but it contains "
             f"{', '.join(others)}, which is not part of it"
         )
         raise FlexdiskError("InUse", words)
-    exact.destroy(zfs, half.planned, [one.planned for one in parts])
-    removed(zfs, half)
+    exact.destroy(zfs, partial.planned, [one.planned for one in parts])
+    removed(zfs, partial)
 
 
 def _named(zfs: Zfs, name: str) -> Dataset:
