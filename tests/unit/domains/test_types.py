@@ -10,14 +10,15 @@ import os
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
-    file_disks,
-    vm_info,
-    vm_snapshot,
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_info, vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.report import disk_template
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import file_disks
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.perform import (
+    Change,
+    Tools,
+    perform,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.perform import Change, Tools, perform
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
     Policy,
     SnapshotDeclaration,

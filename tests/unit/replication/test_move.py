@@ -16,22 +16,26 @@ from dataclasses import replace
 import pytest
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
-    lock,
-    progress,
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock, progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.host_info import host_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import (
     records,
     replica_send_run,
-    vm,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host_info import host_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send_run import Given, Told
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_info import (
+    replica_info,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send_run import (
+    Given,
+    Told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
