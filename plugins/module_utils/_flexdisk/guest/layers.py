@@ -20,18 +20,19 @@ _LARGEST_32_BIT = 2**32
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer. argv makes it take the space below. All figures are bytes; offset is what it does not use of it.
-
-    secret: the program reads the passphrase from its stdin; test does so too, and tells whether it is the right one.
-    """
+    """One layer of a disk, from the partition up. All figures are bytes."""
 
     name: str
+    # Makes the layer take the space below.
     argv: t.Tuple[str, ...]
     size: int
+    # What the layer does not use of the space below.
     offset: int = 0
     unit: int = 1
     least: int = LEAST_BYTES
+    # The program and the test read the passphrase from their stdin.
     secret: bool = False
+    # Tells whether the passphrase is the right one.
     test: t.Tuple[str, ...] = ()
 
     def grown(self, below: int) -> int:

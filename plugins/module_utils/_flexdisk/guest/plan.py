@@ -32,26 +32,30 @@ class Place:
 
 @dataclass(frozen=True)
 class Disk:
-    """All that is known of one disk before the plan. size is bytes. dump is the output of sfdisk -d.
-
-    kernel has the partitions that the kernel knows, contents what is on those of the table. swaps, fstab and memory
-    (bytes that are available) are those of the guest. flaw is why the swap cannot be moved, "" for nothing. marked: a
-    run has cleared the active flag of the protective MBR. layers are what lies on the partition that grows, or on the
-    disk.
-    """
+    """All that is known of one disk before the plan."""
 
     device: str
+    # Bytes.
     size: int
+    # What lies on the partition that grows, or on the disk.
     layers: t.Tuple[Layer, ...]
     table: t.Optional[Table] = None
+    # The output of sfdisk -d.
     dump: str = ""
     cast: t.Optional[Cast] = None
+    # The partitions that the kernel knows.
     kernel: t.Mapping[int, Place] = field(default_factory=dict)
+    # What is on the partitions of the table.
     contents: t.Mapping[int, Content] = field(default_factory=dict)
+    # The swaps of the guest.
     swaps: t.Tuple[Swap, ...] = ()
+    # The text of /etc/fstab.
     fstab: str = ""
+    # Bytes of memory that are available.
     memory: int = 0
+    # Why the swap cannot be moved, "" for nothing.
     flaw: str = ""
+    # A run has cleared the active flag of the protective MBR.
     marked: bool = False
 
 

@@ -22,22 +22,25 @@ _BEYOND_STATUS = re.compile(r"^\s*(integrity|reencryption):", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Room:
-    """The room that a disk needs. All figures are bytes; least is the answer.
-
-    table is gpt, dos or ""; content is what fills a disk without table. end is that of the last partition or of the
-    content. backup is what the second header of a GPT takes behind it. compact is what least becomes after relocate,
-    the commands that put this header behind the last partition. why says why nothing can go.
-    """
+    """The room that a disk needs. All figures are bytes."""
 
     device: str
     size: int
+    # The smallest size that the disk can have.
     least: int
+    # gpt, dos or "".
     table: str = ""
+    # What fills a disk without a table.
     content: str = ""
+    # End of the last partition, or of the content.
     end: int = 0
+    # What the second header of a GPT takes behind the end.
     backup: int = 0
+    # What least becomes after relocate.
     compact: int = 0
+    # Commands that put the second header behind the last partition.
     relocate: t.Tuple[t.Tuple[str, ...], ...] = ()
+    # Why nothing can go.
     why: str = ""
 
     @property

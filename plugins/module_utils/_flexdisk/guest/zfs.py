@@ -28,16 +28,16 @@ _SUFFIX = re.compile(r"(-part|(?<=\d)p|(?<=[a-z]))1\Z")
 
 @dataclass(frozen=True)
 class Label:
-    """What the label on a device says. kind is the type of its top-level vdev.
-
-    whole: ZFS has made the partition table. shift: the pool grows in steps of 2 to the power of it.
-    """
+    """What the label on a device says."""
 
     pool: str
     guid: str
+    # The type of its top-level vdev.
     kind: str
+    # ZFS has made the partition table.
     whole: bool
     path: str
+    # The pool grows in steps of 2 to the power of this.
     shift: int
 
 

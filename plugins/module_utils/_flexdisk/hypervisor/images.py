@@ -18,13 +18,13 @@ PATIENCE = 4 * 3600
 
 
 class ImageFile(t.NamedTuple):
-    """An image in a file. size is bytes, as a guest sees it. mark tells the file from any other, and from itself after
-    a change; "" for one that cannot be opened here.
-    """
+    """An image in a file."""
 
     path: str
     format: str
+    # Bytes, as a guest sees it.
     size: int
+    # Tells the file from any other, and from itself after a change. "" for one that cannot be opened here.
     mark: str = ""
 
 

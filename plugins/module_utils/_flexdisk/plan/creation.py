@@ -109,11 +109,12 @@ def _uuid(host: Host, alias: str, pool: str) -> str:
 
 
 class Import(t.NamedTuple):
-    """An image that is still in a file. file is the driver's object for that file; size and block_size are bytes."""
+    """An image that is still in a file. size and block_size are bytes."""
 
     volume: str
     size: int
     block_size: int
+    # The driver's object for the file.
     file: t.Any
 
 

@@ -29,10 +29,12 @@ from .steps import Step, Told, VmPlan
 
 @dataclass(frozen=True)
 class Job:
-    """An entry and its disk. place is None for a new disk; owner is the VM that a new disk will belong to, or None."""
+    """An entry and its disk."""
 
     declared: PlacedDiskDeclaration
+    # None for a new disk.
     place: t.Optional[Place] = None
+    # The VM that a new disk will belong to, if any.
     owner: t.Optional[Vm] = None
 
 

@@ -24,11 +24,11 @@ _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
 
 
 class Wish(t.NamedTuple):
-    """autoboot: whether the VM starts with its home. term: how often another host has taken the VM over. If two hosts
-    have the VM, the higher one is its home.
-    """
+    """The failover setting of a VM."""
 
+    # The VM starts with its home.
     autoboot: bool
+    # How often another host has taken the VM over. If two hosts have the VM, the one with the higher term is its home.
     term: int = 0
 
 

@@ -28,16 +28,17 @@ _Meant = t.Tuple[DiskDeclaration, t.List[Disk], str]
 
 @dataclass
 class Match:
-    """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry.
+    """How entries and disks belong together."""
 
-    orphans are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings name
-    disks that new ones could have meant, and with matching=order what its outcome loses.
-    """
-
+    # Entries, each with its disk.
     pairs: t.List[t.Tuple[DiskDeclaration, Disk]] = field(default_factory=list)
+    # Entries without a disk.
     creates: t.List[DiskDeclaration] = field(default_factory=list)
+    # Attached data disks without an entry.
     unlisted: t.List[Disk] = field(default_factory=list)
+    # Volumes with an identity of ours that neither an entry nor the VM's configuration knows.
     orphans: t.List[Disk] = field(default_factory=list)
+    # Disks that new ones could have meant. With matching=order, what its outcome loses.
     warnings: t.List[str] = field(default_factory=list)
 
 

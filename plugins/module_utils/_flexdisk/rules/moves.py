@@ -28,28 +28,32 @@ UNKNOWN = -1
 
 
 class Move(t.NamedTuple):
-    """phase: the VM is about to leave, has left or comes. host: the other host, pool: the guid of its pool. state and
-    autoboot are those that the VM had, and gets again. since: when it began, by the clock of this host. was: the
-    tombstone in whose place this is, encoded. back_to: the VM comes because its home has failed, and its disks go
-    back to this set of snapshots; "" for a move. term: how often the VM had been taken over, UNKNOWN if an older
-    version has written this. asks: the hosts that may take over a VM with failover that leaves, with commas. taken:
-    the VM has not moved, but has been taken over by the other host. has_left: the VM comes, or came until another
-    host had taken it over, and had left its host when its arrival began.
-    """
+    """What a host has written down of a VM that moves or has moved."""
 
+    # The VM is about to leave, has left or comes.
     phase: str
     vm: str
     alias: str
+    # The other host.
     host: str
+    # The guid of its pool.
     pool: int
+    # The VM had this state and autoboot, and gets them again.
     state: str
     autoboot: bool
+    # When it began, by the clock of this host.
     since: str
+    # The tombstone in whose place this is, encoded.
     was: str = ""
+    # The VM comes because its home has failed, and its disks go back to this set of snapshots. "" for a move.
     back_to: str = ""
+    # How often the VM had been taken over, UNKNOWN if an older version has written this.
     term: int = UNKNOWN
+    # The hosts that may take over a VM with failover that leaves, with commas.
     asks: str = ""
+    # The VM has not moved, but has been taken over by the other host.
     taken: bool = False
+    # The VM comes, or came until another host had taken it over, and had left its host when its arrival began.
     has_left: bool = False
 
     @property

@@ -53,14 +53,14 @@ def of_empty(datasets: t.Mapping[str, Dataset], pool: str) -> int:
 
 
 class Note(t.NamedTuple):
-    """That a host has a replica. peer: the last 8 digits of the guid of its pool. synced: when the replica last had all
-    that the disk had, by the clock of the disk's host; "" if never. home: the guid of the pool from which the replica
-    has come, if the VM has moved since; else 0.
-    """
+    """What a disk says of a replica of it on another host."""
 
+    # The last 8 digits of the guid of the pool there.
     peer: str
     host: str
+    # When the replica last had all that the disk had, by the clock of the disk's host. "" if never.
     synced: str
+    # The guid of the pool from which the replica has come, if the VM has moved since, else 0.
     home: int = 0
 
 
