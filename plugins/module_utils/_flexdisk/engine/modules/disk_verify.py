@@ -24,7 +24,7 @@ from ...zfs.commands import Zfs
 from ...zfs.guard import lift
 from ..host import progress
 from ..host.observe import observe
-from ..run import module_run, report
+from ..run import report, results
 from ..run.ended import as_it_went, touched
 from ..run.outcome import Outcome
 from ..run.run import apply_plans
@@ -100,7 +100,7 @@ def verify(
 
 def result(found: Verified) -> t.Dict[str, t.Any]:
     """The keys of a result. They are the same in check mode and for real, except guard."""
-    keys = module_run.result(found.outcome)
+    keys = results.result(found.outcome)
     del keys["vms"]
     told = [[finding.as_dict() for finding in some] for some in (found.findings, found.repaired)]
     return dict(
@@ -115,7 +115,7 @@ def result(found: Verified) -> t.Dict[str, t.Any]:
 
 def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
     """Arguments of fail_json if the run failed, or findings are as severe as limit; else None."""
-    failed = module_run.ending(found.outcome)
+    failed = results.ending(found.outcome)
     if failed is not None:
         failed.pop("vms", None)
         return failed

@@ -25,6 +25,7 @@ from ..host import progress
 from ..host.journal import Journal
 from ..host.observe import observe
 from ..steps import renames
+from ..steps.failed import StepFailed
 from ..steps.perform import Tools
 from . import report
 from .ended import Broken, as_it_went
@@ -165,7 +166,7 @@ def apply_plans(
     plans = [plan for plan in plans if plan.steps]
     if not plans:
         return
-    from ..steps.apply import Applier, StepFailed  # which imports everything that does steps
+    from ..steps.apply import Applier  # which imports everything that does steps
 
     steps = [step for plan in plans for step in plan.steps]
     progress.current().more(len(steps))

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from ...model.errors import FlexdiskError
 from ...model.sizes import render_apart
-from ...model.text import count
 from ...model.vm import Vm
 from ...plan import predict
 from ...plan.disk_steps import Grow
@@ -25,9 +24,7 @@ from ...rules.unfinished import is_unfinished
 from ...rules.usage import as_it_ran
 from ...zfs.errors import ZfsError
 from ...zfs.exact import Unchanged
-from ..host import (  # pylint: disable=unused-import
-    progress,
-)
+from ..host import progress
 from ..host.journal import Journal
 from ..host.observe import observe
 from . import (  # pylint: disable=unused-import
@@ -37,6 +34,7 @@ from . import (  # pylint: disable=unused-import
     autoboot,
     power,
 )
+from .failed import Restart, StepFailed
 from .perform import Change, Tools, perform
 
 # Seconds between the attempts to start a VM again.
@@ -46,44 +44,6 @@ _MAY_GO_ON = ("CommandTimeout", "VmadmCrashed")
 # Most seconds in which a guest may end a shutdown that took longer than stop_timeout, and those between two looks.
 GRACE, LOOK = 20, 2
 _LATE = "; it has been asked to and may do it later: then the next run of this task or of vm_disks starts the VM again"
-
-
-class Restart(t.NamedTuple):
-    """Whether a VM runs again, the number of attempts, the seconds of waiting between them, and the last error.
-
-    late: its guest was asked to shut down, and still runs.
-    """
-
-    running: bool
-    attempts: int = 0
-    seconds: float = 0
-    error: str = ""
-    late: bool = False
-
-    @property
-    def tried(self) -> str:
-        """The attempts as part of a message; "" if the first attempt was enough, or none was made."""
-        if not self.attempts or (self.running and self.attempts == 1):
-            return ""
-        attempts = f"{count(self.attempts, 'attempt')} in {int(self.seconds)} s"
-        return f"{attempts} to start it, the last error: {self.error}"
-
-
-class StepFailed(Exception):
-    """A step did not end as planned. done is the number of steps done before it. restart says what became of a VM that
-    was down. begun says whether a step was begun at all.
-
-    If all steps were done, clearing the intent has failed.
-    """
-
-    def __init__(
-        self, error: FlexdiskError, done: int, restart: t.Optional[Restart] = None, begun: bool = True
-    ) -> None:
-        super().__init__(error.message)
-        self.begun = begun
-        self.error = error
-        self.done = done
-        self.restart = restart
 
 
 class Applier:
