@@ -371,8 +371,8 @@ MUTATIONS = (
     Mutation(
         "inherited properties believed",
         "zfs/read.py",
-        '_OWN_SOURCES = ("local", "received")',
-        '_OWN_SOURCES = ("local", "received", "inherited from zones")',
+        '_OUR_SOURCES = ("local", "received")',
+        '_OUR_SOURCES = ("local", "received", "inherited from zones")',
         "tests/unit/fuzz",
     ),
     Mutation(
@@ -392,7 +392,7 @@ MUTATIONS = (
     Mutation(
         "disks of vmadm's VMs not counted as used",
         "rules/usage.py",
-        "found.update({entry.volume: Use() for entry in config.disks if entry.volume})",
+        "result.update({entry.volume: Use() for entry in config.disks if entry.volume})",
         "",
         IN_USE_HERE,
     ),
@@ -1007,7 +1007,7 @@ MUTATIONS = (
     Mutation(
         "destroy: the command line does not compare",
         "zfs/exact.py",
-        """    words += differences([one.planned for one in found if one.kind == "snapshot"], snapshots, partly)
+        """    changes += differences([one.planned for one in present if one.kind == "snapshot"], snapshots, partly)
 """,
         "",
         "tests/unit/zfs/test_exact.py",
@@ -1015,7 +1015,7 @@ MUTATIONS = (
     Mutation(
         "destroy: a rollback takes newer snapshots that nobody named",
         "zfs/exact.py",
-        "    words += differences(after, left)\n",
+        "    changes += differences(after, left)\n",
         "",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),

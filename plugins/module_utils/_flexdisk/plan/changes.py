@@ -90,11 +90,11 @@ def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
 def _identity_text(disk: Disk, target: Target, changes: t.Mapping[str, t.Tuple[object, object]]) -> str:
     if not disk.adopted:
         return f"= {target.label} adopted ({disk.volume.name} at {disk.pci_slot or 'legacy slot'})"
-    words = [
+    parts = [
         f"renamed from {now}" if key == "name" else f"{key} {_word(now)} -> {_word(wanted)}"
         for key, (now, wanted) in changes.items()
     ]
-    return f"~ {target.label} {', '.join(words)}"
+    return f"~ {target.label} {', '.join(parts)}"
 
 
 def _word(value: object) -> str:

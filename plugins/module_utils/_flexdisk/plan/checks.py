@@ -125,9 +125,9 @@ def _replicated(disk: Disk, what: str, problems: Problems) -> None:
     """A replica that cannot follow its disk must be given up first."""
     there = hosts(disk)
     if there:
-        words = f"cannot be {what}: it has replicas on {', '.join(there)}; the playbook replicate with"
+        text = f"cannot be {what}: it has replicas on {', '.join(there)}; the playbook replicate with"
         vm = f" and flexdisk_vm={disk.vm}, flexdisk_replica_host={', then '.join(there)}" if disk.detached else ""
-        problems.add("Replicated", f"{words} flexdisk_replica_state=absent{vm} gives them up", disk.label)
+        problems.add("Replicated", f"{text} flexdisk_replica_state=absent{vm} gives them up", disk.label)
 
 
 def _ownership(disk: Disk, what: str, problems: Problems) -> None:
@@ -353,9 +353,9 @@ def _functions(resolved: Resolved, problems: Problems) -> None:
         if resolved.new or slots.parse_slot(place) not in before:
             problems.add("InvalidArgument", f'pci_slot "{place}": {other} has it', label)
     for slot in sorted(slots.unseen(after, pci) - slots.unseen(before, pci)):
-        words = 'pci_slot "%s": nothing is at %s then, and without it no guest finds this disk'
+        text = 'pci_slot "%s": nothing is at %s then, and without it no guest finds this disk'
         places = (slots.render_slot(slot), slots.render_slot(slot._replace(function=0)))
-        problems.add("InvalidArgument", words % places, after[slot])
+        problems.add("InvalidArgument", text % places, after[slot])
 
 
 def _inflexible(resolved: Resolved, problems: Problems) -> None:

@@ -222,8 +222,8 @@ def _is(said: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
 
 
 def _address(said: ReleasedIdentity) -> str:
-    words = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
-    return ", ".join(f"{key} {value}" for key, value in words if value not in (None, ""))
+    parts = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
+    return ", ".join(f"{key} {value}" for key, value in parts if value not in (None, ""))
 
 
 def _listed(disks: t.Iterable[Disk]) -> str:

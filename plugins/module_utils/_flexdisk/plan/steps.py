@@ -15,17 +15,17 @@ _S = t.TypeVar("_S", bound="Step")
 
 
 class Told(t.NamedTuple):
-    """What the user is told of a step.
+    """What the user is told of a step."""
 
-    text: the step in words, "" for one that is not shown. disk: the label of its disk. destroys: data is given up.
-    cold: why a running VM does not take this one, though it takes others of its class. recreates: the step belongs to
-    a disk that is made anew.
-    """
-
+    # The step in words, "" for one that is not shown.
     text: str
+    # The label of its disk.
     disk: str = ""
+    # Data is given up.
     destroys: bool = False
+    # Why a running VM does not take this step, though it takes others of its class.
     cold: str = ""
+    # The step belongs to a disk that is made again.
     recreates: bool = False
 
 

@@ -21,25 +21,27 @@ _FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
 
 @dataclass(frozen=True)
 class Host:
-    """Everything one run reads: VMs of the brand we manage, the rest only counted.
+    """Everything one run reads."""
 
-    duplicates maps a disk uuid that is on more than one volume to the names of these; usage tells the VMs that use a
-    volume; known has the UUIDs of all VMs, also of those that this task does not read; intents has all that are there
-    by pool and VM, None where one cannot be read; name is the host's own, as intents have it; moves has the VMs that
-    leave, have left or come, by uuid.
-    """
-
+    # VMs of the brand that we manage.
     vms: t.Tuple[Vm, ...]
     datasets: t.Mapping[str, Dataset]
     geometry: t.Mapping[str, PoolGeometry]
     detached: t.Tuple[Disk, ...] = ()
+    # The other VMs, which are only counted.
     other_brands: t.Tuple[VmConfig, ...] = ()
     unlinked: t.Tuple[VmConfig, ...] = ()
+    # Names of the volumes that have the same disk uuid, by that uuid.
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
+    # Which VMs use a volume.
     usage: usage.Usage = field(default_factory=usage.Usage, compare=False)
+    # Journal entries by pool and VM. None where one cannot be read.
     intents: t.Mapping[t.Tuple[str, str], t.Optional[JournalEntry]] = field(default_factory=dict)
+    # The host's own name, as journal entries have it.
     name: str = ""
+    # VMs that leave, have left or come, by uuid.
     moves: t.Mapping[str, moves.Move] = field(default_factory=dict)
+    # The UUIDs of all VMs, also of those that this task does not read.
     known: t.FrozenSet[str] = frozenset()
 
     @property

@@ -85,8 +85,8 @@ def disk_dataset(root: str, index: int) -> str:
 
 def index_of(volume: str) -> int:
     """The index in the name of a disk's dataset, 0 where the name has none."""
-    found = _INDEX.search(volume)
-    return int(found.group(1)) if found else 0
+    match = _INDEX.search(volume)
+    return int(match.group(1)) if match else 0
 
 
 def detached_dataset(pool: str, uuid: str) -> str:

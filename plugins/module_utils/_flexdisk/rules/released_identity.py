@@ -97,9 +97,9 @@ def stamps(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
 
 def identity_of(disk: Disk) -> ReleasedIdentity:
     """The identity that a release saves. If an interrupted release has saved one, it is that."""
-    found = left(disk.volume)
-    if found is not None:
-        return found
+    result = left(disk.volume)
+    if result is not None:
+        return result
     user = disk.volume.user
     uuid, serial = user.get("uuid", ""), user.get("serial_no", "")
     number = int(serial) if serial.isdigit() and len(serial) <= len(str(MOST_SERIAL)) else 0
@@ -186,11 +186,11 @@ def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
     """Check what only a release writes, and a task gives back as it was returned."""
     for key in ("ctime", "mtime"):
         if raw.get(key) and not identity.decode_time(raw[key]):
-            words = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
-            problems.add("InvalidArgument", words, label)
+            text = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
+            problems.add("InvalidArgument", text, label)
     if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
-        words = f"remaining {raw['remaining']!r} is not valid: give it as a release returned it"
-        problems.add("InvalidArgument", words, label)
+        text = f"remaining {raw['remaining']!r} is not valid: give it as a release returned it"
+        problems.add("InvalidArgument", text, label)
 
 
 def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:

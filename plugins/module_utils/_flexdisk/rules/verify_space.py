@@ -22,8 +22,8 @@ def quota_and_reservation(facts: Facts, vm: Vm) -> Findings:
     geometry = facts.host.geometry[vm.config.pool]
     off = space.off_automatic(vm, geometry)
     if off:
-        words = [f"{render_bytes(v.refreservation)} of {v.name}" for v in off]
-        yield _lawless(vm, "reservation_off_auto", f"{listed(words)} is not the automatic one")
+        parts = [f"{render_bytes(v.refreservation)} of {v.name}" for v in off]
+        yield _lawless(vm, "reservation_off_auto", f"{listed(parts)} is not the automatic one")
     if not off or any(space.quota_drift(vm, geometry)):
         yield from _drift(vm, geometry)
 

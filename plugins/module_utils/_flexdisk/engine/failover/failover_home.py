@@ -26,10 +26,12 @@ from ..steps import autoboot, power
 
 
 class Marked(t.NamedTuple):
-    """records: of the VMs that have failover. failures: why there is none of a VM that has it."""
+    """The outcome of marking VMs for failover."""
 
     changed: bool
+    # Of the VMs that have failover.
     records: t.List[Record]
+    # Why there is no record of a VM that has failover.
     failures: t.List[str]
     problems: t.List[Problem]
 

@@ -55,13 +55,13 @@ _RETURNED = "flexdisk_failover_state=returned of the playbook failover_vm"
 
 
 class Started(t.NamedTuple):
-    """Labels of VMs, and words about others. failures: those that shall run, and were not started, and those that run
-    here although another host has them, too. repaired: those whose autoboot a killed run had left on.
-    """
+    """What was started. The lists have labels of VMs, or messages about them."""
 
     started: t.List[str]
     left: t.List[str]
+    # Those that shall run and were not started, and those that run here although another host has them, too.
     failures: t.List[str]
+    # Those whose autoboot a killed run had left on.
     repaired: t.List[str]
 
 

@@ -46,11 +46,13 @@ class Known(t.NamedTuple):
 
 
 class Ready(t.NamedTuple):
-    """What would be done. begun: an earlier run has begun it. here: the VM is here already."""
+    """What would be done."""
 
     known: t.Optional[Known]
     takeover: t.Optional[Takeover]
+    # An earlier run has begun it.
     begun: bool
+    # The VM is here already.
     here: bool
     problems: t.List[Problem]
 

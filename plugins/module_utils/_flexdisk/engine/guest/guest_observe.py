@@ -26,10 +26,13 @@ _LVS = "lv_name,vg_name,lv_size,segtype,lv_attr"
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the user says: the logical volume that grows, whether there is a passphrase for LUKS, where backups are."""
+    """What the user says."""
 
+    # The logical volume that grows.
     logical_volume: t.Optional[str] = None
+    # There is a passphrase for LUKS.
     passphrase: bool = False
+    # Where backups are.
     backups: str = ""
 
 

@@ -41,17 +41,19 @@ class Held(t.NamedTuple):
 
 
 class Standing(t.NamedTuple):
-    """Where a run is. at_step of steps is 0 of 0 if it has no plan. Of total_bytes, done_bytes were copied or sent, and
-    rate_bytes in a second. total_bytes is an estimate; 0 if nobody knows.
-    """
+    """Where a run is."""
 
     vm: str = ""
     disk: str = ""
     text: str = ""
+    # The number of the present step. 0 of 0 if the run has no plan.
     at_step: int = 0
     steps: int = 0
+    # Copied or sent so far.
     done_bytes: int = 0
+    # An estimate, 0 if nobody knows.
     total_bytes: int = 0
+    # A second.
     rate_bytes: int = 0
 
     @property

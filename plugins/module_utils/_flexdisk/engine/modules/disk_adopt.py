@@ -35,10 +35,12 @@ _Dict = t.Dict[str, t.Any]
 
 @dataclass
 class Identities:
-    """released has the released identities, in the form that adoption takes; skipped names VMs that are left out."""
+    """What was adopted or released."""
 
     outcome: Outcome = field(default_factory=Outcome)
+    # The released identities, in the form that adoption takes.
     released: t.List[_Dict] = field(default_factory=list)
+    # VMs that are left out.
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
 
 

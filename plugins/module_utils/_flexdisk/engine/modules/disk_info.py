@@ -40,9 +40,10 @@ class Filters:
 
 @dataclass
 class Disks:
-    """disks as results. skipped names the VMs whose disks are not among them, with the reason; none of a choice."""
+    """Disks as results."""
 
     disks: t.List[_Dict] = field(default_factory=list)
+    # The VMs whose disks are not among them, with the reason. None of a choice.
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
     problems: t.List[Problem] = field(default_factory=list)
 

@@ -38,14 +38,15 @@ REPLICA_DAYS = 7
 
 @dataclass
 class Verified:
-    """findings are those that are left, repaired those that were (or would be) repaired; outcome has the rest. skipped
-    names the VMs that were not looked at, with the reason.
-    """
+    """What was found, and what was repaired."""
 
+    # Those that are left.
     findings: t.List[Finding] = field(default_factory=list)
+    # Those that were repaired, or would be.
     repaired: t.List[Finding] = field(default_factory=list)
     steps: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
+    # The VMs that were not looked at, with the reason.
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
 
 

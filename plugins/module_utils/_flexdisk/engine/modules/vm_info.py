@@ -28,18 +28,19 @@ from .group_lease import leases
 
 @dataclass
 class Info:
-    """The VMs and detached disks as results. skipped names VMs of other brands and VMs without a dataset. intents has
-    those of VMs that do not exist, moves what is written down of VMs that leave or come.
-    leases is None if they were not asked for.
-    """
+    """VMs and detached disks as results."""
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     detached: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    # VMs of other brands and VMs without a dataset.
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
     problems: t.List[Problem] = field(default_factory=list)
+    # Journal entries of VMs that do not exist.
     intents: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     pools: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    # What is written down of VMs that leave or come.
     moves: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    # None if they were not asked for.
     leases: t.Optional[t.List[t.Dict[str, t.Any]]] = None
     warnings: t.List[str] = field(default_factory=list)
 

@@ -62,18 +62,18 @@ _OF_REPLICAS = (
 
 
 class Kept(t.NamedTuple):
-    """A replica as it lies on this host. synced: when it was last as its disk, by this host's clock; "" if never. back:
-    it is going back to an older snapshot: what it has since the newest of those that are left is given up. times: when
-    its disk was as each of its snapshots, or earlier, by their names and by this host's clock; "" if that is not known.
-    guid: that of the dataset.
-    """
+    """A replica as it lies on this host."""
 
     replica: Replica
     vm: str
+    # When it was last as its disk, by this host's clock. "" if never.
     synced: str
     used: int
+    # It is going back to an older snapshot: what it has since the newest of those that are left is given up.
     back: bool
+    # When its disk was as each of its snapshots, or earlier, by their names and by this host's clock. "" if unknown.
     times: t.Mapping[str, str]
+    # That of the dataset.
     guid: int
 
     @property

@@ -160,7 +160,7 @@ class Receiver:
 
     def _telling(self, vm: VmTransfer, amount: int) -> str:
         """What lets the home ask what has come. It can neither change nor read anything else."""
-        command = trust.teller(_zfs(), copies.words(*last.question(vm)))
+        command = trust.teller(_zfs(), copies.arguments(*last.question(vm)))
         return trust.authorized(command, vm.asks, vm.uuid, keys.expiry(amount))
 
     # -- close

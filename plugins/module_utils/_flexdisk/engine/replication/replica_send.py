@@ -44,11 +44,14 @@ _FACT = PREFIX + FACT
 
 
 class Space(t.NamedTuple):
-    """Bytes that a pool must give for a sync, and has. here: it is one of this host."""
+    """The space that a pool must give for a sync."""
 
+    # The pool is one of this host.
     here: bool
     pool: str
+    # Bytes.
     needs: int
+    # Bytes.
     available: int
 
 
@@ -71,17 +74,21 @@ class Planned:
 
 
 class Removed(t.NamedTuple):
-    """The uuids of VMs whose sync was ended, the guids of the pools from which replicas have come, the snapshots and
-    bookmarks that went, whether a disk had said that it has replicas, and why the names are refused. failover: the
-    uuids of those that have it. names: the aliases of the VMs, or the UUID of one without.
-    """
+    """What ended with the syncs of VMs."""
 
+    # The VMs whose sync was ended.
     uuids: t.List[str]
+    # The guids of the pools from which replicas have come.
     homes: t.List[int]
+    # The snapshots and bookmarks that went.
     gone: t.List[str]
+    # A disk had said that it has replicas.
     noted: bool
+    # Why the names are refused.
     problems: t.List[Problem]
+    # The uuids of those that have failover.
     failover: t.Sequence[str] = ()
+    # The aliases of the VMs, or the UUID of one without.
     names: t.Sequence[str] = ()
 
 

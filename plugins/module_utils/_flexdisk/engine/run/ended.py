@@ -18,13 +18,14 @@ from ...rules.layout import container, is_below
 
 @dataclass(frozen=True)
 class Broken:
-    """Where the plans of a run ended. done is the number of steps done in the plan that failed; begun says whether a
-    command of it may have changed something; powered says whether a start of the VM was tried.
-    """
+    """Where the plans of a run ended."""
 
     plan: VmPlan
+    # The number of steps done in the plan that failed.
     done: int
+    # A command of it may have changed something.
     begun: bool
+    # A start of the VM was tried.
     powered: bool
     waiting: t.Tuple[VmPlan, ...]
 

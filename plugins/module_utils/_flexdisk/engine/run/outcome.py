@@ -20,22 +20,25 @@ from .ended import Broken
 
 @dataclass
 class Outcome:
-    """The outcome of a run. problems refuse it; failure is a step that failed after others were done. now: the host as
-    it was read after the last step. plan: the lines of what is done; plan_digest stands for it.
-    """
+    """The outcome of a run."""
 
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     changed: bool = False
     diff: str = ""
+    # These refuse the run.
     problems: t.List[Problem] = field(default_factory=list)
+    # A step that failed after others were done.
     failure: t.Optional[t.Dict[str, t.Any]] = None
     guard: str = ""
     destroyed_by: str = ""
     warnings: t.List[str] = field(default_factory=list)
     msg: str = ""
     broken: t.Optional[Broken] = None
+    # The host as it was read after the last step.
     now: t.Optional[Host] = None
+    # The lines of what is done.
     plan: t.List[str] = field(default_factory=list)
+    # Stands for the plan.
     plan_digest: str = ""
 
     def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
