@@ -22,14 +22,10 @@ from ...rules.disk import Place, places
 from ...rules.inventory import Host
 from ...spec.disk import parse_disk
 from ...zfs.commands import Zfs
-from ..run import (  # pylint: disable=unused-import
-    report,
-)
+from ..run import report
 from ..run.outcome import Outcome, told
 from ..run.run import Task, by_uuid
-from ..steps import (  # pylint: disable=unused-import
-    apply_detached,  # noqa: F401  registers the steps of detached disks
-)
+from ..steps.perform import Performers
 
 _Dict = t.Dict[str, t.Any]
 
@@ -74,6 +70,11 @@ class _Disks(Task):
         self._declarations = declarations
         self._wrong = wrong
         self._jobs: t.Sequence[Job] = ()
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_detached import PERFORM_OF_DETACHED
+
+        return PERFORM_OF_DETACHED
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         capabilities = self.hypervisor.capabilities

@@ -27,7 +27,7 @@ from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome
 from ..run.run import Task
-from ..steps.perform import Change, Tools, perform
+from ..steps.perform import Change, Performers, Tools
 from .vm_info import skipped
 
 _Dict = t.Dict[str, t.Any]
@@ -82,6 +82,9 @@ class _Identities(Task):
         self._asked: t.Dict[str, str] = {}
         self.released: t.List[_Dict] = []
         self.skipped: t.List[t.Dict[str, str]] = []
+
+    def performers(self) -> Performers:
+        return {**super().performers(), **PERFORM_ADOPTION}
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         wanted = _wanted(host, self._raw, self._state, self.outcome)
@@ -187,8 +190,6 @@ def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
     }
 
 
-@perform.register(ReleaseDisk)
-@perform.register(WritePackage)
 def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Change) -> None:
     """Write facts. The saved copy of an identity is written before the first property of that identity goes."""
     saved = {key: value for key, value in step.facts.items() if key == released_identity.KEY and value}
@@ -198,3 +199,6 @@ def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Cha
             words = f"the identity of {step.dataset} was not saved, although zfs reported no error; nothing is removed"
             raise FlexdiskError("NotApplied", words)
     tools.zfs.set_facts(step.dataset, {key: value for key, value in step.facts.items() if key not in saved})
+
+
+PERFORM_ADOPTION: Performers = {ReleaseDisk: _release, WritePackage: _release}

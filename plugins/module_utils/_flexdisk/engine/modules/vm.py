@@ -28,14 +28,10 @@ from ...rules.usage import uses
 from ...spec.packages import parse_packages
 from ...spec.vm import parse_vm
 from ...zfs.commands import Zfs
-from ..run import (  # pylint: disable=unused-import
-    report,
-)
+from ..run import report
 from ..run.outcome import Outcome
 from ..run.run import Task
-from ..steps import (  # pylint: disable=unused-import
-    apply_vm,  # noqa: F401  registers the steps of whole VMs
-)
+from ..steps.perform import Performers
 
 _Raw = t.Mapping[str, t.Any]
 _Declarations = t.Sequence[t.Tuple[VmDeclaration, t.Sequence[Problem]]]
@@ -80,6 +76,11 @@ class _Vms(Task):
         self._declarations = declarations
         self._asked: t.Mapping[str, str] = {}
         self._geometry: t.Mapping[str, PoolGeometry] = {}
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_vms import PERFORM_OF_VMS
+
+        return PERFORM_OF_VMS
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         uuid, coming, shell = self._arriving

@@ -18,14 +18,10 @@ from ...rules import snapshots, space
 from ...rules.inventory import Host
 from ...rules.skipped import lines
 from ...zfs.commands import Zfs
-from ..run import (  # pylint: disable=unused-import
-    report,
-)
+from ..run import report
 from ..run.outcome import Outcome
 from ..run.run import Task
-from ..steps import (  # pylint: disable=unused-import
-    apply_vm,  # noqa: F401  registers the steps of snapshots
-)
+from ..steps.perform import Performers
 from .vm_info import chosen, skipped
 
 _Dict = t.Dict[str, t.Any]
@@ -52,6 +48,11 @@ class _Snapshots(Task):
         self._names = names
         self._spec = spec
         self._now = now
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_vms import PERFORM_OF_VMS
+
+        return PERFORM_OF_VMS
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vms, self.outcome.problems = chosen(host, self._names)

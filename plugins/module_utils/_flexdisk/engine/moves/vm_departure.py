@@ -66,6 +66,7 @@ from ..replication.replica_info import HOLD, kept, uuid_of
 from ..run.outcome import Outcome
 from ..run.run import Task
 from ..steps import file_disks, power, renames
+from ..steps.perform import Performers
 from .move_marks import rewrite_move, write_move
 
 _Dict = t.Dict[str, t.Any]
@@ -430,6 +431,11 @@ class EndOfVm(Task):
     def __init__(self, uuid: str, *what: t.Any, known: t.Optional[Host] = None) -> None:
         super().__init__(*what)
         self._uuid, self._known = uuid, known
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_vms import PERFORM_OF_VMS
+
+        return PERFORM_OF_VMS
 
     def seen(self) -> Host:
         return self._known if self._known is not None else super().seen()

@@ -27,15 +27,9 @@ from ...zfs.exact import Unchanged
 from ..host import progress
 from ..host.journal import Journal
 from ..host.observe import observe
-from . import (  # pylint: disable=unused-import
-    apply_disks,  # noqa: F401  registers the steps of disks
-    apply_figures,  # noqa: F401  registers the steps of a VM's figures and its power
-    apply_moves,  # noqa: F401  registers the steps of disks that leave a VM or come to one
-    autoboot,
-    power,
-)
+from . import autoboot, power
 from .failed import Restart, StepFailed
-from .perform import Change, Tools, perform
+from .perform import Change, Performers, Tools
 
 # Seconds between the attempts to start a VM again.
 RESTART_PAUSES = (1.0, 2.0, 4.0, 8.0)
@@ -52,8 +46,9 @@ class Applier:
     Without intents, no intent is written. This is for plans whose steps can be found out again from the state alone.
     """
 
-    def __init__(self, tools: Tools, intents: t.Optional[Journal] = None) -> None:
+    def __init__(self, tools: Tools, performers: Performers, intents: t.Optional[Journal] = None) -> None:
         self._tools = tools
+        self._performers = performers
         self._zfs = tools.zfs
         self._hypervisor = tools.hypervisor
         self._intents = intents
@@ -76,7 +71,7 @@ class Applier:
             try:
                 self._note(plan, number)
                 begun = True
-                perform(step, self._tools, Change(vm, after, geometry))
+                self._performers[type(step)](step, self._tools, Change(vm, after, geometry))
             except FlexdiskError as exc:
                 begun_step = not isinstance(exc, Unchanged)
                 if mixed or (step.keeps_vm_down and begun_step) or any(in_conversion(vm, d) for d in vm.detached):
