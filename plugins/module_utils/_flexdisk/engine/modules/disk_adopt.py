@@ -26,7 +26,7 @@ from ...spec.disk_adopt import parse_adoption
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome
-from ..run.run import Task
+from ..run.run import Context, Task
 from ..steps.perform import Change, Performers, Tools
 from .vm_info import skipped
 
@@ -60,7 +60,7 @@ def run(
     """
     policy = Policy(continue_on_refusal=continue_on_refusal, approval=approval)
     outcome = Outcome()
-    task = _Identities(raw, state, forget, zfs, hypervisor, policy, check_mode, outcome, pool)
+    task = _Identities(raw, state, forget, Context(zfs, hypervisor, policy, check_mode, pool), outcome)
     task.run()
     return Identities(outcome, task.released, task.skipped)
 
@@ -71,11 +71,16 @@ class _Identities(Task):
     journal = False
     admits = False
 
-    # Any: entries of a module are of several types; the rest are the arguments of Task.
+    # Any: entries of a module are of several types.
     def __init__(
-        self, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], state: str, forget: bool, *what: t.Any
+        self,
+        raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]],
+        state: str,
+        forget: bool,
+        context: Context,
+        outcome: Outcome,
     ) -> None:
-        super().__init__(*what)
+        super().__init__(context, outcome)
         self._raw = raw
         self._state = state
         self._forget = forget

@@ -32,33 +32,30 @@ from .ended import Broken, as_it_went
 from .outcome import Outcome, failure_of, told
 
 
+class Context(t.NamedTuple):
+    """Where and how a task runs."""
+
+    zfs: Zfs
+    hypervisor: Hypervisor
+    policy: Policy
+    check_mode: bool
+    # The only pool that is read, None for all.
+    pool: t.Optional[str] = None
+    # One further pool to read.
+    more: str = ""
+
+
 class Task:
-    """The task of a module. Each module has a subclass that says how to plan, and what to report.
+    """The task of a module. Each module has a subclass that says how to plan, and what to report."""
 
-    pool: the only pool that is read, None for all. more: one further pool to read. journal: the next run must be able
-    to find an interrupted one. admits: the plans of VMs compete for disks and space.
-    """
-
+    # The next run must be able to find an interrupted one.
     journal = True
+    # The plans of VMs compete for disks and space.
     admits = True
 
-    def __init__(
-        self,
-        zfs: Zfs,
-        hypervisor: Hypervisor,
-        policy: Policy,
-        check_mode: bool,
-        outcome: Outcome,
-        pool: t.Optional[str] = None,
-        more: str = "",
-    ) -> None:
-        self.zfs = zfs
-        self.hypervisor = hypervisor
-        self.policy = policy
-        self.check_mode = check_mode
+    def __init__(self, context: Context, outcome: Outcome) -> None:
+        self.zfs, self.hypervisor, self.policy, self.check_mode, self.pool, self.more = context
         self.outcome = outcome
-        self.pool = pool
-        self.more = more
 
     # -- what differs
 
