@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import pytest
-
 from simnode.zfs import kernel
 from simnode.zfs.errors import ZfsError
 
@@ -208,7 +207,7 @@ def test_the_kernel_rolls_back_to_nothing_but_the_newest_snapshot(zfs):
     dataset = zfs.node.pools.dataset(DISK)
     (gone,) = dataset.snapshots
     for line in (f"snapshot {DISK}@b", f"destroy {DISK}@a", f"destroy {DISK}@b"):
+        zfs.ok(line)
         with pytest.raises(ZfsError) as caught:
-            zfs.ok(line)
             kernel.rollback(zfs.node.pools, dataset, gone)
         assert caught.value.code == "EEXIST"
