@@ -29,7 +29,7 @@ def machine(uuid="", serial=""):
     volume = replace(vm.disks[1].volume, user={})
     entry = replace(vm.config.disks[1], uuid=uuid, serial=serial)
     disk = replace(vm.disks[1], volume=volume, uuid=uuid, name="")
-    config = replace(vm.config, bare=True, disks=(vm.config.disks[0], entry))
+    config = replace(vm.config, identity_in_zfs=True, disks=(vm.config.disks[0], entry))
     root = replace(vm.disks[0], volume=replace(vm.disks[0].volume, user={**vm.disks[0].volume.user, "serial_no": "1"}))
     return replace(found, vms=(replace(vm, disks=(root, disk), config=config),))
 

@@ -304,9 +304,12 @@ def conditions() -> dict[str, str]:
     return {name: text for name, text in found.items() if not name.startswith("rfd154_")}
 
 
+TEMPLAR = Templar(DataLoader())
+
+
 def says(name: str, variables: dict[str, Any]) -> bool:
-    known = {key: value for key, value in variables.items() if value is not UNDEFINED}
-    return Templar(DataLoader(), variables=known).evaluate_conditional(trust_as_template(conditions()[name]))
+    TEMPLAR.available_variables = {key: value for key, value in variables.items() if value is not UNDEFINED}
+    return bool(TEMPLAR.evaluate_conditional(trust_as_template(conditions()[name])))
 
 
 @pytest.mark.parametrize("name", CASES)
