@@ -81,7 +81,7 @@ class Nodes:
         locks = self.folder / host / "bin" / "flexdisk-locks"
 
         def watch(line: str) -> bool:
-            if not (line.startswith("TASK [") and "Note the time" in line):
+            if not (line.startswith("TASK [") and "Plan the last transfer" in line):
                 return False
             end = time.monotonic() + 120
             while time.monotonic() < end:

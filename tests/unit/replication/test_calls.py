@@ -75,7 +75,7 @@ def test_what_may_hold_secrets_is_hidden(world, monkeypatch):
         return result
 
     monkeypatch.setattr(Controller, "_does", watched)
-    controller = Controller(world, {world.home_name: world.home, world.peer_name: world.peer})
+    controller = Controller(world, {**world.named, world.home_name: world.home, world.peer_name: world.peer})
     sync = controller.sync(world.home_name, world.peer_name, [VM])
     for failover in ("present", "absent"):
         controller.does("keep", {**sync, "failover": failover})

@@ -146,7 +146,7 @@ def stored(world, given, check=False):
 
 def protect(world):
     """The role vm_replica with failover."""
-    controller = Controller(world, {world.home_name: world.home, world.peer_name: world.peer})
+    controller = Controller(world, {**world.named, world.home_name: world.home, world.peer_name: world.peer})
     controller.does("keep", controller.sync(world.home_name, world.peer_name, [VM], failover="present"))
 
 

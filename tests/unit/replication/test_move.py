@@ -114,7 +114,7 @@ def guid(host):
 
 def move(world):
     """The role vm_move. Whether the VM has come now."""
-    controller = Controller(world, {world.home_name: world.home, world.peer_name: world.peer})
+    controller = Controller(world, {**world.named, world.home_name: world.home, world.peer_name: world.peer})
     stop = {"stop_timeout": POLICY.stop_timeout, "allow_force_stop": POLICY.allow_force_stop}
     controller.does("move", {"vm": VM, "sync": controller.sync(world.home_name, world.peer_name, []), **stop})
     return controller.answers["Give the VM its disks, and start it"].changed

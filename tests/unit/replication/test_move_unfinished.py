@@ -13,7 +13,7 @@ import pytest
 from simnode.vmadm.admin import COMMANDS
 from simnode.vmadm.boundaries import POINTS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 
 from .test_move import move, swap
 from .test_move_platform import arrived, hashes, known, world  # noqa: F401  # pylint: disable=unused-import
@@ -47,7 +47,7 @@ def test_the_same_command_ends_it(world, host, point, kind):  # noqa: F811
     world.watch = watch
     try:
         move(world)
-    except (FlexdiskError, Killed):
+    except (Stopped, Killed):
         node.at_boundary = None
         assert move(world) in (True, False)
     node.at_boundary = None

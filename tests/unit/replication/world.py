@@ -206,6 +206,8 @@ class World:
         self.transfers: list[VmTransfer] = []
         self.last_commands: list[list[str]] = []
         self.folder = folder
+        self.named: dict[str, Host] = {}
+        """All hosts by their names in the inventory, as far as a test has made them."""
         self.authorized = folder / "authorized_keys"
         monkeypatch.setattr(lock, "place", lambda: str(folder))
         (folder / "ssh_host_ed25519_key.pub").write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA root@peer\n")
@@ -216,7 +218,8 @@ class World:
         self.write(1, 9)
 
     def host(self, seed: int) -> Host:
-        return Host(Node.create(None, [PoolSpec(name="zones")], seed), self.folder, self)
+        made = self.named[f"hv{seed:02}"] = Host(Node.create(None, [PoolSpec(name="zones")], seed), self.folder, self)
+        return made
 
     def make(self) -> None:
         """The VM on its home."""

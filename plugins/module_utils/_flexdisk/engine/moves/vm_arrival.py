@@ -163,7 +163,7 @@ class Arrival:
                 self._rehearse(record, pool, back_to)
                 return []
             self._check_parts(record, pool, True)
-            if self._has_known_parts(record, pool):
+            if self._has_known_parts(record, pool) and not self._is_unfinished(record.uuid, pool):
                 self._rehearse(record, pool)
         except FlexdiskError as exc:
             return [Problem(exc.code, exc.message, record.label)]
@@ -211,6 +211,11 @@ class Arrival:
         known = {guid for taken in record.snapshots for guid in taken.guids}
         parts = [part for _replica, found in self._replicas(record, pool).values() for part in found]
         return all(part.guid in known or is_synced(part.name.partition("@")[2]) for part in parts)
+
+    def _is_unfinished(self, uuid: str, pool: str) -> bool:
+        """Whether a run that was killed has left a part of the VM here. expect() removes that, and rehearses then."""
+        config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
+        return self._zfs.exists(vm_dataset(pool, uuid)) if config is None else is_unfinished(config)
 
     def _check_room(self, record: Record) -> None:
         """The VM's own dataset must have room for its snapshots even if the disks take all that they can get."""
