@@ -337,6 +337,17 @@ def cut(world):
     return hashes
 
 
+@pytest.mark.parametrize(("prepare", "reads"), [(everything, 2), (cut, 3)])
+def test_the_host_is_read_before_and_after_the_streams_end(world, monkeypatch, prepare, reads):
+    """Once more only if parts of streams were given up: reads are downtime."""
+    prepare(world)
+    whole, looks = TakeOver.look, []
+    monkeypatch.setattr(TakeOver, "look", lambda *given, **more: looks.append(given) or whole(*given, **more))
+    there = taker(world)
+    assert there.take("db01", None, ready=there.look("db01"))
+    assert len(looks) == reads
+
+
 def half_sync(world):
     """The first stream arrives, the second is cut."""
     carry, world.streams = world.home.carry, 0

@@ -185,8 +185,7 @@ class Libvirt:
                     f"{what} has not taken effect in the {where}, although libvirt reported no error",
                 )
 
-    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Tell a running guest the size (MiB) that the volume has."""
+    def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
         live = self._live(vm)
         disk = domain.find(Text(live).root, path) if live else None
         if disk is not None:

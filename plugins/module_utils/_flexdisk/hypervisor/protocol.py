@@ -17,6 +17,9 @@ from .images import ImageFile
 class Storage(t.Protocol):
     """Commands of a hypervisor that itself keeps sizes, quotas and snapshots of its VMs; otherwise the engine does."""
 
+    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        """Resize a disk. shrink is the user's own permission for a smaller size."""
+
     def set_flexible(self, vm: str, size: int) -> None:
         """Set the stored flexible_disk_size."""
 
@@ -58,8 +61,8 @@ class Hypervisor(t.Protocol):
     def boot_id(self) -> str:
         """A text that differs from boot to boot of this host; "" if nothing tells them apart."""
 
-    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Resize a disk. shrink is the user's own permission for a smaller size."""
+    def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        """Tell a running guest the size that a disk has. No guest is told that a disk has shrunk: that is an error."""
 
     def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         """Change attached disks, all at once: by path, and of uuid, pci_slot, model and boot what changes."""

@@ -115,6 +115,9 @@ class Vmadm:
         # Sizes that vmadm reports can be stale, so the engine reads the volume itself.
         self._update(vm, {"update_disks": [entry]}, lambda seen: _disk(seen, path) is not None, f"disk {path}")
 
+    def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        """Do nothing: vmadm tells the guest when it resizes the disk."""
+
     def set_flexible(self, vm: str, size: int) -> None:
         self._update(
             vm,

@@ -141,7 +141,7 @@ def _take_over(call: Call, given: Told) -> Answer:
     if problems:
         return Answer({}, refusal(problems))
     if not call.check_mode:
-        what.take(name, most, leave_out, _rivals(ready, params), params["name"] or "")
+        what.take(name, most, leave_out, _rivals(ready, params), params["name"] or "", ready)
     return Answer(_told(ready, name, now, [*(one.words for one in gone), *_left_out(params["left_out"])]))
 
 

@@ -151,15 +151,17 @@ class TakeOver:
         leave_out: t.Collection[str] = (),
         rivals: t.Collection[str] = (),
         here: str = "",
+        ready: t.Optional[Ready] = None,
     ) -> bool:
         """Take the VM over. most: seconds of what it wrote that may be lost, None for any. leave_out: as for look.
-        rivals: the other hosts that could take it over, too. here: this host, which is none of them. Whether anything
-        was to do.
+        rivals: the other hosts that could take it over, too. here: this host, which is none of them. ready: what look
+        has said under the same lock, without problems; without it, the host is read once more. Whether anything was to
+        do.
 
         Nothing is destroyed before it is written down which set the disks go back to, except what has arrived of
         interrupted streams: with it a newer set can become complete no more.
         """
-        ready = self._ready(name, most, leave_out)
+        ready = ready or self._ready(name, most, leave_out)
         if ready.here or ready.known is None or ready.takeover is None:
             if ready.known is not None:
                 self._arrival.forget(ready.known.record.uuid)
@@ -170,10 +172,11 @@ class TakeOver:
         for uuid in uuids:
             end_receiver(self._runner, uuid)
         ready = self._ready(name, most, leave_out)  # until now a stream may have come to its end
-        for back in t.cast(Takeover, ready.takeover).disks:
-            if back.replica.token:
-                self._copies.give_up(back.replica.dataset)
-        ready = self._ready(name, most, leave_out)
+        partial = [back.replica for back in t.cast(Takeover, ready.takeover).disks if back.replica.token]
+        for replica in partial:
+            self._copies.give_up(replica.dataset)
+        if partial:
+            ready = self._ready(name, most, leave_out)
         found = t.cast(Takeover, ready.takeover)
         if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
             raised = _raised(record, {*rivals_of(record.marks), *rivals} - {here})

@@ -9,7 +9,7 @@ import typing as t
 
 from ...model.errors import FlexdiskError
 from ...model.sizes import MIB, render_apart
-from ...model.vm import FILE, SPARSE, THICK
+from ...model.vm import SPARSE, THICK
 from ...plan.disk_steps import (
     Convert,
     Copying,
@@ -18,7 +18,6 @@ from ...plan.disk_steps import (
     LiftGuard,
     Resize,
     SetCompression,
-    Shrink,
     SyncFacts,
     WriteIdentity,
 )
@@ -35,13 +34,8 @@ from .volumes import RESERVATION, destroy_volume, is_auto
 
 def resize(step: Resize, tools: Tools, change: Change) -> None:
     vm, after, geometry = change
-    size, storage = step.size_mib * MIB, storage_of(tools)
-    now = tools.read(step.volume, step.guid)
-    storage.make_room(change)
-    if step.type == FILE:
-        file_disks.resize(tools.zfs, now, size, geometry)
-    storage.resize(step)
-    tools.hypervisor.resize_disk(vm.config.uuid, step.path, step.size_mib, isinstance(step, Shrink))
+    size = step.size_mib * MIB
+    storage_of(tools).resize(step, tools.read(step.volume, step.guid), change)
     now = tools.read(step.volume, step.guid)
     if now.volsize != size:
         wanted, has = render_apart(size, now.volsize)

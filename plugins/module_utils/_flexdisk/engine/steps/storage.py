@@ -12,7 +12,7 @@ from ...model.dataset import Dataset
 from ...model.errors import FlexdiskError
 from ...model.sizes import MIB, render_apart
 from ...model.vm import FILE, Vm
-from ...plan.disk_steps import Resize, SetCompression
+from ...plan.disk_steps import Resize, SetCompression, Shrink
 from ...plan.vm_steps import CreateVm, DeleteSnapshot, DeleteVm, RollBack, SetFlexibleSize, SetVmQuota, TakeSnapshot
 from ...rules import identity, pins
 from ...zfs import exact
@@ -32,7 +32,7 @@ class ByZfs:
         """Tell a running guest the sizes of its disks again: nothing shows whether an interrupted run has told it."""
         if vm.config.state == "running":
             for disk in (d for d in vm.disks if d.size % MIB == 0 and not d.element.unresizable):
-                self._tools.hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
+                self._tools.hypervisor.announce_size(vm.config.uuid, disk.path, disk.size_mib, False)
 
     def set_flexible(self, step: SetFlexibleSize, change: Change) -> None:
         """Store flexible_disk_size, and set the figures that follow from it."""
@@ -57,15 +57,17 @@ class ByZfs:
         if then.quota < now.quota:
             self._tools.settle(change.after)
 
-    def make_room(self, change: Change) -> None:
-        """Raise the quota before a disk grows."""
+    def resize(self, step: Resize, now: Dataset, change: Change) -> None:
+        """Resize a disk, and tell a running guest. The quota is raised before a disk grows. now: the disk as it is."""
         if change.after.root.quota > change.vm.root.quota:
             self._tools.settle(change.after)
-
-    def resize(self, step: Resize) -> None:
-        """Resize a volume. A file has its new size already."""
-        if step.type != FILE:
-            self._zfs.set(step.volume, volsize=step.size_mib * MIB, **reservation(step.type))
+        size = step.size_mib * MIB
+        if step.type == FILE:
+            file_disks.resize(self._zfs, now, size, change.geometry)
+        else:
+            self._zfs.set(step.volume, volsize=size, **reservation(step.type))
+        shrinks = isinstance(step, Shrink)
+        self._tools.hypervisor.announce_size(change.vm.config.uuid, step.path, step.size_mib, shrinks)
 
     def set_compression(self, step: SetCompression, vm: Vm) -> None:
         """Set the compression for data that is written from now on."""
@@ -135,11 +137,9 @@ class ByHypervisor(ByZfs):
         """Let the tool set it, with all figures that follow from it."""
         self._storage.set_quota(change.vm.config.uuid, step.quota_bytes)
 
-    def make_room(self, change: Change) -> None:
-        """Nothing: the tool raises the quota with the resize."""
-
-    def resize(self, step: Resize) -> None:
-        """Nothing: the tool resizes the volume when the driver tells it the size."""
+    def resize(self, step: Resize, now: Dataset, change: Change) -> None:
+        """Let the tool resize the volume. It raises the quota, and tells the guest."""
+        self._storage.resize_disk(change.vm.config.uuid, step.path, step.size_mib, isinstance(step, Shrink))
 
     def set_compression(self, step: SetCompression, vm: Vm) -> None:
         """Let the tool set the compression of a disk that the VM has."""
