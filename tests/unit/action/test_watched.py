@@ -119,3 +119,29 @@ def test_what_is_shown(monkeypatch):
     ]
     name, given, _variables = asked[0]
     assert (name, given) == ("flexdisk.hypervisor.progress_info", {"pool": "zones", "libvirt_uri": "test:///default"})
+
+
+MIB = 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("sends", "limit", "watched"),
+    [
+        ([_watched.WORTH], None, True),
+        ([_watched.WORTH - 1], None, False),
+        ([_watched.WORTH // 2, _watched.WORTH // 2], None, True),
+        ([int(_watched.SECONDS * MIB)], "1MiB", True),  # so slow that it takes long
+        ([int(_watched.SECONDS * MIB) - 1], "1MiB", False),
+        ([_watched.WORTH], "1TiB", True),
+        ([], None, False),
+        ([_watched.WORTH], "fast", False),  # the module says what is wrong with that
+    ],
+)
+def test_which_transfers_are_watched(monkeypatch, sends, limit, watched):
+    monkeypatch.setattr(_watched, "read_transfers", lambda _given: [SimpleNamespace(sends=size) for size in sends])
+    assert _watched.is_long({"transfers": [], "bandwidth_limit": limit}) == watched
+
+
+def test_what_is_no_transfer_is_not_watched():
+    assert not _watched.is_long({})
+    assert not _watched.is_long({"transfers": 5})

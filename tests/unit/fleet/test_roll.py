@@ -449,6 +449,9 @@ def test_warnings():
         "min_in_service is 3, but the group has 2 members; 2 is meant",
         "1 of 2 members are in service, fewer than 3; no healthy one is touched",
     )
+    exact = plan_group(group(2, [member(0), member(1, in_service=False)]), RollPolicy(2, 1), HOMES)
+    assert exact.warnings == ("1 of 2 members are in service, fewer than 2; no healthy one is touched",)
+    assert plan_group(group(2, [member(0), member(1)]), RollPolicy(2, 1), HOMES).warnings == ()
 
 
 # -- random histories

@@ -393,3 +393,21 @@ def test_network_tags_that_the_host_lacks(answer, found):
     ]
     assert Vmadm(runner).lacks(U, {"options": {"nics": nics}}, []) == found
     assert asked == [("nictagadm", "exists", "-l", "admin", "storage")]
+
+
+@pytest.mark.parametrize(
+    "printed",
+    [
+        *("", "[]", "null", "{}", '{"manifest": []}', '{"manifest": "x"}'),
+        *('{"manifest": {"tags": []}}', '{"manifest": {"tags": null}}'),
+    ],
+)
+def test_what_is_no_manifest_of_an_image(printed):
+    with pytest.raises(FlexdiskError) as caught:
+        vmadm_read.parse_manifest(printed)
+    assert caught.value.code == "UnexpectedOutput"
+
+
+@pytest.mark.parametrize("manifest", [{}, {"tags": {}}, {"tags": {"a": 1}, "image_size": 5}])
+def test_the_manifest_of_an_image(manifest):
+    assert vmadm_read.parse_manifest(json.dumps({"manifest": manifest})) == manifest

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+from types import SimpleNamespace
 from unittest.mock import MagicMock
 
 import pytest
@@ -77,3 +78,35 @@ def test_each_argument_is_handed_to_its_parameter(monkeypatch, name, function, g
     host = {"zfs": "zfs", "hypervisor": "hypervisor", "pool": "pool", "check_mode": "check"}
     wanted = {**{key: value for key, value in host.items() if key in signature.parameters}, **expected}
     assert {key: handed[key] for key in handed if key != "now"} == wanted
+
+
+VMS = {"vms": ["web01", "db01"]}
+ALL = {"vms": None, "vm": None}
+
+
+@pytest.mark.parametrize(
+    ("name", "params", "task", "more"),
+    [
+        ("disk_adopt", {"vms": [{"vm": "web01"}], "state": "adopted"}, "disk_adopt (adopted) of web01", {}),
+        ("disk_adopt", {**ALL, "state": "released"}, "disk_adopt (released) of all VMs", {}),
+        ("disk_verify", {**VMS, "repair": []}, "disk_verify of web01, db01", {"reads": True}),
+        ("disk_verify", {**ALL, "repair": ["x"]}, "disk_verify of all VMs", {"reads": False}),
+        ("vm", {"vms": [{"vm": "web01"}]}, "vm of web01", {"every_pool": True}),
+        ("vm_disks", {"vms": [{"vm": "web01"}, {"vm": "b"}]}, "vm_disks of web01, b", {}),
+        ("vm_snapshot", VMS, "vm_snapshot of web01, db01", {}),
+        ("vm_snapshot", ALL, "vm_snapshot of all VMs", {}),
+        ("zfs_quota", VMS, "zfs_quota of web01, db01", {}),
+        ("zfs_quota", ALL, "zfs_quota of all VMs", {}),
+        *((name, {}, "", {"reads": True}) for name in ("disk_info", "host_info", "replica_info", "vm_info")),
+    ],
+)
+def test_what_others_wait_for(monkeypatch, name, params, task, more):
+    """Modules that only read take no lock, and have no words for those who would wait for it."""
+    module, ran = importlib.import_module(f"{MODULES}.{name}"), []
+    made = SimpleNamespace(params=params, no_log_values=set())
+    for kind in ("AnsibleModule", "Module"):
+        monkeypatch.setattr(module, kind, lambda **_arguments: made, raising=False)
+    monkeypatch.setattr(module, "named", lambda given: given["vms"], raising=False)
+    monkeypatch.setattr(module, "run_module", lambda _module, _core, *given, **named: ran.append((given[0], named)))
+    module.main()
+    assert ran == [(task, more)]

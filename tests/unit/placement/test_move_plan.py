@@ -239,6 +239,7 @@ BAD = [
     ({"vm_tags": {"role": "web"}}, "no VM has the tag role=web [ResourceNotFound]"),
     ({"max_age": -1}, "max_age is -1, but must not be negative [InvalidArgument]"),
     ({"moves_per_host": -1}, "moves_per_host is -1, but must not be negative [InvalidArgument]"),
+    ({"moves_between_groups": -1}, "moves_between_groups is -1, but must not be negative [InvalidArgument]"),
     ({"host_groups": [{"name": "z"}]}, "host group z has no host; there are a, b [InvalidArgument]"),
     ({"host_groups": [{"name": "a"}, {"name": "a"}]}, "host group a is listed more than once [InvalidArgument]"),
     ({"request": "change_group", "vms": ["vm1"], "to_groups": ["z"]},

@@ -14,6 +14,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     AdoptionDeclaration,
     ReleasedIdentity,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problems
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import relocation
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.disk_adopt import plan_adoption
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 
@@ -57,3 +59,22 @@ def test_an_entry_fits_by_its_place_and_its_uuid(known, said, fits):
     planned = plan_adoption(machine(**known), vm, AdoptionDeclaration("vm1", disks=(entry,)))
     assert [problem.code for problem in planned.problems] == ([] if fits else ["ResourceNotFound"])
     assert [step.kind for step in planned.steps if "logs" in step.text] == (["identity"] if fits else [])
+
+
+@pytest.mark.parametrize(
+    ("state", "frozen", "words"),
+    [
+        ("stopped", "", ""),
+        ("stopped", "it is moving to hv2", "it is moving to hv2"),
+        ("running", "it is moving to hv2", "it is moving to hv2"),
+        ("running", "", "the VM must be stopped to be adopted: its paths change"),
+    ],
+)
+def test_only_a_stopped_vm_that_may_change_comes_into_the_layout(state, frozen, words):
+    found = host({})
+    (vm,) = found.vms
+    config = replace(vm.config, state=state, frozen=frozen)
+    problems = Problems(vm.label)
+    step = relocation.adopt(found, replace(vm, config=config, root=replace(vm.root, kind="")), "/dev/zvol/", problems)
+    assert step is not None
+    assert [(problem.code, problem.message) for problem in problems] == ([("VmNotStopped", words)] if words else [])

@@ -53,14 +53,16 @@ def test_what_a_task_reads_is_set_where_it_stands():
 def test_what_is_set_for_a_task_is_read():
     """There, elsewhere in its file or its role, or in a file that it includes, or that includes it."""
     words = {path: set(re.findall(r"\b_\w+\b(?!:)", path.read_text())) for path in FILES}
-    around = defaultdict(set)
+    below, above = defaultdict(set), defaultdict(set)
     for task in every_task():
         for path in included(task):
-            around[path].add(task.path)
-            around[task.path].add(path)
+            below[task.path].add(path)
+            above[path].add(task.path)
     idle = []
     for path, tasks_here in tasks_by_file().items():
-        near = words[path].union(words_of_role(path), *(words[other] for other in reachable(path, around)))
+        near = words[path].union(
+            words_of_role(path), *(words[other] for around in (below, above) for other in reachable(path, around))
+        )
         names = {name for task in tasks_here for name in task.here.get("vars") or () if name.startswith("_")}
         idle += [f"{path.relative_to(ROOT)}: {name}" for name in sorted(names - near)]
     assert idle == []
@@ -79,7 +81,7 @@ def tasks_by_file() -> dict[Path, list[Task]]:
 
 
 def reachable(start: Path, around: dict[Path, set[Path]]) -> set[Path]:
-    """The files that a file includes, or that include it, with what those include."""
+    """The file itself and those that it includes (or that include it), with what those include (or are included by)."""
     found: set[Path] = set()
     fresh = {start}
     while fresh:

@@ -161,6 +161,8 @@ def test_orphans_come_last_and_need_an_identity():
     machine = vm(ROOT, orphans=(ours, other))
     assert run(machine, spec("root"), spec("a"))[0] == {"root": 0, "a": 3}
     assert [p.code for p in run(machine, spec("root"), spec("b", uuid=uuid(4)))[3]] == ["ResourceNotFound"]
+    nameless = vm(ROOT, orphans=(disk(3, "a", path="", uuid=""),))  # a name alone is none
+    assert run(nameless, spec("root"), spec("a"))[:2] == ({"root": 0}, ["a"])
 
 
 def test_unknown_uuids():

@@ -161,7 +161,10 @@ def test_wrong_letters_in_front_are_found(name):
     assert all(words.startswith(f"{name} is unknown. Did you mean {FRONT[name]}?") for words in found), found
 
 
-@pytest.mark.parametrize("name", [*OWN, "vertical_vm", "flexdata_vm", "exdisk", "instances_group", "feldisk_vm"])
+@pytest.mark.parametrize(
+    "name",
+    [*OWN, "vertical_vm", "flexdata_vm", "exdisk", "flexdis", "felxible", "vritual", "instances_group", "feldisk_vm"],
+)
 def test_names_of_a_users_own_are_not_refused(name):
     assert [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, VARS)] == []
 
