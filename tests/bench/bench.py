@@ -69,7 +69,7 @@ def make_node(vms: int) -> Path:
     """A simulated node whose VMs' disks have their identity already. Returns its folder."""
     from simnode import Node
 
-    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_disks import converge
+    from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_disks import converge
     from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
     from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
     from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy

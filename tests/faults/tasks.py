@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
     disk,
     disk_adopt,
     disk_verify,
-    module_run,
     vm,
     vm_disks,
     vm_snapshot,
     zfs_quota,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_snapshot import parse_snapshot

@@ -28,6 +28,16 @@ MAY_IMPORT = {
     "hypervisor": {"hypervisor", "rules", "model"},
     "engine": {"engine", "fleet", "guest", "plan", "spec", "rules", "model", "zfs", "hypervisor"},
 }
+ENGINE_MAY_IMPORT = {
+    "host": {"host"},
+    "steps": {"steps", "host"},
+    "run": {"run", "steps", "host"},
+    "modules": {"modules", "run", "steps", "host"},
+    "replication": {"replication", "modules", "run", "steps", "host"},
+    "moves": {"moves", "replication", "modules", "run", "steps", "host"},
+    "failover": {"failover", "moves", "replication", "modules", "run", "steps", "host"},
+    "guest": {"guest", "run", "host"},
+}
 PURE = ("model", "rules", "spec", "plan", "fleet", "guest")
 WORLDLY = {"os", "subprocess", "shutil", "socket", "pathlib", "tempfile", "fcntl", "time", "random", "ansible"}
 OPTIONAL_ON_TARGETS = {"libvirt", "libzfs_core"}
@@ -67,6 +77,14 @@ def test_imports_go_down(path):
     room = path.relative_to(HOUSE).parts[0]
     rooms = {name[len(PREFIX) :].split(".")[0] for name in imports(path) if name.startswith(PREFIX)}
     assert rooms <= MAY_IMPORT[room]
+
+
+@pytest.mark.parametrize("path", sorted((HOUSE / "engine").rglob("*.py")), ids=lambda p: str(p.relative_to(HOUSE)))
+def test_imports_go_down_inside_the_engine(path):
+    assert len(path.relative_to(HOUSE).parts) == 3
+    engine = PREFIX + "engine."
+    rooms = {name[len(engine) :].split(".")[0] for name in imports(path) if name.startswith(engine)}
+    assert rooms <= ENGINE_MAY_IMPORT[path.parent.name]
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(HOUSE)))

@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import answer
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group

@@ -19,12 +19,13 @@ import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import journal as engine_intent
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, module_run, progress
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.outcome import Outcome
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import journal as engine_intent
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock, progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.arguments import DISK
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.outcome import Outcome
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.apply import Applier
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry

@@ -10,12 +10,14 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
+    disk_adopt,
+    disk_verify,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import (
     apply,
     apply_detached,
     apply_vm,
-    disk_adopt,
-    disk_verify,
     perform,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt

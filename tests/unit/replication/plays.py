@@ -10,17 +10,17 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import (
     failover_start,
-    records,
     vm_failover,
-    vm_move,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_home import (
     FailoverHome,
     Marked,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (

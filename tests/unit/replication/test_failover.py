@@ -14,16 +14,21 @@ import time
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import (
     failover_records,
     failover_start,
-    records,
-    vm_snapshot,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import FailoverHome
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_takeover import Known, TakeOver
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_home import (
+    FailoverHome,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.vm_takeover import (
+    Known,
+    TakeOver,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import (
     better_elsewhere,
     read_claims,
@@ -41,7 +46,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of, whole
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
-from tests.unit.engine.test_vm_snapshot import NOW, wanted
+from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
 from .test_engine import TWIN, _fill
 from .test_move import EVERY, POLICY, config, created, findings, guid, hosts, look, move, swap, tombstones

@@ -16,22 +16,26 @@ from dataclasses import replace
 import pytest
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
-    lock,
-    progress,
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock, progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.host_info import host_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import (
     records,
     replica_send_run,
-    vm,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host_info import host_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send_run import Given, Told
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_info import (
+    replica_info,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send_run import (
+    Given,
+    Told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
@@ -269,7 +273,7 @@ def test_a_vm_moves_back(world):
     moved(world, before, hashes)
     assert findings(world) == []
     (found,) = observe(world.peer.zfs(), world.peer.driver()).vms
-    assert [(disk.preserve, disk.own["tags"]) for disk in found.disks] == [(False, {})] * 2
+    assert [(disk.preserve, disk.user_properties["tags"]) for disk in found.disks] == [(False, {})] * 2
     swap(world)
     assert not startable(world.peer)
     assert observe(world.peer.zfs(), world.peer.driver()).moves.keys() == {VM}
@@ -630,7 +634,7 @@ def cdrom(world):
 def test_pci_devices_of_a_host():
     row = {"uuid": VM, "brand": "bhyve", "zone_state": "installed", "pci_devices": [{"path": "/devices/a"}]}
     made = Vmadm(lambda *_argv, **_more: Answer(0, json.dumps(row), ""))
-    assert made.description(VM).stays == ("PCI devices of this host",)
+    assert made.description(VM).host_bound == ("PCI devices of this host",)
 
 
 def twin(world, uuid):

@@ -209,13 +209,13 @@ def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: Pool
         volume = replace(volume, used=volume.volsize, written=volume.volsize)
     # A disk that a VM waits for stays marked until the VM has it again.
     stays = disk.volume.user.get("from") == identity.CONVERTING
-    disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), half="")
+    disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), partial_copy="")
     return believed(disk, {**identity.type_fact(wanted), "from": identity.CONVERTING if stays else "", "copied": ""})
 
 
 @_after.register
 def _discard(step: disk_steps.DiscardCopy, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, lambda d: replace(d, half=""))
+    return _map(vm, step.volume, lambda d: replace(d, partial_copy=""))
 
 
 @_after.register
@@ -245,7 +245,7 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
         disk,
         volume=volume,
         name=known.get("name", ""),
-        own=disk_properties.decoded(known),
+        user_properties=disk_properties.decoded(known),
         remaining=known.get("remaining", ""),
     )
 

@@ -15,17 +15,17 @@ _S = t.TypeVar("_S", bound="Step")
 
 
 class Told(t.NamedTuple):
-    """What the user is told of a step.
+    """What the user is told of a step."""
 
-    text: the step in words, "" for one that is not shown. disk: the label of its disk. destroys: data is given up.
-    cold: why a running VM does not take this one, though it takes others of its class. recreates: the step belongs to
-    a disk that is made anew.
-    """
-
+    # The step in words, "" for one that is not shown.
     text: str
+    # The label of its disk.
     disk: str = ""
+    # Data is given up.
     destroys: bool = False
+    # Why a running VM does not take this step, though it takes others of its class.
     cold: str = ""
+    # The step belongs to a disk that is made again.
     recreates: bool = False
 
 
@@ -47,9 +47,10 @@ class Step:
     silent: t.ClassVar[bool] = False
     # The step takes a volume out of a VM. It needs a guard against a hypervisor that destroys what it forgets.
     leaves_vm: t.ClassVar[bool] = False
-    # mends: the step ends what an interrupted run has left. powers: it restores the power state from before that run.
+    # The step ends what an interrupted run has left.
     mends: t.ClassVar[bool] = False
-    powers: t.ClassVar[bool] = False
+    # The step restores the power state from before an interrupted run.
+    changes_power: t.ClassVar[bool] = False
     # The step shuts the VM down, or starts it.
     stops: t.ClassVar[bool] = False
     starts: t.ClassVar[bool] = False
