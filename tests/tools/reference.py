@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import role_specs
 import yaml
 from tree import ROOT
 
@@ -235,7 +236,8 @@ def pages() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Replace the generated part of each page."""
+    """Renew the specs that are written from modules, and replace the generated part of each page."""
+    role_specs.main()
     for page, part in pages().items():
         before, rest = page.read_text().split(BEGIN, 1)
         page.write_text(f"{before}{BEGIN}\n{part}\n{END}{rest.split(END, 1)[1]}")
