@@ -365,7 +365,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.disk import run
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, answer, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 
 ENTRY = {
     **{key: {"type": spec["type"]} for key, spec in DISK.items() if not key.startswith(("boot", "recreate"))},

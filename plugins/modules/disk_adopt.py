@@ -231,7 +231,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules import disk_adopt
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, OWN, REFUSAL, approval
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, answer, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 
 RELEASED_IDENTITY = {
     "index": {"type": "int"},

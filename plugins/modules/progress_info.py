@@ -160,7 +160,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.host.lock import busy, under_way
 from ..module_utils._flexdisk.engine.run.arguments import HOST
-from ..module_utils._flexdisk.engine.run.module_run import check_core, error
+from ..module_utils._flexdisk.engine.run.module import check_core, error
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 

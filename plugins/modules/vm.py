@@ -412,7 +412,8 @@ from ..module_utils._flexdisk.engine.run.arguments import (
     checked_disks,
     policy,
 )
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, answer, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 from ..module_utils._flexdisk.model.errors import Problem, refusal
 
 VM = {

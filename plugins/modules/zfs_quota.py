@@ -184,7 +184,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.zfs_quota import recalculate
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, REFUSAL, approval
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, answer, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 
 
 def main() -> None:

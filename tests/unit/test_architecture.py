@@ -105,6 +105,11 @@ def test_no_room_knows_the_extensions():
     assert not [path for path in FILES if any(".extensions" in name for name in imports(path))]
 
 
+def performs(node):
+    """Whether this carries out a step. Then the class of the step is its documentation."""
+    return isinstance(node, ast.FunctionDef) and [one.arg for one in node.args.args] == ["step", "tools", "change"]
+
+
 def documented(path):
     """(what has no docstring, the methods that have one) of the public names of a file."""
     without, methods = [], set()
@@ -117,7 +122,7 @@ def documented(path):
         for node in parent.body:
             if not isinstance(node, ast.FunctionDef | ast.ClassDef) or node.name.startswith("_"):
                 continue
-            if ast.get_docstring(node) is None:
+            if ast.get_docstring(node) is None and not performs(node):
                 without.append((path.relative_to(HOUSE).as_posix(), inside, node.name))
             elif inside:
                 methods.add(node.name)

@@ -14,11 +14,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.report import disk_template
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import file_disks
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.perform import (
-    Change,
-    Tools,
-    perform,
-)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.perform import Change, Tools
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.performers import PERFORM
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
     Policy,
     SnapshotDeclaration,
@@ -492,7 +489,7 @@ def test_what_has_become_a_disk_is_not_discarded(linux):
     linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, detached.partial_copy)
     tools = Tools(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
     with pytest.raises(FlexdiskError, match="it is not a copy of"):
-        perform(step, tools, Change(vm, vm, host.geometry["tank"]))
+        PERFORM[type(step)](step, tools, Change(vm, vm, host.geometry["tank"]))
     assert detached.partial_copy in linux.host().datasets
 
 
@@ -946,7 +943,7 @@ def test_a_detached_disk_is_converted_where_it_lies(linux, was, kind):
     step = changes.convert(detached, kind, host.geometry["tank"])
     after = predict.apply(vm, step, host.geometry["tank"])
     tools = Tools(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
-    perform(step, tools, Change(vm, after, host.geometry["tank"]))
+    PERFORM[type(step)](step, tools, Change(vm, after, host.geometry["tank"]))
     now = linux.vm().detached[0]
     for field in ("type", "size", "uuid", "name", "vm", "index", "partial_copy", "snapshots", "image"):
         assert getattr(now, field) == getattr(after.detached[0], field), field

@@ -72,9 +72,10 @@ def test_only_the_commands_say_destroy_and_rollback_and_never_recursively():
 def test_a_hypervisor_destroys_only_where_a_last_look_comes_before():
     for name, allowed in BY_HYPERVISOR.items():
         assert {file for file, tree in files().items() if calls(tree, name)} <= allowed
-    where = {"_delete_vm": "confirm", "delete_snapshot": "confirm_snapshots"}
+    where = {"apply_vm.delete_vm": "confirm", "storage.delete_snapshot": "confirm_snapshots"}
     trees = files()
-    for function, look in where.items():
-        tree = trees[f"module_utils/_flexdisk/engine/steps/{'apply_vm' if function[0] == '_' else 'storage'}.py"]
+    for place, look in where.items():
+        file, function = place.split(".")
+        tree = trees[f"module_utils/_flexdisk/engine/steps/{file}.py"]
         bodies = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function]
         assert any(f"exact.{look}" in calls(body, look) for body in bodies), function

@@ -17,7 +17,7 @@ from typing import Any
 from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm import run
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.results import answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group

@@ -46,8 +46,8 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
     ),
     serial=st.integers(1, released_identity.MOST_SERIAL),
 )
-def test_what_is_written_is_read(name, own, serial):
-    written = ReleasedIdentity(uuid=UUID, name=name, user_properties=own, serial_no=serial)
+def test_what_is_written_is_read(name, user_properties, serial):
+    written = ReleasedIdentity(uuid=UUID, name=name, user_properties=user_properties, serial_no=serial)
     value = released_identity.encode(written)
     assert value.isascii()
     assert value.isprintable()

@@ -35,8 +35,8 @@ class Step:
 
     Nothing compares or prints steps. Without the methods for that (eq, repr), their classes are made in half the time.
 
-    Sizes are MiB (C(_mib)) or bytes (C(_bytes)). plan/predict.py says what a VM is after a step. The files apply*.py of
-    the engine do the step. Both find their function by the class.
+    Sizes are MiB (C(_mib)) or bytes (C(_bytes)). plan/predict.py says what a VM is after a step, in its table AFTER.
+    The tables in engine/steps/performers*.py say who carries it out.
     """
 
     told: Told

@@ -17,7 +17,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import disk
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import results
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
@@ -226,7 +226,7 @@ def check_told(broken: Any, sim: Simulated, was_running: bool) -> None:
     middle = statuses.index("failed")
     assert statuses == ["done"] * middle + ["failed"] + ["not done"] * (len(statuses) - middle - 1)
     assert "injected" in broken.failure["message"]
-    assert module_run.ending(broken)["error_code"] == broken.failure["error_code"]
+    assert results.ending(broken)["error_code"] == broken.failure["error_code"]
     if was_running and broken.failure["restarted"] is not None:
         assert broken.failure["restarted"] == (sim.get()["state"] == "running")
 
@@ -359,7 +359,7 @@ def test_only_starting_is_tried_again_where_that_fails(sim):
     sim.fault = fault
     done = sim.converge(RESTART, allow_restart=True)
     assert (done.failure["restarted"], sim.get()["state"], len(begun)) == (True, "running", 3)
-    assert "3 attempts in 3 s to start it, the last error: " in module_run.ending(done)["msg"]
+    assert "3 attempts in 3 s to start it, the last error: " in results.ending(done)["msg"]
     assert "cannot start" in done.failure["restart"]
 
 
@@ -370,7 +370,7 @@ def test_a_restart_is_given_up_in_the_end_and_says_what_was_tried(sim):
     sim.fault = None
     assert (done.failure["restarted"], sim.get()["state"]) == (False, "stopped")
     assert sum(sim.waits) == 15
-    said = module_run.ending(done)["msg"]
+    said = results.ending(done)["msg"]
     assert "The VM is down; 5 attempts in 15 s to start it, the last error: " in said
     assert "vminfod is not running" in said
     again = sim.converge(RESTART, allow_restart=True)
@@ -405,7 +405,7 @@ def test_a_pool_that_takes_no_change_has_not_been_changed(sim, name, how):
     done = sim.converge(spec, allow_restart=True)
     sim.fault = None
     assert (settings(sim), done.changed, done.vms[0]["changed"]) == (before, False, False)
-    assert module_run.ending(done)["changed"] is False
+    assert results.ending(done)["changed"] is False
     assert [s["status"] for s in done.vms[0]["steps"]][:1] == ["failed"]
 
 
@@ -438,7 +438,7 @@ def test_later_vms_are_listed_as_not_done(sim):
         ("web02", False, ["not done"]),
     ]
     assert not done.changed, "the first command failed, and nothing else was done"
-    said = module_run.ending(done)
+    said = results.ending(done)
     assert "web01" in said["msg"]
     assert said["failure"]["vms_not_done"] == ["web02"]
     assert sim.converge(*specs).failure is None
@@ -553,7 +553,7 @@ def test_whatever_a_program_does(name, how):
         elif done.failure is not None:
             assert codes is None or done.failure["error_code"] in codes
             assert {s["status"] for s in done.failure["steps"]} <= {"done", "failed", "not done"}
-            assert module_run.ending(done)["msg"]
+            assert results.ending(done)["msg"]
             tried = [s for s in done.failure["steps"] if s["status"] != "not done"]
             if how in ("read-only", "suspended") and not changed and done.failure["restarted"] is None:
                 assert (done.changed, [vm["changed"] for vm in done.vms], len(tried)) == (False, [False], 1)

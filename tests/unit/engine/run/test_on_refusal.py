@@ -17,7 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     vm,
     vm_snapshot,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import results
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
@@ -94,7 +94,7 @@ def test_snapshots_of_all_vms(three):
     assert [(p.vm, p.code) for p in done.problems] == [("web01", "InsufficientSpace")]
     assert [(vm["alias"], vm["changed"]) for vm in done.vms] == [("web02", True), ("web03", True)]
     assert taken(three) == [f"zones/{uuid}@vmsnap-nightly" for uuid in (OTHER, THIRD)]
-    failed = module_run.ending(done)
+    failed = results.ending(done)
     assert (failed["changed"], failed["error_code"]) == (True, "InsufficientSpace")
     again = both(snapshot, three, True)
     assert ([p.vm for p in again.problems], again.changed) == (["web01"], False)

@@ -11,7 +11,7 @@ import time
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import ending
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.results import ending
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.journal import LATEST, UNTOLD
 
 from ..conftest import VM, Simulated, running

@@ -30,7 +30,7 @@ from ..moves.vm_departure import EndOfVm, end_rest
 from ..replication import records
 from ..replication.own_copies import destroy_held
 from ..replication.replica_info import HOLD
-from ..run.outcome import Outcome
+from ..run.run import Context
 from ..steps import renames
 from .diverged import Apart, disks_apart, diverged_replicas, facts_of, given_up, is_kept_of, whose
 from .failover_ending import Ending, ending_of
@@ -101,7 +101,7 @@ class FailoverReturn:
             self._zfs.set_facts(ending.even, whose(move))
 
     def _end(self, uuid: str) -> None:
-        outcome = _EndAnyway(uuid, self._zfs, self._hypervisor, Policy(), False, Outcome()).run()
+        outcome = _EndAnyway(uuid, Context(self._zfs, self._hypervisor, Policy(), check_mode=False)).run()
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
         if outcome.problems:

@@ -11,7 +11,7 @@ import typing as t
 from ...model.errors import FlexdiskError
 from ...rules.identity import is_uuid, serial_of
 from ..host.runner import SubprocessRunner
-from ..run.module_run import Module, check_core, error
+from ..run.module import Module, check_core, error
 from .guest_grow import grow
 from .guest_observe import Guest
 

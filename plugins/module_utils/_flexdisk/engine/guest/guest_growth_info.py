@@ -9,7 +9,7 @@ import os
 
 from ...model.errors import FlexdiskError
 from ..host.runner import SubprocessRunner
-from ..run.module_run import Module, check_core, error
+from ..run.module import Module, check_core, error
 from .guest_growth import wanted_serial
 from .guest_room import RoomReader, result
 

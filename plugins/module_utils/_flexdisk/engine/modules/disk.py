@@ -22,14 +22,10 @@ from ...rules.disk import Place, places
 from ...rules.inventory import Host
 from ...spec.disk import parse_disk
 from ...zfs.commands import Zfs
-from ..run import (  # pylint: disable=unused-import
-    report,
-)
+from ..run import report
 from ..run.outcome import Outcome, told
-from ..run.run import Task, by_uuid
-from ..steps import (  # pylint: disable=unused-import
-    apply_detached,  # noqa: F401  registers the steps of detached disks
-)
+from ..run.run import Context, Task, by_uuid
+from ..steps.perform import Performers
 
 _Dict = t.Dict[str, t.Any]
 
@@ -58,7 +54,7 @@ def run(
     wrong = [n for n, (_declared, problems) in enumerate(parsed) if problems]
     place = pool or hypervisor.capabilities.default_pool
     declarations = [declared for declared, _problems in parsed]
-    _Disks(declarations, wrong, zfs, hypervisor, policy, check_mode, outcome, pool, place).run()
+    _Disks(declarations, wrong, Context(zfs, hypervisor, policy, check_mode, pool, place), outcome).run()
     return outcome
 
 
@@ -68,12 +64,22 @@ class _Disks(Task):
     admits = False
     outcome: Disks
 
-    # Any: the arguments of Task.
-    def __init__(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Sequence[int], *what: t.Any) -> None:
-        super().__init__(*what)
+    def __init__(
+        self,
+        declarations: t.Sequence[PlacedDiskDeclaration],
+        wrong: t.Sequence[int],
+        context: Context,
+        outcome: Disks,
+    ) -> None:
+        super().__init__(context, outcome)
         self._declarations = declarations
         self._wrong = wrong
         self._jobs: t.Sequence[Job] = ()
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_detached import PERFORM_OF_DETACHED
+
+        return PERFORM_OF_DETACHED
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         capabilities = self.hypervisor.capabilities

@@ -26,8 +26,8 @@ from ...spec.disk_adopt import parse_adoption
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome
-from ..run.run import Task
-from ..steps.perform import Change, Tools, perform
+from ..run.run import Context, Task
+from ..steps.perform import Change, Performers, Tools
 from .vm_info import skipped
 
 _Dict = t.Dict[str, t.Any]
@@ -60,7 +60,7 @@ def run(
     """
     policy = Policy(continue_on_refusal=continue_on_refusal, approval=approval)
     outcome = Outcome()
-    task = _Identities(raw, state, forget, zfs, hypervisor, policy, check_mode, outcome, pool)
+    task = _Identities(raw, state, forget, Context(zfs, hypervisor, policy, check_mode, pool), outcome)
     task.run()
     return Identities(outcome, task.released, task.skipped)
 
@@ -71,17 +71,25 @@ class _Identities(Task):
     journal = False
     admits = False
 
-    # Any: entries of a module are of several types; the rest are the arguments of Task.
+    # Any: entries of a module are of several types.
     def __init__(
-        self, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], state: str, forget: bool, *what: t.Any
+        self,
+        raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]],
+        state: str,
+        forget: bool,
+        context: Context,
+        outcome: Outcome,
     ) -> None:
-        super().__init__(*what)
+        super().__init__(context, outcome)
         self._raw = raw
         self._state = state
         self._forget = forget
         self._asked: t.Dict[str, str] = {}
         self.released: t.List[_Dict] = []
         self.skipped: t.List[t.Dict[str, str]] = []
+
+    def performers(self) -> Performers:
+        return {**super().performers(), **PERFORM_ADOPTION}
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         wanted = _wanted(host, self._raw, self._state, self.outcome)
@@ -187,8 +195,6 @@ def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
     }
 
 
-@perform.register(ReleaseDisk)
-@perform.register(WritePackage)
 def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Change) -> None:
     """Write facts. The saved copy of an identity is written before the first property of that identity goes."""
     saved = {key: value for key, value in step.facts.items() if key == released_identity.KEY and value}
@@ -198,3 +204,6 @@ def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Cha
             words = f"the identity of {step.dataset} was not saved, although zfs reported no error; nothing is removed"
             raise FlexdiskError("NotApplied", words)
     tools.zfs.set_facts(step.dataset, {key: value for key, value in step.facts.items() if key not in saved})
+
+
+PERFORM_ADOPTION: Performers = {ReleaseDisk: _release, WritePackage: _release}

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from dataclasses import dataclass, field, replace
 
@@ -13,7 +12,7 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, refusal
 from ...plan import summary
-from ...plan.disk_steps import CorrectFacts, LiftGuard, MoveDetached, WriteFacts
+from ...plan.disk_steps import CorrectFacts, ForgetRun, LiftGuard, MoveDetached, WriteFacts
 from ...plan.disk_verify import Mending, after, mend
 from ...plan.planner import admit
 from ...plan.steps import Ended, Step, VmPlan, status_of
@@ -24,12 +23,12 @@ from ...zfs.commands import Zfs
 from ...zfs.guard import lift
 from ..host import progress
 from ..host.observe import observe
-from ..run import module_run, report
+from ..run import report, results
 from ..run.ended import as_it_went, touched
 from ..run.outcome import Outcome
-from ..run.run import apply_plans
+from ..run.run import apply_plans, performers_of_disks
 from ..steps import renames
-from ..steps.perform import Change, Tools, perform
+from ..steps.perform import Change, Performers, Tools
 from .vm_info import chosen, skipped
 from .zfs_quota import obstacle
 
@@ -87,7 +86,7 @@ def verify(
     outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
     if outcome.changed and not check_mode:
         progress.current().more(len(mending.outside))
-        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome)
+        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, _performers)
         outside = -1
         if outcome.failure is None:
             outside = _apply_outside(zfs, hypervisor, mending.outside, outcome)
@@ -101,7 +100,7 @@ def verify(
 
 def result(found: Verified) -> t.Dict[str, t.Any]:
     """The keys of a result. They are the same in check mode and for real, except guard."""
-    keys = module_run.result(found.outcome)
+    keys = results.result(found.outcome)
     del keys["vms"]
     told = [[finding.as_dict() for finding in some] for some in (found.findings, found.repaired)]
     return dict(
@@ -116,7 +115,7 @@ def result(found: Verified) -> t.Dict[str, t.Any]:
 
 def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
     """Arguments of fail_json if the run failed, or findings are as severe as limit; else None."""
-    failed = module_run.ending(found.outcome)
+    failed = results.ending(found.outcome)
     if failed is not None:
         failed.pop("vms", None)
         return failed
@@ -176,7 +175,7 @@ def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], ou
     for number, step in enumerate(steps):
         progress.current().step("", step.disk, step.text)
         try:
-            _perform_outside(step, tools)
+            PERFORM_OUTSIDE[type(step)](step, tools)
         except FlexdiskError as exc:
             outcome.failure = _failure(exc, step.text)
             outcome.failure["steps"] = [
@@ -215,23 +214,18 @@ def _look_again(
     return now
 
 
-@perform.register
+def _performers() -> Performers:
+    return {**performers_of_disks(), **PERFORM_REPAIR}
+
+
 def _correct_in_vm(step: CorrectFacts, tools: Tools, change: Change) -> None:
-    _perform_outside(step, tools)
+    _write(step, tools)
 
 
-@functools.singledispatch
-def _perform_outside(step: Step, tools: Tools) -> None:
-    """Do a step that concerns no VM. Raises FlexdiskError if it does not end as planned."""
-    raise TypeError(f"nobody knows how to do {type(step).__name__} outside of VMs")
-
-
-@_perform_outside.register
 def _write(step: WriteFacts, tools: Tools) -> None:
     tools.zfs.set_facts(step.volume, step.facts)
 
 
-@_perform_outside.register
 def _move_detached(step: MoveDetached, tools: Tools) -> None:
     """Move a detached disk. Its uuid is written first, so that the same task finds the new place if it is repeated."""
     now = tools.read(step.volume, step.guid)
@@ -241,6 +235,15 @@ def _move_detached(step: MoveDetached, tools: Tools) -> None:
         renames.rename(tools.zfs, step.volume, step.target)
 
 
-@_perform_outside.register
 def _lift_guard(step: LiftGuard, tools: Tools) -> None:
     lift(tools.zfs, step.volume)
+
+
+PERFORM_REPAIR: Performers = {CorrectFacts: _correct_in_vm}
+# Who carries out a step that concerns no VM. Any: each function takes its own class.
+PERFORM_OUTSIDE: t.Mapping[t.Type[Step], t.Callable[[t.Any, Tools], None]] = {
+    CorrectFacts: _write,
+    ForgetRun: _write,
+    MoveDetached: _move_detached,
+    LiftGuard: _lift_guard,
+}

@@ -28,14 +28,10 @@ from ...rules.usage import uses
 from ...spec.packages import parse_packages
 from ...spec.vm import parse_vm
 from ...zfs.commands import Zfs
-from ..run import (  # pylint: disable=unused-import
-    report,
-)
+from ..run import report
 from ..run.outcome import Outcome
-from ..run.run import Task
-from ..steps import (  # pylint: disable=unused-import
-    apply_vm,  # noqa: F401  registers the steps of whole VMs
-)
+from ..run.run import Context, Task
+from ..steps.perform import Performers
 
 _Raw = t.Mapping[str, t.Any]
 _Declarations = t.Sequence[t.Tuple[VmDeclaration, t.Sequence[Problem]]]
@@ -68,18 +64,23 @@ def run(
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     place = pool or hypervisor.capabilities.default_pool
+    context = Context(zfs, hypervisor, policy, check_mode, more=place)
     first = parse_vm(shell, known)[0] if shell is not None and check_mode else None
-    return _Vms(declarations, (arriving, coming, first), zfs, hypervisor, policy, check_mode, outcome, more=place).run()
+    return _Vms(declarations, (arriving, coming, first), context, outcome).run()
 
 
 class _Vms(Task):
-    # Any: the arguments of Task.
-    def __init__(self, declarations: _Declarations, arriving: _Arriving, *what: t.Any, **more: t.Any) -> None:
-        super().__init__(*what, **more)
+    def __init__(self, declarations: _Declarations, arriving: _Arriving, context: Context, outcome: Outcome) -> None:
+        super().__init__(context, outcome)
         self._arriving = arriving
         self._declarations = declarations
         self._asked: t.Mapping[str, str] = {}
         self._geometry: t.Mapping[str, PoolGeometry] = {}
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_vms import PERFORM_OF_VMS
+
+        return PERFORM_OF_VMS
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         uuid, coming, shell = self._arriving

@@ -19,7 +19,7 @@ from ...spec.vm_disks import parse_vm_disks
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome
-from ..run.run import Task
+from ..run.run import Context, Task
 
 
 def converge(
@@ -31,13 +31,13 @@ def converge(
     check_mode: bool,
 ) -> Outcome:
     """Makes the disks as declared, or predicts it. raw: the entries of the module, checked by Ansible."""
-    return _VmDisks(raw, zfs, hypervisor, policy, check_mode, Outcome(), pool).run()
+    return _VmDisks(raw, Context(zfs, hypervisor, policy, check_mode, pool)).run()
 
 
 class _VmDisks(Task):
     # Any: entries of a module are of several types.
-    def __init__(self, raw: t.Sequence[t.Mapping[str, t.Any]], *what: t.Any) -> None:
-        super().__init__(*what)
+    def __init__(self, raw: t.Sequence[t.Mapping[str, t.Any]], context: Context) -> None:
+        super().__init__(context, Outcome())
         self._raw = raw
         self._asked: t.Dict[str, str] = {}
 

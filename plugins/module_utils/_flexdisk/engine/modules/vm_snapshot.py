@@ -18,14 +18,10 @@ from ...rules import snapshots, space
 from ...rules.inventory import Host
 from ...rules.skipped import lines
 from ...zfs.commands import Zfs
-from ..run import (  # pylint: disable=unused-import
-    report,
-)
+from ..run import report
 from ..run.outcome import Outcome
-from ..run.run import Task
-from ..steps import (  # pylint: disable=unused-import
-    apply_vm,  # noqa: F401  registers the steps of snapshots
-)
+from ..run.run import Context, Task
+from ..steps.perform import Performers
 from .vm_info import chosen, skipped
 
 _Dict = t.Dict[str, t.Any]
@@ -42,16 +38,22 @@ def run(
     now: int,
 ) -> Outcome:
     """Makes the snapshots of the named VMs, or of all, as declared, or predicts it. now is seconds since 1970."""
-    return _Snapshots(names, spec, now, zfs, hypervisor, policy, check_mode, Outcome(), pool).run()
+    return _Snapshots(names, spec, now, Context(zfs, hypervisor, policy, check_mode, pool)).run()
 
 
 class _Snapshots(Task):
-    # Any: the arguments of Task.
-    def __init__(self, names: t.Optional[t.Sequence[str]], spec: SnapshotDeclaration, now: int, *what: t.Any) -> None:
-        super().__init__(*what)
+    def __init__(
+        self, names: t.Optional[t.Sequence[str]], spec: SnapshotDeclaration, now: int, context: Context
+    ) -> None:
+        super().__init__(context, Outcome())
         self._names = names
         self._spec = spec
         self._now = now
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_vms import PERFORM_OF_VMS
+
+        return PERFORM_OF_VMS
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vms, self.outcome.problems = chosen(host, self._names)

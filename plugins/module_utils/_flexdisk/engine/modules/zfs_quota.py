@@ -21,7 +21,7 @@ from ...rules.skipped import lines
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome
-from ..run.run import Task
+from ..run.run import Context, Task
 from .vm_info import chosen, skipped
 
 
@@ -39,7 +39,7 @@ def recalculate(
     were skipped, with the reason.
     """
     policy = Policy(continue_on_refusal=continue_on_refusal, approval=approval)
-    task = _Quotas(names, reclaim, zfs, hypervisor, policy, check_mode, Outcome(), pool)
+    task = _Quotas(names, reclaim, Context(zfs, hypervisor, policy, check_mode, pool))
     return task.run(), task.left_out
 
 
@@ -48,9 +48,8 @@ class _Quotas(Task):
 
     journal = False
 
-    # Any: the arguments of Task.
-    def __init__(self, names: t.Optional[t.Sequence[str]], reclaim: bool, *what: t.Any) -> None:
-        super().__init__(*what)
+    def __init__(self, names: t.Optional[t.Sequence[str]], reclaim: bool, context: Context) -> None:
+        super().__init__(context, Outcome())
         self._names = names
         self._reclaim = reclaim
         self._geometry: t.Mapping[str, PoolGeometry] = {}

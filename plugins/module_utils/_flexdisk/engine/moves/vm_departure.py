@@ -64,8 +64,9 @@ from ..replication import trust as keys
 from ..replication.own_copies import drop_mark
 from ..replication.replica_info import HOLD, kept, uuid_of
 from ..run.outcome import Outcome
-from ..run.run import Task
+from ..run.run import Context, Task
 from ..steps import file_disks, power, renames
+from ..steps.perform import Performers
 from .move_marks import rewrite_move, write_move
 
 _Dict = t.Dict[str, t.Any]
@@ -336,8 +337,8 @@ class Departure:
 
     def _end(self, vm: Vm, known: t.Optional[Host]) -> t.Optional[Host]:
         """The host afterwards, as far as it was read. known: as for EndOfVm."""
-        what = (self._zfs, self._hypervisor, self._policy, False, Outcome())
-        outcome = EndOfVm(vm.config.uuid, *what, known=known).run()
+        context = Context(self._zfs, self._hypervisor, self._policy, check_mode=False)
+        outcome = EndOfVm(vm.config.uuid, context, known).run()
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
         if outcome.problems:
@@ -427,9 +428,14 @@ class EndOfVm(Task):
 
     admits = False
 
-    def __init__(self, uuid: str, *what: t.Any, known: t.Optional[Host] = None) -> None:
-        super().__init__(*what)
+    def __init__(self, uuid: str, context: Context, known: t.Optional[Host] = None) -> None:
+        super().__init__(context, Outcome())
         self._uuid, self._known = uuid, known
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_vms import PERFORM_OF_VMS
+
+        return PERFORM_OF_VMS
 
     def seen(self) -> Host:
         return self._known if self._known is not None else super().seen()

@@ -11,16 +11,15 @@ import shutil
 import typing as t
 
 from ...hypervisor.protocol import Hypervisor
-from ...model.errors import FlexdiskError, Problem, Problems, failure_text, refusal
+from ...model.errors import FlexdiskError, Problem, Problems, refusal
 from ...model.text import visible_lines
-from ...rules import core_version
 from ...rules.identity import blank_in
 from ...rules.naming import check_names
 from ...zfs.commands import Zfs
 from ..host import lock, progress
 from ..host.runner import SYSTEM_PATH, SubprocessRunner
 from .arguments import check_figures
-from .outcome import Outcome
+from .module import Module, check_core, error
 
 # Sockets of libvirt: of the old daemon, and of the daemons of single drivers.
 _SOCKETS = tuple(f"/{var}run/libvirt/{name}-sock" for var in ("", "var/") for name in ("libvirt", "virtqemud"))
@@ -31,25 +30,6 @@ _NAMES = ("vm", "vms", "name", "newer", "group", "uuid", "pool", "peer_name", "p
 
 _Params = t.Mapping[str, t.Any]  # checked by Ansible
 _Result = t.Dict[str, t.Any]  # as Ansible prints it
-
-
-class Module(t.Protocol):
-    """The part of AnsibleModule that is used here."""
-
-    params: t.Dict[str, t.Any]
-    check_mode: bool
-
-    def warn(self, warning: str) -> None:
-        """Show a warning to the user."""
-
-    def log(self, msg: str) -> None:
-        """Write a line to the host's log."""
-
-    def fail_json(self, *, msg: str, **kwargs: t.Any) -> t.Any:
-        """End the module with an error."""
-
-    def exit_json(self, **kwargs: t.Any) -> t.Any:
-        """End the module with a result."""
 
 
 class Call(t.NamedTuple):
@@ -130,19 +110,6 @@ def as_they_are(params: _Params) -> t.Tuple[_Params, t.Sequence[Problem]]:
     return params, ()
 
 
-def answer(outcome: Outcome, **more: t.Any) -> Answer:
-    """The end of a run with this outcome. more: further keys of the result, whether the run failed or not."""
-    failed = ending(outcome)
-    return Answer({**result(outcome), **more}, None if failed is None else {**failed, **more}, outcome.warnings)
-
-
-def check_core(core: str) -> None:
-    """Raises FlexdiskError AnsibleTooOld where this version of ansible-core will not do."""
-    too_old = core_version.refusal(core)
-    if too_old:
-        raise FlexdiskError("AnsibleTooOld", too_old)
-
-
 def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Zfs, Hypervisor]:
     """Storage and hypervisor of this host. C(auto) takes vmadm if it is there, else a libvirt that can be reached.
 
@@ -195,34 +162,3 @@ def locked(
     else:
         with lock.exclusive(runner, pool, params["lock_timeout"], task) as held, progress.telling(held, log):
             yield []
-
-
-def error(exc: FlexdiskError) -> t.Dict[str, t.Any]:
-    """Arguments of fail_json for an error that no declaration of a VM has caused."""
-    return refusal([Problem(exc.code, exc.message)])
-
-
-def result(outcome: Outcome) -> t.Dict[str, t.Any]:
-    """The keys of a result. Check mode has the same, except those that only a real detach or removal has. A task that
-    is refused has no plan.
-    """
-    found = {"changed": outcome.changed, "msg": outcome.msg, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
-    planned = {"plan": outcome.plan, "plan_digest": outcome.plan_digest}
-    real = {"guard": outcome.guard, "destroyed_by": outcome.destroyed_by}
-    return dict(found, **{key: value for key, value in {**planned, **real}.items() if value})
-
-
-def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
-    """Arguments of fail_json if the run failed, with what was done, else None."""
-    if outcome.failure is not None:
-        failure = outcome.failure
-        problem = Problem(failure["error_code"], f"{failure['step']}: {failure['message']}", failure["vm"])
-        tail = ""
-        if failure["restarted"] is not None:
-            tail = f" The VM {'is running again' if failure['restarted'] else 'is down'}"
-            tail += f"; {failure['restart']}." if failure["restart"] else "."
-        text = failure_text([problem]) + tail + ("\n" + failure_text(outcome.problems) if outcome.problems else "")
-        return dict(result(outcome), **dict(refusal([problem, *outcome.problems]), msg=text, failure=failure))
-    if outcome.problems:
-        return dict(result(outcome), **refusal(outcome.problems))
-    return None

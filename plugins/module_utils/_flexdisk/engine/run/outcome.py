@@ -13,11 +13,9 @@ from ...model.errors import FlexdiskError, Problem
 from ...plan import approval, summary
 from ...plan.steps import VmPlan, status_of
 from ...rules.inventory import Host
+from ..steps.failed import StepFailed
 from . import report
 from .ended import Broken
-
-if t.TYPE_CHECKING:
-    from ..steps.apply import StepFailed
 
 
 @dataclass

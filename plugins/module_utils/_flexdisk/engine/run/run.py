@@ -25,39 +25,37 @@ from ..host import progress
 from ..host.journal import Journal
 from ..host.observe import observe
 from ..steps import renames
-from ..steps.perform import Tools
+from ..steps.failed import StepFailed
+from ..steps.perform import Performers, Tools
 from . import report
 from .ended import Broken, as_it_went
 from .outcome import Outcome, failure_of, told
 
 
+class Context(t.NamedTuple):
+    """Where and how a task runs."""
+
+    zfs: Zfs
+    hypervisor: Hypervisor
+    policy: Policy
+    check_mode: bool
+    # The only pool that is read, None for all.
+    pool: t.Optional[str] = None
+    # One further pool to read.
+    more: str = ""
+
+
 class Task:
-    """The task of a module. Each module has a subclass that says how to plan, and what to report.
+    """The task of a module. Each module has a subclass that says how to plan, and what to report."""
 
-    pool: the only pool that is read, None for all. more: one further pool to read. journal: the next run must be able
-    to find an interrupted one. admits: the plans of VMs compete for disks and space.
-    """
-
+    # The next run must be able to find an interrupted one.
     journal = True
+    # The plans of VMs compete for disks and space.
     admits = True
 
-    def __init__(
-        self,
-        zfs: Zfs,
-        hypervisor: Hypervisor,
-        policy: Policy,
-        check_mode: bool,
-        outcome: Outcome,
-        pool: t.Optional[str] = None,
-        more: str = "",
-    ) -> None:
-        self.zfs = zfs
-        self.hypervisor = hypervisor
-        self.policy = policy
-        self.check_mode = check_mode
+    def __init__(self, context: Context, outcome: Outcome) -> None:
+        self.zfs, self.hypervisor, self.policy, self.check_mode, self.pool, self.more = context
         self.outcome = outcome
-        self.pool = pool
-        self.more = more
 
     # -- what differs
 
@@ -90,6 +88,10 @@ class Task:
     def seen(self) -> Host:
         """The host before the run."""
         return observe(self.zfs, self.hypervisor, self.pool, more=self.more)
+
+    def performers(self) -> Performers:
+        """Who carries out the steps that this task can have. An idle run does not import them."""
+        return performers_of_disks()
 
     # -- what is the same
 
@@ -127,7 +129,7 @@ class Task:
 
     def _apply(self, host: Host, ordered: t.Sequence[VmPlan]) -> None:
         intents = Journal(self.zfs, host) if self.journal else None
-        apply_plans(self.zfs, self.hypervisor, host, ordered, self.policy, self.outcome, intents)
+        apply_plans(self.zfs, self.hypervisor, host, ordered, self.policy, self.outcome, self.performers, intents)
         if intents is not None:
             with contextlib.suppress(FlexdiskError):
                 intents.tidy()
@@ -159,13 +161,14 @@ def apply_plans(
     plans: t.Sequence[VmPlan],
     policy: Policy,
     outcome: Outcome,
+    performers: t.Callable[[], Performers],
     intents: t.Optional[Journal] = None,
 ) -> None:
     """Apply the plans in order until one fails. The failure names the plans that were not begun."""
     plans = [plan for plan in plans if plan.steps]
     if not plans:
         return
-    from ..steps.apply import Applier, StepFailed  # which imports everything that does steps
+    from ..steps.apply import Applier
 
     steps = [step for plan in plans for step in plan.steps]
     progress.current().more(len(steps))
@@ -173,7 +176,7 @@ def apply_plans(
     library, why_not = load_libzfs_core() if guarded else (None, "")
     places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
     tools = Tools(zfs, hypervisor, policy, places, library)
-    applier = Applier(tools, intents)
+    applier = Applier(tools, performers(), intents)
     for number, plan in enumerate(plans):
         try:
             applier.run(plan, host.geometry[plan.before.config.pool])
@@ -187,6 +190,13 @@ def apply_plans(
     outcome.guard = "+".join(sorted(tools.guards))
     if outcome.guard and why_not and "libzfs_core" not in tools.guards:
         outcome.guard += f" ({why_not})"
+
+
+def performers_of_disks() -> Performers:
+    """Who carries out a step that changes disks, figures or power of VMs."""
+    from ..steps.performers import PERFORM
+
+    return PERFORM
 
 
 def look_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:

@@ -11,7 +11,6 @@ from dataclasses import replace
 
 from ...model.errors import FlexdiskError
 from ...model.sizes import render_apart
-from ...model.text import count
 from ...model.vm import Vm
 from ...plan import predict
 from ...plan.disk_steps import Grow
@@ -25,19 +24,12 @@ from ...rules.unfinished import is_unfinished
 from ...rules.usage import as_it_ran
 from ...zfs.errors import ZfsError
 from ...zfs.exact import Unchanged
-from ..host import (  # pylint: disable=unused-import
-    progress,
-)
+from ..host import progress
 from ..host.journal import Journal
 from ..host.observe import observe
-from . import (  # pylint: disable=unused-import
-    apply_disks,  # noqa: F401  registers the steps of disks
-    apply_figures,  # noqa: F401  registers the steps of a VM's figures and its power
-    apply_moves,  # noqa: F401  registers the steps of disks that leave a VM or come to one
-    autoboot,
-    power,
-)
-from .perform import Change, Tools, perform
+from . import autoboot, power
+from .failed import Restart, StepFailed
+from .perform import Change, Performers, Tools
 
 # Seconds between the attempts to start a VM again.
 RESTART_PAUSES = (1.0, 2.0, 4.0, 8.0)
@@ -48,52 +40,15 @@ GRACE, LOOK = 20, 2
 _LATE = "; it has been asked to and may do it later: then the next run of this task or of vm_disks starts the VM again"
 
 
-class Restart(t.NamedTuple):
-    """Whether a VM runs again, the number of attempts, the seconds of waiting between them, and the last error.
-
-    late: its guest was asked to shut down, and still runs.
-    """
-
-    running: bool
-    attempts: int = 0
-    seconds: float = 0
-    error: str = ""
-    late: bool = False
-
-    @property
-    def tried(self) -> str:
-        """The attempts as part of a message; "" if the first attempt was enough, or none was made."""
-        if not self.attempts or (self.running and self.attempts == 1):
-            return ""
-        attempts = f"{count(self.attempts, 'attempt')} in {int(self.seconds)} s"
-        return f"{attempts} to start it, the last error: {self.error}"
-
-
-class StepFailed(Exception):
-    """A step did not end as planned. done is the number of steps done before it. restart says what became of a VM that
-    was down. begun says whether a step was begun at all.
-
-    If all steps were done, clearing the intent has failed.
-    """
-
-    def __init__(
-        self, error: FlexdiskError, done: int, restart: t.Optional[Restart] = None, begun: bool = True
-    ) -> None:
-        super().__init__(error.message)
-        self.begun = begun
-        self.error = error
-        self.done = done
-        self.restart = restart
-
-
 class Applier:
     """Applies plans on one host.
 
     Without intents, no intent is written. This is for plans whose steps can be found out again from the state alone.
     """
 
-    def __init__(self, tools: Tools, intents: t.Optional[Journal] = None) -> None:
+    def __init__(self, tools: Tools, performers: Performers, intents: t.Optional[Journal] = None) -> None:
         self._tools = tools
+        self._performers = performers
         self._zfs = tools.zfs
         self._hypervisor = tools.hypervisor
         self._intents = intents
@@ -116,7 +71,7 @@ class Applier:
             try:
                 self._note(plan, number)
                 begun = True
-                perform(step, self._tools, Change(vm, after, geometry))
+                self._performers[type(step)](step, self._tools, Change(vm, after, geometry))
             except FlexdiskError as exc:
                 begun_step = not isinstance(exc, Unchanged)
                 if mixed or (step.keeps_vm_down and begun_step) or any(in_conversion(vm, d) for d in vm.detached):

@@ -17,12 +17,11 @@ from ...rules import identity
 from ...rules.layout import container
 from ...zfs.guard import SNAPSHOT, lift
 from . import file_disks, renames
-from .perform import Change, Tools, perform, stamp
+from .perform import Change, Tools, stamp
 from .volumes import RESERVATION, Properties, confirm_origin, make_disk
 
 
-@perform.register
-def _create(step: CreateDetached, tools: Tools, change: Change) -> None:
+def create(step: CreateDetached, tools: Tools, change: Change) -> None:
     """Make a disk with its identity from the start. If it takes several commands, a mark stays until the last."""
     pool, own = change.vm.root.pool, str(uuid.uuid4())
     tools.make_container(pool)
@@ -65,21 +64,18 @@ def _end(tools: Tools, volume: Dataset, size: int, kind: str) -> None:
     tools.zfs.set_facts(volume.name, {"from": ""})
 
 
-@perform.register
-def _finish(step: FinishDetached, tools: Tools, change: Change) -> None:
+def finish(step: FinishDetached, tools: Tools, change: Change) -> None:
     _end(tools, tools.read(step.volume, step.guid), step.size_mib, step.type)
 
 
-@perform.register
-def _end_conversion(step: EndConversion, tools: Tools, change: Change) -> None:
+def end_conversion(step: EndConversion, tools: Tools, change: Change) -> None:
     now = tools.read(step.volume, step.guid)
     if step.target != step.volume:
         renames.rename(tools.zfs, step.volume, step.target)
     tools.zfs.set_facts(step.target, {key: v for key, v in step.facts.items() if v or key in now.user})
 
 
-@perform.register
-def _resize(step: ResizeDetached, tools: Tools, change: Change) -> None:
+def resize(step: ResizeDetached, tools: Tools, change: Change) -> None:
     now, size = tools.read(step.volume, step.guid), step.size_mib * MIB
     if step.type == FILE:
         file_disks.resize(tools.zfs, now, size, change.geometry)

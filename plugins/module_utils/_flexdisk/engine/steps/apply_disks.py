@@ -28,13 +28,12 @@ from ...rules.space import expected_quota
 from ...zfs.commands import Zfs
 from ...zfs.guard import lift
 from . import file_disks
-from .perform import Change, Tools, perform, stamp
+from .perform import Change, Tools, stamp
 from .storage import storage_of
 from .volumes import RESERVATION, destroy_volume, is_auto
 
 
-@perform.register
-def _resize(step: Resize, tools: Tools, change: Change) -> None:
+def resize(step: Resize, tools: Tools, change: Change) -> None:
     vm, after, geometry = change
     size, storage = step.size_mib * MIB, storage_of(tools)
     now = tools.read(step.volume, step.guid)
@@ -56,8 +55,7 @@ def _resize(step: Resize, tools: Tools, change: Change) -> None:
     tools.zfs.set_facts(now.name, stamp(now.user))
 
 
-@perform.register
-def _convert(step: Convert, tools: Tools, change: Change) -> None:
+def convert(step: Convert, tools: Tools, change: Change) -> None:
     """Convert a disk. The fact sparse is written before the reservation goes, and stays until there is one again."""
     if step.copying is not None:
         _convert_by_copy(step, step.copying, tools, change)
@@ -77,30 +75,26 @@ def _convert_by_copy(step: Convert, copying: Copying, tools: Tools, change: Chan
     file_disks.take_place(tools.zfs, copying.partial_copy, now)
 
 
-@perform.register
-def _discard_copy(step: DiscardCopy, tools: Tools, change: Change) -> None:
+def discard_copy(step: DiscardCopy, tools: Tools, change: Change) -> None:
     copy, whole = tools.read(step.partial_copy), tools.read(step.volume, step.guid)
     if not is_partial_copy(whole, copy):
         raise FlexdiskError("Changed", f"{copy.name} changed since it was read: it is not a copy of {whole.name}")
     file_disks.discard(tools.zfs, copy)
 
 
-@perform.register
-def _edit_disks(step: EditDisks, tools: Tools, change: Change) -> None:
+def edit_disks(step: EditDisks, tools: Tools, change: Change) -> None:
     vm = change.vm
     tools.hypervisor.edit_disks(vm.config.uuid, [dict(edit.changes, path=edit.path) for edit in step.edits])
     for volume in (v for v in vm.volumes if v.name in step.volumes and released_identity.registered(v)):
         tools.zfs.set_facts(volume.name, stamp(volume.user))
 
 
-@perform.register
-def _set_compression(step: SetCompression, tools: Tools, change: Change) -> None:
+def set_compression(step: SetCompression, tools: Tools, change: Change) -> None:
     storage_of(tools).set_compression(step, change.vm)
     tools.zfs.set_facts(step.volume, stamp(tools.read(step.volume).user))
 
 
-@perform.register
-def _write_identity(step: WriteIdentity, tools: Tools, change: Change) -> None:
+def write_identity(step: WriteIdentity, tools: Tools, change: Change) -> None:
     vm = change.vm
     known = next((d.volume for d in vm.disks + vm.orphans + vm.detached if d.volume.name == step.volume), None)
     volume = known or tools.read(step.volume)
@@ -121,11 +115,9 @@ def _replace_saved(zfs: Zfs, volume: str, facts: t.Mapping[str, str]) -> None:
     zfs.set_facts(volume, {key: value for key, value in facts.items() if not value})
 
 
-@perform.register
-def _sync_facts(step: SyncFacts, tools: Tools, change: Change) -> None:
+def sync_facts(step: SyncFacts, tools: Tools, change: Change) -> None:
     tools.zfs.set_facts(step.volume, step.facts)
 
 
-@perform.register
-def _lift_guard(step: LiftGuard, tools: Tools, change: Change) -> None:
+def lift_guard(step: LiftGuard, tools: Tools, change: Change) -> None:
     lift(tools.zfs, step.volume)

@@ -22,18 +22,16 @@ from ...plan.vm_steps import (
 from ...rules.replicas import SPACE
 from ...zfs import exact
 from . import autoboot, power, renames
-from .perform import Change, Tools, perform
+from .perform import Change, Tools
 from .storage import storage_of
 
 
-@perform.register
-def _recover(step: Recover, tools: Tools, change: Change) -> None:
+def recover(step: Recover, tools: Tools, change: Change) -> None:
     """Tell the guest the sizes of its disks. Later steps do the rest. Our record has replaced the one found."""
     storage_of(tools).announce_sizes(change.vm)
 
 
-@perform.register
-def _relocate(step: Relocate, tools: Tools, change: Change) -> None:
+def relocate(step: Relocate, tools: Tools, change: Change) -> None:
     """Move volumes. Each carries its old place in a property until the configuration names the new one."""
     vm = change.vm
     if not vm.root.kind and not tools.zfs.exists(vm.root.name):
@@ -58,16 +56,14 @@ def _path(entry: DiskConfig, tools: Tools) -> str:
     return tools.hypervisor.capabilities.device_prefix + entry.volume if entry.named else entry.path
 
 
-@perform.register
-def _add_ports(step: AddPorts, tools: Tools, change: Change) -> None:
+def add_ports(step: AddPorts, tools: Tools, change: Change) -> None:
     tools.hypervisor.add_ports(change.vm.config.uuid, step.ports)
 
 
 # -- the VM's dataset
 
 
-@perform.register
-def _settle_quota(step: SettleQuota, tools: Tools, change: Change) -> None:
+def settle_quota(step: SettleQuota, tools: Tools, change: Change) -> None:
     now, then = change.vm.root, change.after.root
     # A recursive snapshot can take more than the quota. Then ZFS refuses to set the same quota again.
     figures = {"quota": then.quota, "reservation": then.reservation}
@@ -78,8 +74,7 @@ def _settle_quota(step: SettleQuota, tools: Tools, change: Change) -> None:
         tools.zfs.set(then.name, refreservation=then.refreservation)
 
 
-@perform.register
-def _settle_volumes(step: SettleVolumes, tools: Tools, change: Change) -> None:
+def settle_volumes(step: SettleVolumes, tools: Tools, change: Change) -> None:
     # Make room first: a volume that reserves too little takes more than its old overhead.
     tools.settle(change.after)
     then = {volume.name: volume for volume in change.after.volumes}
@@ -88,36 +83,30 @@ def _settle_volumes(step: SettleVolumes, tools: Tools, change: Change) -> None:
         tools.zfs.set(name, refreservation=figure)
 
 
-@perform.register
-def _retire_syncs(step: RetireSyncs, tools: Tools, change: Change) -> None:
+def retire_syncs(step: RetireSyncs, tools: Tools, change: Change) -> None:
     """The space goes last: it says that there is something left to destroy."""
     exact.destroy_snapshots(tools.zfs, step.snapshots)
     tools.zfs.set_facts(change.vm.root.name, {SPACE: ""})
 
 
-@perform.register
-def _set_flexible_size(step: SetFlexibleSize, tools: Tools, change: Change) -> None:
+def set_flexible_size(step: SetFlexibleSize, tools: Tools, change: Change) -> None:
     storage_of(tools).set_flexible(step, change)
 
 
-@perform.register
-def _set_vm_quota(step: SetVmQuota, tools: Tools, change: Change) -> None:
+def set_vm_quota(step: SetVmQuota, tools: Tools, change: Change) -> None:
     storage_of(tools).set_quota(step, change)
 
 
 # -- power
 
 
-@perform.register
-def _stop(step: Stop, tools: Tools, change: Change) -> None:
+def stop(step: Stop, tools: Tools, change: Change) -> None:
     tools.hypervisor.stop(change.vm.config.uuid, tools.policy.stop_timeout, tools.policy.allow_force_stop)
 
 
-@perform.register
-def _start(step: Start, tools: Tools, change: Change) -> None:
+def start(step: Start, tools: Tools, change: Change) -> None:
     power.start(tools.hypervisor, change.vm)
 
 
-@perform.register
-def _set_autoboot(step: SetAutoboot, tools: Tools, change: Change) -> None:
+def set_autoboot(step: SetAutoboot, tools: Tools, change: Change) -> None:
     autoboot.set_autoboot(tools.zfs, tools.hypervisor, change.vm, step.autoboot)

@@ -26,7 +26,7 @@ from ...rules.layout import image_of
 from ...zfs import exact
 from ...zfs.guard import Guard
 from . import file_disks, renames
-from .perform import Change, Tools, perform, stamp
+from .perform import Change, Tools, stamp
 from .volumes import destroy_volume, fit_before, fit_file_after, make_disk, whole_names
 
 # A disk as drivers take it.
@@ -63,8 +63,7 @@ def _take_out(step: Departure, tools: Tools, change: Change, facts: t.Mapping[st
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
 
 
-@perform.register
-def _detach(step: Detach, tools: Tools, change: Change) -> None:
+def detach(step: Detach, tools: Tools, change: Change) -> None:
     vm = change.vm
     disk = next(d for d in vm.disks + vm.orphans if d.volume.name == step.volume)
     facts = {**step.facts, **stamp(disk.volume.user)}
@@ -80,8 +79,7 @@ def _detach(step: Detach, tools: Tools, change: Change) -> None:
     tools.settle(change.after)
 
 
-@perform.register
-def _destroy(step: Destroy, tools: Tools, change: Change) -> None:
+def destroy(step: Destroy, tools: Tools, change: Change) -> None:
     # If a run is interrupted from here on, the disk is found by its identity, and destroyed if that is still declared.
     exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))
     tools.zfs.set_facts(step.volume, step.facts)
@@ -90,15 +88,13 @@ def _destroy(step: Destroy, tools: Tools, change: Change) -> None:
     tools.settle(change.after)
 
 
-@perform.register
-def _destroy_detached(step: DestroyDetached, tools: Tools, change: Change) -> None:
+def destroy_detached(step: DestroyDetached, tools: Tools, change: Change) -> None:
     destroy_volume(tools, Planned(step.volume, step.guid), step.snapshots, step.held)
     if change.after.orphans != change.vm.orphans:
         tools.settle(change.after)
 
 
-@perform.register
-def _forget_disk(step: ForgetDisk, tools: Tools, change: Change) -> None:
+def forget_disk(step: ForgetDisk, tools: Tools, change: Change) -> None:
     if tools.zfs.exists(step.volume):
         raise FlexdiskError("Changed", f"{step.volume} exists again since the host was read")
     tools.hypervisor.forget_disk(change.vm.config.uuid, step.path)
@@ -107,8 +103,7 @@ def _forget_disk(step: ForgetDisk, tools: Tools, change: Change) -> None:
 # -- disks that come
 
 
-@perform.register
-def _attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
+def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     zfs, volume = tools.zfs, step.attached.volume
     now = tools.read(step.source, step.guid)
     late = fit_before(step, tools, change.geometry)
@@ -129,8 +124,7 @@ def _attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     zfs.set_facts(step.volume, marks)
 
 
-@perform.register
-def _create_disk(step: CreateDisk, tools: Tools, change: Change) -> None:
+def create_disk(step: CreateDisk, tools: Tools, change: Change) -> None:
     own = step.attachment.uuid or str(uuid.uuid4())
     tools.zfs.set(change.vm.root.name, quota=change.after.root.quota)
     make_disk(step, tools, {**step.facts, **stamp({}), "uuid": own}, change.geometry)

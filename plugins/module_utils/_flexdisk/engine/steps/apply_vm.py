@@ -27,20 +27,18 @@ from ...rules.unfinished import is_unfinished, lasting_of
 from ...zfs import exact
 from . import file_disks
 from .apply_moves import Entry, entry_of
-from .perform import Change, Tools, perform
+from .perform import Change, Tools
 from .storage import storage_of
 
 
-@perform.register
-def _create_vm(step: CreateVm, tools: Tools, change: Change) -> None:
+def create_vm(step: CreateVm, tools: Tools, change: Change) -> None:
     storage = storage_of(tools)
     storage.before_vm(step, change)
     tools.hypervisor.create_vm(step.new, [_entry(disk) for disk in step.disks], step.indestructible, step.ports)
     storage.after_vm(step, change)
 
 
-@perform.register
-def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
+def import_image(step: ImportImage, tools: Tools, change: Change) -> None:
     """Import an image. Until it is complete, the volume is marked, and thick so that it cannot run out of room."""
     volume, last = step.volume, final(step.volume)
     if tools.zfs.exists(last):
@@ -58,8 +56,7 @@ def _import_image(step: ImportImage, tools: Tools, change: Change) -> None:
     tools.zfs.set_facts(volume, {"from": ""})
 
 
-@perform.register
-def _clear(step: ClearRemains, tools: Tools, change: Change) -> None:
+def clear_remains(step: ClearRemains, tools: Tools, change: Change) -> None:
     """Destroy exactly the datasets and snapshots that were read, if they are still unused."""
     there, empty = tools.zfs.datasets(step.root), tools.read(container(change.after.root.pool))
     lasting = used(there, empty)
@@ -68,8 +65,7 @@ def _clear(step: ClearRemains, tools: Tools, change: Change) -> None:
     exact.destroy_tree(tools.zfs, step.left)
 
 
-@perform.register
-def _delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
+def delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
     """Delete the VM. A hypervisor destroys whatever is below the VM's dataset, so the last look comes right before."""
     vm = change.vm
     if vm.root.kind:
@@ -101,8 +97,7 @@ def _end_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> None:
         raise FlexdiskError(exc.code, words) from exc
 
 
-@perform.register
-def _remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> None:
+def remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> None:
     """Remove an unfinished VM, and then its datasets: the hypervisor destroys only what it has noted of them."""
     parts = dict(step.parts)
     there = tools.zfs.datasets(step.root) if tools.zfs.exists(step.root) else []
@@ -120,8 +115,7 @@ def _remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> 
     _end_datasets(tools, step.root, parts)
 
 
-@perform.register
-def _properties(step: SetProperties, tools: Tools, change: Change) -> None:
+def set_properties(step: SetProperties, tools: Tools, change: Change) -> None:
     vm, protected = change.vm, step.indestructible
     if step.machine:
         tools.hypervisor.set_machine(vm.config.uuid, step.machine)
@@ -131,18 +125,15 @@ def _properties(step: SetProperties, tools: Tools, change: Change) -> None:
         tools.zfs.set_facts(vm.root.name, step.facts)
 
 
-@perform.register
-def _take_snapshot(step: TakeSnapshot, tools: Tools, change: Change) -> None:
+def take_snapshot(step: TakeSnapshot, tools: Tools, change: Change) -> None:
     storage_of(tools).create_snapshot(step, change.vm)
 
 
-@perform.register
-def _delete_snapshot(step: DeleteSnapshot, tools: Tools, change: Change) -> None:
+def delete_snapshot(step: DeleteSnapshot, tools: Tools, change: Change) -> None:
     storage_of(tools).delete_snapshot(step, change.vm)
 
 
-@perform.register
-def _roll_back(step: RollBack, tools: Tools, change: Change) -> None:
+def roll_back(step: RollBack, tools: Tools, change: Change) -> None:
     storage_of(tools).roll_back(step, change)
 
 

@@ -1,11 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is needed to do a step: the tools of the host, and one function for each class of steps."""
+"""What the functions that carry out steps work with: the tools of the host, and the VM before and after the step."""
 
 from __future__ import annotations
 
-import functools
 import time
 import typing as t
 
@@ -75,14 +74,10 @@ class Tools:
         self.zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
 
 
-@functools.singledispatch
-def perform(step: Step, tools: Tools, change: Change) -> None:
-    """Do a step. Raises FlexdiskError if it does not end as planned.
-
-    The files apply_*.py and those of some modules register a function for each class of steps. A run imports the files
-    for the steps that it can have.
-    """
-    raise TypeError(f"nobody knows how to do {type(step).__name__}")
+# Carries out a step. Raises FlexdiskError if it does not end as planned. Any: each function takes its own class.
+Perform = t.Callable[[t.Any, Tools, Change], None]
+# Who carries out the steps that a module can have, by the class of the step.
+Performers = t.Mapping[t.Type[Step], Perform]
 
 
 def stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
