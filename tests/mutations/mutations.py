@@ -440,7 +440,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a doubt forbids the start after a failure",
-        "engine/steps/apply.py",
+        "engine/steps/restart.py",
         "replace(as_it_ran(vm), interrupted=None,",
         "replace(vm, interrupted=None,",
         IN_USE,
@@ -749,15 +749,15 @@ MUTATIONS = (
     Mutation(
         "power: a failure starts what is declared stopped",
         "engine/steps/apply.py",
-        "self._restart(plan, step.stops) if down and plan.runs_after else None",
-        "self._restart(plan, step.stops) if down else None",
+        "start_again(self._tools, plan, step.stops) if self._down and plan.runs_after else None",
+        "start_again(self._tools, plan, step.stops) if self._down else None",
         POWER,
     ),
     Mutation(
         "power: a guest that is asked to shut down is forgotten",
         "engine/steps/apply.py",
         "                    self._intents.leave(plan)\n",
-        "                    self._clear(plan)\n",
+        "                    self._clear()\n",
         LATE,
     ),
     Mutation(
@@ -847,8 +847,8 @@ MUTATIONS = (
     Mutation(
         "vm: a creation that was given up counts as none",
         "engine/steps/apply.py",
-        "return error.code not in _MAY_GO_ON and self._is_gone_or_whole(plan)",
-        "return self._is_gone_or_whole(plan)",
+        "return error.code not in _MAY_GO_ON and self._is_gone_or_whole()",
+        "return self._is_gone_or_whole()",
         UNFINISHED,
     ),
     Mutation(
@@ -1050,7 +1050,7 @@ MUTATIONS = (
     Mutation(
         "destroy: a VM stays down after a rollback that was refused before it began",
         "engine/steps/apply.py",
-        "begun_step = not isinstance(exc, Unchanged)",
+        "begun_step = not isinstance(error, Unchanged)",
         "begun_step = True",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),

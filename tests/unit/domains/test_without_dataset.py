@@ -9,7 +9,7 @@ from __future__ import annotations
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
-from ansible_collections.flexdisk.hypervisor.plugins.filter.move_outlook import move_places
+from ansible_collections.flexdisk.hypervisor.plugins.filter.move_places import move_places
 from ansible_collections.flexdisk.hypervisor.plugins.filter.verify_lines import verify_lines
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_info import (

@@ -26,7 +26,7 @@ def callers(name):
 def test_configurations_change_in_one_place():
     """The other files give a VM only disks of the platform, forget only what is detached, or make a VM that comes."""
     assert callers("attach_disk") == {"engine/steps/apply_moves.py", "engine/moves/platform_disks.py"}
-    assert callers("forget_disk") == {"engine/steps/apply_moves.py", "engine/steps/apply.py"}
+    assert callers("forget_disk") == {"engine/steps/apply_moves.py", "engine/steps/restart.py"}
     assert callers("dress") == {"engine/moves/vm_arrival.py"}
 
 

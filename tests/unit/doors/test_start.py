@@ -50,9 +50,9 @@ def test_every_caller_has_a_right_to_ask():
         if (receiver, method) == ("power", "start")
     }
     assert askers == {
-        "apply.py": [],
         "apply_figures.py": [],
         "failover_start.py": ["START_HOST"],
+        "restart.py": [],
         "vm_arrival.py": ["ARRIVAL"],
         "vm_departure.py": ["GIVEN_UP"],
     }

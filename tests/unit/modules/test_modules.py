@@ -25,7 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module_run, results
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.arguments import DISK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.outcome import Outcome
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.apply import Applier
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import apply
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
@@ -184,7 +184,7 @@ def test_what_a_failure_tells_is_documented(host, node, monkeypatch):
 
     documented = documentation("vm_disks", "RETURN")
     host("vm_disks", vms=[spec(*DISKS[1:], flexible_disk_size=4096)])
-    monkeypatch.setattr(Applier, "_confirm_forecasts", fails)
+    monkeypatch.setattr(apply, "confirm_forecasts", fails)
     failed = host("vm_disks", vms=[spec({"name": "data", "size": 96})])
     assert_documented({key: failed[key] for key in set(failed) - TOP - {"failed", "msg"}}, documented)
     assert set(failed) >= {"failure", "problems", "error_code"}

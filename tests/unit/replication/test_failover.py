@@ -48,6 +48,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
+from .controller import Controller
 from .test_engine import TWIN, _fill
 from .test_move import EVERY, POLICY, config, created, findings, guid, hosts, look, move, swap, tombstones
 from .test_move import world as world_of_moves
@@ -127,7 +128,7 @@ def test_the_wish_changes(world):
 
 def mark(world, wanted=None, check=False):
     home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
-    marked = home.mark(["db01"], wanted, world.home_name, check)
+    marked = home.mark(["db01"], wanted, world.home_name, check, world.peer_name)
     assert (marked.problems, marked.failures) == ([], [])
     return marked
 
@@ -144,9 +145,9 @@ def stored(world, given, check=False):
 
 
 def protect(world):
-    """What the role does for a VM with failover."""
-    assert world.sync()[1]
-    store(world, mark(world, True).records)
+    """The role vm_replica with failover."""
+    controller = Controller(world, {world.home_name: world.home, world.peer_name: world.peer})
+    controller.does("keep", controller.sync(world.home_name, world.peer_name, [VM], failover="present"))
 
 
 def test_the_peer_gets_the_record(world):
@@ -557,6 +558,7 @@ def noted(world, seconds, *numbers):
 def test_how_much_may_be_lost(world):
     """The age is that of the set, by the clock of the host with the replicas: an older one is refused."""
     protect(world)
+    noted(world, time.time() - 1000, 0, 1)
     refused(world, "TooOld", r"what the replicas have is \d+ s old; flexdisk_max_data_loss allows 900 s", 900)
     old = time.time() - 100
     noted(world, old, 0, 1)

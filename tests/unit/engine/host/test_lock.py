@@ -30,7 +30,7 @@ HOLDER = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import conftest
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 runner = SubprocessRunner()
 with lock.exclusive(runner, sys.argv[2] or None, 60, "vm_disks of web01"):

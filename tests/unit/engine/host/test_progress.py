@@ -196,7 +196,7 @@ HOLDER = """
 import os, sys
 sys.path.insert(0, sys.argv[1])
 import conftest
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock, progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 lock.place = lambda: sys.argv[2]
 runner = SubprocessRunner()

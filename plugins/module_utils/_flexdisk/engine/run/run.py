@@ -176,10 +176,10 @@ def apply_plans(
     library, why_not = load_libzfs_core() if guarded else (None, "")
     places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
     tools = Tools(zfs, hypervisor, policy, places, library)
-    applier = Applier(tools, performers(), intents)
+    table = performers()
     for number, plan in enumerate(plans):
         try:
-            applier.run(plan, host.geometry[plan.before.config.pool])
+            Applier(tools, table, intents, plan, host.geometry[plan.before.config.pool]).run()
         except StepFailed as exc:
             waiting = tuple(plans[number + 1 :])
             outcome.failure = failure_of(plan, exc, waiting)
