@@ -10,13 +10,23 @@ import argparse
 import gc
 import json
 import sys
+import types
 import typing as t
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "plugins" / "module_utils"))
-from _flexdisk.fleet.placement.iallocator import Options, answer
-from _flexdisk.fleet.placement.iallocator_read import KVM_MEMORY
-from _flexdisk.model.errors import FlexdiskError
+_PATHS: t.Mapping[str, t.List[str]] = {
+    "ansible_collections": [],
+    "ansible_collections.flexdisk": [],
+    "ansible_collections.flexdisk.hypervisor": [str(Path(__file__).resolve().parents[2])],
+}
+for _name, _path in _PATHS.items():  # the collection is found where this file is, whatever its folders are called
+    _package = types.ModuleType(_name)
+    _package.__path__ = _path
+    sys.modules[_name] = _package
+
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.protocol import Options, answer
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.requests import KVM_MEMORY
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 
 def arguments() -> argparse.Namespace:

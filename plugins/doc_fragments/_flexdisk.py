@@ -42,9 +42,10 @@ options:
 options:
   lock_timeout:
     description:
-      - Seconds to wait while another task changes VMs of the same pools. V(0) fails at once.
+      - How long to wait while another task changes VMs of the same pools, in seconds or as V(PT1M30S). V(0) fails at
+        once.
       - Check mode does not wait. It gives a warning.
-    type: int
+    type: raw
     default: 60
     version_added: 0.2.0
 """
@@ -58,8 +59,8 @@ options:
     default: false
   stop_timeout:
     description:
-      - Seconds that a guest has to shut down.
-    type: int
+      - How long a guest has to shut down, in seconds or as V(PT1M30S).
+    type: raw
     default: 180
   allow_force_stop:
     description:

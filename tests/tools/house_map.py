@@ -40,6 +40,7 @@ ROOMS = {
     "engine/failover": "a VM comes back on the host of its replicas, and its old home gives it up",
     "engine/guest": "what lies on a guest's disk takes the space that has come",
 }
+BESIDE = {"extensions/iallocator/ganeti": "what only Ganeti asks of the planner of placement"}
 
 
 def sentence(path: Path) -> str:
@@ -51,9 +52,10 @@ def sentence(path: Path) -> str:
 def render() -> str:
     """The map as Markdown."""
     lines = []
-    for room, words in ROOMS.items():
+    for room, words in {**ROOMS, **BESIDE}.items():
         lines += ["", f"### {room}: {words}", "", "| file | what it is |", "|---|---|"]
-        for path in sorted((HOUSE / room).glob("*.py")):
+        folder = (ROOT if room in BESIDE else HOUSE) / room
+        for path in sorted(folder.glob("*.py")):
             lines.append(f"| `{room}/{path.name}` | {sentence(path)} |")
     return "\n".join([*lines, ""]) + "\n"
 

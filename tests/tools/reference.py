@@ -21,6 +21,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import role_specs
 import yaml
 from tree import ROOT
 
@@ -47,10 +48,16 @@ class Variable:
     meaning: str
 
     @property
+    def is_duration(self) -> bool:
+        """Whether it is seconds that may be written in ISO 8601: an argument of a playbook, or raw in a role."""
+        raw = self.spec["type"] == "raw" and "V(PT1M30S)" in str(self.spec.get("description"))
+        return raw or "duration" in self.spec
+
+    @property
     def value(self) -> str:
         """Its choices, or its type in Ansible's words, and its default as YAML, or that there must be a value."""
         choices = ", ".join(f"`{choice}`" for choice in self.spec.get("choices", []))
-        kind = choices or str(self.spec["type"])
+        kind = choices or ("seconds or `PT1M30S`" if self.is_duration else str(self.spec["type"]))
         if self.spec["type"] == "list":
             kind = f"list of {choices or self.spec.get('elements')}"
         if "least" in self.spec:
@@ -235,7 +242,8 @@ def pages() -> dict[Path, str]:
 
 
 def main() -> None:
-    """Replace the generated part of each page."""
+    """Renew the specs that are written from modules, and replace the generated part of each page."""
+    role_specs.main()
     for page, part in pages().items():
         before, rest = page.read_text().split(BEGIN, 1)
         page.write_text(f"{before}{BEGIN}\n{part}\n{END}{rest.split(END, 1)[1]}")

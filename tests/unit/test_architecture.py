@@ -12,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-HOUSE = Path(__file__).resolve().parents[2] / "plugins" / "module_utils" / "_flexdisk"
-PREFIX = "ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk."
+ROOT = Path(__file__).resolve().parents[2]
+HOUSE = ROOT / "plugins" / "module_utils" / "_flexdisk"
+GANETI = ROOT / "extensions" / "iallocator" / "ganeti"
+COLLECTION = "ansible_collections.flexdisk.hypervisor."
+PREFIX = f"{COLLECTION}plugins.module_utils._flexdisk."
 MAY_IMPORT = {
     "model": {"model"},
     "rules": {"rules", "model"},
@@ -44,7 +47,7 @@ FILES = sorted(HOUSE.rglob("*.py"))
 
 def imports(path: Path) -> set[str]:
     """Modules that a file imports, relative ones by their full names."""
-    package = (PREFIX + ".".join(path.relative_to(HOUSE).parts[:-1])).split(".")
+    package = (COLLECTION + ".".join(path.relative_to(ROOT).parts[:-1])).split(".")
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -90,6 +93,16 @@ def test_only_the_standard_library_and_pure_rooms_pure(path):
     assert outside - OPTIONAL_ON_TARGETS <= set(sys.stdlib_module_names)
     if path.relative_to(HOUSE).parts[0] in PURE:
         assert not outside & WORLDLY
+
+
+@pytest.mark.parametrize("path", sorted(GANETI.glob("*.py")), ids=lambda p: p.name)
+def test_the_extension_for_ganeti_is_built_on_placement_alone(path):
+    rooms = {name[len(PREFIX) :] for name in imports(path) if name.startswith(PREFIX)}
+    assert all(name.startswith(("fleet.placement.", "model.")) for name in rooms)
+
+
+def test_no_room_knows_the_extensions():
+    assert not [path for path in FILES if any(".extensions" in name for name in imports(path))]
 
 
 def performs(node):

@@ -111,7 +111,9 @@ def test_variables_of_roles_have_the_type_that_the_roles_want():
     assert {"flexible_disks_allow_restart", "flexible_disks_stop_timeout", "virtual_machine_stop_timeout"} <= names
     for playbook in TEMPLATES:
         for name in names & set(asked(playbook)):
-            assert asked(playbook)[name]["type"] == told[name]["type"], (playbook, name)
+            wanted = asked(playbook)[name]
+            kind_of_role = "raw" if wanted.get("duration") else wanted["type"]  # seconds, or ISO 8601 where nobody asks
+            assert kind_of_role == told[name]["type"], (playbook, name)
 
 
 @pytest.mark.parametrize("template", [*WITH_SURVEYS.values(), WORKFLOW], ids=lambda template: template["name"])

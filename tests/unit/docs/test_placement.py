@@ -11,7 +11,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator import _ANSWERS
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.protocol import _ANSWERS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import NEAR, WEIGHTS
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -86,7 +86,7 @@ def test_each_playbook_is_told_as_its_header_says():
 
 def test_defaults_and_choices(reference):
     told = {variable.name: variable.value for variable in reference.variables()}
-    assert told["flexible_disks_stop_timeout"] == "int; default `180`"
+    assert told["flexible_disks_stop_timeout"] == "seconds or `PT1M30S`; default `180`"
     assert told["flexible_disks_libvirt_uri"] == "str; default `qemu:///system`"
     assert told["flexible_disks_pool"] == "str"
     assert told["flexible_disks_matching"] == "`name`, `order`; default `name`"

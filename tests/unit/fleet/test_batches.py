@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import batches
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.durations import (
-    parse_duration,
-    parse_seconds,
-)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import (
     Amount,
     Limits,
     RollPolicy,
     parse_policy,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.durations import (
+    parse_duration,
+    parse_seconds,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 

@@ -27,6 +27,10 @@ PER_ENTRY: list[tuple[str, dict[str, str]]] = [("vm_disks", {}), ("disk_adopt", 
         ("vm_disks", {"vms": [{"vm": "web01"}], "stop_timeout": -5}, "stop_timeout -5: from 1 to 86400"),
         ("vm_disks", {"vms": [{"vm": "web01"}], "lock_timeout": 1e30}, "lock_timeout 1000000000000000019"),
         ("zfs_quota", {"lock_timeout": -1}, "lock_timeout -1: from 0 to 86400"),
+        ("zfs_quota", {"lock_timeout": "PT25H"}, "lock_timeout 90000: from 0 to 86400"),
+        ("vm_disks", {"vms": [{"vm": "web01"}], "stop_timeout": "3m"},
+         "stop_timeout: '3m' is not a duration: write seconds, or PT1H30M5S"),
+        ("vm_disks", {"vms": [{"vm": "web01"}], "stop_timeout": True}, "stop_timeout: True is not a duration"),
         ("disk_verify", {"unused_days": -1}, "unused_days -1: from 0 to 36500"),
         ("vm_snapshot", {"name": "a", "keep": {"last": 10**9}}, "above 100000"),
         ("vm_snapshot", {"name": "a", "pool": ""}, "pool is empty, which would mean all pools; leave it out for that"),
@@ -57,6 +61,15 @@ def test_refused_before_anything_changes(host, module, args, said):
         assert result["error_code"] == "InvalidArgument"
         assert said in result["msg"]
     assert host.state() == before
+
+
+@pytest.mark.parametrize("value", [60, "60", 60.0, "PT1M", "PT60S"])
+def test_a_duration_is_seconds_or_iso_8601(host, value):
+    results = [host("zfs_quota", check=True, lock_timeout=one) for one in (60, value)]
+    for result in results:
+        del result["invocation"]
+    assert results[0] == results[1]
+    assert not results[0].get("failed")
 
 
 def test_vm_and_vms_together_are_refused(host):

@@ -12,7 +12,15 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement import iallocator_answer
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti import answers
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.evacuation import closed_hosts
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.places import GanetiPlaces
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.protocol import (
+    Options,
+    answer,
+    group_key,
+)
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.requests import read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_allocation import (
     Demand,
     best_group,
@@ -23,15 +31,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     possible_groups,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_evacuation import (
-    closed_hosts,
     evacuate_one,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator import (
-    Options,
-    answer,
-    group_key,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator_read import read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved, Places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import NEAR
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import (
@@ -39,7 +40,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     REPLACE,
     Operation,
     Solution,
-    perform,
 )
 
 from .clusters import Raw
@@ -98,7 +98,7 @@ def _moves(raw: Raw, options: Options, said: Raw) -> tuple[str, set[str]]:
     names = request["instances"]
     seen: set[str] = set()
     evacuates = request["type"] == "node-evacuate"
-    places = Places(known, force=evacuates and not options.soft)
+    places = GanetiPlaces(known, force=evacuates and not options.soft)
     shut = closed_hosts(places, names, request["evac_mode"]) if evacuates else set()
     targets = [] if evacuates else [group_key(known, target) for target in request["target_groups"]]
     keys = [] if evacuates else possible_groups(places, names, targets or None)
@@ -120,7 +120,7 @@ def _moves(raw: Raw, options: Options, said: Raw) -> tuple[str, set[str]]:
         if not moved or moved[0][0] != name:
             return f"{name} moves: {solution.operations}, but hail says: {failed[:1]}", seen
         theirs, job = moved.pop(0), jobs.pop(0)
-        ours = iallocator_answer.moves(known, [(name, solution)])["result"]
+        ours = answers.moves(known, [(name, solution)])["result"]
         if (ours[0], ours[2]) != ([theirs], [job]):
             other = replayed(places, name, job)
             if other == "own host":
@@ -165,7 +165,7 @@ def replayed(places: Places, name: str, job: list[dict[str, Any]]) -> Moved | st
             operation = Operation(REPLACE, code["remote_node"])
         if operation.target == moved.vm.primary:
             return "own host"
-        moved = perform(places, moved, operation)
+        moved = places.perform(moved, operation)
         if isinstance(moved, str):
             return moved
     return moved

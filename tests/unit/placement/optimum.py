@@ -13,15 +13,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.places import GanetiPlaces
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.requests import read
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.ways import hosts_to_leave
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_change_group import (
     possible_groups,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator_read import read
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved, Places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import Score
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
     Wish,
-    hosts_to_leave,
     to_change_group,
     to_leave,
     why_not_group,
@@ -55,14 +56,14 @@ class Best(NamedTuple):
         return [score for (names, _end), score in ends if (len(names) == most if moved is None else names == moved)]
 
 
-def score(places: Places) -> float:
+def score(places: GanetiPlaces) -> float:
     """The score, worked out anew: it depends on nothing but the accounts."""
     return Score(places.accounts.values()).after()
 
 
-def replay(raw: Raw, jobs: Iterable[list[dict[str, Any]]]) -> Places:
+def replay(raw: Raw, jobs: Iterable[list[dict[str, Any]]]) -> GanetiPlaces:
     """The places after jobs of an answer, each of which must be possible after those before it."""
-    places = Places(read(raw))
+    places = GanetiPlaces(read(raw))
     for job in jobs:
         moved = replayed(places, job[0]["instance_name"], job)
         assert isinstance(moved, Moved), moved
@@ -70,7 +71,7 @@ def replay(raw: Raw, jobs: Iterable[list[dict[str, Any]]]) -> Places:
     return places
 
 
-def wishes_of(places: Places, wanted: Raw) -> list[Wish]:
+def wishes_of(places: GanetiPlaces, wanted: Raw) -> list[Wish]:
     """What the request wants of each VM."""
     known, names = places.known, wanted["instances"]
     if wanted["type"] == "change-group":
@@ -80,7 +81,7 @@ def wishes_of(places: Places, wanted: Raw) -> list[Wish]:
     return to_leave(known, names, mode, hosts_to_leave(known, names, mode))
 
 
-def end(places: Places, names: Iterable[str]) -> End:
+def end(places: GanetiPlaces, names: Iterable[str]) -> End:
     """Where the VMs are."""
     return frozenset((name, places.vms[name].primary, places.vms[name].secondary) for name in names)
 
@@ -89,7 +90,7 @@ def best(raw: Raw) -> Best:
     """All that can be reached. With the VMs at the same hosts, different hosts may count as unsafe: that is looked at
     anew only where a step changes something.
     """
-    start = Places(read(raw))
+    start = GanetiPlaces(read(raw))
     wishes = {wish.name: wish for wish in wishes_of(start, raw["request"])}
     found = Best({}, set())
     seen = set()
@@ -110,13 +111,13 @@ def best(raw: Raw) -> Best:
     return found
 
 
-def _after(places: Places, moved: Moved) -> Places:
+def _after(places: GanetiPlaces, moved: Moved) -> GanetiPlaces:
     after = places.duplicate()
     after.settle(moved)
     return after
 
 
-def _ways(places: Places, wish: Wish) -> list[Moved]:
+def _ways(places: GanetiPlaces, wish: Wish) -> list[Moved]:
     """All that one job can do with a VM: in the first rank of groups where there is anything."""
     for rank in wish.ranks:
         found = [moved for key in rank for moved in _into(places, wish, key) if isinstance(moved, Moved)]
@@ -125,7 +126,7 @@ def _ways(places: Places, wish: Wish) -> list[Moved]:
     return []
 
 
-def _into(places: Places, wish: Wish, key: str) -> Iterator[Moved | str]:
+def _into(places: GanetiPlaces, wish: Wish, key: str) -> Iterator[Moved | str]:
     vm, begin = places.vms[wish.name], places.begin(wish.name)
     if why_not_group(places.known, vm, key, wish.enters):
         return
@@ -140,7 +141,7 @@ def _into(places: Places, wish: Wish, key: str) -> Iterator[Moved | str]:
         yield from _anywhere(places, begin, free)
 
 
-def _anywhere(places: Places, begin: Moved, free: list[str]) -> Iterator[Moved | str]:
+def _anywhere(places: GanetiPlaces, begin: Moved, free: list[str]) -> Iterator[Moved | str]:
     """A VM with a replica, neither of which may stay on a host that is left."""
     vm = begin.vm
     if vm.primary in free:
@@ -153,7 +154,7 @@ def _anywhere(places: Places, begin: Moved, free: list[str]) -> Iterator[Moved |
             yield from _replaced(places, places.failover(copied), free)
 
 
-def _replaced(places: Places, moved: Moved | str, free: list[str]) -> Iterator[Moved | str]:
+def _replaced(places: GanetiPlaces, moved: Moved | str, free: list[str]) -> Iterator[Moved | str]:
     """The replica on each other host."""
     if isinstance(moved, Moved):
         hosts = (moved.vm.primary, moved.vm.secondary)

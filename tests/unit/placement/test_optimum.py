@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator import answer
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.protocol import answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import NEAR
 
 from .compare import options_of

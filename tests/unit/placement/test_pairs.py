@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator_read import read
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Places
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import (
-    measure,
-    to_pairs,
-    to_primary,
-)
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.places import GanetiPlaces
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.requests import read
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.ways import to_pairs, to_primary
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import measure
 
 from . import clusters
 from .test_hail import FIRST, REQUESTS
@@ -40,7 +37,7 @@ def test_the_pairs_are_all_that_there_are_and_the_first_is_the_best(make, known,
     compared = 0
     for seed in (known, *range(FIRST, FIRST + REQUESTS)):
         raw, _words = make(seed)
-        places = Places(read(raw))
+        places = GanetiPlaces(read(raw))
         for vm in [one for one in places.vms.values() if one.template == "drbd" and one.secondary]:
             for group in places.known.groups:
                 by = measure(places, None if whole else group)

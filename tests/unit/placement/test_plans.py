@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator import answer
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.iallocator_read import read
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Places
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.places import GanetiPlaces
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.protocol import answer
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.requests import read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from . import clusters
@@ -27,7 +27,7 @@ PROGRAM = Path(__file__).resolve().parents[3] / "extensions" / "iallocator" / "f
 
 def score(raw, options, jobs):
     """The score of all hosts after the jobs, None for a job with one of hail's quirks."""
-    places = Places(read(raw, options.kvm_memory), force=True)
+    places = GanetiPlaces(read(raw, options.kvm_memory), force=True)
     for job in jobs:
         moved = replayed(places, job[0]["instance_name"], job)
         if isinstance(moved, str):

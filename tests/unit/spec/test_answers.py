@@ -247,3 +247,28 @@ def test_the_filter_says_all_that_is_wrong():
     assert "slot must be text" in problems[0]
     assert "missing required arguments: vm" in problems[1:]
     assert [word for word in ("there, gone", "size", "big") if word not in " ".join(problems)] == []
+
+
+DURATION = {"type": "int", "duration": True, "least": 1, "most": 86400}
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"), [(90, 90), ("90", 90), ("PT1M30S", 90), (" PT1M30S ", 90), ("PT24H", 86400)]
+)
+def test_a_duration_becomes_seconds(value, seconds):
+    assert answers({"x": value}, {"x": DURATION}) == {"variables": {"x": seconds}, "problems": []}
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        ("P1D", "x: 'P1D' is not a duration: write PT1H30M5S"),
+        ("PT", "x is 0, but must be 1 to 86400"),
+        ("PT25H", "x is 90000, but must be 1 to 86400"),
+        (True, "x must be a number, but has arrived as the truth value true"),
+        ("3m", "x: '3m' is not a duration: write seconds, or PT1H30M5S"),
+    ],
+)
+def test_what_is_no_duration_is_refused(value, words):
+    (problem,) = answers({"x": value}, {"x": DURATION})["problems"]
+    assert words in problem

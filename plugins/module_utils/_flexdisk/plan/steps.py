@@ -109,6 +109,11 @@ class Step:
         return self.kind not in live
 
 
+def status_of(number: int, done: int) -> str:
+    """How far the step with this number came, of a plan whose step after the first done ones failed."""
+    return "done" if number < done else "failed" if number == done else "not done"
+
+
 class Ended(t.NamedTuple):
     """How a plan ended in a run that failed. done is the number of steps done, -1 if the plan was not begun. changed
     says whether they changed anything.
@@ -119,7 +124,7 @@ class Ended(t.NamedTuple):
 
     def status(self, number: int) -> str:
         """How far the step with this number came."""
-        return "done" if number < self.done else "failed" if number == self.done else "not done"
+        return status_of(number, self.done)
 
 
 @dataclass(frozen=True)

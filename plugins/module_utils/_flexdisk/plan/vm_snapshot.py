@@ -15,6 +15,7 @@ from ..model.sizes import MIB, render_apart, render_bytes, render_change, render
 from ..model.text import count
 from ..model.vm import DiskConfig, Vm
 from ..rules import pins, snapshots, space
+from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import pool_of
 from ..rules.power import unfinished, why_not
@@ -355,7 +356,7 @@ def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
     newer = sorted({part.name.partition("@")[2] for part in snapshots.newer(vm, snapshot)})
     text = "~ rolled back to %s of %s: %s%s%s" % (
         snapshot.name,
-        snapshot.moment.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        render_time(snapshot.creation),
         ", ".join(snapshots.disks_in(vm, snapshot)),
         " (%s)" % ", ".join(sizes) if sizes else "",
         "; newer snapshots DESTROYED: %s" % ", ".join(newer) if newer else "",

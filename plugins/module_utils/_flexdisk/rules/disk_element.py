@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 from dataclasses import replace
 
@@ -13,7 +12,7 @@ from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
 from ..model.vm import DiskElement, VmConfig
 from .identity import PREFIX
-from .property_text import check_value, decode_text, encode_text
+from .property_text import decode_object, encode_object
 
 FACT = "element"
 # In what a VM has (VmConfig.offers): the hypervisor has told its secrets. A missing one does not exist then.
@@ -32,9 +31,7 @@ def encode(element: DiskElement) -> str:
     if not element.text:
         return ""
     kept = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}
-    found = {key: value for key, value in kept.items() if value}
-    text = json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return check_value("what the hypervisor knows of it", encode_text(text))
+    return encode_object("what the hypervisor knows of it", {key: value for key, value in kept.items() if value})
 
 
 def decode(volume: Dataset) -> DiskElement:
@@ -43,12 +40,12 @@ def decode(volume: Dataset) -> DiskElement:
     if not value or FACT in volume.received:
         return DiskElement()
     try:
-        raw = json.loads(decode_text(value))
+        raw = decode_object(value)
         parts = [raw.get("text", ""), raw.get("format", ""), *raw.get("needs", ()), *raw.get("claims", ())]
         if not all(isinstance(word, str) for word in parts):
             raise ValueError("no text")
         return DiskElement(parts[0], parts[1], tuple(raw.get("needs", ())), tuple(raw.get("claims", ())))
-    except (AttributeError, RecursionError, TypeError, ValueError):
+    except (TypeError, ValueError):
         return DiskElement()
 
 

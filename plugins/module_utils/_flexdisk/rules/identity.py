@@ -96,6 +96,8 @@ _SERIAL = re.compile(r"\A[0-9]{1,15}\Z")
 _BEGINNING = re.compile(r"\A[0-9a-f]{20}\Z")
 _NAMESPACE = Uuid("8a5ee2b0-3c7c-4a26-9d0e-6f1c5a1f0d54")
 _MAC = re.compile(r"\A([0-9A-Fa-f]{1,2}:){5}[0-9A-Fa-f]{1,2}\Z")
+# How times are written, on disks and in results; always UTC.
+TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 _TIME = re.compile(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
@@ -218,12 +220,12 @@ def decode_time(value: str) -> str:
 
 def seconds_of(text: str) -> int:
     """Seconds since 1970 of a time that this collection has written down."""
-    return int(datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc).timestamp())
+    return int(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=timezone.utc).timestamp())
 
 
 def render_time(moment: float) -> str:
     """Seconds since 1970 as this collection writes a time down."""
-    return datetime.fromtimestamp(moment, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.fromtimestamp(moment, timezone.utc).strftime(TIME_FORMAT)
 
 
 _VALID: t.Mapping[str, t.Callable[[str], t.Any]] = {

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 from dataclasses import replace
@@ -13,7 +12,7 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.vm import JournalEntry, VmConfig
 from . import identity
-from .property_text import LIMIT, check_value, decode_text, encode_text
+from .property_text import LIMIT, check_value, decode_object, encode_json
 from .snapshots import is_name
 from .unwritten import unwritten
 
@@ -56,7 +55,7 @@ def encode(record: JournalEntry) -> str:
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
     data = dict(record._asdict(), steps=steps, moves=list(record.moves))
     while True:
-        text = encode_text(json.dumps(data, separators=(",", ":")))
+        text = encode_json(data)
         longest = max(("steps", "moves"), key=lambda key: len(str(data[key])))
         if len(text) <= LIMIT or not data[longest]:
             return check_value("the intent", text)
@@ -66,10 +65,10 @@ def encode(record: JournalEntry) -> str:
 def decode(value: str) -> t.Optional[JournalEntry]:
     """The entry, None for anything that this collection would not have written."""
     try:
-        data = json.loads(decode_text(value))
+        data = decode_object(value)
         record = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
         return record if _valid(record) else None
-    except (KeyError, RecursionError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError):
         return None
 
 

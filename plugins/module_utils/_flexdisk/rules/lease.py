@@ -9,14 +9,12 @@ All times are seconds of one clock, that of the host, so nothing depends on the 
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
-from datetime import datetime, timezone
 
 from ..model.desired import LeaseDeclaration
 from . import identity
-from .property_text import check_value, decode_text, encode_text
+from .property_text import decode_object, encode_object
 
 SHORTEST, LONGEST = 10, 86400  # seconds until a lease expires
 HOLDER_LIMIT = 200
@@ -26,7 +24,6 @@ HOLD, REPORT = "held", "reported"  # what a task wants of a lease; anything else
 FREE, MINE, EXPIRED, HELD, UNREADABLE = "free", "mine", "expired", "held", "unreadable"
 
 _PREFIX = "lease."
-_TIME = "%Y-%m-%dT%H:%M:%SZ"
 _CAPITAL = re.compile("[A-Z]")
 _ESCAPED = re.compile(":([a-z])")
 
@@ -87,32 +84,26 @@ def group_of(name: str) -> str:
     return group if name.startswith(_PREFIX) and is_group(group) and property_of(group) == name else ""
 
 
-def stamp(seconds: int) -> str:
-    """A time as people read it, in UTC."""
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime(_TIME)
-
-
 def encode(lease: Lease) -> str:
     """The value of the property."""
-    data = dict(lease._asdict(), since=stamp(lease.since), renewed=stamp(lease.renewed))
-    return check_value("the lease", encode_text(json.dumps(data, separators=(",", ":"), ensure_ascii=False)))
+    since, renewed = identity.render_time(lease.since), identity.render_time(lease.renewed)
+    return encode_object("the lease", dict(lease._asdict(), since=since, renewed=renewed))
 
 
 def decode(value: str) -> t.Optional[Lease]:
     """The lease, None for anything that this collection would not have written."""
     try:
-        data = json.loads(decode_text(value))
+        data = decode_object(value)
         lease = Lease(**dict(data, since=_seconds(data["since"]), renewed=_seconds(data["renewed"])))
         return lease if _valid(lease) else None
-    except (KeyError, OverflowError, RecursionError, TypeError, ValueError):
+    except (KeyError, OverflowError, TypeError, ValueError):
         return None
 
 
 def _seconds(text: str) -> int:
-    moment = int(datetime.strptime(text, _TIME).replace(tzinfo=timezone.utc).timestamp())
-    if stamp(moment) != text:
+    if not identity.decode_time(text):
         raise ValueError(text)
-    return moment
+    return identity.seconds_of(text)
 
 
 def _valid(lease: Lease) -> bool:
@@ -122,7 +113,7 @@ def _valid(lease: Lease) -> bool:
         and isinstance(lease.ttl, int)
         and not isinstance(lease.ttl, bool)
         and SHORTEST <= lease.ttl <= LONGEST
-        and bool(stamp(lease.expires))
+        and bool(identity.render_time(lease.expires))
     )
 
 
@@ -162,7 +153,7 @@ def _held(how: str, lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int
     mine = how == MINE and lease is not None
     since = lease.since if mine and lease is not None else now
     taken = Lease(wanted.token, wanted.holder, since, now, wanted.ttl)
-    text = f"{wanted.group}: {taken.holder} has the lease until {stamp(taken.expires)}"
+    text = f"{wanted.group}: {taken.holder} has the lease until {identity.render_time(taken.expires)}"
     if how == UNREADABLE:
         text += ", in place of one that could not be read"
     elif lease is not None and not mine:
@@ -202,7 +193,7 @@ def _lost(lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int) -> str:
 
 
 def _at_work(lease: Lease, now: int) -> str:
-    since = stamp(lease.since)
+    since = identity.render_time(lease.since)
     return f"{lease.holder} has the lease since {since}, {_renewed(lease, now)}, {_expires(lease, now)}"
 
 
@@ -210,12 +201,13 @@ def _renewed(lease: Lease, now: int) -> str:
     ago = now - lease.renewed
     if ago >= -CLOCK_SLACK:
         return f"renewed {max(0, ago)} s ago"
-    return f"renewed at {stamp(lease.renewed)}, which is {-ago} s from now: the clock of the host was set back"
+    renewed = identity.render_time(lease.renewed)
+    return f"renewed at {renewed}, which is {-ago} s from now: the clock of the host was set back"
 
 
 def _expires(lease: Lease, now: int) -> str:
     word = "expires" if now < lease.expires else "expired"
-    return f"{word} at {stamp(lease.expires)}"
+    return f"{word} at {identity.render_time(lease.expires)}"
 
 
 def seen(value: str, wanted: LeaseDeclaration, now: int) -> t.Dict[str, t.Any]:
@@ -239,7 +231,7 @@ def result(lease: t.Optional[Lease]) -> t.Optional[t.Dict[str, t.Any]]:
     """The lease as a task returns it, None for none."""
     if lease is None:
         return None
-    times = {key: stamp(value) for key, value in _times(lease)}
+    times = {key: identity.render_time(value) for key, value in _times(lease)}
     return {"token": lease.token, "holder": lease.holder, "ttl": lease.ttl, **times}
 
 
@@ -250,7 +242,7 @@ def reported(name: str, value: str, now: int) -> t.Optional[t.Dict[str, t.Any]]:
         return None
     if lease is None:
         return {"group": group, "readable": False}
-    times = {key: stamp(seconds) for key, seconds in _times(lease)}
+    times = {key: identity.render_time(seconds) for key, seconds in _times(lease)}
     return {
         "group": group,
         "readable": True,

@@ -33,20 +33,39 @@ def decode_text(value: str) -> str:
     return unquote(value, errors="replace")
 
 
+def encode_json(data: t.Mapping[str, t.Any]) -> str:
+    """JSON with sorted keys, encoded as text, however long it is."""
+    return encode_text(json.dumps(dict(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+
+
+def encode_object(name: str, data: t.Mapping[str, t.Any]) -> str:
+    """JSON with sorted keys as the value of a property. name: what it is, in the message if it is too long."""
+    return check_value(name, encode_json(data))
+
+
+def decode_object(value: str) -> t.Dict[str, t.Any]:
+    """What encode_object() has written. Raises ValueError for anything else."""
+    try:
+        data = json.loads(decode_text(value))
+    except RecursionError:
+        raise ValueError(value[:60]) from None
+    if not isinstance(data, dict):
+        raise ValueError(value[:60])
+    return data
+
+
 def encode_tags(tags: t.Mapping[str, str]) -> str:
-    """A map of strings as JSON with sorted keys, encoded as text."""
-    return encode_text(json.dumps(dict(tags), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
+    """A map of strings, encoded as text."""
+    return encode_json(tags)
 
 
 def decode_tags(value: str) -> t.Dict[str, str]:
     """A map of strings; anything else counts as no tags."""
     try:
-        tags = json.loads(decode_text(value))
-    except (RecursionError, ValueError):
+        tags = decode_object(value)
+    except ValueError:
         return {}
-    if not isinstance(tags, dict) or not all(isinstance(v, str) for v in tags.values()):
-        return {}
-    return tags
+    return tags if all(isinstance(v, str) for v in tags.values()) else {}
 
 
 def is_tags(value: str) -> bool:

@@ -9,7 +9,6 @@ where the disk's own is not whole, and a release that was killed anywhere has lo
 
 from __future__ import annotations
 
-import json
 import re
 import typing as t
 from dataclasses import fields, replace
@@ -19,7 +18,7 @@ from ..model.desired import ReleasedIdentity
 from ..model.errors import Problems
 from ..model.vm import Disk
 from . import disk_properties, disk_values, identity, slots
-from .property_text import check_value, decode_text, encode_text
+from .property_text import decode_object, encode_object
 
 KEY = "released"
 FACTS = (
@@ -122,19 +121,18 @@ def entry(released: ReleasedIdentity) -> t.Dict[str, t.Any]:
 
 def encode(released: ReleasedIdentity) -> str:
     """The value of the property. Raises FlexdiskError InvalidArgument if it is longer than a property can be."""
-    text = json.dumps(entry(released), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return check_value("what is kept of it", encode_text(text))
+    return encode_object("what is kept of it", entry(released))
 
 
 def decode(value: str) -> t.Optional[ReleasedIdentity]:
     """The identity, None for anything that this collection would not have written."""
     try:
-        raw = json.loads(decode_text(value))
-        if not isinstance(raw, dict) or not _plain(raw):
+        raw = decode_object(value)
+        if not _plain(raw):
             return None
         problems = Problems("")
         released = parse_identity(raw, 0, problems)
-    except (RecursionError, TypeError, ValueError):
+    except (TypeError, ValueError):
         return None
     return None if problems else released
 

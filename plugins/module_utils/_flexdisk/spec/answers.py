@@ -13,6 +13,7 @@ import math
 import re
 import typing as t
 
+from ..model.durations import parse_seconds
 from ..model.errors import FlexdiskError
 from ..model.sizes import parse_size
 from ..model.text import cut
@@ -21,8 +22,9 @@ from . import entry_keys
 
 # An option of an argument specification. Beside what Ansible knows, it can say: least and most, of a number; matches,
 # a regular expression for the whole text, and like, what such text is; free, if text may be anything, also what no
-# reader sees; filled, if the list or the dictionary must not be empty; size, if it is one in MiB; as_is; keys, the
-# options of entries whose values somebody else checks.
+# reader sees; filled, if the list or the dictionary must not be empty; size, if it is one in MiB; duration, of a
+# number of seconds that may be written in ISO 8601; as_is; keys, the options of entries whose values somebody else
+# checks.
 Wanted = t.Mapping[str, t.Any]
 Read = t.Callable[[str], object]  # JSON or YAML as text; raises ValueError
 
@@ -118,6 +120,8 @@ def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = F
         raise Unclear(_lost(path, "date", value.isoformat(), [value.isoformat()]))
     if kind in ("str", "path"):
         return _matching(path, wanted, _text(path, value, exact))
+    if wanted.get("duration"):
+        return _within(path, wanted, _duration(path, value))
     if kind in ("bool", "int", "float"):
         return _within(path, wanted, _simple(path, kind, value))
     if kind == "list":
@@ -128,6 +132,17 @@ def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = F
         raise Unclear(_lost_truth(path, value))
     _refuse_dates(path, value)
     return _size(path, value) if wanted.get("size") else value
+
+
+def _duration(path: str, value: object) -> object:
+    """The seconds of a duration in ISO 8601, or a number of seconds like any other number."""
+    number = _simple(path, "int", value)
+    if not isinstance(number, str):
+        return number
+    try:
+        return parse_seconds(number.strip())
+    except FlexdiskError as exc:
+        raise Unclear(f"{path}: {exc.message}") from exc
 
 
 def _size(path: str, value: object) -> object:

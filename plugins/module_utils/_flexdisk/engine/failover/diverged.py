@@ -35,7 +35,7 @@ class Old(t.NamedTuple):
     @property
     def becomes_replica(self) -> bool:
         """Whether the new home lacks nothing of it."""
-        return bool(self.common) and not self.written and not self.snapshots
+        return _lacks_nothing(self)
 
 
 class Apart(t.NamedTuple):
@@ -58,7 +58,11 @@ class Apart(t.NamedTuple):
     @property
     def becomes_replica(self) -> bool:
         """Whether the new home lacks nothing of it."""
-        return bool(self.common) and not self.written and not self.snapshots
+        return _lacks_nothing(self)
+
+
+def _lacks_nothing(disk: t.Union[Old, Apart]) -> bool:
+    return bool(disk.common) and not disk.written and not disk.snapshots
 
 
 def old_disk(disk: Disk, claim: Claim) -> Old:

@@ -15,7 +15,7 @@ from ...model.vm import JournalEntry, Vm
 from ...plan.disk_steps import AttachDisk, Departure
 from ...plan.steps import VmPlan
 from ...plan.vm_steps import Relocate, RollBack
-from ...rules import journal
+from ...rules import identity, journal
 from ...rules.inventory import Host
 from ...rules.layout import container
 from ...rules.usage import as_it_ran
@@ -96,7 +96,7 @@ class Journal:
         record = JournalEntry(
             plan=self._plan,
             host=host_name(),
-            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            since=identity.render_time(time.time()),
             state="running" if vm.there and plan.runs_after else "stopped",
             autoboot=plan.after.config.autoboot if changes else vm.autoboot_before,
             stops=stops,
@@ -128,7 +128,7 @@ class Journal:
         record = JournalEntry(
             plan=self._plan,
             host=host_name(),
-            since=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            since=identity.render_time(time.time()),
             state="running",
             autoboot=autoboot,
             stops=True,

@@ -17,7 +17,7 @@ import time
 import typing as t
 
 from ...model.errors import FlexdiskError
-from ...rules.identity import check_pool
+from ...rules.identity import check_pool, render_time
 from . import progress
 from .progress import Held, Run
 from .runner import SYSTEM_PATH, SubprocessRunner, search_path
@@ -308,7 +308,7 @@ def _locked(holders: t.Sequence[str], timeout: float) -> FlexdiskError:
 
 
 def _run(task: str) -> Run:
-    since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    since = render_time(time.time())
     return Run(os.getpid(), os.uname().nodename, since, task[:500])
 
 

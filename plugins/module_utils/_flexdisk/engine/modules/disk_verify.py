@@ -15,7 +15,7 @@ from ...plan import summary
 from ...plan.disk_steps import CorrectFacts, ForgetRun, LiftGuard, MoveDetached, WriteFacts
 from ...plan.disk_verify import Mending, after, mend
 from ...plan.planner import admit
-from ...plan.steps import Ended, Step, VmPlan
+from ...plan.steps import Ended, Step, VmPlan, status_of
 from ...rules.findings import LEAVES, Finding, counts, fails
 from ...rules.inventory import Host
 from ...rules.verify import findings
@@ -177,10 +177,10 @@ def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], ou
         try:
             PERFORM_OUTSIDE[type(step)](step, tools)
         except FlexdiskError as exc:
-            words = ["done"] * number + ["failed"] + ["not done"] * (len(steps) - number - 1)
-            told = [dict(_step(s.kind, s.disk, s.text), status=word) for s, word in zip(steps, words)]
             outcome.failure = _failure(exc, step.text)
-            outcome.failure["steps"] = told
+            outcome.failure["steps"] = [
+                dict(_step(s.kind, s.disk, s.text), status=status_of(place, number)) for place, s in enumerate(steps)
+            ]
             return number
     return len(steps)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.desired import Approval, Policy
+from ...model.durations import parse_seconds
 from ...model.errors import FlexdiskError
 from ...rules import disk_properties
 
@@ -18,10 +19,10 @@ HOST: _Spec = {
     "libvirt_uri": {"type": "str", "default": "qemu:///system"},
     "pool": {"type": "str"},
 }
-LOCK: _Spec = {"lock_timeout": {"type": "int", "default": 60}}
+LOCK: _Spec = {"lock_timeout": {"type": "raw", "default": 60}}
 POWER: _Spec = {
     "allow_restart": {"type": "bool", "default": False},
-    "stop_timeout": {"type": "int", "default": 180},
+    "stop_timeout": {"type": "raw", "default": 180},
     "allow_force_stop": {"type": "bool", "default": False},
 }
 REFUSAL: _Spec = {"on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]}}
@@ -51,22 +52,43 @@ DISK: _Spec = {
 LIMITS = {"lock_timeout": (0, 86400), "stop_timeout": (1, 86400), "unused_days": (0, 36500), "replica_days": (0, 36500)}
 
 
+_DURATIONS = ("lock_timeout", "stop_timeout")
+
+
+def seconds(params: t.Mapping[str, t.Any], key: str) -> int:
+    """The seconds of a duration. Raises FlexdiskError InvalidArgument with the name of the option."""
+    value = params[key]
+    if isinstance(value, float) and value.is_integer():  # Ansible reads it so where a number is asked for
+        value = int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    try:
+        return parse_seconds(value)
+    except FlexdiskError as exc:
+        raise FlexdiskError(exc.code, f"{key}: {exc.message}") from None
+
+
 def check_figures(params: t.Mapping[str, t.Any]) -> None:
-    """Raises FlexdiskError InvalidArgument with all figures that are out of range."""
-    wrong = [
-        f"{key} {params[key]}: from {least} to {most}"
-        for key, (least, most) in LIMITS.items()
-        if params.get(key) is not None and not least <= params[key] <= most
-    ]
-    if wrong:
-        raise FlexdiskError("InvalidArgument", "; ".join(wrong))
+    """Raises FlexdiskError InvalidArgument with all figures that are out of range or no durations."""
+    wrong = [_why_wrong(params, key) for key in LIMITS if params.get(key) is not None]
+    if any(wrong):
+        raise FlexdiskError("InvalidArgument", "; ".join(filter(None, wrong)))
+
+
+def _why_wrong(params: t.Mapping[str, t.Any], key: str) -> str:
+    least, most = LIMITS[key]
+    try:
+        value = seconds(params, key) if key in _DURATIONS else params[key]
+    except FlexdiskError as exc:
+        return exc.message
+    return "" if least <= value <= most else f"{key} {value}: from {least} to {most}"
 
 
 def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
     """The policy from the arguments POWER, REFUSAL and APPROVAL, with more fields that only some modules have."""
     return Policy(
         allow_restart=params["allow_restart"],
-        stop_timeout=params["stop_timeout"],
+        stop_timeout=seconds(params, "stop_timeout"),
         allow_force_stop=params["allow_force_stop"],
         continue_on_refusal=params["on_refusal"] == "continue",
         approval=approval(params),

@@ -18,7 +18,7 @@ from ...rules.naming import check_names
 from ...zfs.commands import Zfs
 from ..host import lock, progress
 from ..host.runner import SYSTEM_PATH, SubprocessRunner
-from .arguments import check_figures
+from .arguments import check_figures, seconds
 from .module import Module, check_core, error
 
 # Sockets of libvirt: of the old daemon, and of the daemons of single drivers.
@@ -160,5 +160,5 @@ def locked(
     if log is None:
         yield lock.busy(pool)
     else:
-        with lock.exclusive(runner, pool, params["lock_timeout"], task) as held, progress.telling(held, log):
+        with lock.exclusive(runner, pool, seconds(params, "lock_timeout"), task) as held, progress.telling(held, log):
             yield []

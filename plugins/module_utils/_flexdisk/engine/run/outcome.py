@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...plan import approval, summary
-from ...plan.steps import VmPlan
+from ...plan.steps import VmPlan, status_of
 from ...rules.inventory import Host
 from ..steps.failed import StepFailed
 from . import report
@@ -66,7 +66,7 @@ def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.
     """A failure, with the steps done, failed and not done, and the VMs not begun (waiting)."""
     steps = []
     for number, step in enumerate(plan.steps):
-        status = "done" if number < exc.done else "failed" if number == exc.done else "not done"
+        status = status_of(number, exc.done)
         steps.append({"step": step.kind, "disk": step.disk, "text": step.text, "status": status})
     if exc.done == len(plan.steps):
         steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})

@@ -83,6 +83,6 @@ Performers = t.Mapping[t.Type[Step], Perform]
 def stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
     """The stamps of a disk that changes: new mtime and serial_no, and ctime if it has none."""
     known = released_identity.stamps(user)
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    now = identity.render_time(time.time())
     stamp = {"mtime": now, "serial_no": identity.next_serial(known.get("serial_no", ""))}
     return stamp if user.get("ctime") else dict(stamp, ctime=known.get("ctime") or now)

@@ -10,9 +10,9 @@ import typing as t
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
+from ...model.durations import parse_seconds
 from ...model.errors import FlexdiskError, Problem, Problems, named
 from . import placeholders
-from .durations import parse_seconds
 
 _Raw = t.Mapping[str, t.Any]
 FACTS = ("name", "index", "host", "address")  # the placeholders of a member

@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ...model.durations import parse_seconds
 from ...model.errors import FlexdiskError
 from ...rules import lease
-from .durations import parse_seconds
 from .policy import RollPolicy
 
 _Raw = t.Mapping[str, t.Any]

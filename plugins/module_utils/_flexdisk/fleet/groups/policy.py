@@ -9,8 +9,8 @@ import re
 import typing as t
 from dataclasses import dataclass
 
+from ...model.durations import parse_seconds
 from ...model.errors import FlexdiskError, Problem, Problems, named
-from .durations import parse_seconds
 
 CEILINGS = ("live", "restart", "recreate")
 STOP, CONTINUE, REVERT = ON_FAILURE = ("stop", "continue", "revert")

@@ -9,6 +9,7 @@ import typing as t
 from datetime import datetime, timezone
 
 from ...model.errors import FlexdiskError
+from ...rules.identity import TIME_FORMAT
 from . import rows
 from .assets import POLICY, SCRIPT, STYLE
 from .markup import Html, element, isolated, joined
@@ -65,7 +66,7 @@ def page(found: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str]) -
 
 def _time(text: str) -> datetime:
     try:
-        return datetime.strptime(text, rows.TIME).replace(tzinfo=timezone.utc)
+        return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=timezone.utc)
     except (TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"time {text} is not valid: write it as 2026-11-27T00:30:00Z") from exc
 

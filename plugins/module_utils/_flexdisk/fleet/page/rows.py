@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
 from ...model.sizes import MIB, render_apart, render_bytes
+from ...rules.identity import TIME_FORMAT
 from ...rules.knobs import for_playbooks
 from .figures import Part, Pool, Room, colour_classes, disk_label, pools, room
 from .markup import Html, element, isolated, joined, stacked_bar
 
 _Dict = t.Mapping[str, t.Any]
 _Cells = t.List[Html]
-TIME = "%Y-%m-%dT%H:%M:%SZ"
 SEVERITIES = ("error", "warning", "info")
 _OF_LAW = "quota_drift"  # the finding that the figures of zfs_quota tell better
 
@@ -304,7 +304,7 @@ def _drawn(parts: t.Sequence[Part]) -> Html:
 
 def _read(text: object) -> t.Optional[datetime]:
     try:
-        return datetime.strptime(str(text), TIME).replace(tzinfo=timezone.utc)
+        return datetime.strptime(str(text), TIME_FORMAT).replace(tzinfo=timezone.utc)
     except ValueError:
         return None
 

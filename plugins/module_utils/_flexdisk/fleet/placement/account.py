@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .known import COPIED, OFFLINE, REPLICATED, UP, KnownGroup, KnownHost, KnownVm
+from .known import COPIED, OFFLINE, UP, KnownGroup, KnownHost, KnownVm
 
 NO_MEMORY, NO_DISK, NO_CPU, NO_TAGS, NO_MIGRATION = "FailMem", "FailDisk", "FailCPU", "FailTags", "FailMig"
 NO_POOL, NO_REPLICAS = "no such pool", "old replicas"
@@ -63,15 +63,11 @@ class Account:
 
     # -- VMs that were here before
 
-    def settle(self, vms: t.Iterable[KnownVm], replicas: t.Iterable[KnownVm]) -> None:
-        """Enter the VMs and replicas that the host has. What the report lacks then stays lacking."""
+    def settle(self, vms: t.Iterable[KnownVm]) -> None:
+        """Enter the VMs that the host has. What the report lacks then stays lacking."""
         for vm in vms:
             self._enter(vm, 1)
             self.reported -= vm.memory if vm.state != UP else 0
-        for vm in replicas:
-            self.secondaries += 1
-            self.spindles += vm.spindles
-            self._lean(vm, vm.primary, 1)
         self.free -= max(0, self.free - self.host.free_memory)
         self.unsafe = self.host.free_memory < self.reserved
 
@@ -87,11 +83,6 @@ class Account:
                 if not self.tags[tag]:
                     del self.tags[tag]
 
-    def _lean(self, vm: KnownVm, primary: str, times: int) -> None:
-        self.peers = dict(self.peers)
-        self.peers[primary] = self.peers.get(primary, 0) + times * backed_up(vm)
-        self.reserved = max(self.peers.values(), default=0)
-
     # -- one VM more or less
 
     def without_vm(self, vm: KnownVm, location: int = 0) -> Account:
@@ -102,17 +93,6 @@ class Account:
         after.reported += vm.memory
         after.disk += vm.disk if vm.local else 0
         after._store(vm, -1)
-        after.unsafe = after.free <= after.reserved
-        return after
-
-    def without_replica(self, vm: KnownVm, primary: str) -> Account:
-        """After the replica of a VM has left, which runs on the host primary."""
-        after = self.copy()
-        after.secondaries -= 1
-        after._lean(vm, primary, -1)
-        if vm.local:
-            after.disk += vm.disk
-            after.spindles -= vm.spindles
         after.unsafe = after.free <= after.reserved
         return after
 
@@ -161,34 +141,3 @@ class Account:
         if any(tag in self.tags for tag in vm.exclusive):
             return NO_TAGS
         return NO_MEMORY if after.reported < least else ""
-
-    def with_replica(self, vm: KnownVm, primary: str, soft: bool, there: bool = False) -> t.Union[Account, str]:
-        """After a replica has come of a VM that runs on the host primary, or why it cannot. there: its disks are."""
-        if vm.template != REPLICATED:
-            return NO_DISK
-        after = self.after_replica(vm, primary)
-        if after.disk <= 0 and not there:
-            return NO_DISK
-        if not soft:
-            return after
-        if after.spindles > self.spindle_limit:
-            return NO_DISK
-        needed = backed_up(vm)
-        if needed >= self.free or needed >= self.reported or (after.unsafe and not self.unsafe):
-            return NO_MEMORY
-        return after
-
-    def after_replica(self, vm: KnownVm, primary: str) -> Account:
-        """After a replica has come of a VM that runs on the host primary, whatever limits there are."""
-        after = self.copy()
-        after.secondaries += 1
-        after.disk -= vm.disk
-        after.spindles += vm.spindles
-        after._lean(vm, primary, 1)
-        after.unsafe = after.free <= after.reserved
-        return after
-
-
-def backed_up(vm: KnownVm) -> int:
-    """The memory that the host of a VM's replica must have for it, in MiB."""
-    return 0 if vm.state == OFFLINE else vm.memory

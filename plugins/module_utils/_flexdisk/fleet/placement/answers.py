@@ -60,7 +60,7 @@ def _moved(start: Places, request: Request) -> Answer:
 
 def _emptied(places: Places, request: Request) -> t.Iterator[t.Tuple[str, Solution]]:
     """The evacuation as hail decides it, where hosts without any of the VMs are left, too."""
-    shut = closed_hosts(places, request.names, PRIMARY) | request.leaves
+    shut = closed_hosts(places, request.names) | request.leaves
     return one_by_one(places, request.names, lambda name: evacuate_one(places, name, PRIMARY, shut))
 
 

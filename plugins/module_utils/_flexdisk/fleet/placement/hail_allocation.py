@@ -7,16 +7,12 @@ from __future__ import annotations
 
 import typing as t
 from collections import Counter
-from dataclasses import replace
-from functools import partial
 
 from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_TAGS
 from .known import POLICIES, REPLICATED, UNALLOCABLE, KnownGroup, KnownVm
 from .limits import NO_DISK_COUNT, NO_SPINDLES, why_too_large
-from .pairs import First, in_order, refused
 from .places import Places
 from .redundancy import are_safe
-from .replicas import Replicas
 from .score import NEAR, Score
 
 NO_REDUNDANCY = "FailN1"
@@ -53,7 +49,7 @@ def best_group(
     score = places.score()
     groups = [places.known.groups[key] for key in keys]
     astray = [group for group in groups if not demand.vm.networks <= group.networks]
-    texts = [f"group {group.name} {_astray(demand.vm)}" for group in astray]
+    texts = [f"group {group.name} {not_connected(demand.vm)}" for group in astray]
     choices: t.Dict[str, Choice] = {}
     best: t.Optional[t.Tuple[int, float, str]] = None
     for group in groups:
@@ -67,34 +63,6 @@ def best_group(
         if best is None or found[0] < best[0] or (found[0] == best[0] and found[1] <= best[1] + NEAR):
             best = found
     return best[2] if best else None, choices, ", ".join(texts)
-
-
-def allocate(places: Places, demand: Demand, key: t.Optional[str], allowed: t.Optional[t.Collection[str]]) -> Choice:
-    """The hosts of a new VM. key: its group, None for any. allowed: the only hosts that it may get, None for all."""
-    if key is not None:
-        group = places.known.groups[key]
-        if not demand.vm.networks <= group.networks:
-            return Choice(f"The group {group.name} {_astray(demand.vm)}")
-        alone = demand._replace(alone=True)
-        return best_hosts(places, alone, group, places.score(key), allowed)
-    keys = [one for one in places.known.groups if places.hosts_of(one)]
-    best, choices, text = best_group(places, demand, keys, allowed)
-    if best is None:
-        return Choice(text)
-    return choices[best]._replace(text=f"Selected group: {places.known.groups[best].name}, {text}")
-
-
-def replicate(places: Places, demand: Demand) -> Choice:
-    """The host of a VM that has no replica yet, and that of its replica."""
-    vm = demand.vm
-    group = places.known.groups[places.known.hosts[vm.primary].group]
-    others = [name for name in places.hosts_of(group.key) if places.usable(name) and name != vm.primary]
-    demand = demand._replace(vm=replace(vm, template=REPLICATED), stays=True)
-    large = why_too_large(demand.vm, group)
-    if large:
-        return _none({large: len(others)})
-    found = _listed(places, demand, places.score(), [(vm.primary, name) for name in others])
-    return _first_safe(places, demand, found)
 
 
 def best_hosts(
@@ -112,27 +80,25 @@ def best_hosts(
         return Choice(f"Group {group.name}: error {'Not enough' if replicated else 'No'} online nodes")
     large = why_too_large(demand.vm, group)
     if large:
-        choice = _none({large: len(hosts) * (len(hosts) - 1 if replicated else 1)})
-    elif replicated:
-        found = _pairs(places, demand, score, hosts)
-        read = not demand.moves or group.policy == UNALLOCABLE
-        choice = _first_safe(places, demand, found._replace(read=read))
+        choice = no_choice({large: len(hosts) * (len(hosts) - 1 if replicated else 1)})
     else:
-        choice = _first_safe(places, demand, _listed(places, demand, score, [(host,) for host in hosts]))
+        found = places.candidates(demand, score, hosts) or listed(places, demand, score, [(host,) for host in hosts])
+        read = not demand.moves or group.policy == UNALLOCABLE
+        choice = first_safe(places, demand, found._replace(read=read))
     return choice._replace(text=f"Group {group.name} ({group.policy}): {choice.text}")
 
 
-def _first_safe(places: Places, demand: Demand, found: _Found) -> Choice:
+def first_safe(places: Places, demand: Demand, found: Found) -> Choice:
     """The best of the candidates after which no host is unsafe."""
     for value, candidate in found.in_order:
         if demand.checked and _unsafe(places, demand, candidate):
             found.failures[NO_REDUNDANCY] += 1
             continue
         return _chosen(found, candidate, value)
-    return _none(found.failures + found.more())
+    return no_choice(found.failures + found.more())
 
 
-class _Found(t.NamedTuple):
+class Found(t.NamedTuple):
     """How many candidates there are, why some are not possible, and the possible ones, best first. more: gives further
     reasons, which cost much. read: somebody reads them beside a choice.
     """
@@ -144,7 +110,8 @@ class _Found(t.NamedTuple):
     read: bool = True
 
 
-def _listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]) -> _Found:
+def listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]) -> Found:
+    """Each of the candidates with the score if the VM came there, or why it cannot."""
     failures: t.Counter[str] = Counter()
     found: t.List[t.Tuple[float, t.Tuple[str, ...]]] = []
     for candidate in candidates:
@@ -156,33 +123,18 @@ def _listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable
         found.append((value, candidate))
     found.reverse()  # of equal ones the later one is taken
     count = len(found) + sum(failures.values())
-    return _Found(count, failures, Counter, iter(sorted(found, key=lambda one: one[0])))
+    return Found(count, failures, Counter, iter(sorted(found, key=lambda one: one[0])))
 
 
-def _pairs(places: Places, demand: Demand, score: Score, hosts: t.Sequence[str]) -> _Found:
-    failures: t.Counter[str] = Counter()
-    replicas = Replicas(places, demand.vm, hosts, True, score)
-    firsts = []
-    for host in hosts:
-        accounts = places.copied(demand.vm, (host,))
-        if isinstance(accounts, str):
-            failures[accounts] += len(hosts) - 1
-            continue
-        delta = score.delta(places.accounts[host], accounts[host])
-        firsts.append(First(host, delta, partial(replicas.others, host, {}, {})))
-    pairs = in_order(score, firsts, replicas.seconds)
-    names = ((pair.value, (firsts[pair.first].host, hosts[pair.second])) for pair in pairs)
-    return _Found(len(hosts) * (len(hosts) - 1), failures, lambda: refused(firsts, replicas.seconds), names)
-
-
-def _chosen(found: _Found, candidate: t.Tuple[str, ...], value: float) -> Choice:
+def _chosen(found: Found, candidate: t.Tuple[str, ...], value: float) -> Choice:
     failures = found.failures + found.more() if found.read else found.failures
     words = f"successes {found.every - sum(failures.values())}, failures {sum(failures.values())}"
     text = f"score: {value:.8f}, {words} ({_counts(failures)}) for node(s) {'/'.join(candidate)}"
     return Choice(text, candidate, value)
 
 
-def _none(failures: t.Mapping[str, int]) -> Choice:
+def no_choice(failures: t.Mapping[str, int]) -> Choice:
+    """No hosts: how often each reason ruled some out."""
     return Choice(f"No valid allocation solutions, failure reasons: {_counts(failures)}")
 
 
@@ -197,7 +149,8 @@ def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...]) -> boo
     return not are_safe(places, groups, {primary: [vm]}, accounts)
 
 
-def _astray(vm: KnownVm) -> str:
+def not_connected(vm: KnownVm) -> str:
+    """The reason where a group lacks a network of the VM."""
     return f"is not connected to a network required by instance {vm.name}"
 
 

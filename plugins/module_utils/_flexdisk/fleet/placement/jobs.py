@@ -13,7 +13,7 @@ import typing as t
 
 from .account import Account
 from .places import Moved, Places
-from .ways import Solution, perform
+from .ways import Solution
 
 _Resource = t.Tuple[str, str]  # a host, and what of it
 
@@ -54,7 +54,7 @@ def _carried_out(places: Places, name: str, solution: Solution) -> t.Optional[Jo
     moved = places.begin(name)
     states: t.List[Moved] = []
     for operation in solution.operations:
-        found = perform(places, moved, operation)
+        found = places.perform(moved, operation)
         if isinstance(found, str):
             return None
         moved = found

@@ -13,6 +13,14 @@ from .account import NO_MIGRATION, Account
 from .known import COPIED, Known, KnownVm
 from .score import Score
 
+if t.TYPE_CHECKING:
+    from .hail_allocation import Demand, Found
+    from .ways import Measure, Operation, Solution, Way
+    from .wishes import Wish
+
+Accounts = t.Mapping[str, Account]
+SomePlaces = t.TypeVar("SomePlaces", bound="Places")
+
 
 @dataclass(frozen=True)
 class Moved:
@@ -37,15 +45,11 @@ class Places:
             self._members[host.group].append(name)
         self._scores: t.Dict[t.Optional[str], Score] = {}
         self.safe: t.Dict[str, bool] = {}
-        self._dropped: t.Optional[t.Tuple[KnownVm, t.Union[Moved, str]]] = None  # the last answer, which many ask for
         self._own: t.Dict[str, t.Dict[str, KnownVm]] = {name: {} for name in known.hosts}
-        replicas: t.Dict[str, t.List[KnownVm]] = {}
         for vm in self.vms.values():
             self._own[vm.primary][vm.name] = vm
-            if vm.secondary:
-                replicas.setdefault(vm.secondary, []).append(vm)
         for name, own in self._own.items():
-            self.accounts[name].settle(own.values(), replicas.get(name, ()))
+            self.accounts[name].settle(own.values())
             self.accounts[name].location = sum(map(self.location, own.values()))
 
     def location(self, vm: KnownVm) -> int:
@@ -85,7 +89,7 @@ class Places:
         """Let the steps be done."""
         for group, score in self._scores.items():
             score.settle(self.changes(moved, group))
-        self.safe, self._dropped = {}, None
+        self.safe = {}
         vm = moved.vm
         if vm.name in self.vms:
             del self._own[self.vms[vm.name].primary][vm.name]
@@ -104,7 +108,7 @@ class Places:
         other.safe = {}
         return other
 
-    def duplicate(self) -> Places:
+    def duplicate(self: SomePlaces) -> SomePlaces:
         """The same places, on which other steps can be done."""
         other = copy.copy(self)
         other.vms, other.accounts, other.safe = dict(self.vms), dict(self.accounts), {}
@@ -122,11 +126,7 @@ class Places:
         """A VM where it was before, whatever limits there are."""
         now = self.vms[vm.name]
         found = {now.primary: self.accounts[now.primary].without_vm(now, self.location(now))}
-        if now.secondary:
-            found[now.secondary] = self.account(now.secondary, found).without_replica(now, now.primary)
         found[vm.primary] = self.account(vm.primary, found).after_vm(vm, self.location(vm))
-        if vm.secondary:
-            found[vm.secondary] = self.account(vm.secondary, found).after_replica(vm, vm.primary)
         return Moved(vm, found)
 
     # -- steps; each gives what is after it, or why it cannot be
@@ -150,22 +150,6 @@ class Places:
         widened = there | {tag for tag, to in self.known.moves if to in there}
         return here <= widened
 
-    def failover(self, moved: Moved) -> t.Union[Moved, str]:
-        """The VM and its replica change places."""
-        vm, (old, new) = moved.vm, (moved.vm.primary, moved.vm.secondary)
-        if not self.allowed(old, new):
-            return NO_MIGRATION
-        after = vm.at(new, old)
-        left = self._account(moved, old).without_vm(vm, self.location(vm))
-        gone = self._account(moved, new).without_replica(vm, old)
-        runs = gone.with_vm(vm, self.soft(old), self.location(after))
-        if isinstance(runs, str):
-            return runs
-        rests = left.with_replica(vm, new, self.soft(old), there=not self.usable(old))
-        if isinstance(rests, str):
-            return rests
-        return Moved(after, {**moved.accounts, old: rests, new: runs})
-
     def failover_to(self, moved: Moved, target: str) -> t.Union[Moved, str]:
         """The VM, whose disks all hosts of its group can reach, goes to another host."""
         vm, old = moved.vm, moved.vm.primary
@@ -181,54 +165,52 @@ class Places:
         left = self._account(moved, old).without_vm(vm, self.location(vm))
         return Moved(after, {**moved.accounts, old: left, target: runs})
 
-    def replace_secondary(self, moved: Moved, target: str) -> t.Union[Moved, str]:
-        """The replica goes to another host. See drop_secondary for that of the VM."""
-        vm, old = moved.vm, moved.vm.secondary
-        if target == vm.primary:
-            return NO_MIGRATION
-        rests = self._account(moved, target).with_replica(vm, vm.primary, self.soft(old))
-        if isinstance(rests, str):
-            return rests
-        alone = self.drop_secondary(moved)
-        if isinstance(alone, str):
-            return alone
-        after = vm.at(vm.primary, target)
-        runs = alone.accounts[vm.primary].copy()
-        runs.location += self.location(after) - self.location(alone.vm)
-        return Moved(after, {**alone.accounts, target: rests, vm.primary: runs})
-
-    def drop_secondary(self, moved: Moved) -> t.Union[Moved, str]:
-        """The replica has left its host. The host of the VM itself must be within its physical limits."""
-        if moved.accounts:
-            return self._without_secondary(moved)
-        if self._dropped is None or self._dropped[0] is not moved.vm:
-            self._dropped = (moved.vm, self._without_secondary(moved))
-        return self._dropped[1]
-
-    def _without_secondary(self, moved: Moved) -> t.Union[Moved, str]:
-        vm, old = moved.vm, moved.vm.secondary
-        after = vm.at(vm.primary, "")
-        gone = self._account(moved, old).without_replica(vm, vm.primary)
-        left = self._account(moved, vm.primary).without_vm(vm, self.location(vm))
-        runs = left.with_vm(vm, False, self.location(after))
-        if isinstance(runs, str):
-            return runs
-        return Moved(after, {**moved.accounts, old: gone, vm.primary: runs})
-
     def copied(self, vm: KnownVm, hosts: t.Sequence[str], gone: bool = False) -> t.Union[t.Mapping[str, Account], str]:
-        """The accounts of one host, or of a host and that of the replica, if a copy of the VM came there.
+        """The account of a host if a copy of the VM came there. Where VMs have replicas: also that of a second host.
 
-        gone: the VM itself, which has no replica, is no longer counted on the first of them.
+        gone: the VM itself is no longer counted on the first of them.
         """
-        primary, secondary = hosts[0], hosts[1] if len(hosts) > 1 else ""
-        there = vm.at(primary, secondary)
+        primary, secondary = (*hosts, "")[:2]
         before = self.vms[vm.name] if gone else None
         account = self.accounts[primary]
         account = account.without_vm(before, self.location(before)) if before else account
-        runs = account.with_vm(vm, True, self.location(there))
-        if isinstance(runs, str):
-            return runs
-        if not secondary:
-            return {primary: runs}
-        rests = self.accounts[secondary].with_replica(vm, primary, True)
-        return rests if isinstance(rests, str) else {primary: runs, secondary: rests}
+        runs = account.with_vm(vm, True, self.location(vm.at(primary, secondary)))
+        return runs if isinstance(runs, str) else {primary: runs}
+
+    # -- what is different where VMs are not only copied from host to host: extensions/iallocator overrides it
+
+    def perform(self, moved: Moved, operation: Operation) -> t.Union[Moved, str]:
+        """What is after one operation, or why it cannot be."""
+        return self.failover_to(moved, operation.target)
+
+    def is_possible(self, vm: KnownVm, operations: t.Iterable[Operation]) -> bool:
+        """Whether the operations, in this order, are such as can be carried out."""
+        return True
+
+    def spans(self, group: str) -> bool:
+        """Whether the loss of a host of the group concerns another group, too."""
+        return False
+
+    def send_away(
+        self, host: str, vms: t.Sequence[KnownVm], accounts: Accounts
+    ) -> t.Optional[t.Tuple[t.Sequence[KnownVm], Accounts]]:
+        """The VMs of a lost host that must be made again, and the accounts after the others have gone elsewhere; None
+        if these cannot.
+        """
+        return vms, accounts
+
+    def other_ways(self, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterable[Way]:
+        """The ways of a VM that cannot go to any host, best first."""
+        return ()
+
+    def why_no_other_way(self, wish: Wish, host: str) -> str:
+        """Why a VM that cannot go to any host does not go to this one, "" if it can."""
+        raise NotImplementedError
+
+    def relocate(self, vm: KnownVm, mode: str, group: str, targets: t.Sequence[str]) -> t.Optional[Solution]:
+        """How hail moves a VM that cannot go to any host; None for one that can."""
+        return None
+
+    def candidates(self, demand: Demand, score: Score, hosts: t.Sequence[str]) -> t.Optional[Found]:
+        """Where hail would place a VM with a replica; None for one without."""
+        return None

@@ -3,26 +3,20 @@
 
 """Whether the VMs of each host could go elsewhere if it were lost, as hail 3.0.2 demands it of a whole cluster.
 
-VMs with a replica go to its host, those on shared storage to other hosts of the group, and the others are made anew
-there. Only physical limits count.
+They are made again on other hosts of the group. Only physical limits count.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from .account import Account
-from .known import REPLICATED, KnownVm
+from .known import KnownVm
 from .limits import why_too_large
-from .places import Moved, Places
-from .ways import FAILOVER, last_of_best, measure, to_each
-
-SHARED = ("sharedfile", "ext", "rbd", "gluster", "diskless")
-_Accounts = t.Mapping[str, Account]
+from .places import Accounts, Moved, Places
 
 
 def are_safe(
-    places: Places, groups: t.Iterable[str], more: t.Mapping[str, t.Sequence[KnownVm]], accounts: _Accounts
+    places: Places, groups: t.Iterable[str], more: t.Mapping[str, t.Sequence[KnownVm]], accounts: Accounts
 ) -> bool:
     """Whether all VMs of each host of the groups could go elsewhere.
 
@@ -32,7 +26,7 @@ def are_safe(
     touched = {places.known.hosts[name].group for name in (*more, *accounts)}
     for group in groups:
         hosts = places.hosts_of(group)
-        if group not in touched and not _split(places, group):
+        if group not in touched and not places.spans(group):
             safe = all(_is_safe(places, host) for host in hosts)
         else:
             safe = all(_could_go(places, host, [*places.vms_on(host), *more.get(host, ())], accounts) for host in hosts)
@@ -58,32 +52,13 @@ def _is_safe(places: Places, host: str) -> bool:
     return places.safe[host]
 
 
-def _split(places: Places, group: str) -> bool:
-    """Whether the group has a VM with its replica in another one."""
-    hosts = places.known.hosts
-    vms = (vm for host in places.hosts_of(group) for vm in places.vms_on(host) if vm.secondary)
-    return any(hosts[vm.secondary].group != group for vm in vms)
-
-
-def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: _Accounts) -> bool:
+def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: Accounts) -> bool:
     places, group = places.forced(), places.known.hosts[host].group
-    for vm in vms:
-        if vm.template == REPLICATED:
-            found = places.failover(Moved(vm, accounts))
-            if isinstance(found, str):
-                return False
-            accounts = found.accounts
+    sent = places.send_away(host, vms, accounts)
+    if sent is None:
+        return False
+    rest, accounts = sent
     others = [name for name in places.hosts_of(group) if name != host]
-    shared = [vm for vm in vms if vm.template in SHARED]
-    rest = [vm for vm in vms if vm.template not in SHARED and vm.template != REPLICATED]
-    if not rest and _surely_fit(places, shared, others, accounts):
-        return True
-    for vm in shared:
-        ways, _reasons = to_each(places, Moved(vm, accounts), FAILOVER, others, measure(places, group))
-        best = last_of_best(ways)
-        if best is None:
-            return False
-        accounts = best.moved.accounts
     for vm in sorted(rest, key=lambda one: -one.memory):
         made = _anew(places, vm, group, others, accounts)
         if made is None:
@@ -92,23 +67,7 @@ def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: _Ac
     return True
 
 
-def _surely_fit(places: Places, vms: t.Sequence[KnownVm], others: t.Sequence[str], accounts: _Accounts) -> bool:
-    """Whether VMs fit in whatever way they are spread: if none had room for one, all together would have less free."""
-    if not vms:
-        return True
-    free = [max(0, places.account(name, accounts).free) for name in others if places.usable(name)]
-    left = sum(free)
-    for vm in vms:
-        if left <= len(free) * vm.memory:
-            return False
-        left -= vm.memory
-    sources = {vm.primary for vm in vms if places.known.hosts[vm.primary].tags}
-    return all(places.allowed(source, name) for source in sources for name in others)
-
-
-def _anew(
-    places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: _Accounts
-) -> t.Optional[_Accounts]:
+def _anew(places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: Accounts) -> t.Optional[Accounts]:
     """The accounts after the VM has been made on one of the other hosts."""
     if why_too_large(vm, places.known.groups[group]):
         return None

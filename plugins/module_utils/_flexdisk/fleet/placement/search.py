@@ -14,9 +14,9 @@ import itertools
 import typing as t
 
 from .jobs import Job, in_feasible_order
-from .places import Moved, Places
+from .places import Moved, Places, SomePlaces
 from .score import NEAR
-from .ways import Solution, Way, possible
+from .ways import Solution, Way
 from .wishes import Wish, best_way
 
 ROUNDS = 10
@@ -39,7 +39,7 @@ class _Draft(t.NamedTuple):
 
 
 def plan(
-    start: Places, wishes: t.Sequence[Wish], model: t.Callable[[Places], t.Iterable[t.Tuple[str, Solution]]]
+    start: SomePlaces, wishes: t.Sequence[Wish], model: t.Callable[[SomePlaces], t.Iterable[t.Tuple[str, Solution]]]
 ) -> Plan:
     """The plan for the wishes. model: carries out its own solutions on the places, and gives each VM with its own."""
     by_name = {wish.name: wish for wish in wishes}
@@ -47,7 +47,7 @@ def plan(
     solutions = dict(model(places))
     moved = {}
     for name, solution in solutions.items():
-        if solution.moved is not None and possible(start.vms[name], solution.operations):
+        if solution.moved is not None and start.is_possible(start.vms[name], solution.operations):
             moved[name] = solution
         elif solution.moved is not None:
             places.settle(places.back(start.vms[name]))

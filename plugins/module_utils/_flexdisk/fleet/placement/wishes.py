@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import heapq
 import typing as t
 
 from ...model.sizes import render_exact, render_pair
 from .account import NO_CPU, NO_DISK, NO_MEMORY, NO_MIGRATION, NO_POOL, NO_REPLICAS, NO_TAGS, Account
-from .known import ALL, POLICIES, PRIMARY, REPLICATED, SECONDARY, UNALLOCABLE, Known, KnownVm
+from .known import ALL, POLICIES, SECONDARY, UNALLOCABLE, Known, KnownVm
 from .limits import NO_DISK_COUNT, NO_SPINDLES, why_too_large
 from .places import Moved, Places
 from .redundancy import made_unsafe
-from .ways import FAILOVER, REPLACE, Measure, Operation, Way, measure, perform, to_each, to_pairs, to_primary
+from .ways import FAILOVER, Measure, Operation, Way, measure, to_each
 
 
 class Wish(t.NamedTuple):
@@ -37,18 +36,6 @@ def to_leave(known: Known, names: t.Sequence[str], mode: str, leaves: t.FrozenSe
     """The wishes of VMs that leave hosts, within the groups of the hosts where they are."""
     hosts = known.hosts
     return [Wish(name, mode, ((hosts[known.vms[name].primary].group,),), leaves) for name in names]
-
-
-def hosts_to_leave(known: Known, names: t.Sequence[str], mode: str) -> t.FrozenSet[str]:
-    """The hosts that VMs leave, where a request has only their names. With ALL that is what all VMs have in common, if
-    there is anything: other hosts of theirs can take VMs.
-    """
-    vms = [known.vms[name] for name in names]
-    primaries = [{vm.primary} if mode != SECONDARY else set() for vm in vms]
-    secondaries = [{vm.secondary} if mode != PRIMARY and vm.secondary else set() for vm in vms]
-    hosts = [one | other for one, other in zip(primaries, secondaries)]
-    common = frozenset(set.intersection(*hosts)) if hosts else frozenset()
-    return common if mode == ALL and common else frozenset().union(*hosts)
 
 
 def to_change_group(known: Known, names: t.Sequence[str], keys: t.Sequence[str], checked: bool) -> t.List[Wish]:
@@ -99,46 +86,17 @@ def _targets(places: Places, wish: Wish, key: str) -> t.List[str]:
 def _ways(places: Places, wish: Wish, key: str, by: Measure) -> t.Iterator[Way]:
     """The ways into a group, best first."""
     vm, targets = places.vms[wish.name], _targets(places, wish, key)
-    if vm.movable and wish.mode != SECONDARY:
-        yield from _sorted(places, wish, FAILOVER, targets, by)
-    elif vm.template == REPLICATED and wish.mode == PRIMARY:
-        yield from _over(places, vm, by)
-    elif vm.template == REPLICATED and wish.mode == SECONDARY:
-        yield from _sorted(places, wish, REPLACE, targets, by)
-    elif vm.template == REPLICATED:
-        yield from heapq.merge(*_all(places, wish, targets, by), key=lambda way: way.value)
+    if not vm.movable:
+        yield from places.other_ways(wish, targets, by)
+    elif wish.mode != SECONDARY:
+        yield from sorted_ways(places, wish, FAILOVER, targets, by)
 
 
-def _sorted(places: Places, wish: Wish, kind: str, targets: t.Sequence[str], by: Measure) -> t.List[Way]:
+def sorted_ways(places: Places, wish: Wish, kind: str, targets: t.Sequence[str], by: Measure) -> t.List[Way]:
+    """The ways of one operation to the targets where nothing of the VM is, best first."""
     vm = places.vms[wish.name]
     others = [host for host in targets if host not in (vm.primary, vm.secondary)]
     return sorted(to_each(places, places.begin(vm.name), kind, others, by)[0], key=lambda way: way.value)
-
-
-def _over(places: Places, vm: KnownVm, by: Measure) -> t.List[Way]:
-    found = places.failover(places.begin(vm.name))
-    if isinstance(found, str):
-        return []
-    return [Way(by.score.after(places.changes(found, by.group)), found, (Operation(FAILOVER),))]
-
-
-def _all(places: Places, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterator[t.Iterable[Way]]:
-    """All ways of a VM with a replica: what need not leave may stay."""
-    vm = places.vms[wish.name]
-    others = [host for host in targets if host not in (vm.primary, vm.secondary)]
-    if vm.primary in targets:
-        yield _sorted(places, wish, REPLACE, targets, by)
-    if vm.secondary in targets:
-        over = places.failover(places.begin(vm.name))
-        if not isinstance(over, str):
-            ways = to_each(places, over, REPLACE, others, by)[0]
-            yield sorted((_after(Operation(FAILOVER), way) for way in ways), key=lambda way: way.value)
-    seconds = [*others, *(host for host in (vm.secondary,) if host in targets and places.usable(vm.primary))]
-    yield to_pairs(places, [to_primary(places, vm, host) for host in others], seconds, by)
-
-
-def _after(first: Operation, way: Way) -> Way:
-    return way._replace(operations=(first, *way.operations))
 
 
 # -- why not
@@ -158,41 +116,19 @@ def why_nowhere(places: Places, wish: Wish) -> t.Dict[str, str]:
     return found
 
 
-def why_never(vm: KnownVm, mode: str) -> str:
-    """Why no VM of this kind can go, wherever, "" if it can."""
-    if vm.template == REPLICATED or (vm.movable and mode != SECONDARY):
-        return ""
-    if vm.movable:
-        return f"a VM with disks of type {vm.template} has no replica that could leave"
-    return f"a VM with disks of type {vm.template} cannot leave its host: the disks are its host's own"
-
-
 def _why_not(places: Places, wish: Wish, host: str) -> str:
     vm = places.vms[wish.name]
     if not places.usable(host):
         return places.known.hosts[host].unusable
     if host in wish.leaves:
         return "is to be left"
-    begin = places.begin(vm.name)
-    replicated = vm.template == REPLICATED
-    if replicated and wish.mode == PRIMARY:
-        if host != vm.secondary:
-            return "has no replica of it"
-        over = places.failover(begin)
-        return told(places, vm, host, over) if isinstance(over, str) else ""
+    if not vm.movable:
+        return places.why_no_other_way(wish, host)
     if host == vm.primary:
-        return "is its host" if wish.mode != SECONDARY else "is the host of the VM itself"
-    if wish.mode == SECONDARY and host == vm.secondary:
-        return "has its replica"
-    if replicated and wish.mode == ALL:
-        start = to_primary(places, vm, host)
-        found: t.Union[Moved, str] = start.moved or start.why.rpartition(": ")[2]
-    else:
-        found = perform(places, begin, Operation(REPLACE if replicated else FAILOVER, host))
+        return "is its host"
+    found = places.perform(places.begin(vm.name), Operation(FAILOVER, host))
     if isinstance(found, str):
         return told(places, vm, host, found)
-    if replicated and wish.mode == ALL:
-        return "could take it, but with no other host for its replica" + (_SAFELY if wish.checked else "")
     return why_unsafe(places, host, found) if wish.checked else ""
 
 
@@ -200,9 +136,6 @@ def why_unsafe(places: Places, host: str, moved: Moved) -> str:
     """Why a VM may not come to a host, although it could: another one could not be lost then, "" if all could."""
     unsafe = made_unsafe(places, places.known.hosts[host].group, moved)
     return f"host {unsafe} could not be lost then: its VMs could not all go elsewhere" if unsafe else ""
-
-
-_SAFELY = " so that the VMs of each host could still go elsewhere if it were lost"
 
 
 def told(places: Places, vm: KnownVm, host: str, code: str) -> str:

@@ -1,4 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Answers of Ganeti's IAllocator protocol, version 2, in the words of hail 3.0.2."""
@@ -7,13 +8,27 @@ from __future__ import annotations
 
 import typing as t
 
-from .hail_change_group import NO_GROUPS
-from .jobs import dependencies
-from .known import REPLICATED, Known
-from .places import Places
-from .search import Plan
-from .ways import FAILOVER, Operation, Solution
-from .wishes import Wish, why_never, why_nowhere
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_change_group import (
+    NO_GROUPS,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.jobs import dependencies
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.known import (
+    REPLICATED,
+    Known,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.search import Plan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import (
+    FAILOVER,
+    Operation,
+    Solution,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
+    Wish,
+    why_nowhere,
+)
+
+from .ways import why_never
 
 _Dict = t.Dict[str, t.Any]
 

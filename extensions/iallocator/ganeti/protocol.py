@@ -1,4 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """Requests of Ganeti's IAllocator protocol, version 2, and their answers: as hail 3.0.2 would answer, or better."""
@@ -7,17 +8,36 @@ from __future__ import annotations
 
 import typing as t
 
-from ...model.errors import FlexdiskError
-from .hail_allocation import Demand, allocate, replicate
-from .hail_change_group import change_group, possible_groups
-from .hail_evacuation import evacuate
-from .iallocator_answer import failed, moves, planned, success
-from .iallocator_read import KVM_MEMORY, new_vm, read
-from .known import MODES, MOVABLE, PRIMARY, REPLICATED, SECONDARY, Known
-from .places import Moved, Places
-from .raw import of, strings
-from .search import plan
-from .wishes import hosts_to_leave, to_change_group, to_leave
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_allocation import (
+    Demand,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_change_group import (
+    change_group,
+    possible_groups,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.known import (
+    MODES,
+    MOVABLE,
+    PRIMARY,
+    REPLICATED,
+    SECONDARY,
+    Known,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.raw import of, strings
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.search import plan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
+    to_change_group,
+    to_leave,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+
+from .allocation import allocate, replicate
+from .answers import failed, moves, planned, success
+from .evacuation import evacuate
+from .places import GanetiPlaces
+from .requests import KVM_MEMORY, new_vm, read
+from .ways import hosts_to_leave
 
 _Raw = t.Mapping[str, t.Any]
 _Dict = t.Dict[str, t.Any]
@@ -70,7 +90,7 @@ def _node_evacuate(raw: _Raw, known: Known, request: _Raw, options: Options) -> 
     mode = of(request, "request", "evac_mode", str)
     if mode not in MODES:
         raise FlexdiskError("InvalidArgument", f"request: evac_mode is {mode}, but must be {' or '.join(MODES)}")
-    places, names = Places(known, force=not options.soft), _names(known, request)
+    places, names = GanetiPlaces(known, force=not options.soft), _names(known, request)
     if options.like_hail:
         return moves(known, evacuate(places, names, mode))
     wishes = to_leave(known, _once(names), mode, hosts_to_leave(known, names, mode))
@@ -81,7 +101,7 @@ def _change_group(raw: _Raw, known: Known, request: _Raw, options: Options) -> _
     """Groups can be named by their keys or their names."""
     told = strings(request, "request", "target_groups")
     targets = [group_key(known, name) for name in told] or None
-    places, names = Places(known), _names(known, request)
+    places, names = GanetiPlaces(known), _names(known, request)
     if options.like_hail:
         return moves(known, change_group(places, names, targets, options.checked))
     wishes = to_change_group(known, _once(names), possible_groups(places, names, targets), options.checked)
@@ -112,13 +132,13 @@ def _allocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict
         allowed = frozenset(strings(request, "request", "restrict-to-nodes"))
     _known_hosts(known, allowed or ())
     name = request.get("group_name")
-    choice = allocate(Places(known), demand, group_key(known, name) if name else None, allowed)
+    choice = allocate(GanetiPlaces(known), demand, group_key(known, name) if name else None, allowed)
     return success(choice.text, list(choice.hosts)) if choice.hosts else failed(choice.text)
 
 
 def _multi_allocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
     """One after the other. Those that fit nowhere are named, and the others get their hosts, unlike with hail."""
-    places = Places(known)
+    places = GanetiPlaces(known)
     _known_hosts(known, options.allowed or ())
     found: t.List[t.List[t.Any]] = []
     left: t.List[str] = []
@@ -148,7 +168,7 @@ def _relocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict
         role = "secondary" if mode == SECONDARY else "primary"
         words = f"Unsupported request: excluded nodes not equal to instance's {role}"
         return failed(f"{words} ({old} versus {', '.join(told)})")
-    ((_name, solution),) = evacuate(Places(known, force=not options.soft), [vm.name], mode)
+    ((_name, solution),) = evacuate(GanetiPlaces(known, force=not options.soft), [vm.name], mode)
     if solution.moved is None:
         return failed(solution.why)
     after = solution.moved.vm
@@ -159,7 +179,7 @@ def _allocate_secondary(raw: _Raw, known: Known, request: _Raw, options: Options
     vm = known.vms[_known_name(known, of(request, "request", "name", str))]
     if vm.secondary:
         return failed("Instance already has a secondary")
-    choice = replicate(Places(known), Demand(vm, options.checked))
+    choice = replicate(GanetiPlaces(known), Demand(vm, options.checked))
     return success(choice.text, choice.hosts[1]) if choice.hosts else failed(choice.text)
 
 

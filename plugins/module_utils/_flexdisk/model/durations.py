@@ -1,13 +1,13 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Durations as policies write them: seconds, or ISO 8601 with hours, minutes and seconds."""
+"""Durations as users write them: seconds, or ISO 8601 with hours, minutes and seconds."""
 
 from __future__ import annotations
 
 import re
 
-from ...model.errors import FlexdiskError
+from .errors import FlexdiskError
 
 _ISO = re.compile(r"PT(?:([0-9]+)H)?(?:([0-9]+)M)?(?:([0-9]+)S)?")
 _SECONDS = re.compile(r"[0-9]+")

@@ -1,4 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """What the replica of a VM changes on each host. On few hosts that depends on where the VM is."""
@@ -8,11 +9,18 @@ from __future__ import annotations
 import math
 import typing as t
 
-from .account import Account, backed_up
-from .known import KnownVm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.account import Account
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.known import KnownVm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import (
+    FAILOVERS,
+    LOCATION,
+    Delta,
+    Score,
+)
+
+from .books import backed_up, with_replica
 from .pairs import Seconds
-from .places import Places
-from .score import FAILOVERS, LOCATION, Delta, Score
 
 _Change = t.Union[Delta, str]
 _Accounts = t.Mapping[str, Account]
@@ -48,7 +56,7 @@ class Replicas:
         vm, needed = self._vm, self._needed + account.peers.get(primary, 0)
         key = (account, counted, self._soft, vm.template, vm.disk, vm.spindles, self._needed, needed)
         if key not in self._score.changes:
-            rests = account.with_replica(vm, primary, self._soft)
+            rests = with_replica(account, vm, primary, self._soft)
             found = rests if isinstance(rests, str) else self._score.delta(counted or account, rests)
             self._score.changes[key] = found
         return self._score.changes[key]

@@ -1,4 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """What a request of Ganeti's IAllocator protocol, version 2, says of hosts, host groups and VMs."""
@@ -8,9 +9,20 @@ from __future__ import annotations
 import math
 import typing as t
 
-from ...model.errors import FlexdiskError
-from .known import DOWN, OFFLINE, POLICIES, TEMPLATES, UP, Known, KnownGroup, KnownHost, KnownVm, Size
-from .raw import of, strings
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.known import (
+    DOWN,
+    OFFLINE,
+    POLICIES,
+    TEMPLATES,
+    UP,
+    Known,
+    KnownGroup,
+    KnownHost,
+    KnownVm,
+    Size,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.raw import of, strings
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 _Raw = t.Mapping[str, t.Any]
 _LIMITS = ("memory-size", "cpu-count", "disk-size", "disk-count", "spindle-use")

@@ -1,4 +1,5 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 """The pairs of hosts for a VM and its replica, best first.
@@ -14,7 +15,12 @@ import math
 import typing as t
 from collections import Counter
 
-from .score import NEAR, WEIGHTS, Delta, Score
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import (
+    NEAR,
+    WEIGHTS,
+    Delta,
+    Score,
+)
 
 # What a replica changes of the components of the score: disk, memory for failovers, VMs with replicas, spindles.
 _COMPONENTS = (1, 2, 5, 6)

@@ -1,0 +1,182 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The ways in which a VM with a replica can get to other hosts, and why there is none."""
+
+from __future__ import annotations
+
+import heapq
+import typing as t
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.known import (
+    ALL,
+    PRIMARY,
+    REPLICATED,
+    SECONDARY,
+    Known,
+    KnownVm,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import together
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import (
+    FAILOVER,
+    REPLACE,
+    Measure,
+    Operation,
+    Solution,
+    Way,
+    to_each,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
+    Wish,
+    sorted_ways,
+    told,
+    why_unsafe,
+)
+
+from .pairs import First, in_order
+from .replicas import Replicas
+
+if t.TYPE_CHECKING:
+    from .places import GanetiPlaces
+
+_OVER = Operation(FAILOVER)
+
+
+def hosts_to_leave(known: Known, names: t.Sequence[str], mode: str) -> t.FrozenSet[str]:
+    """The hosts that VMs leave, where a request has only their names. With ALL that is what all VMs have in common, if
+    there is anything: other hosts of theirs can take VMs.
+    """
+    vms = [known.vms[name] for name in names]
+    primaries = [{vm.primary} if mode != SECONDARY else set() for vm in vms]
+    secondaries = [{vm.secondary} if mode != PRIMARY and vm.secondary else set() for vm in vms]
+    hosts = [one | other for one, other in zip(primaries, secondaries)]
+    common = frozenset(set.intersection(*hosts)) if hosts else frozenset()
+    return common if mode == ALL and common else frozenset().union(*hosts)
+
+
+def other_ways(places: GanetiPlaces, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterator[Way]:
+    """The ways into a group, best first."""
+    vm = places.vms[wish.name]
+    if vm.template != REPLICATED:
+        return
+    if wish.mode == PRIMARY:
+        yield from _over(places, vm, by)
+    elif wish.mode == SECONDARY:
+        yield from sorted_ways(places, wish, REPLACE, targets, by)
+    else:
+        yield from heapq.merge(*_all(places, wish, targets, by), key=lambda way: way.value)
+
+
+def _over(places: GanetiPlaces, vm: KnownVm, by: Measure) -> t.List[Way]:
+    found = places.failover(places.begin(vm.name))
+    if isinstance(found, str):
+        return []
+    return [Way(by.score.after(places.changes(found, by.group)), found, (Operation(FAILOVER),))]
+
+
+def _all(places: GanetiPlaces, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterator[t.Iterable[Way]]:
+    """All ways of a VM with a replica: what need not leave may stay."""
+    vm = places.vms[wish.name]
+    others = [host for host in targets if host not in (vm.primary, vm.secondary)]
+    if vm.primary in targets:
+        yield sorted_ways(places, wish, REPLACE, targets, by)
+    if vm.secondary in targets:
+        over = places.failover(places.begin(vm.name))
+        if not isinstance(over, str):
+            ways = to_each(places, over, REPLACE, others, by)[0]
+            yield sorted((_after(Operation(FAILOVER), way) for way in ways), key=lambda way: way.value)
+    seconds = [*others, *(host for host in (vm.secondary,) if host in targets and places.usable(vm.primary))]
+    yield to_pairs(places, [to_primary(places, vm, host) for host in others], seconds, by)
+
+
+def _after(first: Operation, way: Way) -> Way:
+    return way._replace(operations=(first, *way.operations))
+
+
+def to_pairs(
+    places: GanetiPlaces, starts: t.Sequence[Solution], seconds: t.Sequence[str], by: Measure
+) -> t.Iterator[Way]:
+    """The ways of a VM with a replica to two other hosts, best first. starts: how the VM gets to its host, where its
+    replica is on the old one then. seconds: where the replica can go on to.
+    """
+    ready = [start for start in starts if start.moved is not None]
+    if not ready:
+        return
+    leaving = t.cast(Moved, ready[0].moved).vm
+    now = places.vms[leaving.name]
+    left = (now.primary, now.secondary)
+    replicas = Replicas(places, leaving, seconds, places.soft(leaving.secondary), by.score, left)
+    found = ((start, _first(places, t.cast(Moved, start.moved), by, replicas)) for start in ready)
+    firsts = [(start, first) for start, first in found if first is not None]
+    for pair in in_order(by.score, [first for _start, first in firsts], replicas.seconds):
+        start, target = firsts[pair.first][0], seconds[pair.second]
+        moved = places.replace_secondary(t.cast(Moved, start.moved), target)
+        if not isinstance(moved, str):
+            yield Way(pair.value, moved, (*start.operations, Operation(REPLACE, target)))
+
+
+def _first(places: GanetiPlaces, moved: Moved, by: Measure, replicas: Replicas) -> t.Optional[First]:
+    """The host of a VM before its replica goes on, None if it could not."""
+    alone = places.drop_secondary(moved)
+    if isinstance(alone, str):
+        return None
+    delta = together(by.score.delta(before, after) for before, after in places.changes(alone, by.group))
+    primary = moved.vm.primary
+    return First(primary, delta, lambda: replicas.others(primary, moved.accounts, alone.accounts))
+
+
+def to_primary(places: GanetiPlaces, vm: KnownVm, primary: str) -> Solution:
+    """The VM on its new host, with its replica on the old one; a host that is not there is left first."""
+    steps = [("Changing secondary to new primary", Operation(REPLACE, primary)), ("Failing over to new primary", _OVER)]
+    if not places.usable(vm.primary):
+        steps.insert(0, ("Failing over to the secondary", _OVER))
+    moved = places.begin(vm.name)
+    for said, operation in steps:
+        found = places.perform(moved, operation)
+        if isinstance(found, str):
+            return Solution(None, (), f"{said}: {found}")
+        moved = found
+    return Solution(moved, tuple(operation for _said, operation in steps))
+
+
+# -- why not
+
+
+def why_never(vm: KnownVm, mode: str) -> str:
+    """Why no VM of this kind can go, wherever, "" if it can."""
+    if vm.template == REPLICATED or (vm.movable and mode != SECONDARY):
+        return ""
+    if vm.movable:
+        return f"a VM with disks of type {vm.template} has no replica that could leave"
+    return f"a VM with disks of type {vm.template} cannot leave its host: the disks are its host's own"
+
+
+def why_not(places: GanetiPlaces, wish: Wish, host: str) -> str:
+    """Why a VM with a replica, or its replica, does not go to a host that takes VMs, "" if it can."""
+    vm, begin = places.vms[wish.name], places.begin(wish.name)
+    if vm.template != REPLICATED:
+        return why_never(vm, wish.mode)
+    if wish.mode == PRIMARY:
+        if host != vm.secondary:
+            return "has no replica of it"
+        over = places.failover(begin)
+        return told(places, vm, host, over) if isinstance(over, str) else ""
+    if host == vm.primary:
+        return "is its host" if wish.mode != SECONDARY else "is the host of the VM itself"
+    if wish.mode == SECONDARY and host == vm.secondary:
+        return "has its replica"
+    if wish.mode == SECONDARY:
+        found = places.perform(begin, Operation(REPLACE, host))
+    else:
+        start = to_primary(places, vm, host)
+        found = start.moved or start.why.rpartition(": ")[2]
+    if isinstance(found, str):
+        return told(places, vm, host, found)
+    if wish.mode == ALL:
+        return "could take it, but with no other host for its replica" + (_SAFELY if wish.checked else "")
+    return why_unsafe(places, host, found) if wish.checked else ""
+
+
+_SAFELY = " so that the VMs of each host could still go elsewhere if it were lost"
