@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sys
 
-from _flexdisk.engine.guest_grow import grow
-from _flexdisk.engine.guest_observe import Guest
-from _flexdisk.engine.runner import SubprocessRunner
+from _flexdisk.engine.guest.guest_grow import grow
+from _flexdisk.engine.guest.guest_observe import Guest
+from _flexdisk.engine.host.runner import SubprocessRunner
 from _flexdisk.model.errors import FlexdiskError
 
 BACKUPS = "var/lib/flexdisk"  # as the module guest_growth has it by default

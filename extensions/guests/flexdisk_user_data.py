@@ -61,7 +61,7 @@ def _imported(file: Path) -> t.Iterator[Path]:
 def program() -> bytes:
     """The archive. The same sources always give the same bytes."""
     files = {str(file.relative_to(HOUSE.parent)): file.read_bytes() for file in sources(PROGRAM)}
-    packages = {f"{Path(name).parent}/__init__.py" for name in files} | {f"{HOUSE.name}/__init__.py"}
+    packages = {f"{folder}/__init__.py" for name in files for folder in Path(name).parents if folder.name}
     files.update(dict.fromkeys(packages, b""))
     files["__main__.py"] = PROGRAM.read_bytes()
     packed = io.BytesIO(b"#!/usr/bin/env python3\n")

@@ -229,9 +229,10 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import disk_adopt
-from ..module_utils._flexdisk.engine.arguments import APPROVAL, HOST, LOCK, OWN, REFUSAL, approval
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
+from ..module_utils._flexdisk.engine.modules import disk_adopt
+from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, OWN, REFUSAL, approval
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 
 RELEASED_IDENTITY = {
     "index": {"type": "int"},

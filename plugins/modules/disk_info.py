@@ -302,9 +302,9 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.disk_info import STATES, TYPES, Filters, disks_info
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.modules.disk_info import STATES, TYPES, Filters, disks_info
+from ..module_utils._flexdisk.engine.run.arguments import HOST
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
 from ..module_utils._flexdisk.model.errors import Problem, refusal
 
 

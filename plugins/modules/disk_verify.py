@@ -214,9 +214,9 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.disk_verify import REPLICA_DAYS, failure, result, verify
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.modules.disk_verify import REPLICA_DAYS, failure, result, verify
+from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
 from ..module_utils._flexdisk.rules.findings import REPAIRABLE
 
 

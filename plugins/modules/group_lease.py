@@ -233,9 +233,9 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.group_lease import look, parse, run
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.modules.group_lease import look, parse, run
+from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
 from ..module_utils._flexdisk.model.errors import refusal
 from ..module_utils._flexdisk.rules.lease import REPORT
 

@@ -121,7 +121,7 @@ problems:
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.guest_growth import run_guest_growth
+from ..module_utils._flexdisk.engine.guest.guest_growth import run_guest_growth
 
 
 def main() -> None:

@@ -141,7 +141,7 @@ problems:
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.guest_growth_info import run_guest_growth_info
+from ..module_utils._flexdisk.engine.guest.guest_growth_info import run_guest_growth_info
 
 
 def main() -> None:

@@ -254,9 +254,9 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.host_info import host_info
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.modules.host_info import host_info
+from ..module_utils._flexdisk.engine.run.arguments import HOST
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
 
 
 def main() -> None:

@@ -158,9 +158,9 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.lock import busy, under_way
-from ..module_utils._flexdisk.engine.module_run import check_core, error
+from ..module_utils._flexdisk.engine.host.lock import busy, under_way
+from ..module_utils._flexdisk.engine.run.arguments import HOST
+from ..module_utils._flexdisk.engine.run.module import check_core, error
 from ..module_utils._flexdisk.model.errors import FlexdiskError
 
 

@@ -159,10 +159,10 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
-from ..module_utils._flexdisk.engine.replica_info import replica_info
-from ..module_utils._flexdisk.engine.trust import host_keys
+from ..module_utils._flexdisk.engine.replication.replica_info import replica_info
+from ..module_utils._flexdisk.engine.replication.trust import host_keys
+from ..module_utils._flexdisk.engine.run.arguments import HOST
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
 from ..module_utils._flexdisk.zfs.copies import Copies
 
 OPTIONS = {"ssh_directories": {"type": "list", "elements": "path"}}

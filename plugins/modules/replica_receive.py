@@ -141,9 +141,9 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.module_run import run_module
-from ..module_utils._flexdisk.engine.replica_receive_run import parse, run
+from ..module_utils._flexdisk.engine.replication.replica_receive_run import parse, run
+from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.run.module_run import run_module
 
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "step": {"type": "str", "required": True, "choices": ["open", "close", "remove"]},

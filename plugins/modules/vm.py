@@ -400,10 +400,20 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ..module_utils._flexdisk.engine import secrets
-from ..module_utils._flexdisk.engine.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, checked_disks, policy
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
-from ..module_utils._flexdisk.engine.vm import run
+from ..module_utils._flexdisk.engine.host import secrets
+from ..module_utils._flexdisk.engine.modules.vm import run
+from ..module_utils._flexdisk.engine.run.arguments import (
+    APPROVAL,
+    DISK,
+    HOST,
+    LOCK,
+    POWER,
+    REFUSAL,
+    checked_disks,
+    policy,
+)
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 from ..module_utils._flexdisk.model.errors import Problem, refusal
 
 VM = {

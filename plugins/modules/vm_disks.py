@@ -12,9 +12,10 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
-from ..module_utils._flexdisk.engine.vm_disks import converge
+from ..module_utils._flexdisk.engine.modules.vm_disks import converge
+from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, policy
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 
 VM = {
     "vm": {"type": "str", "required": True},

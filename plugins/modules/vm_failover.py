@@ -314,9 +314,9 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.module_run import run_module
-from ..module_utils._flexdisk.engine.vm_failover import parse, run
+from ..module_utils._flexdisk.engine.failover.vm_failover import parse, run
+from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
+from ..module_utils._flexdisk.engine.run.module_run import run_module
 
 STEPS = ["mark", "store", "drop", "note", "look", "take_over", "stay", "start", "end", "give_up"]
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {

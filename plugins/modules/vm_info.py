@@ -592,10 +592,10 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import HOST
-from ..module_utils._flexdisk.engine.lock import under_way
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, as_they_are, run_module
-from ..module_utils._flexdisk.engine.vm_info import info
+from ..module_utils._flexdisk.engine.host.lock import under_way
+from ..module_utils._flexdisk.engine.modules.vm_info import info
+from ..module_utils._flexdisk.engine.run.arguments import HOST
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
 from ..module_utils._flexdisk.model.errors import refusal
 
 

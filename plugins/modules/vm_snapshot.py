@@ -282,9 +282,10 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine import vm_snapshot
-from ..module_utils._flexdisk.engine.arguments import APPROVAL, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, run_module
+from ..module_utils._flexdisk.engine.modules import vm_snapshot
+from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, POWER, REFUSAL, policy
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 from ..module_utils._flexdisk.model.desired import SnapshotDeclaration
 from ..module_utils._flexdisk.model.errors import Problem
 from ..module_utils._flexdisk.spec.vm_snapshot import parse_snapshot

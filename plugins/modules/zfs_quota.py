@@ -182,9 +182,10 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.arguments import APPROVAL, HOST, LOCK, REFUSAL, approval
-from ..module_utils._flexdisk.engine.module_run import Answer, Call, answer, as_they_are, run_module
-from ..module_utils._flexdisk.engine.zfs_quota import recalculate
+from ..module_utils._flexdisk.engine.modules.zfs_quota import recalculate
+from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, REFUSAL, approval
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.results import answer
 
 
 def main() -> None:

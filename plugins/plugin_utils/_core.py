@@ -11,6 +11,7 @@ import typing as t
 
 from ansible import template
 from ansible.errors import AnsibleError, AnsibleFilterError
+from ansible.executor import module_common
 from ansible.release import __version__
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import core_version
@@ -23,6 +24,13 @@ _Filters = t.Dict[str, t.Callable[..., t.Any]]
 def trust_as_template(value: str) -> str:
     """The same text, which Ansible may take for a template. Only since ansible-core 2.19, so check() comes first."""
     return template.trust_as_template(value)
+
+
+# Any: a task and a templar of ansible-core, which have no types.
+def with_defaults(action: str, task: t.Any, arguments: t.Dict[str, t.Any], templar: t.Any) -> t.Dict[str, t.Any]:
+    """The arguments of a module with what module_defaults of a task say of it. Only since ansible-core 2.19."""
+    defaults: t.Dict[str, t.Any] = module_common._apply_action_arg_defaults(action, task, arguments, templar)
+    return defaults
 
 
 def check(version: str = __version__) -> None:

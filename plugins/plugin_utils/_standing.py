@@ -60,11 +60,11 @@ def _of_playbook(task_vars: _Dict) -> t.Set[str]:
 
 # Any: see above.
 def _of_role(task: t.Any) -> t.Set[str]:
-    """The variables of the role of this collection that has the task."""
+    """The variables of the roles of this collection that have the task: one may include another."""
     role = getattr(task, "_role", None)
-    if role is None or not str(role.get_name()).startswith(COLLECTION + "."):
-        return set()
-    return set(role.get_default_vars())
+    roles = [] if role is None else [*role.get_dep_chain(), role]
+    ours = [one for one in roles if str(one.get_name()).startswith(COLLECTION + ".")]
+    return {name for one in ours for name in one.get_default_vars()}
 
 
 def _names(task_vars: _Dict) -> t.Dict[str, str]:

@@ -17,7 +17,7 @@ from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
 from simnode.zfs import extents
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -76,7 +76,7 @@ class NodeBackend:
         try:
             return tasks.run(arguments, zfs, Vmadm(self._runner, self.node.sleep), check)
         except FlexdiskError as exc:
-            return dict(module_run.error(exc), failed=True)
+            return dict(module.error(exc), failed=True)
         except Killed:
             return {"killed": True}
         finally:

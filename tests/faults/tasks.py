@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
     disk,
     disk_adopt,
     disk_verify,
-    module_run,
     vm,
     vm_disks,
     vm_snapshot,
     zfs_quota,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import results
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
@@ -49,8 +49,8 @@ def run(task: Arguments, zfs: Zfs, hypervisor: Vmadm, check: bool) -> Result:
 
 
 def _result(outcome: Any) -> Result:
-    failed = module_run.ending(outcome)
-    return module_run.result(outcome) if failed is None else dict(failed, failed=True)
+    failed = results.ending(outcome)
+    return results.result(outcome) if failed is None else dict(failed, failed=True)
 
 
 def _vm_disks(given: Arguments, zfs: Zfs, hypervisor: Vmadm, policy: Policy, check: bool) -> Result:

@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 STATEFUL = "tests/unit/stateful/test_stateful.py"
 FOREIGN = "tests/unit/replication/test_foreign_snapshots.py"
-VMS = "tests/unit/engine/test_vm.py"
-UNFINISHED = "tests/unit/engine/test_unfinished.py"
-SNAPSHOTS = "tests/unit/engine/test_vm_snapshot.py"
-SHARED = "tests/unit/engine/test_shared_disks.py"
+VMS = "tests/unit/engine/modules/test_vm.py"
+UNFINISHED = "tests/unit/engine/run/test_unfinished.py"
+SNAPSHOTS = "tests/unit/engine/modules/test_vm_snapshot.py"
+SHARED = "tests/unit/engine/steps/test_shared_disks.py"
 RETURNS = "tests/unit/replication/test_failover_return.py"
 STARTS = "tests/unit/replication/test_start_door.py"
-POWER = "tests/unit/engine/test_declared_power.py"
-LATE = "tests/unit/engine/test_late_guests.py"
+POWER = "tests/unit/engine/steps/test_declared_power.py"
+LATE = "tests/unit/engine/steps/test_late_guests.py"
 DISKS = "tests/unit/registry/test_disks.py"
 APPROVALS = "tests/unit/plan/test_approval.py"
 HOSTILE = "tests/unit/replication/test_hostile.py"
@@ -26,7 +26,7 @@ TAKERS = "tests/unit/replication/test_takers.py"
 CLAIMS = "tests/unit/replication/test_claims.py"
 START_CLAIMS = "tests/unit/replication/test_start_claims.py"
 IN_USE = "tests/unit/domains/test_in_use.py"
-IN_USE_HERE = "tests/unit/engine/test_in_use.py"
+IN_USE_HERE = "tests/unit/engine/steps/test_in_use.py"
 
 
 class Mutation(NamedTuple):
@@ -70,21 +70,21 @@ MUTATIONS = (
         "rules/released_identity.py",
         "    if found is None or (found.uuid and not is_its_own(found.uuid)):\n",
         "    if True:\n",
-        "tests/unit/engine/test_disk_adopt.py",
+        "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "release: serial_no begins again when a task touches the disk",
-        "engine/perform.py",
+        "engine/steps/perform.py",
         "    known = released_identity.stamps(user)\n",
         "    known = user\n",
-        "tests/unit/engine/test_disk_adopt.py",
+        "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "release: the saved identity stays beside the new one",
         "plan/changes.py",
         'saved = {released_identity.KEY: ""} if released_identity.counts(disk) else {}',
         "saved: t.Dict[str, str] = {}",
-        "tests/unit/engine/test_disk_adopt.py",
+        "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "keep counts every snapshot",
@@ -102,10 +102,10 @@ MUTATIONS = (
     ),
     Mutation(
         "a saved identity goes without the new one",
-        "engine/apply_disks.py",
+        "engine/steps/apply_disks.py",
         "if dict(zfs.local_facts(volume, [*written])) != written:",
         "if False:",
-        "tests/unit/engine/test_disk_adopt.py",
+        "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "keep destroys a snapshot that was not taken with the others",
@@ -122,21 +122,21 @@ MUTATIONS = (
         "plan/resolve.py",
         '(spec.unlisted == "destroy" and disk.preserve)',
         "False",
-        "tests/unit/engine/test_detach_attach.py",
+        "tests/unit/engine/steps/test_detach_attach.py",
     ),
     Mutation(
         "unlisted: destroy destroys what is not attached",
         "plan/resolve.py",
         "Leaver(disk, False, nameless=disk.name in names)",
         'Leaver(disk, spec.unlisted == "destroy", True)',
-        "tests/unit/engine/test_unattached.py",
+        "tests/unit/engine/steps/test_unattached.py",
     ),
     Mutation(
         "an overdrawn VM may grow",
         "plan/checks.py",
         "return not (asked or resized or resolved.leavers",
         "return not (asked or resolved.leavers",
-        "tests/unit/engine/test_overdrawn.py",
+        "tests/unit/engine/run/test_overdrawn.py",
     ),
     Mutation(
         "shrink without its flag",
@@ -164,28 +164,28 @@ MUTATIONS = (
     ),
     Mutation(
         "inherited values lost by a rename",
-        "engine/renames.py",
+        "engine/steps/renames.py",
         "zfs.set(name, **wanted)",
         "pass",
-        "tests/unit/engine/test_renames.py",
+        "tests/unit/engine/steps/test_renames.py",
     ),
     Mutation(
         "defaults change with the place",
         "rules/effective.py",
         'return source == "default" and name in _INHERITABLE',
         "return False",
-        "tests/unit/engine/test_renames.py",
+        "tests/unit/engine/steps/test_renames.py",
     ),
     Mutation(
         "what the container says kept when a disk leaves it",
         "rules/effective.py",
         "return bool(whence) and not _in_container(whence)",
         "return bool(whence)",
-        "tests/unit/engine/test_renames.py",
+        "tests/unit/engine/steps/test_renames.py",
     ),
     Mutation(
         "values lost by a conversion",
-        "engine/renames.py",
+        "engine/steps/renames.py",
         "zfs.set(copy, **wanted)",
         "pass",
         "tests/unit/domains/test_vm_disks.py",
@@ -202,7 +202,7 @@ MUTATIONS = (
         "rules/disk_element.py",
         "if not value or FACT in volume.received:",
         "if not value:",
-        "tests/unit/engine/test_disk_options.py",
+        "tests/unit/engine/steps/test_disk_options.py",
     ),
     Mutation(
         "an iothread given to a VM that lacks it",
@@ -230,7 +230,7 @@ MUTATIONS = (
         "rules/slots.py",
         "if render_slot(slot) in pci.others:",
         "if False:",
-        "tests/unit/engine/test_passed_through.py",
+        "tests/unit/engine/steps/test_passed_through.py",
     ),
     Mutation(
         "a restored qcow2 disk attached as a raw one",
@@ -244,7 +244,7 @@ MUTATIONS = (
         "hypervisor/vmadm_read.py",
         'name = rf"/dev/zvol/r?dsk/',
         'name = rf"/dev/zvol/rdsk/',
-        "tests/unit/engine/test_disk_options.py",
+        "tests/unit/engine/steps/test_disk_options.py",
     ),
     Mutation(
         "another mention of a path overlooked",
@@ -293,7 +293,7 @@ MUTATIONS = (
     ),
     Mutation(
         "identity written to another volume",
-        "engine/apply_disks.py",
+        "engine/steps/apply_disks.py",
         "tools.zfs.set_facts(step.volume, facts)",
         "tools.zfs.set_facts(vm.disks[0].volume.name, facts)",
     ),
@@ -314,7 +314,7 @@ MUTATIONS = (
         "plan/resolve.py",
         "settled = disk is not None and",
         "settled = False and",
-        "tests/unit/engine/test_remaining.py",
+        "tests/unit/engine/run/test_remaining.py",
     ),
     Mutation(
         "facts written in every run",
@@ -324,13 +324,13 @@ MUTATIONS = (
     ),
     Mutation(
         "check mode does not predict the reservation",
-        "engine/report.py",
+        "engine/run/report.py",
         '"after": after.root.reservation}',
         '"after": after.root.reservation if volatile else plan.before.root.reservation}',
     ),
     Mutation(
         "check mode makes a container",
-        "engine/run.py",
+        "engine/run/run.py",
         "        if not self.check_mode:\n",
         """        if self.check_mode:
             self.zfs.create_container("zones/flexdisk-checked-%d" % len(host.datasets))
@@ -363,16 +363,16 @@ MUTATIONS = (
     ),
     Mutation(
         "guid not compared before a change",
-        "engine/perform.py",
+        "engine/steps/perform.py",
         "if guid and now.guid != guid:",
         "if False:",
-        "tests/unit/engine/test_failures.py",
+        "tests/unit/engine/run/test_failures.py",
     ),
     Mutation(
         "inherited properties believed",
         "zfs/read.py",
-        '_OWN_SOURCES = ("local", "received")',
-        '_OWN_SOURCES = ("local", "received", "inherited from zones")',
+        '_OUR_SOURCES = ("local", "received")',
+        '_OUR_SOURCES = ("local", "received", "inherited from zones")',
         "tests/unit/fuzz",
     ),
     Mutation(
@@ -384,7 +384,7 @@ MUTATIONS = (
     ),
     Mutation(
         "an answer of zfs that was cut between datasets taken for whole",
-        "engine/observe.py",
+        "engine/host/observe.py",
         "    if there:\n",
         "    if False:\n",
         IN_USE_HERE,
@@ -392,7 +392,7 @@ MUTATIONS = (
     Mutation(
         "disks of vmadm's VMs not counted as used",
         "rules/usage.py",
-        "found.update({entry.volume: Use() for entry in config.disks if entry.volume})",
+        "result.update({entry.volume: Use() for entry in config.disks if entry.volume})",
         "",
         IN_USE_HERE,
     ),
@@ -426,21 +426,21 @@ MUTATIONS = (
     ),
     Mutation(
         "a doubt keeps a VM down that a run has stopped",
-        "engine/journal.py",
+        "engine/host/journal.py",
         "return as_it_ran(vm) if vm.halted and vm.doubted else vm",
         "return vm",
         IN_USE,
     ),
     Mutation(
         "an overlay since the kill of a run not looked for",
-        "engine/journal.py",
+        "engine/host/journal.py",
         "return as_it_ran(vm) if vm.halted and vm.doubted else vm",
         "return as_it_ran(vm) if vm.halted else vm",
         IN_USE,
     ),
     Mutation(
         "a doubt forbids the start after a failure",
-        "engine/apply.py",
+        "engine/steps/restart.py",
         "replace(as_it_ran(vm), interrupted=None,",
         "replace(vm, interrupted=None,",
         IN_USE,
@@ -496,7 +496,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a release that was not saved goes on",
-        "engine/disk_adopt.py",
+        "engine/modules/disk_adopt.py",
         "[released_identity.KEY])) != saved:",
         "[released_identity.KEY])) is None:",
         IN_USE_HERE,
@@ -587,7 +587,7 @@ MUTATIONS = (
     ),
     Mutation(
         "snapshot: a failed deletion forgets the rollback before it",
-        "engine/journal.py",
+        "engine/host/journal.py",
         'again = left.rollback if left is not None and _deletes(plan) else ""',
         'again = ""',
         SNAPSHOTS,
@@ -629,14 +629,14 @@ MUTATIONS = (
     ),
     Mutation(
         "start: a VM that the same task has started counts as stopped",
-        "engine/power.py",
+        "engine/steps/power.py",
         "check_start(_beside(hypervisor, vm), asks)",
         "check_start(vm, asks)",
         SHARED,
     ),
     Mutation(
         "start_host: two VMs with one disk start",
-        "engine/failover_start.py",
+        "engine/failover/failover_start.py",
         "        if one.uuid in starts:\n",
         "        if False:\n",
         SHARED,
@@ -664,7 +664,7 @@ MUTATIONS = (
     ),
     Mutation(
         "replicas of detached disks are never given up",
-        "engine/replica_send.py",
+        "engine/replication/replica_send.py",
         "self.pool, detached=True)",
         "self.pool)",
         "tests/unit/replication/test_other_tasks.py",
@@ -678,86 +678,86 @@ MUTATIONS = (
     ),
     Mutation(
         "returned: a host with the same term counts as the new home without a word of the user",
-        "engine/failover_ending.py",
+        "engine/failover/failover_ending.py",
         "(old and claim.points)",
         "claim.points",
         RETURNS,
     ),
     Mutation(
         "returned: what a dead move has detached is left",
-        "engine/failover_ending.py",
+        "engine/failover/failover_ending.py",
         "disk.uuid in come or _was_replica(disk, uuid)]",
         "disk.uuid in come]",
         RETURNS,
     ),
     Mutation(
         "returned: what a dead move has detached becomes a replica whoever has the VM",
-        "engine/failover_ending.py",
+        "engine/failover/failover_ending.py",
         '    if not found:\n        words = f"it was moved',
         '    if False:\n        words = f"it was moved',
         RETURNS,
     ),
     Mutation(
         "forgotten: although its disks are half gone",
-        "engine/vm_departure.py",
+        "engine/moves/vm_departure.py",
         "if not unseen and any(",
         "if False and any(",
         RETURNS,
     ),
     Mutation(
         "failover: an old home gives it up",
-        "engine/failover_home.py",
+        "engine/failover/failover_home.py",
         "for vm in loses if vm.config.uuid in lost]",
         "for vm in loses if False]",
         STARTS,
     ),
     Mutation(
         "failover: an old home has its record renewed",
-        "engine/failover_home.py",
+        "engine/failover/failover_home.py",
         "gets = [vm for vm in gets if vm.config.uuid not in lost]",
         "gets = [*gets]",
         STARTS,
     ),
     Mutation(
         "failover: a host with the VM forgets it for an old home",
-        "engine/failover_records.py",
+        "engine/failover/failover_records.py",
         "for config in host.configs if config.uuid in vms}",
         "for config in host.configs if False}",
         STARTS,
     ),
     Mutation(
         "move: a VM that runs is not noted as at home before its stop",
-        "engine/vm_departure.py",
+        "engine/moves/vm_departure.py",
         "if vm.config.failover and not vm.at_home:",
         "if False:",
         STARTS,
     ),
     Mutation(
         "start: the door does not ask",
-        "engine/power.py",
+        "engine/steps/power.py",
         "    check_start(_beside(hypervisor, vm), asks)\n",
         "",
         "tests/unit/doors/test_start.py",
     ),
     Mutation(
         "power: the journal has the power before the run",
-        "engine/journal.py",
+        "engine/host/journal.py",
         'state="running" if vm.there and plan.runs_after else "stopped",',
         'state=vm.config.state if vm.there else "stopped",',
         POWER,
     ),
     Mutation(
         "power: a failure starts what is declared stopped",
-        "engine/apply.py",
-        "self._restart(plan, step.stops) if down and plan.runs_after else None",
-        "self._restart(plan, step.stops) if down else None",
+        "engine/steps/apply.py",
+        "start_again(self._tools, plan, step.stops) if self._down and plan.runs_after else None",
+        "start_again(self._tools, plan, step.stops) if self._down else None",
         POWER,
     ),
     Mutation(
         "power: a guest that is asked to shut down is forgotten",
-        "engine/apply.py",
+        "engine/steps/apply.py",
         "                    self._intents.leave(plan)\n",
-        "                    self._clear(plan)\n",
+        "                    self._clear()\n",
         LATE,
     ),
     Mutation(
@@ -776,7 +776,7 @@ MUTATIONS = (
     ),
     Mutation(
         "power: a refused task does not say that the VM stays down",
-        "engine/run.py",
+        "engine/run/run.py",
         "*recovery.warnings(host, [plan.vm for plan in plans]), *left]",
         "*recovery.warnings(host, [plan.vm for plan in plans])]",
         LATE,
@@ -825,14 +825,14 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: an interrupted creation forgotten",
-        "engine/journal.py",
+        "engine/host/journal.py",
         'return plan.before.config.alias if plan.after.there else ""',
         'return ""',
         VMS,
     ),
     Mutation(
         "vm: an interrupted deletion forgotten",
-        "engine/journal.py",
+        "engine/host/journal.py",
         'return "" if plan.after.there or not plan.changed else plan.before.config.alias or plan.vm',
         'return ""',
         UNFINISHED,
@@ -846,9 +846,9 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: a creation that was given up counts as none",
-        "engine/apply.py",
-        "return error.code not in _MAY_GO_ON and self._is_gone_or_whole(plan)",
-        "return self._is_gone_or_whole(plan)",
+        "engine/steps/apply.py",
+        "return error.code not in _MAY_GO_ON and self._is_gone_or_whole()",
+        "return self._is_gone_or_whole()",
         UNFINISHED,
     ),
     Mutation(
@@ -881,14 +881,14 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: no last look before an unfinished VM goes",
-        "engine/apply_vm.py",
+        "engine/steps/apply_vm.py",
         "    if other or lasting:\n",
         "    if False:\n",
         UNFINISHED,
     ),
     Mutation(
         "vm: what a deletion leaves of the dataset stays",
-        "engine/apply_vm.py",
+        "engine/steps/apply_vm.py",
         "            exact.destroy(tools.zfs, one.planned, [d.planned",
         "            list([d.planned",
         UNFINISHED,
@@ -916,7 +916,7 @@ MUTATIONS = (
     ),
     Mutation(
         "vm: a half imported image used",
-        "engine/apply_vm.py",
+        "engine/steps/apply_vm.py",
         """    tools.hypervisor.import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
     tools.zfs.snapshot(last)
@@ -978,7 +978,7 @@ MUTATIONS = (
     ),
     Mutation(
         "disk: an unfinished copy looks whole",
-        "engine/apply_detached.py",
+        "engine/steps/apply_detached.py",
         '_copy(tools, step.copy_of, step.volume, {**facts, "from": identity.IMPORTING})',
         "_copy(tools, step.copy_of, step.volume, facts)",
         "tests/unit/registry/test_killed.py",
@@ -1007,7 +1007,7 @@ MUTATIONS = (
     Mutation(
         "destroy: the command line does not compare",
         "zfs/exact.py",
-        """    words += differences([one.planned for one in found if one.kind == "snapshot"], snapshots, partly)
+        """    changes += differences([one.planned for one in present if one.kind == "snapshot"], snapshots, partly)
 """,
         "",
         "tests/unit/zfs/test_exact.py",
@@ -1015,9 +1015,9 @@ MUTATIONS = (
     Mutation(
         "destroy: a rollback takes newer snapshots that nobody named",
         "zfs/exact.py",
-        "    words += differences(after, left)\n",
+        "    changes += differences(after, left)\n",
         "",
-        "tests/unit/engine/test_destroyed_as_planned.py",
+        "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
     Mutation(
         "destroy: what a destroy has done is not read back",
@@ -1028,45 +1028,45 @@ MUTATIONS = (
     ),
     Mutation(
         "a rollback makes no room for the moment in which it takes more",
-        "engine/storage.py",
+        "engine/steps/storage.py",
         ", size_again, room.make)",
         ", size_again)",
         SNAPSHOTS,
     ),
     Mutation(
         "a run that was killed starts a VM which its operator has stopped days later",
-        "engine/journal.py",
+        "engine/host/journal.py",
         "journal.ended_otherwise(record, vm.config, time.time())",
         "False",
         LATE,
     ),
     Mutation(
         "destroy: no last look before vmadm deletes a VM",
-        "engine/apply_vm.py",
+        "engine/steps/apply_vm.py",
         "        exact.confirm(tools.zfs, vm.root.planned, step.parts, step.snapshots)\n",
         "        pass\n",
-        "tests/unit/engine/test_destroyed_as_planned.py",
+        "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
     Mutation(
         "destroy: a VM stays down after a rollback that was refused before it began",
-        "engine/apply.py",
-        "begun_step = not isinstance(exc, Unchanged)",
+        "engine/steps/apply.py",
+        "begun_step = not isinstance(error, Unchanged)",
         "begun_step = True",
-        "tests/unit/engine/test_destroyed_as_planned.py",
+        "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
     Mutation(
         "destroy: a disk leaves its VM although it has got a snapshot",
-        "engine/apply_moves.py",
+        "engine/steps/apply_moves.py",
         "    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))\n",
         "",
-        "tests/unit/engine/test_destroyed_as_planned.py",
+        "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
     Mutation(
         "the environment chooses the place of locks",
-        "engine/lock.py",
+        "engine/host/lock.py",
         "        return pwd.getpwuid(os.geteuid()).pw_dir\n",
         '        return os.environ.get("XDG_RUNTIME_DIR") or pwd.getpwuid(os.geteuid()).pw_dir\n',
-        "tests/unit/engine/test_lock.py",
+        "tests/unit/engine/host/test_lock.py",
     ),
     Mutation(
         "the first host of the inventory gets the lease of a group",
@@ -1126,28 +1126,28 @@ MUTATIONS = (
     ),
     Mutation(
         "what a killed run told last is believed",
-        "engine/lock.py",
+        "engine/host/lock.py",
         "holder is not None and (run.pid, run.since) == (holder.pid, holder.since)",
         "holder is not None",
-        "tests/unit/engine/test_progress.py",
+        "tests/unit/engine/host/test_progress.py",
     ),
     Mutation(
         "an old step stays for news if the new one cannot be written",
-        "engine/progress.py",
+        "engine/host/progress.py",
         """        except OSError:
             self.end()
 """,
         """        except OSError:
             pass
 """,
-        "tests/unit/engine/test_progress.py",
+        "tests/unit/engine/host/test_progress.py",
     ),
     Mutation(
         "a step that comes soon after another one is not told",
-        "engine/progress.py",
+        "engine/host/progress.py",
         "            self._pause(early)\n        self._written",
         "            return\n        self._written",
-        "tests/unit/engine/test_progress.py",
+        "tests/unit/engine/host/test_progress.py",
     ),
     Mutation(
         "a release takes the name away first, so that the released identity does not count yet",
@@ -1162,28 +1162,28 @@ MUTATIONS = (
     "uuid",
     "serial_no",
 """,
-        "tests/unit/engine/test_disk_adopt.py",
+        "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "a release takes facts away and keeps no identity",
         "plan/disk_adopt.py",
         'facts[released_identity.KEY] = kept or ""',
         'facts[released_identity.KEY] = ""',
-        "tests/unit/engine/test_disk_adopt.py",
+        "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "a released identity that names another disk is used",
         "plan/disk_adopt.py",
         "user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
         "user and kept is None:",
-        "tests/unit/engine/test_disk_adopt.py",
+        "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "a plan that nobody has approved is carried out",
-        "engine/outcome.py",
+        "engine/run/outcome.py",
         "expected.digest == self.plan_digest",
         "self.plan_digest",
-        "tests/unit/engine/test_approval.py",
+        "tests/unit/engine/run/test_approval.py",
     ),
     Mutation(
         "failover: the clocks of two hosts say who loses less",
@@ -1208,7 +1208,7 @@ MUTATIONS = (
     ),
     Mutation(
         "start_host: what was asked before a boot of the host counts",
-        "engine/failover_start.py",
+        "engine/failover/failover_start.py",
         "if boot and hypervisor.boot_id() != boot:",
         "if False:",
         START_CLAIMS,
@@ -1236,7 +1236,7 @@ MUTATIONS = (
     ),
     Mutation(
         "failover: users' snapshots on the old home go without a word",
-        "engine/diverged.py",
+        "engine/failover/diverged.py",
         "if not is_synced(name) and name != guard.SNAPSHOT)",
         "if not name)",
         "tests/unit/replication/test_failover_return.py",
@@ -1292,7 +1292,7 @@ MUTATIONS = (
     ),
     Mutation(
         "another snapshot than the planned one is copied",
-        "engine/volumes.py",
+        "engine/steps/volumes.py",
         "    if guid:\n        tools.read(name, guid)\n",
         "    pass\n",
         DISKS,
@@ -1320,14 +1320,14 @@ MUTATIONS = (
     ),
     Mutation(
         "what a snapshot of others holds counts as sent",
-        "engine/vm_departure.py",
+        "engine/moves/vm_departure.py",
         "[disk.volume.written, *(one.written for one in disk.snapshots[len(sent) :])]",
         "[disk.volume.written]",
         FOREIGN,
     ),
     Mutation(
         "another dataset of the name is destroyed",
-        "engine/own_copies.py",
+        "engine/replication/own_copies.py",
         'if int(table[name]["guid"][0]) != guid:',
         "if False:",
         FOREIGN,
@@ -1369,7 +1369,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a description of another host is not looked at",
-        "engine/vm_arrival.py",
+        "engine/moves/vm_arrival.py",
         "if refused:",
         "if False:",
         HOSTILE,
@@ -1383,24 +1383,24 @@ MUTATIONS = (
     ),
     Mutation(
         "datasets below a replica come along",
-        "engine/replica_receive.py",
+        "engine/replication/replica_receive.py",
         "            check_alone(one.replica.dataset, found)\n",
         "",
         HOSTILE,
     ),
     Mutation(
         "keys that come in are changed without a lock",
-        "engine/trust.py",
+        "engine/replication/trust.py",
         "        _wait_for(fd, folder)\n",
         "",
         HOSTILE,
     ),
     Mutation(
         "names of secrets in camel case pass",
-        "engine/secrets.py",
+        "engine/host/secrets.py",
         'r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\\d+"',
         'r"[A-Za-z]+|\\d+"',
-        "tests/unit/engine/test_secrets.py",
+        "tests/unit/engine/host/test_secrets.py",
     ),
     Mutation(
         "two moves that were given up in one second are one",
@@ -1411,49 +1411,49 @@ MUTATIONS = (
     ),
     Mutation(
         "a late cancel ends the next move",
-        "engine/vm_arrival.py",
+        "engine/moves/vm_arrival.py",
         "if moves.given_up_at(record.marks) >= stayed:",
         "if False:",
         "tests/unit/replication/test_move.py",
     ),
     Mutation(
         "a move from before a failover is not cancelled",
-        "engine/vm_arrival.py",
+        "engine/moves/vm_arrival.py",
         "if moves.given_up_at(record.marks) >= stayed:",
         "if moves.stayed_at(record.marks) >= stayed.number:",
         "tests/unit/replication/test_failover_third.py",
     ),
     Mutation(
         "a disk that had come here stays detached when the VM has ended",
-        "engine/failover_ending.py",
+        "engine/failover/failover_ending.py",
         "disk.uuid in come or _was_replica(disk, uuid)",
         "_was_replica(disk, uuid)",
         "tests/unit/replication/test_failover_overtaken.py",
     ),
     Mutation(
         "a VM arrives although its host may not have let it go",
-        "engine/vm_arrival.py",
+        "engine/moves/vm_arrival.py",
         "        if not is_arriving(host, move):\n",
         "        if False:\n",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "nobody is asked whether a VM was taken over while it arrived",
-        "engine/vm_arrival.py",
+        "engine/moves/vm_arrival.py",
         "for note in decode(disk.replicas)} if fails_over else ()",
         "for note in decode(disk.replicas)} if False else ()",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a disk that the VM had left behind has come by the move",
-        "engine/vm_arrival.py",
+        "engine/moves/vm_arrival.py",
         "found = [disk for disk in found if disk.uuid in coming]",
         "pass",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a VM leaves by a move that was given up",
-        "engine/vm_departure.py",
+        "engine/moves/vm_departure.py",
         "if self._stayed_before not in (None, moves.stayed_at(vm.root.user)):",
         "if False:",
         "tests/unit/replication/test_move.py",
@@ -1474,7 +1474,7 @@ MUTATIONS = (
     ),
     Mutation(
         "a host gets its record before the dataset of the VM names it",
-        "engine/failover_home.py",
+        "engine/failover/failover_home.py",
         "encode_rivals({*takers_of(vm, here), *([peer] if peer else [])})",
         "encode_rivals({*takers_of(vm, here)})",
         TAKERS,
@@ -1530,49 +1530,49 @@ MUTATIONS = (
     ),
     Mutation(
         "a failover goes on beside a host that has everything",
-        "engine/vm_failover.py",
+        "engine/failover/vm_failover.py",
         "rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]",
         "rivals = [one for one in rivals if not ready.begun]",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a failover that has begun ends what has arrived",
-        "engine/failover_ending.py",
+        "engine/failover/failover_ending.py",
         'arrived = why_it_comes(host, move) if begun else ""',
         'arrived = ""',
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "replicas with newer data stay replicas",
-        "engine/failover_ending.py",
+        "engine/failover/failover_ending.py",
         "    return [one for one in came if not one.becomes_replica], even",
         "    return [], even",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a copy that runs is an old one",
-        "engine/vm_departure.py",
+        "engine/moves/vm_departure.py",
         'old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home',
         "old = vm.config.failover",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a disk that was given up becomes a replica beside itself",
-        "engine/failover_return.py",
+        "engine/failover/failover_return.py",
         " and last_part(a.volume.name) not in own",
         "",
         RETURNS,
     ),
     Mutation(
         "a sync overwrites what has arrived",
-        "engine/replica_receive.py",
+        "engine/replication/replica_receive.py",
         "            if move.has_left:\n",
         "            if False:\n",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a host that could have taken the VM over, too, is forgotten",
-        "engine/vm_takeover.py",
+        "engine/failover/vm_takeover.py",
         "_raised(record, {*rivals_of(record.marks), *rivals} - {here})",
         "_raised(record, {*rivals_of(record.marks)} - {here})",
         "tests/unit/replication/test_failover_elsewhere.py",
@@ -1586,14 +1586,14 @@ MUTATIONS = (
     ),
     Mutation(
         "what an earlier failover has left is not seen",
-        "engine/failover_ending.py",
+        "engine/failover/failover_ending.py",
         "        if place in host.datasets:\n",
         "        if False:\n",
         RETURNS,
     ),
     Mutation(
         "a home that a failover has left out counts as old",
-        "engine/failover_ending.py",
+        "engine/failover/failover_ending.py",
         "least = move.term - 1 if move.back_to else move.term",
         "least = move.term",
         "tests/unit/replication/test_failover_elsewhere.py",
@@ -1607,7 +1607,7 @@ MUTATIONS = (
     ),
     Mutation(
         "the name of an IP address is asked for",
-        "engine/trust.py",
+        "engine/replication/trust.py",
         "if trust.is_ip(address.host):",
         "if False:",
         "tests/unit/replication/test_hostile.py",

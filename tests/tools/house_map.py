@@ -31,7 +31,14 @@ ROOMS = {
     "guest": "how the partitions and file systems of a guest take the space of a grown disk, and what they need of it",
     "zfs": "the storage",
     "hypervisor": "one driver for each hypervisor, behind one protocol",
-    "engine": "one run of each module; the only room that changes anything",
+    "engine/host": "what every run needs of its host: programs, locks, progress, the journal, one read of everything",
+    "engine/steps": "carries out a plan; here disks and VMs are changed",
+    "engine/run": "the parts that all runs share: open the host, plan, admit, apply, compare, report",
+    "engine/modules": "one run of each module about the VMs and disks of one host",
+    "engine/replication": "replicas of disks on other hosts: sent, received, kept",
+    "engine/moves": "a VM leaves this host, or comes to it",
+    "engine/failover": "a VM comes back on the host of its replicas, and its old home gives it up",
+    "engine/guest": "what lies on a guest's disk takes the space that has come",
 }
 
 

@@ -26,7 +26,7 @@ from ansible.module_utils._internal._ansiballz import _loader
 from simnode.__main__ import program_text
 from simnode.node import Node
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import runner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import runner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")

@@ -43,8 +43,8 @@ OTHERS: Mapping[str, Sequence[str]] = {  # a stage of make verify that is no pyt
     "lab-share": (
         f"{SHARED}zfs/",
         f"{SHARED}hypervisor/",
-        f"{SHARED}engine/runner.py",
-        f"{SHARED}engine/lock.py",
+        f"{SHARED}engine/host/runner.py",
+        f"{SHARED}engine/host/lock.py",
         f"{SHARED}guest/",
         SIMULATED,
         "extensions/guests/",

@@ -57,7 +57,7 @@ def test_files_of_the_table_exist():
     [
         ("roles/instance_group/tasks/main.yml", {"tests/unit/rolls", "tests/unit/playbooks", "integration"}),
         (f"{SHARED}zfs/exact.py", {"tests/unit/engine", "tests/unit/replication", "lab-share"}),
-        (f"{SHARED}engine/lock.py", {"tests/unit/engine", "lab-share"}),
+        (f"{SHARED}engine/host/lock.py", {"tests/unit/engine", "lab-share"}),
         ("tests/unit/rolls/farm.py", {"tests/unit/rolls"}),
         ("docs/moves.md", {"tests/unit/docs"}),
         ("requirements/run.txt", set()),

@@ -30,8 +30,8 @@ SMALL, GROWN = 1200, 2400  # MiB. The file is sparse.
 GROW = f"""
 import json, sys
 sys.path.insert(0, "{FOLDER}")
-from _flexdisk.engine.guest_grow import grow
-from _flexdisk.engine.runner import SubprocessRunner
+from _flexdisk.engine.guest.guest_grow import grow
+from _flexdisk.engine.host.runner import SubprocessRunner
 from _flexdisk.model.errors import FlexdiskError
 
 kname, check = sys.argv[1:]

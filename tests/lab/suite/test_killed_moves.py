@@ -20,8 +20,8 @@ import pytest
 from harness import Lab
 from world import LabWorld, PowerCut, hashes
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from tests.unit.replication import test_move, test_other_tasks
 from tests.unit.replication.world import VM, Fuse, Killed

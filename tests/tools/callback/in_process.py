@@ -54,8 +54,9 @@ class CallbackModule(CallbackBase):
         sys.path[:0] = [str(ROOT / "tests" / "tools"), str(ROOT / "extensions" / "simulated_node")]
         here = importlib.import_module("in_process")
         here.take_over(Connection)
-        for path in sorted((ROOT / "plugins" / "module_utils" / "_flexdisk" / "engine").glob("*.py")):
-            importlib.import_module(f"{COLLECTION}.module_utils._flexdisk.engine.{path.stem}")
+        plugins = ROOT / "plugins"
+        for path in sorted((plugins / "module_utils" / "_flexdisk" / "engine").rglob("*.py")):
+            importlib.import_module(".".join((COLLECTION, *path.relative_to(plugins).with_suffix("").parts)))
         for loader, kind, suffix in ((filter_loader, "filter", "yml"), (action_loader, "action", "py")):
             for path in sorted((ROOT / "plugins" / kind).glob(f"*.{suffix}")):
                 loader.get(f"flexdisk.hypervisor.{path.stem}", class_only=True)

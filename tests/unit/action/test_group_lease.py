@@ -10,9 +10,13 @@ import multiprocessing
 import os
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
 from ansible import constants
+from ansible.plugins.action import ActionBase
 
+from ansible_collections.flexdisk.hypervisor.plugins.action import group_lease
 from ansible_collections.flexdisk.hypervisor.plugins.action.group_lease import controller, has_died, token_of
 
 FORK = multiprocessing.get_context("fork")
@@ -83,3 +87,37 @@ def test_a_run_that_lives_or_is_not_of_this_controller_has_not_died():
     assert not has_died(held_by(os.getpid()))
     assert not has_died({**held_by(os.getpid()), "token": token_of(1)})
     assert not has_died({"holder": "deploy on ctl1", "token": token_of(os.getpid())})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "died", "takes_over"),
+    [
+        ({}, "InUse", True, True),
+        ({"state": "held", "renew": False}, "InUse", True, True),
+        ({}, "InUse", False, False),
+        ({}, "Changed", True, False),
+        ({}, None, True, False),
+        ({"renew": True}, "InUse", True, False),  # it had the lease, and has lost it
+        ({"state": "released"}, "InUse", True, False),
+        ({"state": "read"}, "InUse", True, False),
+    ],
+)
+def test_a_lease_of_a_run_that_has_died_is_taken_over(monkeypatch, arguments, code, died, takes_over):
+    """Only by a run that begins. One that has lost its lease while it ran does nothing more."""
+    asked = []
+    lease = {"holder": "x"}
+
+    def module(_self, module_args, **_more):
+        asked.append(module_args)
+        return {"error_code": code, "lease": lease} if len(asked) == 1 else {"changed": True}
+
+    monkeypatch.setattr(ActionBase, "run", lambda *_any: {})
+    monkeypatch.setattr(ActionBase, "_execute_module", module)
+    monkeypatch.setattr(group_lease, "has_died", lambda told: died and told == lease)
+    action = object.__new__(group_lease.ActionModule)
+    action._task = SimpleNamespace(args={"group": "web", "token": None, **arguments})
+    done = action.run(task_vars={})
+    assert len(asked) == 1 + takes_over
+    assert [given.get("take_over") for given in asked] == [None, True][: len(asked)]
+    assert {given["token"] for given in asked} == {token_of(controller())}
+    assert ("changed" in done) == takes_over

@@ -13,6 +13,7 @@ import yaml
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.action import vm
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _watched
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import Watched, WatchedPlan
 
 from .actions import ROOT
@@ -66,6 +67,36 @@ def test_a_digest_that_is_missing_approves_nothing(monkeypatch, given, handed):
     monkeypatch.setattr(ActionBase, "run", lambda *_any: {})
     monkeypatch.setattr(ActionBase, "_execute_module", lambda self, **_more: dict(self._task.args))
     assert action(args=given).run(task_vars={}).get("expect_plan") == handed
+
+
+def test_a_watched_module_runs_in_the_background(monkeypatch):
+    """It is asked for until it has ended, and what it leaves is removed. Without a job, its answer is the result."""
+    started = [{"ansible_job_id": "j1", "results_file": "/jobs/j1"}, {"msg": "no module"}]
+    begun, asked, made = [], [], action()
+    answers = [{"failed": True}, {}, {"finished": 1, "changed": True}, {}]
+    monkeypatch.setattr(_watched.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(
+        ActionBase,
+        "_execute_module",
+        lambda self, **more: begun.append((more["wrap_async"], self._task.async_val)) or started.pop(0),
+    )
+    monkeypatch.setattr(Watched, "_module", lambda _self, name, given, _vars: asked.append(given) or answers.pop(0))
+    assert made._watched({}) == {"finished": 1, "changed": True}
+    job = {"jid": "j1", "_async_dir": "/jobs"}
+    assert asked == [job, job, job, {**job, "mode": "cleanup"}]
+    assert made._watched({}) == {"msg": "no module"}
+    assert begun == [(True, _watched.LONGEST)] * 2
+    assert made._task.async_val == 0
+
+
+@pytest.mark.parametrize(("silent", "found"), [(_watched.LOST - 1, {"finished": 1}), (_watched.LOST, None)])
+def test_a_host_that_is_silent_for_long_is_lost(monkeypatch, silent, found):
+    answers = [{"failed": True}] * silent + [{"finished": 1}, {}]
+    monkeypatch.setattr(_watched.time, "sleep", lambda _seconds: None)
+    monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
+    monkeypatch.setattr(Watched, "_module", lambda *_any: answers.pop(0))
+    done = action()._watched({})
+    assert (done == found) if found else ("does not tell any more" in done["msg"] and done["failed"])
 
 
 def test_what_is_shown(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from simnode import Node
 from simnode.node import PoolSpec
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import _wrong_names
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import _wrong_names
 
 from .conftest import OTHER, VM, LinuxHost, domain
 from .files import FakeFiles

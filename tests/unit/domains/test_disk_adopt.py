@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import perform
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_adopt import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import perform
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import identity, released_identity
 from tests.unit.four_steps import four_steps
 

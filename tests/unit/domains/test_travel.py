@@ -224,13 +224,13 @@ def test_a_port_or_a_mac_that_another_domain_has():
     nic.set("address", "52:54:0:1:2:3")
     driver = linux.driver()
     told = driver.description(VM)
-    assert (told.of_new["options"], told.of_new["metadata"], list(told.stays)) == ({}, {}, [])
+    assert (told.of_new["options"], told.of_new["metadata"], list(told.host_bound)) == ({}, {}, [])
     assert driver.lacks(VM, told.of_new, list(told.disks.values())) == ["a free port 5901"]
     linux.domains.lacking = {"default"}
     assert driver.lacks(VM, told.of_new, []) == ["default", "a free port 5901"]
     nic.set("address", same.upper())
     assert driver.lacks(VM, told.of_new, [])[2:] == [f"the MAC address {same}, which web02 has"]
     linux.domains.kept = ["snapshots of libvirt (a)"]
-    assert driver.description(VM).stays == ("snapshots of libvirt (a)",)
+    assert driver.description(VM).host_bound == ("snapshots of libvirt (a)",)
     odd = {**told.of_new, "template": told.template.replace("<devices>", "<devices><hostdev/>")}
     assert driver.lacks(VM, odd, ["<filesystem/>"]) == ["<hostdev>", "a disk without one source"]

@@ -10,14 +10,12 @@ import os
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
-    file_disks,
-    vm_info,
-    vm_snapshot,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.perform import Change, Tools, perform
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.report import disk_template
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_info, vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.report import disk_template
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import file_disks
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.perform import Change, Tools
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.performers import PERFORM
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
     Policy,
     SnapshotDeclaration,
@@ -447,7 +445,7 @@ def test_half_a_copy_goes_with_the_next_run_that_wants_none(change):
     with pytest.raises(Killed):
         run(linux, spec({"name": "d", "type": "file"}), points_until(linux_copying, "thick", {"type": "file"}))
     detached = linux.vm().detached[0]
-    assert (detached.type, detached.half) == ("thick", detached.volume.name + ".copy")
+    assert (detached.type, detached.partial_copy) == ("thick", detached.volume.name + ".copy")
     assert [d.volume.name for d in linux.host().detached] == [detached.volume.name], "half a copy is no disk"
     done = linux.converge(spec({"name": "d", **change}), allow_restart=True)
     assert (done.problems, done.failure) == ([], None)
@@ -488,11 +486,11 @@ def test_what_has_become_a_disk_is_not_discarded(linux):
     step = next(departures.discard(vm.detached))
     assert step.destroys
     assert "DESTROYED" in step.text
-    linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, detached.half)
+    linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, detached.partial_copy)
     tools = Tools(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
     with pytest.raises(FlexdiskError, match="it is not a copy of"):
-        perform(step, tools, Change(vm, vm, host.geometry["tank"]))
-    assert detached.half in linux.host().datasets
+        PERFORM[type(step)](step, tools, Change(vm, vm, host.geometry["tank"]))
+    assert detached.partial_copy in linux.host().datasets
 
 
 @pytest.mark.parametrize("by", ["name", "uuid"])
@@ -612,7 +610,7 @@ def test_half_a_copy_goes_with_its_snapshots(change):
 
 def test_what_others_have_made_below_half_a_copy_stays():
     linux = cut_off("thick", "file", linux_copying)
-    below = linux.vm().detached[0].half + "/theirs"
+    below = linux.vm().detached[0].partial_copy + "/theirs"
     linux.run("zfs", "create", "-o", "mountpoint=none", below)
     done = linux.converge(spec({"name": "d"}), allow_restart=True)
     assert done.failure["error_code"] == "InUse"
@@ -700,7 +698,7 @@ def test_a_copy_keeps_all_but_the_type(linux, was, kind, up):
     assert kinds(done) == (["stop", *middle, "start"] if up else middle)
     now = linux.disks()["d"]
     assert (now.type, digest(linux, now)) == (kind, content)
-    for field in ("uuid", "name", "index", "size", "own", "pci_slot", "model", "boot"):
+    for field in ("uuid", "name", "index", "size", "user_properties", "pci_slot", "model", "boot"):
         assert getattr(now, field) == getattr(disk, field), field
     assert now.volume.compression == "lz4"
     for fact in ("ctime", "uuid", "vm"):
@@ -945,9 +943,9 @@ def test_a_detached_disk_is_converted_where_it_lies(linux, was, kind):
     step = changes.convert(detached, kind, host.geometry["tank"])
     after = predict.apply(vm, step, host.geometry["tank"])
     tools = Tools(linux.zfs(), linux.driver(), Policy(), {"tank/flexdisk"})
-    perform(step, tools, Change(vm, after, host.geometry["tank"]))
+    PERFORM[type(step)](step, tools, Change(vm, after, host.geometry["tank"]))
     now = linux.vm().detached[0]
-    for field in ("type", "size", "uuid", "name", "vm", "index", "half", "snapshots", "image"):
+    for field in ("type", "size", "uuid", "name", "vm", "index", "partial_copy", "snapshots", "image"):
         assert getattr(now, field) == getattr(after.detached[0], field), field
     assert now.volume.name == after.detached[0].volume.name == detached.volume.name
     assert now.volume.volblocksize == after.detached[0].volume.volblocksize

@@ -38,7 +38,7 @@ def with_nvram(linux: LinuxHost, uuid: str, place: str) -> None:
 def test_they_come_with_the_description():
     here, there = host(), LinuxHost()
     told = here.driver().description(VM)
-    assert (uefi.decode(told.variables), told.stays) == (CONTENT, ())
+    assert (uefi.decode(told.variables), told.host_bound) == (CONTENT, ())
     assert there.driver().lacks(VM, told.of_new, []) == []
     there.driver().restore_variables(told.of_new)
     assert there.domains.files == {PLACE: CONTENT}
@@ -48,7 +48,7 @@ def test_a_domain_that_was_never_started_has_none():
     here, there = host(), LinuxHost()
     del here.domains.files[PLACE]
     told = here.driver().description(VM)
-    assert (told.variables, told.stays) == ("", ())
+    assert (told.variables, told.host_bound) == ("", ())
     there.driver().restore_variables(told.of_new)
     assert there.domains.files == {}
 
@@ -56,15 +56,15 @@ def test_a_domain_that_was_never_started_has_none():
 def test_too_large_ones_stay():
     here = host()
     here.domains.files[PLACE] = bytes(uefi.LIMIT)
-    assert here.driver().description(VM).stays == ()
+    assert here.driver().description(VM).host_bound == ()
     here.domains.files[PLACE] = bytes(uefi.LIMIT + 1)
     told = here.driver().description(VM)
-    assert (told.variables, told.stays) == ("", ("UEFI variables (nvram) of more than 1 MiB",))
+    assert (told.variables, told.host_bound) == ("", ("UEFI variables (nvram) of more than 1 MiB",))
 
 
 def test_no_other_file_is_read():
     told = host("/etc/shadow").driver().description(VM)
-    assert (told.variables, len(told.stays)) == ("", 1)
+    assert (told.variables, len(told.host_bound)) == ("", 1)
 
 
 def test_what_has_their_place():

@@ -9,12 +9,18 @@ from __future__ import annotations
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
-from ansible_collections.flexdisk.hypervisor.plugins.filter.move_outlook import move_places
+from ansible_collections.flexdisk.hypervisor.plugins.filter.move_places import move_places
 from ansible_collections.flexdisk.hypervisor.plugins.filter.verify_lines import verify_lines
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_adopt import run
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import Filters, disks_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import result, verify
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_adopt import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_info import (
+    Filters,
+    disks_info,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import (
+    result,
+    verify,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import for_playbooks
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import disk_adopt
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import disk_adopt
 
 from .conftest import VM
 from .test_in_use import findings, vm_task

@@ -16,18 +16,24 @@ DOOR = "module_utils/_flexdisk/zfs/exact.py"
 COMMANDS = ("module_utils/_flexdisk/zfs/commands.py", "module_utils/_flexdisk/zfs/copies.py")
 # Where a hypervisor destroys by itself, right after the last look.
 BY_HYPERVISOR = {
-    "delete_vm": {"module_utils/_flexdisk/engine/apply_vm.py", "module_utils/_flexdisk/engine/vm_departure.py"},
-    "delete_snapshot": {"module_utils/_flexdisk/engine/storage.py", "module_utils/_flexdisk/engine/apply_vm.py"},
+    "delete_vm": {
+        "module_utils/_flexdisk/engine/steps/apply_vm.py",
+        "module_utils/_flexdisk/engine/moves/vm_departure.py",
+    },
+    "delete_snapshot": {
+        "module_utils/_flexdisk/engine/steps/storage.py",
+        "module_utils/_flexdisk/engine/steps/apply_vm.py",
+    },
 }
 # What may stay beside the door, and why. Its words are those of the call.
 ALLOWED = {
     "plan/ordering.py: departures.destroy": "makes a step of a plan",
     "hypervisor/libvirt_connection.py: domain.destroy": "libvirt's word for switching a domain off",
     "hypervisor/libvirt_driver.py: self._domains.destroy": "libvirt's word for switching a domain off",
-    "engine/own_copies.py: copies.destroy": "snapshots of a copy that is ours alone, named one by one",
-    "engine/own_copies.py: zfs.destroy": "a copy that is ours alone, by guid: ZFS refuses one with snapshots",
-    "engine/failover_return.py: self._copies.destroy": "snapshots that were named one by one",
-    "engine/failover_return.py: self._zfs.destroy": "a disk, after its snapshots: ZFS refuses one with others",
+    "engine/replication/own_copies.py: copies.destroy": "snapshots of a copy that is ours alone, named one by one",
+    "engine/replication/own_copies.py: zfs.destroy": "a copy that is ours alone: ZFS refuses one with snapshots",
+    "engine/failover/failover_return.py: self._copies.destroy": "snapshots that were named one by one",
+    "engine/failover/failover_return.py: self._zfs.destroy": "a disk, after its snapshots: ZFS refuses one with others",
 }
 
 
@@ -66,9 +72,10 @@ def test_only_the_commands_say_destroy_and_rollback_and_never_recursively():
 def test_a_hypervisor_destroys_only_where_a_last_look_comes_before():
     for name, allowed in BY_HYPERVISOR.items():
         assert {file for file, tree in files().items() if calls(tree, name)} <= allowed
-    where = {"_delete_vm": "confirm", "delete_snapshot": "confirm_snapshots"}
+    where = {"apply_vm.delete_vm": "confirm", "storage.delete_snapshot": "confirm_snapshots"}
     trees = files()
-    for function, look in where.items():
-        tree = trees[f"module_utils/_flexdisk/engine/{'apply_vm' if function[0] == '_' else 'storage'}.py"]
+    for place, look in where.items():
+        file, function = place.split(".")
+        tree = trees[f"module_utils/_flexdisk/engine/steps/{file}.py"]
         bodies = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef) and n.name == function]
         assert any(f"exact.{look}" in calls(body, look) for body in bodies), function

@@ -25,9 +25,9 @@ def callers(name):
 
 def test_configurations_change_in_one_place():
     """The other files give a VM only disks of the platform, forget only what is detached, or make a VM that comes."""
-    assert callers("attach_disk") == {"engine/apply_moves.py", "engine/platform_disks.py"}
-    assert callers("forget_disk") == {"engine/apply_moves.py", "engine/apply.py"}
-    assert callers("dress") == {"engine/vm_arrival.py"}
+    assert callers("attach_disk") == {"engine/steps/apply_moves.py", "engine/moves/platform_disks.py"}
+    assert callers("forget_disk") == {"engine/steps/apply_moves.py", "engine/steps/restart.py"}
+    assert callers("dress") == {"engine/moves/vm_arrival.py"}
 
 
 def test_steps_are_planned_in_one_place():
@@ -47,7 +47,7 @@ def test_every_arrival_gives_it_back():
     text = ast.unparse(TREES["plan/arrivals.py"])
     assert "disk_travel.coming(" in text
     assert "disk_travel.replacing(" in text
-    assert callers("entry_of") == {"engine/apply_moves.py", "engine/apply_vm.py"}
+    assert callers("entry_of") == {"engine/steps/apply_moves.py", "engine/steps/apply_vm.py"}
 
 
 def test_one_file_writes_the_property():

@@ -55,7 +55,7 @@ def test_only_the_door_says_why_a_vm_is_in_no_state_to_be_changed():
             and ast.unparse(node.left).endswith("config.state")
         )
 
-    assert found(compares) - {"engine/failover_start.py"} == {DOOR}
+    assert found(compares) - {"engine/failover/failover_start.py"} == {DOOR}
 
 
 def test_every_plan_of_a_vm_asks_first_whether_its_list_of_disks_is_whole():

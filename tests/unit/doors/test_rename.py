@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Every rename goes through engine/renames.py: nothing else renames a dataset or a snapshot."""
+"""Every rename goes through engine/steps/renames.py: nothing else renames a dataset or a snapshot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import ast
 from pathlib import Path
 
 PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
-DOOR = {"module_utils/_flexdisk/engine/renames.py", "module_utils/_flexdisk/zfs/commands.py"}
+DOOR = {"module_utils/_flexdisk/engine/steps/renames.py", "module_utils/_flexdisk/zfs/commands.py"}
 
 
 def calls(path):

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Nothing starts a VM but engine/power.py, which asks rules/power.py whether the VM may run on this host."""
+"""Nothing starts a VM but engine/steps/power.py, which asks rules/power.py whether the VM may run on this host."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 PLUGINS = Path(__file__).parents[3] / "plugins"
 FILES = {path.relative_to(PLUGINS).as_posix(): ast.parse(path.read_text()) for path in sorted(PLUGINS.rglob("*.py"))}
-DOOR = "module_utils/_flexdisk/engine/power.py"
+DOOR = "module_utils/_flexdisk/engine/steps/power.py"
 # What vmadm and virsh start VMs with. A rollback by vmadm starts the VM, whatever it was before.
 PROGRAMS = {"start", "reboot", "rollback-snapshot", "reset", "sysrq", "boot", "resume"}
 DRIVERS = ("module_utils/_flexdisk/hypervisor/vmadm.py", "module_utils/_flexdisk/hypervisor/libvirt_driver.py")
@@ -50,9 +50,9 @@ def test_every_caller_has_a_right_to_ask():
         if (receiver, method) == ("power", "start")
     }
     assert askers == {
-        "apply.py": [],
         "apply_figures.py": [],
         "failover_start.py": ["START_HOST"],
+        "restart.py": [],
         "vm_arrival.py": ["ARRIVAL"],
         "vm_departure.py": ["GIVEN_UP"],
     }

@@ -94,6 +94,10 @@ def test_what_is_not_declared_once_where_it_is(lists, words):
 )  # fmt: skip
 def test_where_disks_are_declared(inventory, places):
     assert FILTERS["declaring"](FOUND, inventory, WEB, "data") == places
+    uuid = DATA["uuid"]  # detach_disk may know the disk only, not its VM
+    assert FILTERS["declaring"](FOUND, inventory, uuid, uuid) == [
+        place.replace("entry data", f"entry {uuid}") for place in places
+    ]
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import vm_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import answer
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm import run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.results import answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import turn
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import (
     Heard,

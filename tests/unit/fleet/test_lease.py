@@ -10,7 +10,7 @@ import itertools
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import group_lease
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import group_lease
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.lease import (
     check_others,
     check_waits,

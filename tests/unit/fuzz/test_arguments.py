@@ -21,7 +21,8 @@ from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
 from ansible_collections.flexdisk.hypervisor.plugins.filter.match_disks import match_disks
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import arguments, lock, module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import arguments, module_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE

@@ -21,8 +21,8 @@ from ansible.module_utils.testing import patch_module_args
 sys.path.append(str(Path(__file__).resolve().parents[2] / "lab"))
 import recipe
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_grow import grow
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest.guest_grow import grow
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 
 SEARCH_PATH = recipe.SEARCH_PATH
 CAP_SYS_RESOURCE = 24

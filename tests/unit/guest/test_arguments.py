@@ -28,7 +28,7 @@ def names(request):
     name = request.param
     return (
         import_module(f"{COLLECTION}.modules.{name}"),
-        import_module(f"{COLLECTION}.module_utils._flexdisk.engine.{name}"),
+        import_module(f"{COLLECTION}.module_utils._flexdisk.engine.guest.{name}"),
     )
 
 

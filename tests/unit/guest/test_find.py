@@ -10,8 +10,11 @@ import json
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_observe import Guest, Wishes
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_room import RoomReader
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest.guest_observe import (
+    Guest,
+    Wishes,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest.guest_room import RoomReader
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 

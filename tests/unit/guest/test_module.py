@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_growth as engine
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest import guest_growth as engine
 from ansible_collections.flexdisk.hypervisor.plugins.modules import guest_growth
 
 from .conftest import new_runner

@@ -14,11 +14,11 @@ from functools import partial
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest import (
     guest_growth_info as engine,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import guest_room
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest_room import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest import guest_room
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest.guest_room import (
     RoomReader,
     result,
 )

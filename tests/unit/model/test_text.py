@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
+from pathlib import Path
 
 import pytest
 
@@ -20,6 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     visible_lines,
 )
 
+PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
 CONTROLS = [chr(code) for code in range(0x110000) if unicodedata.category(chr(code)) in ("Cc", "Cs", "Zl", "Zp")]
 TURNING = [chr(code) for code in range(0x110000) if unicodedata.bidirectional(chr(code)) in {
     "LRE", "LRO", "RLE", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI", "BN",
@@ -72,3 +75,14 @@ def test_a_message_of_ten_thousand_problems_is_short():
     assert lines[0] == "VM web[U+202E]0: disk data: size is wrong [InvalidArgument]"
     assert len(lines) == 21
     assert lines[-1] == "and 9980 more problems"
+
+
+def test_a_list_that_is_cut_says_how_many_more():
+    """Wherever the words are put together: the limit is that of the list, and what is whole has no 0 more."""
+    lines = [line for path in PLUGINS.rglob("*.py") for line in path.read_text().splitlines() if '} more" if ' in line]
+    counted = (
+        r"(?:and|;) \{len\((?P<names>[\w.]+)\) - (?P<most>\w+)\} more\" if len\((?P=names)\) > (?P=most) else \"\""
+    )
+    rest = r"and \{more\} more\" if more > 0 else \"\""
+    assert len(lines) > 5
+    assert [line.strip() for line in lines if not re.search(f"{counted}|{rest}", line)] == []

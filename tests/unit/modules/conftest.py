@@ -21,7 +21,7 @@ from simnode.__main__ import install_programs
 from simnode.node import PoolSpec
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tools"))
 

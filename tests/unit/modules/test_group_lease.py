@@ -18,8 +18,8 @@ import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import group_lease as engine
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import module_run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import group_lease as engine
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module_run
 from ansible_collections.flexdisk.hypervisor.plugins.modules import group_lease
 from tests.unit.domains.conftest import LinuxHost
 

@@ -19,12 +19,13 @@ import pytest
 import yaml
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import journal as engine_intent
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, module_run, progress
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.apply import Applier
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.arguments import DISK
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.outcome import Outcome
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import journal as engine_intent
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock, progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module_run, results
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.arguments import DISK
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.outcome import Outcome
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import apply
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
@@ -183,7 +184,7 @@ def test_what_a_failure_tells_is_documented(host, node, monkeypatch):
 
     documented = documentation("vm_disks", "RETURN")
     host("vm_disks", vms=[spec(*DISKS[1:], flexible_disk_size=4096)])
-    monkeypatch.setattr(Applier, "_confirm_forecasts", fails)
+    monkeypatch.setattr(apply, "confirm_forecasts", fails)
     failed = host("vm_disks", vms=[spec({"name": "data", "size": 96})])
     assert_documented({key: failed[key] for key in set(failed) - TOP - {"failed", "msg"}}, documented)
     assert set(failed) >= {"failure", "problems", "error_code"}
@@ -781,16 +782,16 @@ def test_the_end_of_a_run_that_failed():
         "restarted": True, "restart": "", "vms_not_done": ["web02"],
     }  # fmt: skip
     for restarted, tail in ((True, "The VM is running again."), (False, "The VM is down."), (None, "")):
-        said = module_run.ending(Outcome(failure={**failure, "restarted": restarted}, changed=True))
+        said = results.ending(Outcome(failure={**failure, "restarted": restarted}, changed=True))
         assert said["msg"] == ("VM web01: grow: no [NotApplied] " + tail).strip()
         assert (said["error_code"], said["failure"]["vms_not_done"], said["changed"]) == ("NotApplied", ["web02"], True)
-    tried = module_run.ending(Outcome(failure={**failure, "restarted": False, "restart": "2 attempts"}))["msg"]
+    tried = results.ending(Outcome(failure={**failure, "restarted": False, "restart": "2 attempts"}))["msg"]
     assert tried.endswith(" The VM is down; 2 attempts.")
-    both = module_run.ending(Outcome(failure=failure, problems=[Problem("Held", "x", "web03")]))
+    both = results.ending(Outcome(failure=failure, problems=[Problem("Held", "x", "web03")]))
     assert [problem["vm"] for problem in both["problems"]] == ["web01", "web03"]
     assert both["msg"].splitlines()[1] == "VM web03: x [Held]"
-    assert module_run.ending(Outcome()) is None
-    assert module_run.ending(Outcome(problems=[Problem("Held", "x")]))["error_code"] == "Held"
+    assert results.ending(Outcome()) is None
+    assert results.ending(Outcome(problems=[Problem("Held", "x")]))["error_code"] == "Held"
 
 
 def test_programs_run_without_a_shell_under_the_c_locale(monkeypatch):

@@ -7,16 +7,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import get_args, get_type_hints
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
-    apply,
-    apply_detached,
-    apply_vm,
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
     disk_adopt,
     disk_verify,
-    perform,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.performers import PERFORM
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.performers_of_detached import (
+    PERFORM_OF_DETACHED,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.performers_of_vms import (
+    PERFORM_OF_VMS,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -29,7 +33,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan
     planner,
     predict,
     steps,
-    vm_steps,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import (
     disk_verify as plan_disk_verify,
@@ -150,21 +153,32 @@ def classes(base):
         yield from classes(cls)
 
 
-# Imported, they have said how to do their steps.
-ROOMS = (apply, apply_detached, apply_vm, disk_adopt, disk_verify, vm_steps)
+# disk_verify alone has steps that concern no VM, and tables of its own for them.
 OUTSIDE = {disk_steps.ForgetRun, disk_steps.MoveDetached}
+TABLES = (PERFORM_OF_VMS, PERFORM_OF_DETACHED, disk_adopt.PERFORM_ADOPTION, disk_verify.PERFORM_REPAIR)
+CLASSES = list(classes(steps.Step))
 
 
-@pytest.mark.parametrize("cls", list(classes(steps.Step)), ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)
 def test_every_step_can_be_predicted_and_done(cls):
-    """disk_verify alone has steps that concern no VM, and does and predicts them by itself."""
-    done, predicted = (
-        (disk_verify._perform_outside, plan_disk_verify._after_outside)
-        if cls in OUTSIDE
-        else (perform.perform, predict._after)
-    )
-    assert done.dispatch(cls) is not done.dispatch(steps.Step)
-    assert predicted.dispatch(cls) is not predicted.dispatch(steps.Step)
+    if cls in OUTSIDE:
+        assert cls in disk_verify.PERFORM_OUTSIDE
+        assert cls in plan_disk_verify.AFTER_OUTSIDE
+    else:
+        assert any(cls in table for table in TABLES)
+        assert cls in predict.AFTER
+
+
+@pytest.mark.parametrize(
+    "table",
+    [*TABLES, PERFORM, predict.AFTER, disk_verify.PERFORM_OUTSIDE, plan_disk_verify.AFTER_OUTSIDE],
+)
+def test_each_function_takes_the_steps_that_its_table_gives_it(table):
+    """The tables' types do not say it."""
+    for cls, function in table.items():
+        taken = get_type_hints(function)["step"]
+        assert cls in CLASSES
+        assert issubclass(cls, get_args(taken) or taken), (cls, function)
 
 
 # With every driver: the VM is stopped for them, or they answer by themselves (late), or no running VM has them.

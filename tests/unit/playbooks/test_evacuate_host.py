@@ -148,7 +148,7 @@ def test_twenty_vms_leave(tmp_path):
         assert status < 0, printed
 
     def dies(line):
-        if not (tmp_path / "hv03" / "dead").exists() and "flexdisk.hypervisor.vm_move : Stop the VM" in line:
+        if not (tmp_path / "hv03" / "dead").exists() and ": Stop the VM" in line:
             seen.append(line)
             if len(seen) == 4:
                 fleet.die("hv03")

@@ -17,7 +17,10 @@ import pytest
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import FIELDS
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_info import STATES, TYPES
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_info import (
+    STATES,
+    TYPES,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MOST
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import TAKES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE

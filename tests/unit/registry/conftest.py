@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import module_run
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk import Disks, run
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk import Disks, run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import results
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
@@ -104,7 +104,7 @@ class Bench:
             return self.go(*disks, check=check, **policy)
 
         def told(done: Disks) -> dict[str, Any]:
-            return dict(module_run.result(done), disks=done.disks)
+            return dict(results.result(done), disks=done.disks)
 
         done: Disks = four_steps(self, go, told, self.assert_lawful)
         return done

@@ -21,7 +21,7 @@ def test_a_disk_is_made_without_a_vm(bench):
     disk = bench.place("data")
     assert (disk.state, disk.vm, disk.disk.vm) == ("detached", None, "")
     assert disk.disk.volume.name == f"{bench.pool}/flexdisk/{disk.disk.uuid}"
-    assert disk.disk.own == {"preserve": True, "description": "für alle", "tags": {"owner": "sales"}}
+    assert disk.disk.user_properties == {"preserve": True, "description": "für alle", "tags": {"owner": "sales"}}
     assert disk.disk.volume.user["serial_no"] == "1"
     assert (done.disks[0]["state"], done.disks[0]["size"], done.disks[0]["vm"]) == ("detached", 64, "")
     lines = ["detached disks: +64 MiB, 0 B destroyed", f"detached disks of pool {bench.pool}:"]
@@ -33,10 +33,10 @@ def test_what_is_there_is_changed_where_it_is(bench):
     digest = bench.write("data")
     bench.four_steps({**DATA, "size": 96, "compression": "lz4", "tags": {"a": "b"}})
     disk = bench.disk("data")
-    assert (disk.size_mib, disk.volume.compression, disk.own["tags"]) == (96, "lz4", {"a": "b"})
+    assert (disk.size_mib, disk.volume.compression, disk.user_properties["tags"]) == (96, "lz4", {"a": "b"})
     assert disk.volume.refreservation > disk.size
     bench.four_steps({"vm": "web01", "name": "a", "size": 48, "description": "x"})
-    assert (bench.disk("a").size_mib, bench.disk("a").own["description"]) == (48, "x")
+    assert (bench.disk("a").size_mib, bench.disk("a").user_properties["description"]) == (48, "x")
     bench.four_steps({"uuid": bench.disk("data").uuid, "name": "other"})
     assert bench.digest("other") == digest
 
@@ -446,7 +446,7 @@ def test_entries_of_one_vm_are_refused_together(bench):
         {"name": "c", "vm": "web02", "description": "text"},
     )
     assert (refused, [disk["name"] for disk in done.disks]) == (["a"], ["c"])
-    assert [disk.own["description"] for disk in bench.vm(ONE).disks] == ["", "", ""]
+    assert [disk.user_properties["description"] for disk in bench.vm(ONE).disks] == ["", "", ""]
 
 
 def test_the_vm_that_gives_a_disk_up_is_refused_with_the_one_that_takes_it(bench):

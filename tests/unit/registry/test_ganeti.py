@@ -59,7 +59,7 @@ def test_a_disk_without_a_name_is_found_by_its_place(bench):
     bench.run("zfs", "inherit", "flexdisk:name", disk.volume.name)
     bench.four_steps({"vm": "web01", "pci_slot": disk.pci_slot, "description": "x"})
     bench.four_steps({"uuid": disk.uuid, "name": "b"})
-    assert bench.disk("b").own["description"] == "x"
+    assert bench.disk("b").user_properties["description"] == "x"
 
 
 def test_the_order_of_a_list_is_kept(bench):

@@ -65,7 +65,10 @@ def state(bench):
     """What there is, without what only a clock or chance decides."""
     found = []
     for vm in (bench.vm(), bench.vm(TWO)):
-        own = [(d.name, d.index, d.size_mib, d.pci_slot, d.own["description"], d.own["tags"]) for d in vm.disks]
+        own = [
+            (d.name, d.index, d.size_mib, d.pci_slot, d.user_properties["description"], d.user_properties["tags"])
+            for d in vm.disks
+        ]
         found.append((vm.config.state, vm.root.quota, vm.root.reservation, own))
     loose = [(d.name, d.vm, d.size_mib, d.volume.refreservation, len(d.snapshots)) for d in bench.read().detached]
     return found, sorted(loose)

@@ -95,12 +95,12 @@ def begun(entry, until):
 
 
 def halved(bench):
-    return bool(bench.disk("child").half)
+    return bool(bench.disk("child").partial_copy)
 
 
 def replaced(bench):
     child = bench.disk("child")
-    return child.volume.user.get("from", "").isdigit() and not child.half
+    return child.volume.user.get("from", "").isdigit() and not child.partial_copy
 
 
 GONE = {"name": "data", "state": "absent", "destroy_snapshots": True}

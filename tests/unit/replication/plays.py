@@ -10,31 +10,22 @@ import json
 from collections.abc import Collection
 from typing import Any
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import (
     failover_start,
-    records,
     vm_failover,
-    vm_move,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import (
-    FailoverHome,
-    Marked,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
-    read_record,
-    told,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_failover import OPTIONS as FAILOVER
 from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS as MOVE
 
-from .test_failover import stored
-from .test_move import gone, hosts
+from .controller import Controller, Lost
 from .world import VM, Host, World
 
 NAMES = ("hv01", "hv02", "hv03")
@@ -54,6 +45,7 @@ class Plays:
         self.world = world
         self.hv: dict[str, Host] = {"hv01": world.home, "hv02": world.peer, "hv03": world.host(3)}
         self.dead: set[str] = set()
+        self.controller = Controller(world, self.hv)
 
         def acting(host: Host) -> None:
             (name,) = [name for name, one in self.hv.items() if one is host]
@@ -140,132 +132,41 @@ class Plays:
 
     def _leaves(self, source: str, target: str, state: str, others: dict[str, Any]) -> None:
         """The role vm_move."""
-        self.between(source, target)
-        self.world.acting(self.hv[source])
-        departure = hosts(self.world)[0]
-        found = departure.look(VM, source, target, read_sightings(others))
-        move = found["move"] or {}
-        if move and move["host"] != target:
-            raise Refused(f"it is on its way to {move['host']}")
-        if state == "stays":
-            self._stay(source, target)
-            return
-        if move.get("phase") == "moved":
-            self._move(source, step="go", peer_name=target, peers=others)
-        elif found["refusals"]:
-            raise Refused(str(found["refusals"]))
-        else:
-            self._switch(target, found)
-        if target in self.dead:
-            raise Refused(f"{target} cannot be reached")
-        self._move(target, step="arrive", peer_name=source)
-        departure.tidy(VM)
+        sync = self.controller.sync(source, target, [])
+        self._does("move", {"vm": VM, "sync": sync, "state": state, "seen": others})
 
-    def _switch(self, target: str, found: dict[str, Any]) -> None:
-        world = self.world
-        if target in self.dead:
-            raise Refused(f"{target} cannot be reached")
-        record = read_record(json.loads(json.dumps(told(found["record"]))))
-        arrival = hosts(world)[1]
-        problems = arrival.foresee(record, POOL)
-        if problems:
-            raise Refused(str(problems))
-        self._synced()
+    def _does(self, task: str, arguments: dict[str, Any]) -> None:
+        sync = arguments.get("sync", arguments)
+        self.between(sync["home"], sync["peer"])
+        self.controller.lost = frozenset(self.dead)
         try:
-            arrival.expect(record, POOL)
-            self._synced()
-            gone(world, found)
-        except (FlexdiskError, AssertionError, Refused) as exc:
-            self._stay(world.home_name, target)
-            raise Refused(f"it stays: {exc}") from exc
-
-    def _stay(self, source: str, target: str) -> None:
-        done = self._move(source, step="stay")
-        if target in self.alive:
-            self._move(target, step="cancel", stayed=done["stayed"], term=done["term"])
-
-    def _synced(self) -> None:
-        try:
-            complete = self.world.sync()[1]
-        except AssertionError as exc:
-            raise Refused(f"the sync has failures: {exc}") from exc
-        if not complete:
-            raise Refused("the replicas are not complete")
+            self.controller.does(task, arguments)
+        except (Stopped, Lost) as exc:
+            raise Refused(str(exc)) from exc
 
     # -- replicate
 
     def replicate(self, peer: str) -> None:
         """With failover."""
-        seen = self.seen()
-        have = [name for name, one in seen.items() if one["vm"] and (one["move"] or {}).get("phase") != "coming"]
-        if len(have) != 1 or peer in self.dead or peer in have:
-            raise Refused(f"it is on {have}, and {peer} shall have replicas")
-        self.between(have[0], peer)
-        self._synced()
-        marked = self._marks(True, peer)
-        if marked.failures:
-            raise Refused(f"no failover: {marked.failures}")
-        said = self._looks()
-        if not said[peer]["records"]:
-            self._one_more(peer, [host for one in said[have[0]]["vms"] for host in one["peers"] if host != peer])
-        self.world.acting(self.hv[peer])
-        given = [read_record(json.loads(json.dumps(told(record)))) for record in marked.records]
-        problems = stored(self.world, given)[1]
-        if problems:
-            raise Refused(f"the failover is not prepared: {problems}")
-
-    def _one_more(self, peer: str, others: list[str]) -> None:
-        """The other hosts that could take the VM over hear that the peer can, too."""
-        for other in others:
-            if other in self.dead:
-                raise Refused(f"{other} could not be told")
-            self._failover(other, step="note", vms=[VM], peer_name=peer)
-
-    def _marks(self, wanted: bool | None, peer: str = "", check: bool = False) -> Marked:
-        home = self.world.home
-        self.world.acting(home)
-        return FailoverHome(home.zfs(), home.driver(), home).mark([VM], wanted, self.world.home_name, check, peer)
+        self._keep(peer, "present")
 
     def no_failover(self, peer: str) -> None:
         """replicate with flexdisk_failover=false: all that could take the VM over forget it first."""
-        have = [name for name, one in self.seen().items() if one["vm"] and (one["move"] or {}).get("phase") != "coming"]
-        if len(have) != 1 or peer in self.dead or peer in have:
+        self._keep(peer, "absent")
+
+    def _keep(self, peer: str, failover: str) -> None:
+        seen = self.seen()
+        have = [name for name, one in seen.items() if one["vm"] and (one["move"] or {}).get("phase") != "coming"]
+        if len(have) != 1 or peer in have:
             raise Refused(f"it is on {have}, and {peer} shall have replicas")
-        (home,) = have
-        self.between(home, peer)
-        self._synced()
-        problems = self._marks(False, check=True).problems
-        others = [host for one in self._looks()[home]["vms"] for host in one["peers"] if host not in (peer, home)]
-        if problems or set(others) & self.dead:
-            raise Refused(f"{problems}, or {others} could not be told to forget it")
-        for other in [peer, *others]:
-            self._failover(other, step="drop", vms=[VM])
-        self._marks(False)
+        self._does("keep", self.controller.sync(have[0], peer, [VM], failover=failover))
 
     def absent(self, peer: str) -> None:
         """Replicas are given up. Those of a host that is dead are forgotten (flexdisk_forget_unseen)."""
-        seen = self.seen()
-        have = [name for name, one in seen.items() if one["vm"]]
+        have = [name for name, one in self.seen().items() if one["vm"]]
         if len(have) != 1:
             raise Refused(f"it is on {have}")
-        (home,) = have
-        self.between(home, peer)
-        self.world.acting(self.hv[home])
-        would = self.world.sender().remove([VM], peer, True)
-        if would.problems:
-            raise Refused(str(would.problems))
-        problems = self._marks(False, check=True).problems
-        if any(problem.code == "NotAtHome" for problem in problems):
-            raise Refused(str(problems))
-        if peer not in self.dead:
-            self._failover(peer, step="drop", vms=would.failover)
-            self._failover(peer, step="drop", vms=would.uuids, homes=would.homes)
-        self.world.acting(self.hv[home])
-        removed = self.world.sender().remove([VM], peer, False)
-        if peer not in self.dead:
-            self.world.acting(self.hv[peer])
-            self.world.receiver().remove([POOL], removed.uuids, removed.homes, False)
-        self._marks(None)
+        self._does("give_up", self.controller.sync(have[0], peer, [VM], forget_unseen=peer in self.dead))
 
     # -- failover_vm
 

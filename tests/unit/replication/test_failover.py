@@ -14,16 +14,21 @@ import time
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import (
     failover_records,
     failover_start,
-    records,
-    vm_snapshot,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import FailoverHome
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_takeover import Known, TakeOver
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_home import (
+    FailoverHome,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.vm_takeover import (
+    Known,
+    TakeOver,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import (
     better_elsewhere,
     read_claims,
@@ -41,8 +46,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of, whole
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
-from tests.unit.engine.test_vm_snapshot import NOW, wanted
+from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
+from .controller import Controller
 from .test_engine import TWIN, _fill
 from .test_move import EVERY, POLICY, config, created, findings, guid, hosts, look, move, swap, tombstones
 from .test_move import world as world_of_moves
@@ -122,7 +128,7 @@ def test_the_wish_changes(world):
 
 def mark(world, wanted=None, check=False):
     home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
-    marked = home.mark(["db01"], wanted, world.home_name, check)
+    marked = home.mark(["db01"], wanted, world.home_name, check, world.peer_name)
     assert (marked.problems, marked.failures) == ([], [])
     return marked
 
@@ -139,9 +145,9 @@ def stored(world, given, check=False):
 
 
 def protect(world):
-    """What the role does for a VM with failover."""
-    assert world.sync()[1]
-    store(world, mark(world, True).records)
+    """The role vm_replica with failover."""
+    controller = Controller(world, {world.home_name: world.home, world.peer_name: world.peer})
+    controller.does("keep", controller.sync(world.home_name, world.peer_name, [VM], failover="present"))
 
 
 def test_the_peer_gets_the_record(world):
@@ -552,6 +558,7 @@ def noted(world, seconds, *numbers):
 def test_how_much_may_be_lost(world):
     """The age is that of the set, by the clock of the host with the replicas: an older one is refused."""
     protect(world)
+    noted(world, time.time() - 1000, 0, 1)
     refused(world, "TooOld", r"what the replicas have is \d+ s old; flexdisk_max_data_loss allows 900 s", 900)
     old = time.time() - 100
     noted(world, old, 0, 1)

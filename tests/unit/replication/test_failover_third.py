@@ -11,11 +11,11 @@ import time
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import (
     failover_start,
-    vm_departure,
     vm_failover,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_departure
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .test_failover import take, taker

@@ -11,7 +11,7 @@ from unittest.mock import ANY
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 
 from . import test_failover, test_failover_begun, test_failover_return, test_move, test_move_snapshots
 from .linux import LinuxWorld

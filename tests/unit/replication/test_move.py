@@ -16,22 +16,25 @@ from dataclasses import replace
 import pytest
 from simnode.vmadm.admin import COMMANDS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
-    lock,
-    progress,
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock, progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.host_info import host_info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import (
     records,
     replica_send_run,
-    vm,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.disk_verify import verify
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host_info import host_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.module_run import Call
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send_run import Given, Told
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_arrival import Arrival
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_info import (
+    replica_info,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send_run import (
+    Given,
+    Told,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
@@ -49,6 +52,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.domains.conftest import domain
 
+from .controller import Controller
 from .linux import NVRAM, LinuxWorld
 from .test_engine import TWIN, _fill
 from .test_other_tasks import DATA, ROOT, done, task
@@ -109,23 +113,11 @@ def guid(host):
 
 
 def move(world):
-    """What the role does. Whether there was anything to do."""
-    source, target = hosts(world)
-    seen = look(world)
-    phase = seen["move"]["phase"] if seen["move"] else ""
-    if seen["vm"] and phase != "moved":
-        assert not seen["refusals"]
-        record = read_record(json.loads(json.dumps(told(seen["record"]))))
-        assert not target.refusals(record, "zones")
-        assert world.sync()[1]
-        target.expect(record, "zones")
-        assert world.sync()[1]
-        gone(world, seen)
-    elif phase == "moved":
-        source.go(VM, world.peer_name)
-    came = target.arrive(VM, world.home_name)
-    source.tidy(VM)
-    return came
+    """The role vm_move. Whether the VM has come now."""
+    controller = Controller(world, {world.home_name: world.home, world.peer_name: world.peer})
+    stop = {"stop_timeout": POLICY.stop_timeout, "allow_force_stop": POLICY.allow_force_stop}
+    controller.does("move", {"vm": VM, "sync": controller.sync(world.home_name, world.peer_name, []), **stop})
+    return controller.answers["Give the VM its disks, and start it"].changed
 
 
 def gone(world, seen):
@@ -186,8 +178,7 @@ def test_it_tells_where_it_is(world, monkeypatch):
     """Between steps of plans, which tell themselves."""
     told_of, tell = [], progress.Progress._tell
     monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told_of.extend(lock.under_way(None))))
-    with lock.exclusive(SubprocessRunner(), None, 0, "vm_move") as held, progress.telling(held, print):
-        move(world)
+    move(world)
     words = list(dict.fromkeys(one["text"] for one in told_of if one["vm"] == "db01"))
     phases = ["stop", "its disks become replicas", "its replicas become disks", "start"]
     assert [text for text in words if text in phases] == phases
@@ -269,7 +260,7 @@ def test_a_vm_moves_back(world):
     moved(world, before, hashes)
     assert findings(world) == []
     (found,) = observe(world.peer.zfs(), world.peer.driver()).vms
-    assert [(disk.preserve, disk.own["tags"]) for disk in found.disks] == [(False, {})] * 2
+    assert [(disk.preserve, disk.user_properties["tags"]) for disk in found.disks] == [(False, {})] * 2
     swap(world)
     assert not startable(world.peer)
     assert observe(world.peer.zfs(), world.peer.driver()).moves.keys() == {VM}
@@ -630,7 +621,7 @@ def cdrom(world):
 def test_pci_devices_of_a_host():
     row = {"uuid": VM, "brand": "bhyve", "zone_state": "installed", "pci_devices": [{"path": "/devices/a"}]}
     made = Vmadm(lambda *_argv, **_more: Answer(0, json.dumps(row), ""))
-    assert made.description(VM).stays == ("PCI devices of this host",)
+    assert made.description(VM).host_bound == ("PCI devices of this host",)
 
 
 def twin(world, uuid):

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock, rates
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import rates
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import report
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.outlook import (
     Hosts,

@@ -16,8 +16,8 @@ import pytest
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.action import replica_send, vm_move
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import progress
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import SubprocessRunner
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     DiskTransfer,
     VmTransfer,
@@ -115,7 +115,7 @@ def test_pipes_hold_a_mebibyte():
 def test_both_end_if_the_module_is_killed(tmp_path):
     """The receiver sees the end of the stream, so that it keeps what has come."""
     script = (
-        "from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.runner import *\n"
+        "from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import *\n"
         "def carried(count):\n    os.kill(os.getpid(), 9)\n"
         f"SubprocessRunner().carry(['yes'], ['sh', '-c', 'cat >/dev/null; echo end >{tmp_path}/end'], carried)\n"
     )

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import (
-    failover_records,
-    vm,
-    vm_snapshot,
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_home import (
+    FailoverHome,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover_home import FailoverHome
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm, vm_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
-from tests.unit.engine.test_vm_snapshot import NOW, wanted
+from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
 from .test_failover import kept, mark, protect, said_by, snapshot, start, take, wish
 from .test_move import POLICY, config, created, hosts, leave, look

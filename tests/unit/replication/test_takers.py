@@ -73,12 +73,12 @@ def test_new_disks_forget_no_host(plays):
 def test_the_host_that_gets_a_record_is_written_down_without_the_notes_of_disks(plays):
     """The disks may have been made anew since the sync."""
     plays.replicate("hv02")
-    plays.between("hv01", "hv03")
+    mark = {"step": "mark", "vms": [VM], "failover": True, "name": "hv01", "peer_name": "hv03"}
     for check, known in ((True, ["hv02"]), (False, ["hv02", "hv03"])):
-        marked = plays._marks(True, "hv03", check)
-        assert (marked.changed, marked.failures, len(marked.records)) == (True, [], 1)
+        marked = plays._failover("hv01", check, **mark)
+        assert (marked["changed"], marked["failures"], len(marked["records"])) == (True, [], 1)
         assert rivals(plays, "hv01") == known
-    assert not plays._marks(True, "hv03").changed
+    assert not plays._failover("hv01", **mark)["changed"]
 
 
 def test_new_disks_do_not_keep_a_record(plays):
@@ -117,7 +117,7 @@ def test_a_home_is_none_of_its_own_rivals(plays):
 def test_a_host_that_is_given_up_is_asked_no_more(plays):
     taken(plays)
     plays.dead.add("hv03")
-    with pytest.raises(Refused, match="hv03 could not be told"):
+    with pytest.raises(Refused, match="hv03 could take that over, too, and could not be told"):
         plays.replicate("hv01")
     plays.between("hv02", "hv03")
     plays.world.acting(plays.hv["hv02"])

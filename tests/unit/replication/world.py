@@ -17,12 +17,20 @@ from typing import Any
 from simnode import Node, PoolSpec, ssh
 from simnode.zfs import stream as simulated_stream
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine import lock
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.progress import Progress
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_info import replica_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_last import LastTransfer
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_receive import Receiver
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replica_send import Sender
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.progress import Progress
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.replica_last import (
+    LastTransfer,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_info import (
+    replica_info,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_receive import (
+    Receiver,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send import (
+    Sender,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     VmTransfer,

@@ -26,7 +26,7 @@ DISK = Disk(
     model="virtio",
     image="i",
     pci_slot="0:4:1",
-    own={"preserve": True, "description": "d", "tags": {"k": "v"}},
+    user_properties={"preserve": True, "description": "d", "tags": {"k": "v"}},
 )
 CHANGES = (birth_differences, config_changes, fact_changes)
 
@@ -43,7 +43,7 @@ def test_what_is_so_does_not_differ():
         image="i",
         pci_slot="0:4:1",
         block_size=8192,
-        own={"preserve": True, "description": "d", "tags": {"k": "v"}},
+        user_properties={"preserve": True, "description": "d", "tags": {"k": "v"}},
     )
     assert [found(spec, DISK) for found in CHANGES] == [{}, {}, {}]
 
@@ -57,13 +57,13 @@ def test_what_is_so_does_not_differ():
         ({"pci_slot": "0:4:2"}, config_changes, "0:4:1"),
         ({"boot": True}, config_changes, False),
         ({"name": "b"}, fact_changes, "a"),
-        ({"own": {"preserve": False}}, fact_changes, True),
-        ({"own": {"description": ""}}, fact_changes, "d"),
-        ({"own": {"tags": {}}}, fact_changes, {"k": "v"}),
+        ({"user_properties": {"preserve": False}}, fact_changes, True),
+        ({"user_properties": {"description": ""}}, fact_changes, "d"),
+        ({"user_properties": {"tags": {}}}, fact_changes, {"k": "v"}),
     ],
 )
 def test_each_difference_is_of_one_kind(wanted, found, now):
-    ((key, value),) = wanted.get("own", wanted).items()
+    ((key, value),) = wanted.get("user_properties", wanted).items()
     for other in CHANGES:
         expected = {key: (now, value)} if other is found else {}
         assert other(DiskDeclaration(**wanted), DISK) == expected

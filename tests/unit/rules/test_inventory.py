@@ -86,7 +86,7 @@ def test_junk_in_properties_is_dropped():
     junk = {"uuid": "x", "name": "a/b", "tags": "[", "preserve": "yes", "description": "%zz"}
     disk = run([config(disks=[entry(name, uuid=D1)])], fs("zones/" + U1), vol(name, junk)).vms[0].disks[0]
     assert (disk.uuid, disk.name) == (D1, "")
-    assert disk.own == {"preserve": False, "description": "%zz", "tags": {}}
+    assert disk.user_properties == {"preserve": False, "description": "%zz", "tags": {}}
 
 
 def test_absent_slots_are_the_legacy_positions():

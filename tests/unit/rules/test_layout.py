@@ -63,11 +63,11 @@ def test_half_of_a_conversion_needs_mark_uuid_and_place():
     whole = Dataset(f"zones/{VM}/disk0", "volume", guid=42, user={"uuid": DISK})
     user = {"from": "42", "uuid": DISK}
     place = layout.detached_dataset("zones", DISK)
-    assert layout.is_half(whole, Dataset(place, "filesystem", user=user))
-    assert layout.is_half(whole, Dataset(layout.copy_place(place), "filesystem", user=user))
-    assert not layout.is_half(whole, Dataset(place + "x", "filesystem", user=user))
-    assert not layout.is_half(whole, Dataset(place, "filesystem", user={**user, "from": "43"}))
-    assert not layout.is_half(whole, Dataset(place, "filesystem", user={**user, "uuid": VM}))
+    assert layout.is_partial_copy(whole, Dataset(place, "filesystem", user=user))
+    assert layout.is_partial_copy(whole, Dataset(layout.copy_place(place), "filesystem", user=user))
+    assert not layout.is_partial_copy(whole, Dataset(place + "x", "filesystem", user=user))
+    assert not layout.is_partial_copy(whole, Dataset(place, "filesystem", user={**user, "from": "43"}))
+    assert not layout.is_partial_copy(whole, Dataset(place, "filesystem", user={**user, "uuid": VM}))
 
 
 def test_pools_that_are_in_use_have_a_container_or_a_vm():

@@ -369,7 +369,7 @@ def test_order_destroys_by_name_alone():
 
 
 def test_destroy_of_a_named_disk_that_a_new_one_could_mean_is_warned_of():
-    machine = vm(ROOT, disk(1, "disk1", size=10), disk(2, "kept", size=10, own={"preserve": True}))
+    machine = vm(ROOT, disk(1, "disk1", size=10), disk(2, "kept", size=10, user_properties={"preserve": True}))
     specs = [spec("root"), spec("data", size=10)]
     for unlisted, count in (("destroy", 1), ("detach", 0), ("keep", 0)):
         warnings = match(machine, specs, [], "name", Problems("web"), unlisted).warnings

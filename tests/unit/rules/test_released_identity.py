@@ -25,7 +25,7 @@ UUID = "cccccccc-0000-4000-8000-000000000001"
 WHOLE = ReleasedIdentity(
     uuid=UUID,
     name="data",
-    own={"preserve": True, "description": "a\tb", "tags": {"owner": "müller"}},
+    user_properties={"preserve": True, "description": "a\tb", "tags": {"owner": "müller"}},
     ctime="2026-01-31T23:59:59Z",
     mtime="2026-02-01T00:00:00Z",
     serial_no=7,
@@ -36,7 +36,7 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 
 @given(
     name=st.sampled_from(["", "data", "42"]),
-    own=st.fixed_dictionaries(
+    user_properties=st.fixed_dictionaries(
         {},
         optional={
             "preserve": st.booleans(),
@@ -46,8 +46,8 @@ TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
     ),
     serial=st.integers(1, released_identity.MOST_SERIAL),
 )
-def test_what_is_written_is_read(name, own, serial):
-    written = ReleasedIdentity(uuid=UUID, name=name, own=own, serial_no=serial)
+def test_what_is_written_is_read(name, user_properties, serial):
+    written = ReleasedIdentity(uuid=UUID, name=name, user_properties=user_properties, serial_no=serial)
     value = released_identity.encode(written)
     assert value.isascii()
     assert value.isprintable()
@@ -100,9 +100,12 @@ def test_a_released_identity_counts_where_the_own_is_not_whole(user, counts, hal
 
 
 def test_what_a_task_says_wins():
-    said = ReleasedIdentity(index=1, name="new", own={"description": "", "preserve": False})
+    said = ReleasedIdentity(index=1, name="new", user_properties={"description": "", "preserve": False})
     found = released_identity.merged(said, WHOLE)
-    assert (found.name, found.own) == ("new", {**WHOLE.own, "description": "", "preserve": False})
+    assert (found.name, found.user_properties) == (
+        "new",
+        {**WHOLE.user_properties, "description": "", "preserve": False},
+    )
     assert (found.serial_no, found.uuid) == (7, UUID)
     assert released_identity.merged(said, None) is said
 

@@ -193,7 +193,7 @@ def test_a_rollback_where_nobody_moves_the_quota_with_a_resize(bare):
     machine = vm(disk, flexible=300)
     snapshot = Dataset("zones/v/disk0@s", "snapshot")
     kept = replace(machine, disks=(replace(machine.disks[0], snapshots=(snapshot,)),))
-    kept = replace(kept, config=replace(kept.config, bare=bare))
+    kept = replace(kept, config=replace(kept.config, identity_in_zfs=bare))
     assert space.drift_cause(kept, PLAIN) == ("rollback over a resize" if bare else "refreservation off auto")
     alone = replace(kept, disks=machine.disks)
     assert space.drift_cause(alone, PLAIN) == "refreservation off auto"

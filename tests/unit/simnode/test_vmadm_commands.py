@@ -285,7 +285,9 @@ def test_reprovision_with_a_larger_image(machine: Machine) -> None:
 
 
 def test_lookup(machine: Machine) -> None:
-    machine.good("create", uuid=NOBODY, brand="bhyve", alias="db", autoboot=False, ram=512, tags={"role": "db"})
+    machine.good(
+        "create", uuid=NOBODY, brand="bhyve", alias="db", autoboot=False, ram=512, tags={"role": "db", "a.b": 1}
+    )
 
     def found(*filters: str) -> list[str]:
         return machine.good("lookup", *filters).split()
@@ -299,6 +301,7 @@ def test_lookup(machine: Machine) -> None:
     assert found("disks.0.size=256") == []
     assert found("flexible_disk_size=2048", "type=BHYV") == [UUID]
     assert found("tags.role=db") == [NOBODY]
+    assert found("tags.a.b=1") == [NOBODY]
     assert machine.vmadm("lookup", "-1", "alias=nobody") == (1, "", "Requested unique lookup but found 0 results.\n")
     assert machine.vmadm("lookup", "-1", "state=stopped")[2] == "Requested unique lookup but found 2 results.\n"
     assert machine.good("lookup", "-1", "alias=web") == UUID + "\n"

@@ -7,6 +7,8 @@
 from __future__ import annotations
 
 import pytest
+from simnode.zfs import kernel
+from simnode.zfs.errors import ZfsError
 
 from tests.unit.simnode.zfs_support import VM, Zfs, mib
 
@@ -198,3 +200,14 @@ def test_guest_refusals(zfs):
     for line in ("guest", "guest write", "guest write a b c d", f"guest hash {DISK} 1"):
         code, _out, err = zfs.run(line)
         assert (code, err[:6]) == (2, "usage:")
+
+
+def test_the_kernel_rolls_back_to_nothing_but_the_newest_snapshot(zfs):
+    zfs.ok(f"snapshot {DISK}@a")
+    dataset = zfs.node.pools.dataset(DISK)
+    (gone,) = dataset.snapshots
+    for line in (f"snapshot {DISK}@b", f"destroy {DISK}@a", f"destroy {DISK}@b"):
+        zfs.ok(line)
+        with pytest.raises(ZfsError) as caught:
+            kernel.rollback(zfs.node.pools, dataset, gone)
+        assert caught.value.code == "EEXIST"

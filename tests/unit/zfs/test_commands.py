@@ -95,6 +95,21 @@ def test_ended_by_a_signal(status, code):
     assert classify(("zfs", "set"), status, "dataset is busy").code == code
 
 
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"quota": 0, "reservation": 0}, "quota=none reservation=0"),  # zfs set takes no 0 as a limit
+        ({"refquota": 0, "refreservation": 0}, "refquota=none refreservation=0"),
+        ({"volsize": 5, "refreservation": 6}, "volsize=5 refreservation=6"),
+        ({"quota": 7}, "quota=7"),
+    ],
+)
+def test_a_limit_of_nothing_is_none(properties, words):
+    recorded = Recorded(FINE)
+    recorded.zfs().set("zones/d", **properties)
+    assert recorded.calls == [["zfs", "set", *words.split(), "zones/d"]]
+
+
 def test_a_set_that_was_half_applied_says_what_stuck():
     failed = Answer(1, "", "cannot set property for 'zones/U': out of space")
     recorded = Recorded(failed, Answer(0, "quota\t5\nreservation\t3\n", ""))

@@ -20,18 +20,19 @@ _LARGEST_32_BIT = 2**32
 
 @dataclass(frozen=True)
 class Layer:
-    """One layer. argv makes it take the space below. All figures are bytes; offset is what it does not use of it.
-
-    secret: the program reads the passphrase from its stdin; test does so too, and tells whether it is the right one.
-    """
+    """One layer of a disk, from the partition up. All figures are bytes."""
 
     name: str
+    # Makes the layer take the space below.
     argv: t.Tuple[str, ...]
     size: int
+    # What the layer does not use of the space below.
     offset: int = 0
     unit: int = 1
     least: int = LEAST_BYTES
+    # The program and the test read the passphrase from their stdin.
     secret: bool = False
+    # Tells whether the passphrase is the right one.
     test: t.Tuple[str, ...] = ()
 
     def grown(self, below: int) -> int:
@@ -101,10 +102,10 @@ def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
 
 def xfs_layer(name: str, mount: str, text: str) -> Layer:
     """An XFS file system, from the output of xfs_growfs -n. Raises UnexpectedOutput."""
-    found = re.search(r"^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)", text, re.MULTILINE)
-    if found is None:
+    match = re.search(r"^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)", text, re.MULTILINE)
+    if match is None:
         raise _unexpected("xfs_growfs -n", text)
-    return Layer(name, ("xfs_growfs", mount), int(found.group(1)) * int(found.group(2)))
+    return Layer(name, ("xfs_growfs", mount), int(match.group(1)) * int(match.group(2)))
 
 
 def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> Layer:
@@ -164,11 +165,11 @@ def check_luks(device: str, text: str) -> None:
 
     cryptsetup would say so only when the partition has grown.
     """
-    found = re.search(r"^\s*integrity:\s+(\S+)", text, re.MULTILINE)
-    if found is not None:
+    match = re.search(r"^\s*integrity:\s+(\S+)", text, re.MULTILINE)
+    if match is not None:
         raise FlexdiskError(
             "UnknownLayout",
-            f"the LUKS on {device} has integrity ({found.group(1)}); cryptsetup cannot grow such a device",
+            f"the LUKS on {device} has integrity ({match.group(1)}); cryptsetup cannot grow such a device",
         )
 
 
@@ -235,9 +236,9 @@ def _logicals(rows: t.Sequence[t.Mapping[str, str]]) -> t.List[Logical]:
 
 
 def _figure(text: str, pattern: str, program: str, missing: t.Optional[int] = None) -> int:
-    found = re.search(pattern, text, re.MULTILINE)
-    if found is not None:
-        return int(found.group(1))
+    match = re.search(pattern, text, re.MULTILINE)
+    if match is not None:
+        return int(match.group(1))
     if missing is None:
         raise _unexpected(program, text)
     return missing

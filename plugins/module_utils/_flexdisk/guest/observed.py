@@ -23,29 +23,30 @@ _BLKID_NOTHING, _BLKID_AMBIGUOUS = 2, 8
 
 @dataclass(frozen=True)
 class Device:
-    """A block device. kname is its name in /sys/class/block, size is bytes, above are the devices that use it.
-
-    numbers are those of the kernel, MAJOR:MINOR.
-    """
+    """A block device."""
 
     name: str
+    # The name in /sys/class/block.
     kname: str
     kind: str
+    # Bytes.
     size: int
     serial: str = ""
+    # MAJOR:MINOR of the kernel.
     numbers: str = ""
+    # The devices that use this one.
     above: t.Tuple[Device, ...] = ()
 
 
 @dataclass(frozen=True)
 class Content:
-    """What blkid finds on a device. kind is "" for nothing, AMBIGUOUS for too much. table is the type of its partition
-    table, "" for none.
-    """
+    """What blkid finds on a device."""
 
+    # "" for nothing, AMBIGUOUS for too much.
     kind: str = ""
     uuid: str = ""
     label: str = ""
+    # The type of the partition table, "" for none.
     table: str = ""
 
     @property
@@ -59,22 +60,26 @@ class Content:
 
 @dataclass(frozen=True)
 class Mount:
-    """One mounted file system. source is a device as the kernel names it, numbers its MAJOR:MINOR (not of a btrfs)."""
+    """One mounted file system."""
 
+    # A device as the kernel names it.
     source: str
     target: str
     kind: str
     options: t.Tuple[str, ...]
+    # MAJOR:MINOR of the source. A btrfs has other ones.
     numbers: str = ""
 
 
 @dataclass(frozen=True)
 class Swap:
-    """A swap in use. used is bytes. numbers are its device's MAJOR:MINOR, "" for a file: names can be anything."""
+    """A swap in use."""
 
     device: str
+    # Bytes.
     used: int
     priority: int
+    # MAJOR:MINOR of the device, "" for a file: the device's name can be anything.
     numbers: str = ""
 
 
@@ -152,8 +157,8 @@ def swap_page(head: bytes) -> t.Tuple[int, str]:
 
 def available_memory(text: str) -> int:
     """Bytes that /proc/meminfo says are available, 0 if it does not say."""
-    found = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
-    return int(found.group(1)) * 1024 if found else 0
+    match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
+    return int(match.group(1)) * 1024 if match else 0
 
 
 def fstab_swap(text: str, names: t.Iterable[str]) -> t.Optional[str]:

@@ -32,26 +32,30 @@ class Place:
 
 @dataclass(frozen=True)
 class Disk:
-    """All that is known of one disk before the plan. size is bytes. dump is the output of sfdisk -d.
-
-    kernel has the partitions that the kernel knows, contents what is on those of the table. swaps, fstab and memory
-    (bytes that are available) are those of the guest. flaw is why the swap cannot be moved, "" for nothing. marked: a
-    run has cleared the active flag of the protective MBR. layers are what lies on the partition that grows, or on the
-    disk.
-    """
+    """All that is known of one disk before the plan."""
 
     device: str
+    # Bytes.
     size: int
+    # What lies on the partition that grows, or on the disk.
     layers: t.Tuple[Layer, ...]
     table: t.Optional[Table] = None
+    # The output of sfdisk -d.
     dump: str = ""
     cast: t.Optional[Cast] = None
+    # The partitions that the kernel knows.
     kernel: t.Mapping[int, Place] = field(default_factory=dict)
+    # What is on the partitions of the table.
     contents: t.Mapping[int, Content] = field(default_factory=dict)
+    # The swaps of the guest.
     swaps: t.Tuple[Swap, ...] = ()
+    # The text of /etc/fstab.
     fstab: str = ""
+    # Bytes of memory that are available.
     memory: int = 0
+    # Why the swap cannot be moved, "" for nothing.
     flaw: str = ""
+    # A run has cleared the active flag of the protective MBR.
     marked: bool = False
 
 
@@ -246,13 +250,13 @@ def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool)
 def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
     active = table.active or disk.marked
     digest = hashlib.sha256(disk.dump.encode()).hexdigest()[:8]
-    words = (
+    text = (
         "# The partition table before it was changed. It would cut a file system that has grown. To write it again:\n"
         f"# sfdisk --no-reread {disk.device} < this file"
     )
     if active:
-        words += f"\n# {' '.join(activate(disk.device))}"
-    saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{words}\n{restorable(disk.dump)}")
+        text += f"\n# {' '.join(activate(disk.device))}"
+    saved = Backup(f"{table.identity.lower()}-{digest}.sfdisk", f"{text}\n{restorable(disk.dump)}")
     marker = f"The protective MBR of {disk.device} was active. It becomes so again, and then this file goes.\n"
     return (saved, Backup(active_name(table), marker)) if active else (saved,)
 

@@ -22,22 +22,25 @@ _BEYOND_STATUS = re.compile(r"^\s*(integrity|reencryption):", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Room:
-    """The room that a disk needs. All figures are bytes; least is the answer.
-
-    table is gpt, dos or ""; content is what fills a disk without table. end is that of the last partition or of the
-    content. backup is what the second header of a GPT takes behind it. compact is what least becomes after relocate,
-    the commands that put this header behind the last partition. why says why nothing can go.
-    """
+    """The room that a disk needs. All figures are bytes."""
 
     device: str
     size: int
+    # The smallest size that the disk can have.
     least: int
+    # gpt, dos or "".
     table: str = ""
+    # What fills a disk without a table.
     content: str = ""
+    # End of the last partition, or of the content.
     end: int = 0
+    # What the second header of a GPT takes behind the end.
     backup: int = 0
+    # What least becomes after relocate.
     compact: int = 0
+    # Commands that put the second header behind the last partition.
     relocate: t.Tuple[t.Tuple[str, ...], ...] = ()
+    # Why nothing can go.
     why: str = ""
 
     @property
@@ -47,11 +50,11 @@ class Room:
 
     def words(self) -> str:
         """The answer for a reader."""
-        said = f"{self.device}: {render_bytes(self.size)}, "
-        said += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.least)} MiB"
+        text = f"{self.device}: {render_bytes(self.size)}, "
+        text += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.least)} MiB"
         if self.relocate:
-            said += f"; to {whole_mib(self.compact)} MiB after {shown(self.relocate)}"
-        return said
+            text += f"; to {whole_mib(self.compact)} MiB after {shown(self.relocate)}"
+        return text
 
 
 def shown(commands: t.Iterable[t.Sequence[str]]) -> str:
@@ -110,9 +113,9 @@ def ext_end(device: str, text: str, mounted: bool) -> int:
 
 def crypt_end(name: str, text: str) -> int:
     """Where an open LUKS device ends, from the output of cryptsetup status. Raises UnknownLayout, UnexpectedOutput."""
-    found = _BEYOND_STATUS.search(text)
-    if found:
-        raise FlexdiskError("UnknownLayout", f"{name} has {found.group(1)}, so it may use more than it shows")
+    match = _BEYOND_STATUS.search(text)
+    if match:
+        raise FlexdiskError("UnknownLayout", f"{name} has {match.group(1)}, so it may use more than it shows")
     layer = crypt_layer(name, "", text, True, 0)
     return layer.offset + layer.size
 

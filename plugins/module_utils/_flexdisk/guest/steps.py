@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Run:
-    """A program. secret: it reads the passphrase from its stdin. undo are the programs that undo it, one by one."""
+    """A program."""
 
     argv: t.Tuple[str, ...]
     stdin: str = ""
+    # The program reads the passphrase from its stdin.
     secret: bool = False
+    # Programs that undo it, one by one.
     undo: t.Tuple[t.Tuple[str, ...], ...] = ()
 
 
@@ -54,18 +56,18 @@ Step = t.Union[Run, Backup, CopySwapHeader, Unchanged, SetActive]
 
 @dataclass(frozen=True)
 class Plan:
-    """A growth. lines are for a reader.
-
-    tests change nothing. They come first, in check mode too: each fails if a later step would. One that is secret reads
-    the passphrase, and fails if it is a wrong one.
-    table: how many of the steps concern the table, while the disk is locked.
-    """
+    """A growth."""
 
     device: str
     size: int
+    # The plan for a reader.
     lines: t.Tuple[str, ...] = ()
     steps: t.Tuple[Step, ...] = ()
+    # How many of the steps concern the table, while the disk is locked.
     table: int = 0
+    # Programs that change nothing, and fail if a later step would. They come first, in check mode too. A secret one
+    # reads
+    # the passphrase, and fails if it is wrong.
     tests: t.Tuple[Run, ...] = ()
 
     @property

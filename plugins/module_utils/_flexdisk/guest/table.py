@@ -23,16 +23,16 @@ _MBR_SECTORS = 2**32 - 1
 
 @dataclass(frozen=True)
 class Partition:
-    """One partition. start and size are sectors of its disk; node is its device; kind is its type in the table.
-
-    uuid is GPT's, "" in an MBR.
-    """
+    """One partition. start and size are sectors of its disk."""
 
     number: int
+    # Its device.
     node: str
     start: int
     size: int
+    # Its type in the table.
     kind: str = ""
+    # That of GPT, "" in an MBR.
     uuid: str = ""
 
     @property
@@ -53,17 +53,18 @@ class Partition:
 
 @dataclass(frozen=True)
 class Table:
-    """A table. sector is bytes; sectors is the size of the disk; no partition may reach limit, a sector.
-
-    active: the protective MBR of a GPT has the flag without which some BIOSes do not boot.
-    """
+    """A partition table."""
 
     label: str
     identity: str
+    # Bytes of a sector.
     sector: int
+    # The size of the disk.
     sectors: int
+    # A sector that no partition may reach.
     limit: int
     partitions: t.Tuple[Partition, ...]  # by start
+    # The protective MBR of a GPT has the flag without which some BIOSes do not boot.
     active: bool = False
 
     @property

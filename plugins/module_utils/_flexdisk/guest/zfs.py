@@ -28,16 +28,16 @@ _SUFFIX = re.compile(r"(-part|(?<=\d)p|(?<=[a-z]))1\Z")
 
 @dataclass(frozen=True)
 class Label:
-    """What the label on a device says. kind is the type of its top-level vdev.
-
-    whole: ZFS has made the partition table. shift: the pool grows in steps of 2 to the power of it.
-    """
+    """What the label on a device says."""
 
     pool: str
     guid: str
+    # The type of its top-level vdev.
     kind: str
+    # ZFS has made the partition table.
     whole: bool
     path: str
+    # The pool grows in steps of 2 to the power of this.
     shift: int
 
 
@@ -64,8 +64,8 @@ def _label(device: str, part: str, text: str) -> Label:
 
 
 def _value(part: str, indent: int, key: str, missing: str = "") -> str:
-    found = re.search(rf"^ {{{indent}}}{key}: '?(.*?)'?\s*$", part, re.MULTILINE)
-    return found.group(1) if found else missing
+    match = re.search(rf"^ {{{indent}}}{key}: '?(.*?)'?\s*$", part, re.MULTILINE)
+    return match.group(1) if match else missing
 
 
 def pool_name(device: str, label: Label, text: str) -> str:

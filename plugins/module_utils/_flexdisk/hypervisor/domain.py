@@ -167,7 +167,7 @@ def vm_of(
         flexible_disk_size=None,
         disks=entries,
         pci=_pci(domain, running),
-        bare=True,
+        identity_in_zfs=True,
         models=("virtio", "scsi") if scsi_controllers(domain) else ("virtio",),
         first_boots=not any(order_of(d) for d in devices(domain)),
         boot_types=boot_types(domain),
@@ -201,39 +201,39 @@ def _memory(domain: Element) -> int:
 
 def _fixed(domain: Element) -> t.Dict[str, str]:
     """Why memory or vcpus stay as they are. libvirt refuses what does not agree, or makes it agree again."""
-    found = {}
+    result = {}
     cells = any(numa.all("cell") for cpu in domain.all("cpu") for numa in cpu.all("numa"))
     if topology(domain):
-        found["vcpus"] = "the <topology> of its CPU"
+        result["vcpus"] = "the <topology> of its CPU"
     elif cells or domain.all("vcpus"):
-        found["vcpus"] = "the <numa> cells of its CPU" if cells else "the list <vcpus>"
+        result["vcpus"] = "the <numa> cells of its CPU" if cells else "the list <vcpus>"
     if cells or any(device.name == "memory" for device in devices(domain)):
-        found["memory"] = "the <numa> cells of its CPU" if cells else "its <memory> devices"
-    return found
+        result["memory"] = "the <numa> cells of its CPU" if cells else "its <memory> devices"
+    return result
 
 
 def min_vcpus(domain: Element) -> t.Dict[str, int]:
     """How many vcpus each element of <cputune> needs that lists them. libvirt refuses a list with more, or cuts it."""
-    found = {}
+    result = {}
     for part in domain.all("cputune"):
         for name in ("vcpusched", "cachetune", "memorytune"):
             for one in part.all(name):
                 listed = one.attributes.get("vcpus", "")
                 label = f"<{name} vcpus='{listed}'> of its <cputune>"
-                found[label] = 1 + max(_numbers(listed), default=-1)
-    return found
+                result[label] = 1 + max(_numbers(listed), default=-1)
+    return result
 
 
 def _numbers(listed: str) -> t.Set[int]:
     """The numbers of a list such as C(0-3,^2)."""
-    found: t.Set[int] = set()
+    result: t.Set[int] = set()
     for word in listed.replace(" ", "").split(","):
         if word.startswith("^"):
-            found.discard(int(word[1:]))
+            result.discard(int(word[1:]))
         elif word:
             first, _dash, last = word.partition("-")
-            found.update(range(int(first), int(last or first) + 1))
-    return found
+            result.update(range(int(first), int(last or first) + 1))
+    return result
 
 
 def topology(domain: Element) -> int:
@@ -297,8 +297,8 @@ def _left_out(domain: Element, disk: Element, media: str) -> str:
     kind, path = disk.attributes.get("type", ""), path_of(disk)
     where = f"{disk.get('target', 'dev')} ({path or kind})"
     if kind == "volume":
-        words = f"it is volume {disk.get('source', 'volume')} of libvirt's storage pool {disk.get('source', 'pool')}"
-        return f"disk {where} is left alone: {words}, and not a path below {ZVOL}"
+        text = f"it is volume {disk.get('source', 'volume')} of libvirt's storage pool {disk.get('source', 'pool')}"
+        return f"disk {where} is left alone: {text}, and not a path below {ZVOL}"
     if media == "lun":
         return f"disk {where} is left alone: its guest talks to the device itself (device='lun')"
     if volume_of(path):
@@ -343,8 +343,8 @@ def _unplugged(domain: Element, running: t.Optional[Element]) -> t.Tuple[str, ..
 
 def _who(device: Element) -> str:
     name = device.attributes.get("type", "") if device.name == "controller" else device.get("target", "dev")
-    words = (device.name, device.get("mac", "address") or name, device.attributes.get("index", ""))
-    return " ".join(word for word in words if word)
+    parts = (device.name, device.get("mac", "address") or name, device.attributes.get("index", ""))
+    return " ".join(word for word in parts if word)
 
 
 def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
@@ -386,7 +386,7 @@ def _pci_express(both: t.Sequence[Element], taken: t.Mapping[str, str]) -> Pci:
     hot = [_port_slot(bus) for bus in there[0] if bus in there[-1] and bus not in fixed]
     offer = _offer(candidates, hot, {**_RESERVED_Q35, **taken}, 8)
     free = tuple(_port_slot(bus) for bus in there[0] if bus not in fixed and f"{bus}:0" not in taken)
-    return replace(offer, ports=free, coming=tuple(map(_port_slot, coming)))
+    return replace(offer, ports=free, addable_ports=tuple(map(_port_slot, coming)))
 
 
 def _pci_conventional(root: t.Optional[Element], taken: t.Mapping[str, str]) -> Pci:

@@ -54,20 +54,22 @@ _PORTS = ("port", "tlsPort", "websocket")
 
 
 class Needs(t.NamedTuple):
-    """What a host must have for a domain. cpu is the text of a model of CPU that the host must be able to show, "" for
-    none. devices are network devices; paths are absolute; ports are those that only this domain may have.
-    """
+    """What a host must have for a domain."""
 
     kind: str
     arch: str
     machine: str
     emulator: str
+    # The text of a model of CPU that the host must be able to show, "" for none.
     cpu: str
     networks: t.Tuple[str, ...]
     bridges: t.Tuple[str, ...]
+    # Network devices.
     devices: t.Tuple[str, ...]
     filters: t.Tuple[str, ...]
+    # Absolute paths.
     paths: t.Tuple[str, ...]
+    # Ports that only this domain may have.
     ports: t.FrozenSet[int]
 
 

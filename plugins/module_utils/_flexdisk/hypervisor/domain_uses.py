@@ -128,20 +128,20 @@ def _with_backup(entries: t.Iterable[DiskConfig], name: str, running: Element, b
 
 def _uses(name: str, both: t.Sequence[Element], snapshots: t.Sequence[Snapshot]) -> t.Dict[str, Use]:
     """The paths that a domain names anywhere, POOL//VOLUME for a volume of libvirt's. The first word on a path wins."""
-    found: t.Dict[str, Use] = {}
+    result: t.Dict[str, Use] = {}
     for one in both:
         for path, use in _of_domain(name, one, one is both[0]):
-            found.setdefault(path, use)
+            result.setdefault(path, use)
     for one in both:
         for disk in domain.disks(one):
             for path in map(domain.path_of, _bases(disk, snapshots)):
-                found.setdefault(path, _overlay(name, disk, path, snapshots))
+                result.setdefault(path, _overlay(name, disk, path, snapshots))
     for snapshot in snapshots:
         remedy = f"virsh snapshot-delete {name} {snapshot.name} --metadata forgets it, if nobody wants to go back to it"
         use = Use(f"in libvirt's snapshot {snapshot.name}", remedy, True)
         for path in [path for part in snapshot.domains for path in _paths(part)]:
-            found.setdefault(path, use)
-    return found
+            result.setdefault(path, use)
+    return result
 
 
 def _bases(disk: Element, snapshots: t.Sequence[Snapshot]) -> t.List[Element]:

@@ -61,5 +61,5 @@ def is_place(path: str) -> bool:
 
 def too_large(content: bytes) -> t.List[str]:
     """Why the content of a file does not travel, in words."""
-    words = f"{_WHAT} (nvram) of more than {render_bytes(LIMIT)}"
-    return [words] if len(content) > LIMIT else []
+    text = f"{_WHAT} (nvram) of more than {render_bytes(LIMIT)}"
+    return [text] if len(content) > LIMIT else []

@@ -18,13 +18,13 @@ PATIENCE = 4 * 3600
 
 
 class ImageFile(t.NamedTuple):
-    """An image in a file. size is bytes, as a guest sees it. mark tells the file from any other, and from itself after
-    a change; "" for one that cannot be opened here.
-    """
+    """An image in a file."""
 
     path: str
     format: str
+    # Bytes, as a guest sees it.
     size: int
+    # Tells the file from any other, and from itself after a change. "" for one that cannot be opened here.
     mark: str = ""
 
 
@@ -86,8 +86,8 @@ def probe(runner: Runner, path: str) -> ImageFile:
         mark = file.mark
         answer = runner(("qemu-img", "info", "--output=json", file.name))
         if answer.rc != 0:
-            said = answer.stderr.strip().replace(file.name, path)
-            raise FlexdiskError("InvalidArgument", f"image_file {path}: {said or 'no message'}")
+            text = answer.stderr.strip().replace(file.name, path)
+            raise FlexdiskError("InvalidArgument", f"image_file {path}: {text or 'no message'}")
         file.confirm(mark)
     return _parse(path, answer.stdout)._replace(mark=mark)
 
@@ -99,9 +99,9 @@ def _parse(path: str, stdout: str) -> ImageFile:
     except (KeyError, RecursionError, TypeError, ValueError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"qemu-img info {path} printed no JSON of an image: {exc!r}") from exc
     if image.format not in FORMATS or image.size <= 0:
-        words = (path, image.format, image.size, " or ".join(FORMATS))
+        parts = (path, image.format, image.size, " or ".join(FORMATS))
         raise FlexdiskError(
-            "InvalidArgument", "image_file %s is an image of format %s and %d bytes; it must be %s" % words
+            "InvalidArgument", "image_file %s is an image of format %s and %d bytes; it must be %s" % parts
         )
     if found.get("backing-filename") or found.get("format-specific", {}).get("data", {}).get("data-file"):
         raise FlexdiskError("InvalidArgument", f"image_file {path} depends on another file; flatten it first")
@@ -117,9 +117,9 @@ def convert(runner: Runner, image: ImageFile, device: str) -> None:
         argv = ("qemu-img", "convert", "-n", "--target-is-zero", "-f", image.format, "-O", "raw", file.name, device)
         answer = runner(argv, timeout=PATIENCE)
         if answer.rc != 0:
-            said = answer.stderr.strip().replace(file.name, image.path)
+            text = answer.stderr.strip().replace(file.name, image.path)
             raise FlexdiskError(
                 "ImageNotImported",
-                f"{said or 'qemu-img failed without a message'} (rc {answer.rc} of: {' '.join(argv)})",
+                f"{text or 'qemu-img failed without a message'} (rc {answer.rc} of: {' '.join(argv)})",
             )
         file.confirm(image.mark)

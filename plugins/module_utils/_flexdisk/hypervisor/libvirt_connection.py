@@ -147,15 +147,15 @@ class Connection:
 
     def all(self) -> t.List[Status]:
         with self._call("list"):
-            found = []
+            result = []
             for domain in self._connection.listAllDomains():
                 try:
-                    found.append(self._status(domain))
+                    result.append(self._status(domain))
                 except self._library.libvirtError as exc:
                     # A transient domain may have ended meanwhile.
                     if exc.get_error_code() != _NO_DOMAIN:
                         raise
-            return found
+            return result
 
     def status(self, uuid: str) -> Status:
         with self._domain(uuid, "state") as domain:
@@ -300,6 +300,6 @@ def _resources(memory: t.Any, node: t.Any) -> Resources:
         free = memory["free"] + sum(memory.get(key, 0) for key in _CACHES)
         found = Resources(int(memory["total"]) // 1024, int(free) // 1024, int(node[2]))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
-        words = f"libvirt describes the host in a form that is not supported: {exc!r}"
-        raise FlexdiskError("UnexpectedOutput", words) from exc
+        text = f"libvirt describes the host in a form that is not supported: {exc!r}"
+        raise FlexdiskError("UnexpectedOutput", text) from exc
     return checked(found, "libvirt")

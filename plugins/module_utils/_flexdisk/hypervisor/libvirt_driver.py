@@ -71,7 +71,7 @@ class Libvirt:
             brand=domain.BRAND,
             live=frozenset(_ALWAYS if bhyve else _ALWAYS + _HOT),
             models=("virtio", "scsi"),
-            whole_quota=MIB,
+            quota_unit=MIB,
             device_prefix=ZVOL,
             functions_per_slot=1,
             slotless=frozenset(["scsi", "sata", "ide", "usb", "sd", "fdc"]),
@@ -80,20 +80,20 @@ class Libvirt:
             removal_destroys=False,
             moves_autoboot=False,
             usual_quota=MIB,
-            of_new_vms=frozenset(("template", "image_file")),
+            new_vm_options=frozenset(("template", "image_file")),
             types=("thick", "sparse") if bhyve else ("thick", "sparse", "file"),
         )
 
     def vms(self) -> t.List[VmConfig]:
-        found = []
+        result = []
         for status in self._domains.all():
             try:
-                found.append(self._read(status))
+                result.append(self._read(status))
             except FlexdiskError as exc:
                 # The domain has ended or been undefined meanwhile.
                 if exc.code != "ResourceNotFound":
                     raise
-        return found
+        return result
 
     def vm(self, vm: str) -> VmConfig:
         return self._read(self._domains.status(vm))
@@ -227,8 +227,8 @@ class Libvirt:
             lacking = domain_disk.absent(wanted, found) if found is not None else ["the disk"]
             if lacking:
                 where = "running domain" if live else "configuration"
-                words = f"{', '.join(lacking)} of disk {path} is not in the {where}, although libvirt reported no error"
-                raise FlexdiskError("NotApplied", words)
+                text = f"{', '.join(lacking)} of disk {path} is not in the {where}, although libvirt reported no error"
+                raise FlexdiskError("NotApplied", text)
 
     def _await_device(self, path: str) -> None:
         if domain.volume_of(path):
@@ -307,16 +307,14 @@ class Libvirt:
         config = domain.parse_vm(rendered, "", "stopped", False, True)
         makes = domain.topology(Text(rendered).root)
         if makes not in (0, config.vcpus):
-            words = (
-                f"vcpus is {config.vcpus}, but the <topology> in template makes {makes}; libvirt takes only the same"
-            )
-            raise FlexdiskError("InvalidArgument", words)
+            text = f"vcpus is {config.vcpus}, but the <topology> in template makes {makes}; libvirt takes only the same"
+            raise FlexdiskError("InvalidArgument", text)
         lacking = [part for part, least in config.min_vcpus.items() if least > config.vcpus]
         if lacking:
-            words = (
+            text = (
                 f"vcpus is {config.vcpus}, but {lacking[0]} in template names vcpu {config.min_vcpus[lacking[0]] - 1}"
             )
-            raise FlexdiskError("InvalidArgument", words)
+            raise FlexdiskError("InvalidArgument", text)
         if config.disks:
             raise FlexdiskError("InvalidArgument", "template must not contain disks; declare them in disks")
         return replace(
@@ -355,7 +353,7 @@ class Libvirt:
             template=domain_travel.template(xml),
             variables="" if stays else uefi.encode(variables),
             disks=domain_travel.elements(xml),
-            stays=stays,
+            host_bound=stays,
         )
 
     def _variables(self, root: Element) -> bytes:

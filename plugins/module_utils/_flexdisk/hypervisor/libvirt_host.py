@@ -35,11 +35,11 @@ class LibvirtHost:
 
     def keeps(self, domain: t.Any) -> t.List[str]:
         """What libvirt keeps of a domain beside its configuration, in words."""
-        found = ["a saved state (managed save)"] if self._unless(_NO_SUPPORT, domain.hasManagedSaveImage) else []
+        result = ["a saved state (managed save)"] if self._unless(_NO_SUPPORT, domain.hasManagedSaveImage) else []
         for what, ask in (("snapshots", domain.listAllSnapshots), ("checkpoints", domain.listAllCheckpoints)):
             names = sorted(one.getName() for one in self._unless(_NO_SUPPORT, ask) or ())
-            found += [f"{what} of libvirt ({', '.join(names)})"] if names else []
-        return found
+            result += [f"{what} of libvirt ({', '.join(names)})"] if names else []
+        return result
 
     def _unless(self, code: int, ask: _Ask) -> t.Any:
         return unless(self._library, code, ask)
@@ -58,10 +58,10 @@ class LibvirtHost:
         """
         if needs.kind == "kvm" and not os.path.exists(KVM):
             yield "KVM"
-        words = (needs.emulator or None, needs.arch or None, needs.machine or None, needs.kind)
+        parts = (needs.emulator or None, needs.arch or None, needs.machine or None, needs.kind)
         try:
-            self._connection.getDomainCapabilities(*words, 0)
-            if needs.cpu and self._connection.compareHypervisorCPU(*words, needs.cpu, 0) == _INCOMPATIBLE:
+            self._connection.getDomainCapabilities(*parts, 0)
+            if needs.cpu and self._connection.compareHypervisorCPU(*parts, needs.cpu, 0) == _INCOMPATIBLE:
                 yield "the features of its CPU"
         except self._library.libvirtError as exc:
             yield f"its machine ({exc.get_error_message()})"

@@ -21,7 +21,7 @@ class Storage(t.Protocol):
         """Set the stored flexible_disk_size."""
 
     def set_quota(self, vm: str, quota: int) -> None:
-        """Set the quota in bytes, a multiple of capabilities.whole_quota."""
+        """Set the quota in bytes, a multiple of capabilities.quota_unit."""
 
     def set_compression(self, vm: str, path: str, compression: str) -> None: ...
 

@@ -59,12 +59,12 @@ class Vmadm:
         brand="bhyve",
         live=_LIVE,
         models=("virtio", "ahci", "nvme"),
-        whole_quota=GIB,
+        quota_unit=GIB,
         device_prefix=RAW_ZVOL,
         functions_per_slot=8,
         usual_quota=10 * GIB,
         default_pool="zones",
-        of_new_vms=frozenset(("options", "customer_metadata")),
+        new_vm_options=frozenset(("options", "customer_metadata")),
     )
 
     def __init__(self, runner: Runner, pause: t.Callable[[float], None] = time.sleep) -> None:
@@ -218,11 +218,11 @@ class Vmadm:
             raise FlexdiskError("InvalidArgument", f"options cannot set {', '.join(ours)}: the module sets that itself")
         unknown = sorted(map(str, {*new.options} - _OPTIONS))
         if unknown:
-            words = (
+            text = (
                 f"options: vmadm create does not know {', '.join(unknown)} for a bhyve VM; it knows: "
                 f"{', '.join(sorted(_OPTIONS))}"
             )
-            raise FlexdiskError("InvalidArgument", words)
+            raise FlexdiskError("InvalidArgument", text)
         return VmConfig(
             uuid=new.uuid,
             alias=new.alias,
@@ -283,9 +283,9 @@ class Vmadm:
         answer = self._confirmed("create", stdin=json.dumps(payload))
         state = self.vm(new.uuid).state
         if state != "stopped":
-            said = f" (rc {answer.rc}: {answer.stderr.strip()})" if answer.rc else ""
+            text = f" (rc {answer.rc}: {answer.stderr.strip()})" if answer.rc else ""
             raise FlexdiskError(
-                "NotApplied", f"the VM is {state} after vmadm create{said}; the same task makes it anew"
+                "NotApplied", f"the VM is {state} after vmadm create{text}; the same task makes it anew"
             )
 
     def description(self, vm: str) -> Description:
@@ -296,7 +296,7 @@ class Vmadm:
             options["internal_metadata"] = kept
         stays = ("PCI devices of this host",) if told.get("pci_devices") else ()
         known = {disk.path: disk.element.text for disk in vmadm_read.parse_vm(told).disks if disk.element.text}
-        return Description(options, told.get("customer_metadata") or {}, disks=known, stays=stays)
+        return Description(options, told.get("customer_metadata") or {}, disks=known, host_bound=stays)
 
     def refuses(
         self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]
@@ -348,8 +348,8 @@ class Vmadm:
                 return
             if answer.rc == 0:
                 break
-        said = f" (rc {answer.rc}: {answer.stderr.strip()})" if answer.rc else ""
-        raise FlexdiskError("NotApplied", f"the VM still exists after vmadm delete, and is {left[0].state}{said}")
+        text = f" (rc {answer.rc}: {answer.stderr.strip()})" if answer.rc else ""
+        raise FlexdiskError("NotApplied", f"the VM still exists after vmadm delete, and is {left[0].state}{text}")
 
     def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
         words = {"memory": "ram", "vcpus": "vcpus"}

@@ -145,9 +145,9 @@ def _uses(row: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, Use]]:
     """Volumes that the VM has in another way than as a disk: as a CD-ROM, by their other device, for bhyve itself."""
     for disk in row.get("disks") or ():
         path, media = _text(disk, "path"), _text(disk, "media") or "disk"
-        found = _ZVOL.fullmatch(path)
-        if found and (media != "disk" or not path.startswith(RAW_ZVOL)):
-            yield found.group(1), Use(f"as {media} {path}", "vmadm update with remove_disks ends that", media == "disk")
+        match = _ZVOL.fullmatch(path)
+        if match and (media != "disk" or not path.startswith(RAW_ZVOL)):
+            yield match.group(1), Use(f"as {media} {path}", "vmadm update with remove_disks ends that", media == "disk")
     for key, text in _naming(row).items():
         for volume in _ZVOL.findall(text):
             yield volume, Use(f"in {key}", f"vmadm update with another {key} ends that")
@@ -201,8 +201,8 @@ def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
 
 def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
     """The disk, with the options and other disks of the VM that name its path, or another device of its volume, too."""
-    found = _ZVOL.fullmatch(disk.path)
-    name = rf"/dev/zvol/r?dsk/{re.escape(found.group(1))}(?:[sp]\d+)?" if found else re.escape(disk.path)
+    match = _ZVOL.fullmatch(disk.path)
+    name = rf"/dev/zvol/r?dsk/{re.escape(match.group(1))}(?:[sp]\d+)?" if match else re.escape(disk.path)
     path = re.compile(name + r"(?![A-Za-z0-9_.:/-])")
     others = [_text(one, "path") for one in row.get("disks") or () if _text(one, "path") != disk.path]
     texts = {**_naming(row), **({"disks": " ".join(others)} if others else {})}
@@ -213,13 +213,13 @@ def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
 
 def passed_through(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
     """The devices of the host that a VM has or gets: their paths by their slots. Malformed ones count for nothing."""
-    found: t.Dict[str, str] = {}
+    result: t.Dict[str, str] = {}
     for key in ("pci_devices", "add_pci_devices"):
         devices = row.get(key)
         for device in devices if isinstance(devices, list) else ():
             if isinstance(device, dict):
-                found[_text(device, "pci_slot")] = _text(device, "path")
-    return found
+                result[_text(device, "pci_slot")] = _text(device, "path")
+    return result
 
 
 def _naming(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:

@@ -69,9 +69,9 @@ class Text:
 
     def set(self, element: Element, attribute: str, value: str) -> None:
         """Change the value of an existing attribute."""
-        found = re.compile((_ATTRIBUTE % re.escape(attribute)).encode()).match(self._data, element.start)
-        if found is not None:
-            self._edits.append((*found.span(1), quoteattr(value).encode()))
+        match = re.compile((_ATTRIBUTE % re.escape(attribute)).encode()).match(self._data, element.start)
+        if match is not None:
+            self._edits.append((*match.span(1), quoteattr(value).encode()))
 
     def remove(self, element: Element) -> None:
         """Remove an element and the white space before it."""

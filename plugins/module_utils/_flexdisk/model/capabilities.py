@@ -11,35 +11,35 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the planner must know about a hypervisor.
-
-    live names the step kinds that work while a VM runs: C(grow), for hot-plug C(attach), C(create), C(detach) and
-    C(destroy). slotless are models without a PCI slot of their own; whole_quota is the unit in bytes of a VM's quota;
-    models are those that it gives disks, and that come and go by hot-plug if any do;
-    device_prefix makes a volume's name the path of its disk; functions_per_slot is 1 where a running guest gives up a
-    PCI device only as a whole; platform chooses the default block size.
-
-    usual_quota is that of a new VM, in bytes; default_pool where it is made if nothing is said. types are those that
-    its disks can be of. of_new_vms are the options of module vm that only some hypervisors have a use for.
-
-    keeps_storage: it sizes volumes, sets quotas and takes snapshots itself, else the engine does. removal_destroys: it
-    destroys a volume that it is told to forget, so that this must have been moved away before. moves_autoboot: a stop
-    turns autoboot off, a start on.
-    """
+    """What the planner must know about a hypervisor."""
 
     name: str
     brand: str
+    # Step kinds that work while a VM runs: C(grow), for hot-plug C(attach), C(create), C(detach) and C(destroy).
     live: t.FrozenSet[str]
+    # Models of disks. If there is hot-plug, those that come and go by it.
     models: t.Tuple[str, ...]
-    whole_quota: int
+    # The unit of a VM's quota, in bytes.
+    quota_unit: int
+    # This and a volume's name make the path of a disk.
     device_prefix: str
+    # 1 where a running guest gives up a PCI device only as a whole.
     functions_per_slot: int
+    # Models without a PCI slot of their own.
     slotless: t.FrozenSet[str] = frozenset()
+    # Chooses the default block size.
     platform: str = "illumos"
+    # The hypervisor sizes volumes, sets quotas and takes snapshots itself. Otherwise the engine does.
     keeps_storage: bool = True
+    # The hypervisor destroys a volume that it is told to forget, unless the volume has been moved away before.
     removal_destroys: bool = True
+    # A stop turns autoboot off, a start on.
     moves_autoboot: bool = True
+    # The quota of a new VM, in bytes.
     usual_quota: int = 0
+    # Where a new VM is made if nothing is said.
     default_pool: str = ""
+    # Types of disks.
     types: t.Tuple[str, ...] = ("thick",)
-    of_new_vms: t.FrozenSet[str] = frozenset()
+    # Options of module vm that only some hypervisors have a use for.
+    new_vm_options: t.FrozenSet[str] = frozenset()

@@ -11,18 +11,14 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class DiskDeclaration:
-    """One entry of a VM's disks. size is MiB; remaining excludes size; index is the number in the volume's name.
-
-    least is the MiB below which the disk may not shrink, because the guest uses them; None: nobody has said.
-
-    own has what is declared of the properties in rules/disk_properties.py. recreate_for is a word of the user: a boot
-    disk that was made for another one is made anew.
-    """
+    """One entry of a VM's disks."""
 
     name: str = ""
     uuid: str = ""
     present: bool = True
+    # MiB.
     size: t.Optional[int] = None
+    # The disk gets all space that is left. Excludes size.
     remaining: bool = False
     boot: t.Optional[bool] = None
     image: t.Optional[str] = None
@@ -31,12 +27,16 @@ class DiskDeclaration:
     block_size: t.Optional[int] = None
     type: t.Optional[str] = None
     compression: t.Optional[str] = None
-    own: t.Mapping[str, t.Any] = field(default_factory=dict)
+    # What is declared of the properties in rules/disk_properties.py.
+    user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     dangerous_allow_shrink: bool = False
-    least: t.Optional[int] = None
+    # MiB that the guest uses, below which the disk may not shrink. None: unknown.
+    min_size: t.Optional[int] = None
     destroy_snapshots: bool = False
     recreate: bool = False
+    # A label. A boot disk that was made for another label is made again.
     recreate_for: str = ""
+    # The number in the volume's name.
     index: t.Optional[int] = None
 
     @property
@@ -46,17 +46,17 @@ class DiskDeclaration:
 
 @dataclass(frozen=True)
 class ReleasedIdentity:
-    """What is known of a disk's identity besides its volume: declared by a task, or kept by a release.
+    """Identity of a disk without its volume, from a task or from what a release has saved.
 
-    uuid, index and pci_slot say which disk it is. None, and "" but for remaining: nothing is said. own has what is said
-    of the properties in rules/disk_properties.py.
+    uuid, index and pci_slot say which disk it is. None says nothing of a field, and so does "", but not of remaining.
     """
 
     uuid: str = ""
     index: t.Optional[int] = None
     pci_slot: t.Optional[str] = None
     name: str = ""
-    own: t.Mapping[str, t.Any] = field(default_factory=dict)
+    # What is said of the properties in rules/disk_properties.py.
+    user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     ctime: str = ""
     mtime: str = ""
     serial_no: t.Optional[int] = None
@@ -74,25 +74,28 @@ class AdoptionDeclaration:
 
 @dataclass(frozen=True)
 class PlacedDiskDeclaration:
-    """What a task wants of one disk, wherever it is. state is present, attached, detached or absent.
+    """What a task wants of one disk, wherever it is."""
 
-    spec has uuid and name, by which the disk is found, and what it shall be. vm is the VM that shall have it, or in
-    whose name space it is looked for; from_vm that which has it now; index (-1: the last) and slot tell a disk of vm.
-    serial is the serial_no that the caller has read. source is the uuid or name of a disk that a new one is a clone or
-    copy of, of its snapshot if that is named. release_holds and destroy_clones give these up with the disk.
-    """
-
+    # present, attached, detached or absent.
     state: str
+    # uuid and name, by which the disk is found, and what it shall be.
     spec: DiskDeclaration
+    # The VM that shall have the disk, or among whose disks it is looked for.
     vm: str = ""
+    # The VM that has the disk now.
     from_vm: str = ""
+    # These two tell a disk of vm by its place. -1: the last one.
     index: t.Optional[int] = None
     slot: str = ""
     take: bool = False
+    # The serial_no that the caller has read.
     serial: t.Optional[int] = None
+    # uuid or name of a disk that a new one is a clone or copy of.
     source: str = ""
+    # The clone or copy is of this snapshot of the source.
     source_snapshot: str = ""
     clone: bool = False
+    # Holds and clones that are given up with the disk.
     release_holds: bool = False
     destroy_clones: t.FrozenSet[str] = frozenset()
 
@@ -104,63 +107,70 @@ class PlacedDiskDeclaration:
 
 @dataclass(frozen=True)
 class VmDisksDeclaration:
-    """One entry of vms. flexible_disk_size is MiB without hidden disks, quota bytes; disks None: not managed.
-
-    adopt permits to move the VM's volumes into the layout.
-    """
+    """One entry of vms."""
 
     vm: str
+    # MiB without hidden disks.
     flexible_disk_size: t.Optional[int] = None
+    # Bytes.
     quota: t.Optional[int] = None
     unlisted: str = "refuse"
+    # None: the disks are not managed.
     disks: t.Optional[t.Tuple[DiskDeclaration, ...]] = None
+    # The VM's volumes may be moved into the layout.
     adopt: bool = False
 
 
 @dataclass(frozen=True)
 class Package:
-    """A named size class, of RFD 154: disk is the MiB that a VM's disks may use together; without flexible_disk they
-    are an image and one disk of that size. disks are the entries of a new VM's disks, None: the usual ones.
-    """
+    """A named size class of RFD 154. Without flexible_disk a VM gets an image and one disk."""
 
     name: str
+    # MiB that the disks of a VM may use together, without flexible_disk the size of the one disk.
     disk: int
     flexible_disk: bool = False
+    # MiB.
     memory: t.Optional[int] = None
     vcpus: t.Optional[int] = None
+    # The entries of a new VM's disks. None: the usual ones.
     disks: t.Optional[t.Sequence[t.Mapping[str, t.Any]]] = None
 
 
 @dataclass(frozen=True)
 class VmDeclaration:
-    """What a task wants of one VM. state is present, running, stopped or absent; memory is MiB, quota bytes.
+    """What a task wants of one VM."""
 
-    vm is a uuid, the beginning of one, or an alias, which a new VM gets; uuid is that of a new VM. disks are entries as
-    they were declared; options, metadata and template are the hypervisor's business and only for a new VM. generation
-    is a word for a start, "" for none; restart: what needs a restart gets one. member is the member
-    of a group that the VM is, "" for none.
-    """
-
+    # A uuid, the beginning of one, or an alias, which a new VM gets.
     vm: str
+    # The uuid of a new VM.
     uuid: str = ""
+    # present, running, stopped or absent.
     state: str = "present"
     package: t.Optional[Package] = None
+    # MiB without hidden disks.
     flexible_disk_size: t.Optional[int] = None
+    # MiB.
     memory: t.Optional[int] = None
     vcpus: t.Optional[int] = None
+    # Bytes.
     quota: t.Optional[int] = None
     image: str = ""
     image_file: str = ""
+    # Entries as they were declared.
     disks: t.Optional[t.Sequence[t.Mapping[str, t.Any]]] = None
     unlisted: str = "refuse"
     autoboot: t.Optional[bool] = None
     indestructible: t.Optional[bool] = None
     drained: t.Optional[bool] = None
+    # The member of a group that the VM is, "" for none.
     member: t.Optional[str] = None
+    # A label for a start. The VM is restarted if it was last started for another one. "" for none.
     generation: str = ""
+    # The VM is restarted if a change needs it.
     restart: bool = False
     destroy_disks: bool = False
     destroy_snapshots: bool = False
+    # These three are read by the driver, and only for a new VM.
     options: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
     template: str = ""
@@ -168,14 +178,17 @@ class VmDeclaration:
 
 @dataclass(frozen=True)
 class NewVm:
-    """A new VM, completely decided: memory is MiB, quota bytes, flexible_disk_size MiB without hidden disks."""
+    """A new VM, completely decided."""
 
     uuid: str
     alias: str
     pool: str
+    # MiB.
     memory: int
     vcpus: int
+    # Bytes.
     quota: int
+    # MiB without hidden disks.
     flexible_disk_size: t.Optional[int] = None
     options: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
@@ -184,23 +197,23 @@ class NewVm:
 
 @dataclass(frozen=True)
 class Description:
-    """What a driver says of a VM so that it can be made again on another host: what a NewVm has of it; what it has of
-    disks beside what an attached disk gets, by path; and what belongs to its host, in words. It may hold secrets.
-    variables: its UEFI variables, as a text of the driver; they may change as long as it runs.
-    """
+    """What another host needs in order to make a VM again. It may hold secrets."""
 
+    # As those of NewVm.
     options: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
     template: str = ""
+    # The UEFI variables, as a text of the driver. They may change as long as the VM runs.
     variables: str = ""
+    # What disks have beside what any attached disk gets, by path.
     disks: t.Mapping[str, str] = field(default_factory=dict)
-    stays: t.Tuple[str, ...] = ()
+    # Parts of the VM that cannot leave its host, for messages.
+    host_bound: t.Tuple[str, ...] = ()
 
     @property
     def of_new(self) -> t.Dict[str, t.Any]:
         """The fields of a NewVm, and the variables."""
-        words = ("options", "metadata", "template", "variables")
-        return {word: getattr(self, word) for word in words}
+        return {key: getattr(self, key) for key in ("options", "metadata", "template", "variables")}
 
 
 class Approval(t.NamedTuple):
@@ -212,15 +225,17 @@ class Approval(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Policy:
-    """What a task permits for all its VMs. approval: only this plan, None for any."""
+    """What a task permits for all its VMs."""
 
     allow_restart: bool = False
+    # Seconds.
     stop_timeout: int = 180
     allow_force_stop: bool = False
     matching: str = "name"
     continue_on_refusal: bool = False
     reclaim: bool = False
     space: bool = True
+    # Only this plan may be carried out. None: any.
     approval: t.Optional[Approval] = None
     # What this host allows of VMs that other hosts describe (rules/incoming.py).
     incoming_allowed: t.Tuple[str, ...] = ()
@@ -228,45 +243,45 @@ class Policy:
 
 @dataclass(frozen=True)
 class Keep:
-    """A retention rule: how many of the newest snapshots, of the daily and of the weekly ones are kept.
-
-    names: patterns of the snapshots that count; without any, those that are called like the task's own.
-    """
+    """A retention rule: how many of the newest snapshots, of the daily and of the weekly ones are kept."""
 
     last: int = 0
     daily: int = 0
     weekly: int = 0
+    # Patterns of the snapshots that count. Without any: those that are named like the task's own.
     names: t.Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class SnapshotDeclaration:
-    """What a task wants of the snapshots of its VMs. state is present, absent or rolled_back.
+    """What a task wants of the snapshots of its VMs."""
 
-    newer are names of snapshots that a rollback may destroy, None: all; flexible_disk_size is MiB without hidden disks;
-    packages are those that a VM could have.
-    """
-
+    # present, absent or rolled_back.
     state: str
     name: str = ""
     keep: t.Optional[Keep] = None
+    # Snapshots that a rollback may destroy. None: all.
     newer: t.Optional[t.Tuple[str, ...]] = ()
+    # MiB without hidden disks.
     flexible_disk_size: t.Optional[int] = None
+    # Packages that a VM can have.
     packages: t.Tuple[Package, ...] = ()
 
 
 @dataclass(frozen=True)
 class LeaseDeclaration:
-    """What a run wants of the lease of a group: hold it for ttl seconds, or release it.
-
-    token identifies the run, holder names it for people. take_over: also from another run. renew: only if the run has
-    it already.
-    """
+    """What a run wants of the lease of a group."""
 
     group: str
+    # Identifies the run.
     token: str
+    # Names the run for people.
     holder: str = ""
+    # The lease is to be held, else released.
     held: bool = True
+    # Seconds.
     ttl: int = 900
+    # Also from another run.
     take_over: bool = False
+    # Only if the run has the lease already.
     renew: bool = False

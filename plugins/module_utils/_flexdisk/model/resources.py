@@ -21,6 +21,6 @@ class Resources(t.NamedTuple):
 def checked(found: Resources, source: str) -> Resources:
     """The figures. Raises FlexdiskError UnexpectedOutput for those that no host has; source is who told them."""
     if found.memory < 1 or found.cpus < 1 or not 0 <= found.free_memory <= found.memory:
-        words = f"{found.memory} MiB of memory, {found.free_memory} MiB of them free, and {found.cpus} CPUs"
-        raise FlexdiskError("UnexpectedOutput", f"{source} tells of {words}")
+        text = f"{found.memory} MiB of memory, {found.free_memory} MiB of them free, and {found.cpus} CPUs"
+        raise FlexdiskError("UnexpectedOutput", f"{source} tells of {text}")
     return found

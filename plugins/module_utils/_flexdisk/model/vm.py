@@ -21,22 +21,23 @@ THICK, SPARSE, FILE = "thick", "sparse", "file"
 
 @dataclass(frozen=True)
 class Pci:
-    """Where a VM's disks can be. Slots are C(BUS:DEVICE:FUNCTION), devices C(BUS:DEVICE).
+    """Where a VM's disks can be. Slots are C(BUS:DEVICE:FUNCTION), devices C(BUS:DEVICE)."""
 
-    candidates are for new disks, the best first; hot those of them that a running VM takes and gives up disks at;
-    taken says who else has a device; functions is how many a device may have. strict: every slot is written down, and
-    other buses than 0 have only the candidates. Of these ports are behind root ports that take disks while the VM runs,
-    coming behind such that a stopped VM can get, in the order of their numbers. others are single slots of devices that
-    are no disks, by their owners: disks may have other functions of the same devices.
-    """
-
+    # Slots for new disks, the best first.
     candidates: t.Tuple[str, ...] = ()
+    # Those of the candidates at which a running VM takes and gives up disks.
     hot: t.FrozenSet[str] = frozenset()
+    # Devices that are in use, with their owners.
     taken: t.Mapping[str, str] = field(default_factory=dict)
+    # How many functions a device may have.
     functions: int = 8
+    # Every slot is written down, and of other buses than 0 only the candidates can be used.
     strict: bool = False
+    # Those of the candidates behind root ports that take disks while the VM runs, in the order of their numbers.
     ports: t.Tuple[str, ...] = ()
-    coming: t.Tuple[str, ...] = ()
+    # Those behind root ports that a stopped VM can get, in the order of their numbers.
+    addable_ports: t.Tuple[str, ...] = ()
+    # Single slots of devices that are no disks, with their owners. Disks may have other functions of these devices.
     others: t.Mapping[str, str] = field(default_factory=dict)
 
 
@@ -44,45 +45,50 @@ class Pci:
 class DiskElement:
     """What a hypervisor knows of a disk beyond our model: options of its driver, limits, sizes of sectors, encryption.
 
-    text is as its driver writes it, "" for nothing else than a new disk has. format is what lies on the volume if not
-    the guest's own bytes, such as C(qcow2), and C(luks) if only encrypted. needs is what the VM or the host must have
-    for it, claims what only one device of a VM can have. lost is what a detached disk cannot keep, and holds what keeps
-    it from being detached. unresizable says why a running guest cannot be told another size; busy which job of the
-    hypervisor has the disk, so that a running VM neither gives it another size nor gives it up. All in words.
+    The sentences and names of things that fields hold are for messages.
     """
 
+    # The element in its driver's own notation, "" if it says no more than that of a new disk.
     text: str = ""
+    # What lies on the volume if not the guest's own bytes, such as C(qcow2). C(luks): those bytes, encrypted.
     format: str = ""
+    # What the VM or the host must have for the disk.
     needs: t.Tuple[str, ...] = ()
+    # What only one device of a VM can have.
     claims: t.Tuple[str, ...] = ()
+    # What a detached disk cannot keep.
     lost: t.Tuple[str, ...] = ()
+    # What keeps the disk from being detached.
     holds: t.Tuple[str, ...] = ()
+    # Why a running guest cannot be told another size.
     unresizable: str = ""
+    # The job of the hypervisor that has the disk. Until its end a running VM neither resizes nor gives up the disk.
     busy: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
 class DiskConfig:
-    """A disk entry of a VM's configuration. volume is the dataset the path names, "" for a CD-ROM or a file; serial is
-    what a hypervisor that keeps no uuids shows the guest. element is what it knows beside; mentions are other places of
-    the configuration that name the path and do not follow when it changes, in words. left_out says which disk it is and
-    why no task manages it, "" if it is managed or no disk; named is the volume on which such a disk lies all the same,
-    by another name, so that an adoption can take it in.
-    """
+    """A disk entry of a VM's configuration."""
 
     path: str
+    # The dataset that the path names, "" for a CD-ROM or a file.
     volume: str = ""
     boot: bool = False
     model: str = ""
     media: str = "disk"
     image: str = ""
+    # MiB.
     image_size: int = 0
     pci_slot: str = ""
     uuid: str = ""
+    # What a hypervisor that keeps no uuids shows the guest.
     serial: str = ""
     element: DiskElement = field(default_factory=DiskElement)
+    # Other places of the configuration that name the path, and do not follow when it changes.
     mentions: t.Tuple[str, ...] = ()
+    # Which disk this is, and why no task manages it, as a sentence. "" if it is managed, or no disk.
     left_out: str = ""
+    # The volume of a disk that is left out because of its path's name. An adoption can take the disk in.
     named: str = ""
 
 
@@ -110,28 +116,17 @@ class Sharer(t.NamedTuple):
 
 @dataclass(frozen=True)
 class VmConfig:
-    """A VM's configuration. flexible_disk_size is the stored one in MiB, None on an inflexible VM.
-
-    bare: the hypervisor keeps neither flexible_disk_size nor uuids of disks, ZFS alone does. models are those that this
-    VM can have, if not all; first_boots: without a boot order the first disk is it; boot_types is an order
-    of types of device, into which no other disk can be put; frozen says why it cannot be
-    changed, unplugged names the disks that the running VM lacks, uses the volumes that it has open or configured in any
-    way, where the hypervisor tells more than the list of disks; unclear has the disks on which may lie what nobody
-    names; digest changes with the configuration. memory is MiB. guest_agent is C(connected) or C(disconnected), ""
-    where nobody can tell. run_id differs after each start of the VM, and is "" while it is stopped. ended_at: seconds
-    since 1970 when a stopped VM ended, 0 where nobody can tell. failover: the
-    hypervisor never starts the VM with the host, and autoboot is a wish that is stored beside. A VM that is not there
-    has the state ABSENT, one with a saved image of its memory SAVED. offers is what the VM and its host have for the
-    needs of a DiskElement, claims what devices other than its disks have of what only one can have.
-    """
+    """A VM's configuration."""
 
     uuid: str
     alias: str
     brand: str
+    # ABSENT for a VM that is not there, SAVED for one whose memory is in a file.
     state: str
     autoboot: bool
     pool: str
     dataset: str
+    # MiB as they are stored, None on a VM without flexible disk space.
     flexible_disk_size: t.Optional[int]
     disks: t.Tuple[DiskConfig, ...] = ()
     hidden_paths: t.FrozenSet[str] = frozenset()
@@ -139,28 +134,44 @@ class VmConfig:
     transition: str = ""
     tags: t.Mapping[str, str] = field(default_factory=dict)
     pci: Pci = field(default_factory=Pci)
-    bare: bool = False
+    # ZFS alone keeps flexible_disk_size and the uuids of disks. The hypervisor has no place for them.
+    identity_in_zfs: bool = False
+    # Models that the disks of this VM can have. Empty: all of the hypervisor.
     models: t.Tuple[str, ...] = ()
+    # The VM has no boot order, and boots from its first disk.
     first_boots: bool = False
+    # A boot order by types of devices, into which no other disk can be put.
     boot_types: str = ""
+    # Why the configuration cannot be changed.
     frozen: str = ""
+    # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
+    # Volumes that the VM has open or configured in any way, where the hypervisor tells more than the list of disks.
     uses: t.Mapping[str, Use] = field(default_factory=dict)
+    # Disks which may use volumes that no path names.
     unclear: t.Tuple[DiskConfig, ...] = ()
     bootrom: str = ""
+    # Changes with the configuration.
     digest: str = ""
+    # MiB.
     memory: int = 0
     vcpus: int = 0
+    # C(connected) or C(disconnected), "" where nobody can tell.
     guest_agent: str = ""
+    # Differs after each start of the VM, "" while it is stopped.
     run_id: str = ""
+    # Seconds since 1970 when a stopped VM ended, 0 where nobody can tell.
     ended_at: int = field(default=0, compare=False)
+    # The hypervisor never starts the VM with the host. autoboot is the setting that is stored beside.
     failover: bool = False
+    # What the VM and its host have for the needs of a DiskElement.
     offers: t.FrozenSet[str] = frozenset()
+    # What devices other than its disks have of what only one device can have.
     claims: t.FrozenSet[str] = frozenset()
+    # Why memory or vcpus cannot be changed, by these names: another part of the configuration says the same.
     fixed: t.Mapping[str, str] = field(default_factory=dict, compare=False)
-    """Why memory or vcpus cannot be changed, by these names: another part of the configuration says the same."""
+    # How many vcpus other parts of the configuration need, because they name vcpus by number. Keys say which part.
     min_vcpus: t.Mapping[str, int] = field(default_factory=dict, compare=False)
-    """How many vcpus other parts of the configuration need, because they name vcpus by number. Keys say which part."""
 
     @property
     def left_out(self) -> t.Tuple[str, ...]:
@@ -178,14 +189,12 @@ class VmConfig:
 class Disk:
     """A volume that backs a disk, attached to a VM or detached.
 
-    vm is the uuid of the VM that has it or had it last; uuid, slot, model and boot are the hypervisor's word for an
-    attached disk and the volume's own properties for a detached one. guarded says that an interrupted run has left its
-    guard, a snapshot that is not among snapshots; half is what an interrupted conversion has copied so far, with a name
-    of its own. own has the values of the properties in rules/disk_properties.py; one that it lacks has its default.
-    element is the hypervisor's word for an attached disk, and what a detached one keeps of it.
+    uuid, pci_slot, model, boot and element of an attached disk are those of the hypervisor, and of a detached one those
+    that its volume has kept.
     """
 
     volume: Dataset
+    # The uuid of the VM that has it, or had it last.
     vm: str
     index: int
     uuid: str = ""
@@ -194,21 +203,25 @@ class Disk:
     boot: bool = False
     model: str = ""
     image: str = ""
+    # MiB.
     image_size: int = 0
     pci_slot: str = ""
-    own: t.Mapping[str, t.Any] = field(default_factory=dict)
+    # Values of the properties in rules/disk_properties.py. One that is not here has its default.
+    user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     remaining: str = ""
     hidden: bool = False
     detached: bool = False
     snapshots: t.Tuple[Dataset, ...] = ()
+    # An interrupted run has left its guard, a snapshot that is not among snapshots.
     guarded: bool = False
-    half: str = ""
+    # Name of what an interrupted conversion has copied so far.
+    partial_copy: str = ""
     element: DiskElement = field(default_factory=DiskElement)
 
     @property
     def preserve(self) -> bool:
         """Whether the disk is kept when it is no longer declared."""
-        return bool(self.own.get("preserve"))
+        return bool(self.user_properties.get("preserve"))
 
     @property
     def size(self) -> int:
@@ -235,88 +248,95 @@ class Disk:
     @property
     def adopted(self) -> bool:
         """Whether a task has given this volume its identity. The uuid of a file alone only tells the path."""
-        own = "serial_no" if self.volume.kind == "filesystem" else "uuid"
-        return bool(self.volume.user.get(own) or self.volume.user.get("name"))
+        identity = "serial_no" if self.volume.kind == "filesystem" else "uuid"
+        return bool(self.volume.user.get(identity) or self.volume.user.get("name"))
 
     @property
     def disowned(self) -> bool:
         """Whether the hypervisor and the volume name different uuids, because somebody has moved something by hand."""
-        own = self.volume.user.get("uuid", "")
-        return bool(own) and own != self.uuid
+        stored = self.volume.user.get("uuid", "")
+        return bool(stored) and stored != self.uuid
 
 
 class JournalEntry(t.NamedTuple):
-    """What a run wrote down before it changed a VM: its plan's id, host and time (UTC), and the power that the VM has
-    when the run is over: as the task declares, else as it was.
+    """What a run wrote down before it changed a VM."""
 
-    stops: the run was about to stop the VM, or had done so; only then state and autoboot are to be restored.
-    rollback names the snapshot that all disks are going back to, creates the VM that was being made, member the member
-    of a group that it becomes, and deletes that which was being deleted; boots: the VM had a boot disk; steps and
-    moves (guid, from, to) are for people. asked: run_id of the VM whose guest the run was about to ask to shut down.
-    late: the run has ended, and the guest had not shut down.
-    """
-
+    # Id of the plan.
     plan: str
     host: str
+    # Time (UTC).
     since: str
+    # The power that the VM has when the run is over: as the task declares, else as it was.
     state: str
     autoboot: bool
+    # The run was about to stop the VM, or had done so. Only then state and autoboot are restored.
     stops: bool
+    # For people.
     steps: t.Tuple[str, ...] = ()
+    # For people: guid, from, to.
     moves: t.Tuple[t.Tuple[int, str, str], ...] = ()
+    # The snapshot that all disks are going back to.
     rollback: str = ""
+    # The VM that was being made.
     creates: str = ""
+    # The VM had a boot disk.
     boots: bool = False
+    # The member of a group that the new VM becomes.
     member: str = ""
+    # The VM that was being deleted.
     deletes: str = ""
+    # run_id of the VM whose guest the run was about to ask to shut down.
     asked: str = ""
+    # The run has ended, and the guest had not shut down.
     late: bool = False
 
     @property
-    def powers(self) -> bool:
+    def changes_power(self) -> bool:
         """Whether the run stops the VM, or starts it, as the hypervisor's own rollback does."""
         return self.stops or bool(self.rollback)
 
 
 @dataclass(frozen=True)
 class Vm:
-    """A VM with everything ZFS knows of it.
-
-    disks are the attached volumes in the order of their indexes, hidden ones too; orphans are volumes below the VM's
-    dataset that its configuration does not know; snapshots are those of that dataset alone; other_used is the space of
-    other children (file systems); unbacked has CD-ROMs, files and other disks without a volume; missing names the paths
-    whose volume does not exist, strays those whose volume lies elsewhere and is left alone, unread those in a pool that
-    this task has not read;
-    interrupted is the intent of a run of this host that did not come to its end; overlaid says how the VM
-    uses a volume among orphans, so that its list of disks is not to be believed, and doubted that nothing but its
-    silence speaks for that; asked is the entry of a run that has
-    asked the guest to shut down, which can still happen; at_home: nobody can have taken the VM over, if it has failover
-    (rules/power.py).
-    """
+    """A VM with everything ZFS knows of it."""
 
     config: VmConfig
     root: Dataset
+    # The attached volumes in the order of their indexes, hidden ones too.
     disks: t.Tuple[Disk, ...] = ()
+    # Volumes below the VM's dataset that its configuration does not know.
     orphans: t.Tuple[Disk, ...] = ()
     detached: t.Tuple[Disk, ...] = ()
+    # Snapshots of the VM's dataset alone.
     snapshots: t.Tuple[Dataset, ...] = ()
+    # Bytes of other children (file systems).
     other_used: int = 0
+    # CD-ROMs, files and other disks without a volume.
     unbacked: t.Tuple[DiskConfig, ...] = ()
+    # Paths whose volume does not exist.
     missing: t.Tuple[str, ...] = ()
+    # Paths whose volume lies elsewhere and is left alone.
     strays: t.Tuple[str, ...] = ()
+    # Paths in a pool that this task has not read.
     unread: t.Tuple[str, ...] = ()
+    # The entry of a run of this host that did not come to its end.
     interrupted: t.Optional[JournalEntry] = None
+    # How the VM uses a volume among orphans, so that its list of disks is not complete.
     overlaid: str = ""
+    # overlaid follows only from the list of disks, which lacks the volume.
     doubted: bool = False
+    # The entry of a run that has asked the guest to shut down, which can still happen.
     asked: t.Optional[JournalEntry] = None
+    # Nobody can have taken the VM over, if it has failover (rules/power.py).
     at_home: bool = False
     # Snapshots of the file systems that others have made below its dataset. A recursive snapshot takes them, too.
     snapshots_below: t.Tuple[Dataset, ...] = ()
-    # Other VMs that have its disks, stopped ones too; ran: it ran when it was read.
+    # Other VMs that have its disks, stopped ones too.
     sharers: t.Tuple[Sharer, ...] = field(default=(), compare=False)
+    # The VM ran when it was read.
     ran: bool = field(default=False, compare=False)
+    # The host does not tell one boot from the next, so that at_home is never known.
     home_unknowable: bool = False
-    """Whether the host does not tell one boot from the next, so that at_home is never known."""
 
     @property
     def writers(self) -> t.Tuple[Sharer, ...]:
@@ -346,7 +366,7 @@ class Vm:
     def autoboot_before(self) -> bool:
         """autoboot before the first stop of the interrupted run; every stop turns it off."""
         left = self.interrupted
-        return left.autoboot if left is not None and left.powers else self.config.autoboot
+        return left.autoboot if left is not None and left.changes_power else self.config.autoboot
 
     @property
     def boots(self) -> bool:
@@ -374,7 +394,7 @@ class Vm:
 
     @property
     def generation(self) -> str:
-        """The word of the user for which the VM was started last, "" if there is none."""
+        """The label that the user chose for the latest requested start, "" if there is none."""
         return self.root.user.get("generation", "")
 
     @property

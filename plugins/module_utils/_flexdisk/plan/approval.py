@@ -58,15 +58,15 @@ def _block(plan: VmPlan) -> t.Iterator[str]:
 
 def changed(approved: Approval, now: t.Sequence[str], digest_now: str) -> str:
     """The message for a plan that is not the approved one. now: its lines."""
-    words = f"the plan has changed since it was approved: its digest is {digest_now}, not {approved.digest}"
+    text = f"the plan has changed since it was approved: its digest is {digest_now}, not {approved.digest}"
     if not approved.lines:
-        return "\n".join([f"{words}. Nothing was changed. The plan is now:", *now])
+        return "\n".join([f"{text}. Nothing was changed. The plan is now:", *now])
     before, after = [dict.fromkeys(_standing_alone(those)) for those in (approved.lines, now)]
     differ = [f"- {line}" for line in before if line not in after] + [
         f"+ {line}" for line in after if line not in before
     ]
     shown = differ or ["nothing that the lines of a plan show"]
-    return "\n".join([f"{words}. Nothing was changed. The differences are:", *shown])
+    return "\n".join([f"{text}. Nothing was changed. The differences are:", *shown])
 
 
 def _standing_alone(those: t.Sequence[str]) -> t.Iterator[str]:
@@ -122,14 +122,14 @@ def _step(step: Step) -> t.Dict[str, _Plain]:
 
 
 def _fields(thing: _Plain) -> t.Dict[str, _Plain]:
-    found = {}
+    result = {}
     for name in (field.name for field in fields(thing)):
         value = getattr(thing, name)
         if name in _ASIDE or isinstance(value, Vm) or (name == "snapshots" and isinstance(value, bool)):
             continue
         plain = _keys(value) if name in _SECRET else _plain(value)
-        found[name] = sorted(plain, key=digest_of) if name in _AT_ONCE else plain
-    return found
+        result[name] = sorted(plain, key=digest_of) if name in _AT_ONCE else plain
+    return result
 
 
 def _keys(secret: _Plain) -> _Plain:
@@ -201,7 +201,7 @@ def _disks(vm: Vm) -> t.Dict[str, _Plain]:
             "pci_slot": disk.pci_slot,
             "model": disk.model,
             "boot": disk.boot,
-            "own": _plain(disk.own),
+            "own": _plain(disk.user_properties),
         }
         for disk in vm.disks + vm.orphans + vm.detached
     }

@@ -103,7 +103,7 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
     since = identity.decode_time(disk.volume.user.get("mtime", ""))
     size = target.size * MIB
     wanted, now = target.spec.compression, disk.volume.compression
-    words = [
+    parts = [
         f"+ {target.label} ",
         render_mib(target.size) if size == disk.size else render_change(disk.size, size),
         f" re-attached{_at(target)}",
@@ -113,7 +113,7 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
         disk_travel.without_text(attachment.element, attachment.without),
     ]
     return AttachDisk(
-        Told("".join(words), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)),
+        Told("".join(parts), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)),
         volume=volume,
         size_mib=target.size,
         type=target.type,

@@ -48,7 +48,9 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "model": disk.model,
         "boot": disk.boot,
         "kind": disk.type,
-        "own": {name: changes.pop(name, value) for name, value in disk_properties.completed(disk.own).items()},
+        "user_properties": {
+            name: changes.pop(name, value) for name, value in disk_properties.completed(disk.user_properties).items()
+        },
         "remaining": disk.remaining,
     }
     fields.update(changes)
@@ -88,11 +90,11 @@ def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
 def _identity_text(disk: Disk, target: Target, changes: t.Mapping[str, t.Tuple[object, object]]) -> str:
     if not disk.adopted:
         return f"= {target.label} adopted ({disk.volume.name} at {disk.pci_slot or 'legacy slot'})"
-    words = [
+    parts = [
         f"renamed from {now}" if key == "name" else f"{key} {_word(now)} -> {_word(wanted)}"
         for key, (now, wanted) in changes.items()
     ]
-    return f"~ {target.label} {', '.join(words)}"
+    return f"~ {target.label} {', '.join(parts)}"
 
 
 def _word(value: object) -> str:
@@ -246,7 +248,7 @@ def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -
     spare = detached_place(disk)
     return Copying(
         uuid=disk.uuid or identity.uuid_of(disk.volume.guid),
-        half=copy_place(spare) if disk.volume.name != copy_place(spare) else spare,
+        partial_copy=copy_place(spare) if disk.volume.name != copy_place(spare) else spare,
         block_size_bytes=block,
         compression=disk.volume.compression,
         snapshots=short_names(disk),

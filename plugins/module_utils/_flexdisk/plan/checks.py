@@ -84,7 +84,7 @@ def check_name(target: Target, problems: Problems) -> None:
 
 def check_guest(target: Target, disk: Disk, problems: Problems) -> bool:
     """Whether a disk, or the one in its place, becomes smaller than its guest needs; then it is added to problems."""
-    least = target.spec.least
+    least = target.spec.min_size
     if least is None or not target.bytes < min(disk.size, least * MIB):
         return False
     wanted, limit = render_apart(target.bytes, least * MIB)
@@ -125,9 +125,9 @@ def _replicated(disk: Disk, what: str, problems: Problems) -> None:
     """A replica that cannot follow its disk must be given up first."""
     there = hosts(disk)
     if there:
-        words = f"cannot be {what}: it has replicas on {', '.join(there)}; the playbook replicate with"
+        text = f"cannot be {what}: it has replicas on {', '.join(there)}; the playbook replicate with"
         vm = f" and flexdisk_vm={disk.vm}, flexdisk_replica_host={', then '.join(there)}" if disk.detached else ""
-        problems.add("Replicated", f"{words} flexdisk_replica_state=absent{vm} gives them up", disk.label)
+        problems.add("Replicated", f"{text} flexdisk_replica_state=absent{vm} gives them up", disk.label)
 
 
 def _ownership(disk: Disk, what: str, problems: Problems) -> None:
@@ -237,7 +237,7 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
         return
     _gone(Leaver(disk, True, target.spec.destroy_snapshots), problems)
     spare = detached_place(disk)
-    taken = {spare, copy_place(spare)} & {*host.datasets} - {disk.volume.name, disk.half}
+    taken = {spare, copy_place(spare)} & {*host.datasets} - {disk.volume.name, disk.partial_copy}
     for name in sorted(taken):
         problems.add("AlreadyExists", f"cannot be converted: {name} already exists", target.label)
     if not disk.detached:
@@ -283,7 +283,7 @@ def _boot(resolved: Resolved, problems: Problems) -> None:
             boots.append(target.label)
         if target.spec.boot:
             _check_boot_disk(resolved, target, now, problems)
-        if target.spec.boot and not (now or vm.config.bare):
+        if target.spec.boot and not (now or vm.config.identity_in_zfs):
             # No task declares a CD-ROM, and vmadm starts no VM in which a second device boots.
             alone = [one for one in vm.config.disks if one.media != "disk" or one.left_out or one.path in vm.strays]
             boots += [entry.path for entry in alone if entry.boot]
@@ -304,14 +304,14 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
             "give its devices a boot order",
             target.label,
         )
-    elif target.anew and config.bare:
+    elif target.anew and config.identity_in_zfs:
         problems.add(
             "NotSupported",
             "the boot disk cannot be replaced with libvirt, where another disk would be the boot disk for a moment; "
             "create the VM anew",
             target.label,
         )
-    elif not target.stays and config.bare and _loses_boot(resolved):
+    elif not target.stays and config.identity_in_zfs and _loses_boot(resolved):
         problems.add(
             "NotSupported",
             "cannot be added and become the boot disk in one task; add it first, then make it the boot disk",
@@ -353,9 +353,9 @@ def _functions(resolved: Resolved, problems: Problems) -> None:
         if resolved.new or slots.parse_slot(place) not in before:
             problems.add("InvalidArgument", f'pci_slot "{place}": {other} has it', label)
     for slot in sorted(slots.unseen(after, pci) - slots.unseen(before, pci)):
-        words = 'pci_slot "%s": nothing is at %s then, and without it no guest finds this disk'
+        text = 'pci_slot "%s": nothing is at %s then, and without it no guest finds this disk'
         places = (slots.render_slot(slot), slots.render_slot(slot._replace(function=0)))
-        problems.add("InvalidArgument", words % places, after[slot])
+        problems.add("InvalidArgument", text % places, after[slot])
 
 
 def _inflexible(resolved: Resolved, problems: Problems) -> None:
@@ -457,7 +457,7 @@ def _quota(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
 
 def check_quota_unit(quota: int, capabilities: Capabilities, problems: Problems) -> None:
     """Refuse a quota (bytes) that is not a multiple of the hypervisor's unit."""
-    unit = capabilities.whole_quota
+    unit = capabilities.quota_unit
     if quota % unit or quota < unit:
         problems.add(
             "InvalidArgument",

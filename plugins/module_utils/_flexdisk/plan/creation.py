@@ -109,11 +109,12 @@ def _uuid(host: Host, alias: str, pool: str) -> str:
 
 
 class Import(t.NamedTuple):
-    """An image that is still in a file. file is the driver's object for that file; size and block_size are bytes."""
+    """An image that is still in a file. size and block_size are bytes."""
 
     volume: str
     size: int
     block_size: int
+    # The driver's object for the file.
     file: t.Any
 
 
@@ -135,8 +136,8 @@ def check_import(host: Host, volume: str) -> None:
     """Allow an interrupted import to start again. Raises FlexdiskError AlreadyExists for any other existing volume."""
     there = host.datasets.get(volume)
     if there is not None and there.user.get("from") != identity.IMPORTING:
-        words = f"{volume} exists without its snapshot @final, and was not left by an interrupted import"
-        raise FlexdiskError("AlreadyExists", words)
+        text = f"{volume} exists without its snapshot @final, and was not left by an interrupted import"
+        raise FlexdiskError("AlreadyExists", text)
 
 
 def plan_creation(
@@ -196,11 +197,11 @@ def _as_it_is(target: Target, problems: Problems) -> None:
     """Refuse to convert an existing disk by copy: a new VM takes it as it is."""
     disk = target.disk
     if disk is not None and crosses(target.type, disk):
-        words = (
+        text = (
             f"type {target.type} is refused: {disk.volume.name} is a {disk.type} disk, and a new VM "
             "takes it as it is; convert the disk first"
         )
-        problems.add("NotSupported", words, target.label)
+        problems.add("NotSupported", text, target.label)
 
 
 def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> Vm:

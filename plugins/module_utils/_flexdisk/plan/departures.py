@@ -39,11 +39,11 @@ def unguard(disks: t.Iterable[Disk]) -> t.Iterator[LiftGuard]:
 
 
 def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
-    """Remove the halves that interrupted conversions have left. The original disks are complete."""
-    for disk in (d for d in disks if d.half):
+    """Remove the partial copies that interrupted conversions have left. The original disks are complete."""
+    for disk in (d for d in disks if d.partial_copy):
         text = f"- half a copy of {disk.label}, left by an interrupted conversion, DESTROYED"
         told = Told(text, disk.label, destroys=True)
-        yield DiscardCopy(told, volume=disk.volume.name, guid=disk.volume.guid, half=disk.half)
+        yield DiscardCopy(told, volume=disk.volume.name, guid=disk.volume.guid, partial_copy=disk.partial_copy)
 
 
 def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:

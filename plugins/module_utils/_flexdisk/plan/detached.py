@@ -29,10 +29,12 @@ from .steps import Step, Told, VmPlan
 
 @dataclass(frozen=True)
 class Job:
-    """An entry and its disk. place is None for a new disk; owner is the VM that a new disk will belong to, or None."""
+    """An entry and its disk."""
 
     declared: PlacedDiskDeclaration
+    # None for a new disk.
     place: t.Optional[Place] = None
+    # The VM that a new disk will belong to, if any.
     owner: t.Optional[Vm] = None
 
 
@@ -64,8 +66,8 @@ def _check_clones(jobs: t.Sequence[Job], problems: Problems) -> None:
     for job in jobs:
         name = job.place.disk.volume.name if job.place is not None else ""
         if name in given_up:
-            words = f"listed twice, also in destroy_clones of {given_up[name]}: {name}"
-            problems.add("InvalidArgument", words, job.declared.label)
+            text = f"listed twice, also in destroy_clones of {given_up[name]}: {name}"
+            problems.add("InvalidArgument", text, job.declared.label)
 
 
 def _turn(job: Job) -> t.Tuple[bool, bool]:
@@ -101,7 +103,7 @@ def _changes(
         disk_travel.check_known(disk, target.label, problems)
     disk_travel.check_size(target, problems)
     checks.check_type(target, host, pool, capabilities, problems)
-    disk = replace(disk, half="")
+    disk = replace(disk, partial_copy="")
     target, before = replace(target, disk=disk), no_vm(host, pool, capabilities.brand)
     ended = _ended(host, disk)
     if ended is not None:
@@ -186,24 +188,24 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, probl
     if target.type == FILE:
         target.block_size = RECORD
     origin = _origin(host, pool, job.declared, capabilities, problems)
-    words = ""
+    text = ""
     if origin is not None:
         least = origin.volume.volsize
         target.size = spec.size or -(-least // MIB)
         target.block_size = origin.volume.volblocksize
         if target.size * MIB < least:
             small, large = render_apart(target.size * MIB, least)
-            words = f"size {small} is too small: {origin.name}, which the disk is made from, has {large}"
-            problems.add("InvalidArgument", words, target.label)
+            text = f"size {small} is too small: {origin.name}, which the disk is made from, has {large}"
+            problems.add("InvalidArgument", text, target.label)
         if origin.disk is not None:
             disk_travel.check_known(origin.disk, target.label, problems)
             disk_travel.check_size(replace(target, disk=replace(origin.disk, volume=origin.volume)), problems)
-        words = f" as a {'copy' if origin.copied else 'clone'} of {origin.name}"
+        text = f" as a {'copy' if origin.copied else 'clone'} of {origin.name}"
     elif not (spec.size or spec.image or job.declared.source):
         problems.add("MissingParameter", "a new disk needs a size, an image or a source", target.label)
     if problems:
         return None
-    return _create(host, pool, job, target, origin, words)
+    return _create(host, pool, job, target, origin, text)
 
 
 class _Origin(t.NamedTuple):
@@ -248,11 +250,11 @@ def _of_disk(
             declared.label,
         )
     if FILE in (disk.type, declared.spec.type):
-        words = (
+        text = (
             f"{place.words}: a disk of type file cannot be copied or cloned, nor can its copy or "
             "clone be one; convert it in place"
         )
-        problems.add("NotSupported", words, declared.label)
+        problems.add("NotSupported", text, declared.label)
     if unfinished(disk):
         problems.add("InUse", unfinished_words(place.words), declared.label)
     if not declared.source_snapshot:
@@ -279,9 +281,9 @@ def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, probl
     if place.vm is not None and place.vm.root.quota:
         where, room = place.vm.root.name, place.vm.root.quota - place.vm.root.used
     if pins > room:
-        words = "%s has %s left, but a copy of %s needs %s there for its snapshot"
+        text = "%s has %s left, but a copy of %s needs %s there for its snapshot"
         left, needed = render_apart(room, pins)
-        problems.add("InsufficientSpace", words % (where, left, place.words, needed), declared.label)
+        problems.add("InsufficientSpace", text % (where, left, place.words, needed), declared.label)
 
 
 def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], words: str) -> CreateDetached:
@@ -293,7 +295,7 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[
         name=spec.name,
         model=spec.model or "",
         kind=target.type,
-        **spec.own,
+        **spec.user_properties,
     )
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     kind = f" {target.type}" if target.type != THICK else ""

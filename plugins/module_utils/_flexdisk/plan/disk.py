@@ -113,12 +113,12 @@ class Registry:
         return job
 
     def _vm(self, declared: PlacedDiskDeclaration, name: str) -> t.Optional[Vm]:
-        found = find_vm(self._host, name)
-        if isinstance(found, Problem):
-            self.problems.append(replace(found, disk=declared.label))
+        result = find_vm(self._host, name)
+        if isinstance(result, Problem):
+            self.problems.append(replace(result, disk=declared.label))
             self._entry(declared).refused = True
             return None
-        return found
+        return result
 
     def _note(self, entry: Entry, place: t.Optional[Place]) -> None:
         """Note what the entry touches, besides the VMs that it names."""
@@ -145,8 +145,8 @@ class Registry:
         by_place = bool(declared.slot) or declared.index is not None
         nameless = self._nameless(job) if declared.state != "present" else None
         if nameless is not None:
-            words = f"{nameless.volume.name} has no name yet, so no disk is called so; adopt it first, with disk_adopt"
-            self._add(declared, "ResourceNotFound", words)
+            text = f"{nameless.volume.name} has no name yet, so no disk is called so; adopt it first, with disk_adopt"
+            self._add(declared, "ResourceNotFound", text)
             return
         if declared.state == "absent":
             return
@@ -230,8 +230,8 @@ class Registry:
 
     def _destroyed(self, job: Job, place: Place) -> None:
         if place.vm is not None:
-            words = f"{place.words}: only a detached disk can be destroyed; use state=detached first"
-            self._add(job.declared, "InUse", words)
+            text = f"{place.words}: only a detached disk can be destroyed; use state=detached first"
+            self._add(job.declared, "InUse", text)
             return
         self._loose.setdefault(place.disk.volume.pool, []).append(job)
 
@@ -240,12 +240,12 @@ class Registry:
         disk = place.disk
         twins = self._host.duplicates.get(disk.uuid)
         if twins:
-            words = f"the uuid {disk.uuid} is on several volumes: {', '.join(twins)}"
-            self._add(job.declared, "Ambiguous", words)
+            text = f"the uuid {disk.uuid} is on several volumes: {', '.join(twins)}"
+            self._add(job.declared, "Ambiguous", text)
         users = self._host.usage.of(disk.volume.name) if place.vm is None else None
         if users:
-            words = f"{place.words} is configured in {labels(users)}"
-            self._add(job.declared, "InUse", words)
+            text = f"{place.words} is configured in {labels(users)}"
+            self._add(job.declared, "InUse", text)
 
     def _check_name(self, job: Job, place: Place) -> None:
         """The new name of a detached disk must be free among the disks of the VM that had it."""
@@ -260,8 +260,8 @@ class Registry:
         declared, vm = job.declared, t.cast(Vm, job.owner)
         if place.vm is vm and place.disk.path:
             if declared.spec.index not in (None, place.disk.index):
-                words = f"has index {place.disk.index}, which cannot change while it is attached"
-                self._add(declared, "InvalidArgument", words)
+                text = f"has index {place.disk.index}, which cannot change while it is attached"
+                self._add(declared, "InvalidArgument", text)
             self._visit(vm).stays.append(job)
         elif place.vm is None or place.vm is vm:
             last = self._left_over(place.disk)
@@ -330,8 +330,8 @@ class Registry:
     def _cycle(self, waiting: t.Sequence[_Visit]) -> None:
         for visit in waiting:
             for job, giver in visit.takes:
-                words = f"the VMs take disks from each other; first detach those of {giver.label} in a task of its own"
-                self._add(job.declared, "InvalidArgument", words)
+                text = f"the VMs take disks from each other; first detach those of {giver.label} in a task of its own"
+                self._add(job.declared, "InvalidArgument", text)
 
     def _visited(self, visit: _Visit, done: t.Mapping[str, VmPlan]) -> VmPlan:
         problems = Problems(visit.name)
@@ -383,11 +383,11 @@ class Registry:
                 continue
             now = serial_of(job.place.disk)
             if now != job.declared.serial and job.place.disk.volume.name in changed:
-                words = (
+                text = (
                     f"{label_of(job.place)} has serial_no {now}, not {job.declared.serial}: it was changed "
                     "since you read it"
                 )
-                self._add(job.declared, "Changed", words)
+                self._add(job.declared, "Changed", text)
 
 
 def _of_disk(declared: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:

@@ -167,7 +167,7 @@ class _New:
 
     def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
         """The uuid of a disk without a configured one; "" if unknown, or if the hypervisor gives one at next start."""
-        told = vm.config.bare or vm.config.state == "stopped"
+        told = vm.config.identity_in_zfs or vm.config.state == "stopped"
         known = self.identity.uuid or self.disk.uuid
         if known and agrees(entry, known):
             return known if told else ""
@@ -176,7 +176,7 @@ class _New:
     def step(self, disk: Disk) -> Step:
         """The step that writes the identity. disk is the disk as it is at this point of the plan."""
         said = self.identity
-        wanted: t.Dict[str, t.Any] = {"name": self.name, **said.own}
+        wanted: t.Dict[str, t.Any] = {"name": self.name, **said.user_properties}
         if said.remaining is not None:
             wanted["remaining"] = said.remaining
         stamps = {"ctime": said.ctime, "mtime": said.mtime, "serial_no": str(said.serial_no or "")}
@@ -222,8 +222,8 @@ def _is(said: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
 
 
 def _address(said: ReleasedIdentity) -> str:
-    words = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
-    return ", ".join(f"{key} {value}" for key, value in words if value not in (None, ""))
+    parts = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
+    return ", ".join(f"{key} {value}" for key, value in parts if value not in (None, ""))
 
 
 def _listed(disks: t.Iterable[Disk]) -> str:
@@ -295,7 +295,7 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
 
 
 def _ignored(vm: Vm, disk: Disk, said: ReleasedIdentity) -> t.Iterator[str]:
-    for key in disk_properties.differing(said.own, disk.own):
+    for key in disk_properties.differing(said.user_properties, disk.user_properties):
         yield f"{vm.label}: disk {disk.label} is adopted and keeps its {key}; vm_disks changes it"
 
 

@@ -92,7 +92,7 @@ class ReleaseDisk(Step):
         return (self.dataset,)
 
 
-# -- guards and halves that interrupted runs have left
+# -- guards and partial copies that interrupted runs have left
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -107,17 +107,17 @@ class LiftGuard(VolumeStep):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DiscardCopy(VolumeStep):
-    """Remove the half of an interrupted conversion. The original disk is complete."""
+    """Remove what an interrupted conversion has copied so far. The original disk is complete."""
 
     kind = "discard"
 
     guid: int
-    half: str
+    partial_copy: str
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The disk and its half."""
-        return (self.volume, self.half)
+        """The disk and its partial copy."""
+        return (self.volume, self.partial_copy)
 
 
 # -- disks that stay
@@ -188,29 +188,30 @@ class ResizeDetached(Resize):
 
 
 class Copying(t.NamedTuple):
-    """How a conversion between file and volume copies a disk. half is the copy's name until the original has gone.
-
-    uuid is the disk's; beside_bytes is what the pool gives while original and copy exist; snapshots are those of the
-    original, which are destroyed with it.
-    """
+    """How a conversion between file and volume copies a disk."""
 
     uuid: str
-    half: str
+    # Name of the copy until the original has gone.
+    partial_copy: str
     block_size_bytes: int
     compression: str
-    snapshots: t.Tuple[Planned, ...]  # by their short names
+    # Snapshots of the original, which are destroyed with it, by their short names.
+    snapshots: t.Tuple[Planned, ...]
+    # What the pool gives while original and copy exist.
     beside_bytes: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Convert(VolumeStep):
-    """Convert a disk to another type. copying: set if to or from a file. vm_waits: the VM waits for the disk."""
+    """Convert a disk to another type."""
 
     kind = "convert"
 
     guid: int
     type: str
+    # Set for a conversion to or from a file.
     copying: t.Optional[Copying] = None
+    # The VM waits for the disk.
     vm_waits: bool = False
 
     @property
@@ -220,8 +221,8 @@ class Convert(VolumeStep):
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """The disk, and its half if it is copied."""
-        return (self.volume, self.copying.half) if self.copying is not None else (self.volume,)
+        """The disk, and its partial copy if it is copied."""
+        return (self.volume, self.copying.partial_copy) if self.copying is not None else (self.volume,)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -261,17 +262,16 @@ class Departure(VolumeStep):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Detach(Departure):
-    """Detach a disk with its data. renames: snapshots, by old and new short name.
-
-    lean: a later step sets the VM's reservation anyway, so the pool need not give the disk's space twice.
-    vm_waits: the VM waits for the disk to come back.
-    """
+    """Detach a disk with its data."""
 
     kind = "detach"
     leaves_vm = True
 
+    # Snapshots, by old and new short name.
     renames: t.Tuple[t.Tuple[str, str], ...]
+    # A later step sets the VM's reservation anyway, so the pool need not give the disk's space twice.
     lean: bool
+    # The VM waits for the disk to come back.
     vm_waits: bool = False
 
     @property
@@ -305,14 +305,14 @@ class Destroy(Departure):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DestroyDetached(VolumeStep):
-    """Destroy a volume that no VM has attached, with its snapshots (by their short names). held: those whose holds are
-    released first, by their whole names.
-    """
+    """Destroy a volume that no VM has attached, with its snapshots."""
 
     kind = "destroy_parked"
 
     guid: int
+    # By their short names.
     snapshots: t.Tuple[Planned, ...]
+    # Snapshots whose holds are released first, by their whole names.
     held: t.Tuple[str, ...] = ()
 
 
@@ -355,15 +355,18 @@ class Arrival(VolumeStep):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttachDisk(Arrival):
-    """Attach an existing volume, now at source. snapshots: as for a resize. vm_waits: the VM waits for the disk."""
+    """Attach an existing volume."""
 
     kind = "attach"
 
     # Not named disk, because Step.disk is the label.
     attached: Disk
+    # Where the volume is now.
     source: str
     guid: int
+    # As for a resize.
     snapshots: bool
+    # The VM waits for the disk.
     vm_waits: bool = False
 
     @property
@@ -384,16 +387,17 @@ class AttachDisk(Arrival):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CreateDisk(Arrival):
-    """Create a disk, empty or as a clone of an image's snapshot (origin). own_compression: "" inherits a value.
-    origin_guid: 0 for a snapshot that the task makes before.
-    """
+    """Create a disk, empty or as a clone of an image's snapshot."""
 
     kind = "create"
 
     block_size_bytes: int
+    # "" inherits a value.
     own_compression: str
+    # The snapshot, "" for an empty disk.
     origin: str
     image_size_mib: int
+    # 0 for a snapshot that the task makes before.
     origin_guid: int = 0
 
     @property
@@ -407,9 +411,7 @@ class CreateDisk(Arrival):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CreateDetached(VolumeStep):
-    """Create a detached disk: empty, a clone (origin) or a copy (copy_of). vm: the VM that it belongs to, or "".
-    origin_guid: that of what it is a clone or a copy of.
-    """
+    """Create a detached disk: empty, a clone or a copy."""
 
     kind = "create_detached"
 
@@ -419,9 +421,13 @@ class CreateDetached(VolumeStep):
     compression: str
     block_size_bytes: int
     own_compression: str
+    # The snapshot that it is a clone of.
     origin: str
+    # The disk or snapshot that it is a copy of.
     copy_of: str
+    # The VM that it belongs to, or "".
     vm: str
+    # The guid of what it is a clone or a copy of.
     origin_guid: int = 0
 
     @property

@@ -71,8 +71,8 @@ def check_mentions(config: VmConfig, path: str, label: str, problems: Problems) 
     """Refuse to take a path away that the configuration names in other places, too: they would not follow."""
     for entry in config.disks:
         if path and entry.path == path and entry.mentions:
-            words = f"the VM's configuration also names {path} in {', '.join(entry.mentions)}, which would not follow"
-            problems.add("InUse", f"{words}; remove it there first", label)
+            text = f"the VM's configuration also names {path} in {', '.join(entry.mentions)}, which would not follow"
+            problems.add("InUse", f"{text}; remove it there first", label)
 
 
 def check_coming(config: VmConfig, target: Target, problems: Problems) -> None:
@@ -82,8 +82,8 @@ def check_coming(config: VmConfig, target: Target, problems: Problems) -> None:
         return
     check_known(disk, target.label, problems)
     for secret in disk_element.lacking_secrets(disk.element, config):
-        words = f"is encrypted, and the hypervisor has no {secret}; define it first (virsh secret-define)"
-        problems.add("ResourceNotFound", words, target.label)
+        text = f"is encrypted, and the hypervisor has no {secret}; define it first (virsh secret-define)"
+        problems.add("ResourceNotFound", text, target.label)
 
 
 def check_known(disk: Disk, label: str, problems: Problems) -> None:
@@ -102,10 +102,8 @@ def check_size(target: Target, problems: Problems) -> None:
     if not disk_element.has_own_size(disk.element):
         return
     kind, change = disk.element.format, render_change(disk.size, target.bytes)
-    words = (
-        f"{change} is refused: what lies on {disk.volume.name} is {kind}, with a size of its own that the guest sees"
-    )
-    problems.add("NotSupported", f"{words}; declare no size, and resize both by hand (zfs set, qemu-img)", target.label)
+    text = f"{change} is refused: what lies on {disk.volume.name} is {kind}, with a size of its own that the guest sees"
+    problems.add("NotSupported", f"{text}; declare no size, and resize both by hand (zfs set, qemu-img)", target.label)
 
 
 def check_busy(disk: Disk, label: str, problems: Problems) -> None:

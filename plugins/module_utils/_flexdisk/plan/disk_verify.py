@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from dataclasses import dataclass, replace
 
@@ -148,7 +147,7 @@ def after(host: Host, mending: Mending) -> Host:
     datasets.update({disk.volume.name: disk.volume for disk in detached})
     found = replace(found, datasets=datasets)
     for step in mending.outside:
-        found = _after_outside(step, found)
+        found = AFTER_OUTSIDE[type(step)](step, found)
     owners: t.Dict[str, t.List[Disk]] = {}
     for disk in found.detached:
         owners.setdefault(disk.vm, []).append(disk)
@@ -177,12 +176,6 @@ def _each(host: Host, change: t.Callable[[Dataset], Dataset]) -> Host:
     return replace(host, vms=vms, detached=disks(host.detached), datasets={d.name: d for d in datasets})
 
 
-@functools.singledispatch
-def _after_outside(step: Step, host: Host) -> Host:
-    raise TypeError(f"nothing is known of what a host is after {type(step).__name__}")
-
-
-@_after_outside.register
 def _correct(step: CorrectFacts, host: Host) -> Host:
     """A property that is corrected on a dataset is no longer inherited from it by the datasets below."""
     place, facts = step.volume, step.facts
@@ -197,13 +190,11 @@ def _correct(step: CorrectFacts, host: Host) -> Host:
     return _each(host, change)
 
 
-@_after_outside.register
 def _forget_run(step: ForgetRun, host: Host) -> Host:
     gone = (step.volume.split("/", 1)[0], step.vm)
     return replace(host, intents={key: record for key, record in host.intents.items() if key != gone})
 
 
-@_after_outside.register
 def _move_detached(step: MoveDetached, host: Host) -> Host:
     def moved(disk: Disk) -> Disk:
         if disk.volume.name != step.volume:
@@ -217,7 +208,15 @@ def _move_detached(step: MoveDetached, host: Host) -> Host:
     return replace(host, detached=detached, datasets=datasets)
 
 
-@_after_outside.register
 def _lift_guard(step: LiftGuard, host: Host) -> Host:
     detached = tuple(predict.unguarded(disk) if disk.volume.name == step.volume else disk for disk in host.detached)
     return replace(host, detached=detached)
+
+
+# What a host is after a step that concerns no VM. Any: each function takes its own class.
+AFTER_OUTSIDE: t.Mapping[t.Type[Step], t.Callable[[t.Any, Host], Host]] = {
+    CorrectFacts: _correct,
+    ForgetRun: _forget_run,
+    MoveDetached: _move_detached,
+    LiftGuard: _lift_guard,
+}

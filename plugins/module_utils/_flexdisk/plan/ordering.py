@@ -83,11 +83,11 @@ def _check_converting(resolved: Resolved, problems: Problems) -> None:
     vm, claimed = resolved.vm, [g.disk for g in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     for disk in (d for d in vm.detached if in_conversion(vm, d) and not any(d is other for other in claimed)):
         if vm.interrupted is not None or disk.volume.user["from"] == identity.CONVERTING:
-            words = (
+            text = (
                 f"its conversion was interrupted; list it ({disk.volume.name}, uuid {disk.uuid}), or "
                 "the VM would run without it"
             )
-            problems.add("InUse", words, disk.label)
+            problems.add("InUse", text, disk.label)
 
 
 def check_ready(vm: Vm, problems: Problems) -> None:

@@ -38,11 +38,11 @@ def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
     """The VM with this uuid, else the only one with this alias or uuid prefix, or None. A Problem if several fit."""
     found = fitting(wanted, host.configs)
     if len(found) > 1:
-        words = (
+        text = (
             "several VMs have this alias or a uuid that begins so: "
             f"{', '.join(sorted(c.label for c in found))}; give the whole uuid"
         )
-        return Problem("Ambiguous", words, wanted)
+        return Problem("Ambiguous", text, wanted)
     return found[0] if found else None
 
 
@@ -68,14 +68,14 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
 
 def _unknown(host: Host, wanted: str) -> Problem:
     similar = did_you_mean(wanted, {config.alias: config.alias for config in host.configs if config.alias})
-    words = f"no VM with this uuid, uuid prefix or alias{'. ' if similar else ''}{similar}"
-    return Problem("ResourceNotFound", words, wanted)
+    text = f"no VM with this uuid, uuid prefix or alias{'. ' if similar else ''}{similar}"
+    return Problem("ResourceNotFound", text, wanted)
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Steps for one VM, or every problem of its declaration."""
     problems = Problems(spec.vm)
-    adopts = spec.adopt and vm.config.bare
+    adopts = spec.adopt and vm.config.identity_in_zfs
     before = vm = by_other_names(host, vm) if adopts else vm
     if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import typing as t
 from dataclasses import replace
 
@@ -39,12 +38,7 @@ def typed(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
 
 def apply(vm: Vm, step: Step, geometry: PoolGeometry) -> Vm:
     """The VM after the step."""
-    return _after(step, vm, geometry)
-
-
-@functools.singledispatch
-def _after(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
-    raise TypeError(f"nothing is known of what a VM is after {type(step).__name__}")
+    return AFTER[type(step)](step, vm, geometry)
 
 
 def _root(vm: Vm, **changes: t.Any) -> Vm:
@@ -83,12 +77,10 @@ def _sorted(disks: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
     return tuple(sorted(disks, key=lambda d: (d.index, d.volume.name)))
 
 
-@_after.register
 def _recover(step: vm_steps.Recover, vm: Vm, geometry: PoolGeometry) -> Vm:
     return replace(vm, interrupted=None)
 
 
-@_after.register
 def _adopt(step: vm_steps.Relocate, vm: Vm, geometry: PoolGeometry) -> Vm:
     moved = {entry.path: disk for entry, disk in step.moves}
     entries = tuple(
@@ -107,12 +99,10 @@ def _adopt(step: vm_steps.Relocate, vm: Vm, geometry: PoolGeometry) -> Vm:
     )
 
 
-@_after.register
 def _law(step: vm_steps.SettleQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _based(_root(vm, quota=step.quota_bytes, reservation=step.quota_bytes), step.refreservation_bytes)
 
 
-@_after.register
 def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> Vm:
     """The quota has room for what the volumes will hold, even if that is more than F. Later steps make it fit."""
     before = sum(v.used for v in vm.volumes)
@@ -125,23 +115,19 @@ def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> 
     return _root(vm, quota=quota, reservation=quota)
 
 
-@_after.register
 def _stop(step: vm_steps.Stop, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, at_home=True)  # it runs here: this run may start it again
     return _config(vm, state="stopped", autoboot=vm.config.autoboot and (vm.config.failover or not step.autoboot_off))
 
 
-@_after.register
 def _start(step: vm_steps.Start, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _config(vm, state="running", autoboot=vm.config.autoboot or (step.autoboot_on and not vm.config.failover))
 
 
-@_after.register
 def _autoboot(step: vm_steps.SetAutoboot, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _config(vm, autoboot=step.autoboot)
 
 
-@_after.register
 def _retire(step: vm_steps.RetireSyncs, vm: Vm, geometry: PoolGeometry) -> Vm:
     """Quota and reservation follow with the next step."""
     return _with_facts(without_syncs(vm), {SPACE: ""})
@@ -154,17 +140,14 @@ def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
     return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
 
 
-@_after.register
 def _flexible(step: vm_steps.SetFlexibleSize, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _recomputed(_config(vm, flexible_disk_size=step.stored_mib), step.resets, geometry)
 
 
-@_after.register
 def _quota(step: vm_steps.SetVmQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _recomputed(_root(vm, refquota=step.quota_bytes), step.resets, geometry)
 
 
-@_after.register
 def _resize(step: disk_steps.Resize, vm: Vm, geometry: PoolGeometry) -> Vm:
     before = next(v for v in vm.volumes if v.name == step.volume)
     after = _sized(before, step.size_mib, step.type, geometry)
@@ -184,7 +167,6 @@ def _sized(volume: Dataset, size_mib: int, kind: str, geometry: PoolGeometry) ->
     return replace(typed(volume, kind, geometry), volsize=size_mib * MIB)
 
 
-@_after.register
 def _convert(step: disk_steps.Convert, vm: Vm, geometry: PoolGeometry) -> Vm:
     def converted(disk: Disk) -> Disk:
         if step.copying is not None:
@@ -209,16 +191,14 @@ def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: Pool
         volume = replace(volume, used=volume.volsize, written=volume.volsize)
     # A disk that a VM waits for stays marked until the VM has it again.
     stays = disk.volume.user.get("from") == identity.CONVERTING
-    disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), half="")
+    disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), partial_copy="")
     return believed(disk, {**identity.type_fact(wanted), "from": identity.CONVERTING if stays else "", "copied": ""})
 
 
-@_after.register
 def _discard(step: disk_steps.DiscardCopy, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, lambda d: replace(d, half=""))
+    return _map(vm, step.volume, lambda d: replace(d, partial_copy=""))
 
 
-@_after.register
 def _edit(step: disk_steps.EditDisks, vm: Vm, geometry: PoolGeometry) -> Vm:
     for edit in step.edits:
         vm = _map(vm, edit.volume, lambda d, edit=edit: replace(d, **edit.changes))  # type: ignore[misc]
@@ -227,7 +207,6 @@ def _edit(step: disk_steps.EditDisks, vm: Vm, geometry: PoolGeometry) -> Vm:
     return vm
 
 
-@_after.register
 def _compression(step: disk_steps.SetCompression, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _map(vm, step.volume, lambda d: replace(d, volume=replace(d.volume, compression=step.value)))
 
@@ -245,17 +224,15 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
         disk,
         volume=volume,
         name=known.get("name", ""),
-        own=disk_properties.decoded(known),
+        user_properties=disk_properties.decoded(known),
         remaining=known.get("remaining", ""),
     )
 
 
-@_after.register
 def _identity(step: disk_steps.WriteFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _map(vm, step.volume, lambda d: believed(d, step.facts))
 
 
-@_after.register
 def _correct(step: disk_steps.CorrectFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
     """The VM after a correction of a volume, or of its own dataset."""
     facts, root = step.facts, vm.root
@@ -276,7 +253,6 @@ def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
     return _lawful(vm, geometry) if vm.flexible else vm
 
 
-@_after.register
 def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm, disk = _out(vm, step.volume)
     disk = believed(disk, step.facts)
@@ -292,7 +268,6 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _root(vm, reservation=min(low, vm.root.quota)) if step.lean else vm
 
 
-@_after.register
 def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, missing=tuple(p for p in vm.missing if p != step.path))
     return _config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path))
@@ -307,17 +282,14 @@ def unguarded(disk: Disk) -> Disk:
     return replace(disk, guarded=False, volume=replace(volume, used=used, usedbysnapshots=0))
 
 
-@_after.register
 def _unguard(step: disk_steps.LiftGuard, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _map(vm, step.volume, unguarded)
 
 
-@_after.register
 def _destroy(step: disk_steps.Destroy, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _settled(_out(vm, step.volume)[0], geometry)
 
 
-@_after.register
 def _destroy_detached(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, detached=tuple(d for d in vm.detached if d.volume.name != step.volume))
     orphans = tuple(d for d in vm.orphans if d.volume.name != step.volume)
@@ -357,7 +329,6 @@ def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) ->
     return _lawful(replace(vm, disks=_sorted((*vm.disks, disk))), geometry)
 
 
-@_after.register
 def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     disk = step.attached
     vm = replace(
@@ -383,14 +354,12 @@ def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geome
     return _sized(blank, step.size_mib, step.type, geometry)
 
 
-@_after.register
 def _create(step: disk_steps.CreateDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     own = step.attachment.uuid
     disk = Disk(volume=_made(step, geometry), vm=vm.config.uuid, index=0, uuid=own, image_size=step.image_size_mib)
     return _in(vm, disk, step, geometry)
 
 
-@_after.register
 def _create_detached(step: disk_steps.CreateDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
     disk = Disk(
         volume=_made(step, geometry),
@@ -403,12 +372,10 @@ def _create_detached(step: disk_steps.CreateDetached, vm: Vm, geometry: PoolGeom
     return replace(vm, detached=(*vm.detached, believed(disk, step.facts)))
 
 
-@_after.register
 def _resize_detached(step: disk_steps.ResizeDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _map(vm, step.volume, lambda d: replace(d, volume=_sized(d.volume, step.size_mib, step.type, geometry)))
 
 
-@_after.register
 def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
     def finished(disk: Disk) -> Disk:
         disk = believed(disk, {"from": ""})
@@ -417,7 +384,6 @@ def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeom
     return _map(vm, step.volume, finished)
 
 
-@_after.register
 def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeometry) -> Vm:
     def ended(disk: Disk) -> Disk:
         return believed(replace(disk, volume=replace(disk.volume, name=step.target)), step.facts)
@@ -450,27 +416,20 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
     return _lawful(replace(vm, config=config, disks=_sorted((*vm.disks, disk))), geometry)
 
 
-@_after.register(vm_steps.AddPorts)
-@_after.register(vm_steps.ClearRemains)
-@_after.register(vm_steps.ImportImage)
-@_after.register(vm_steps.RemoveUnfinished)
 def _elsewhere(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
     """The step changes other datasets, or adds ports for disks that come. The disks that are there stay the same."""
     return vm
 
 
-@_after.register
 def _create_vm(step: vm_steps.CreateVm, vm: Vm, geometry: PoolGeometry) -> Vm:
     return step.vm
 
 
-@_after.register
 def _delete_vm(step: vm_steps.DeleteVm, vm: Vm, geometry: PoolGeometry) -> Vm:
     config = replace(vm.config, state=ABSENT, disks=(), flexible_disk_size=None, autoboot=False, indestructible=False)
     return Vm(config, Dataset(vm.root.name, ""), detached=vm.detached)
 
 
-@_after.register
 def _properties(step: vm_steps.SetProperties, vm: Vm, geometry: PoolGeometry) -> Vm:
     changes: t.Dict[str, t.Any] = dict(step.machine)
     vm = _with_facts(vm, step.facts)
@@ -482,17 +441,14 @@ def _properties(step: vm_steps.SetProperties, vm: Vm, geometry: PoolGeometry) ->
     return _config(vm, **changes)
 
 
-@_after.register
 def _package(step: vm_steps.WritePackage, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _with_facts(vm, step.facts)
 
 
-@_after.register
 def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _map(vm, step.dataset, lambda d: replace(believed(d, step.facts), uuid=step.uuid))
 
 
-@_after.register
 def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
         charge = pins.charge(dataset)
@@ -504,14 +460,12 @@ def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm
     return pins.each_dataset(vm, taken)
 
 
-@_after.register
 def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     gone = {part.name for part in step.parts}
     vm = replace(vm, snapshots_below=tuple(s for s in vm.snapshots_below if s.name not in gone))
     return pins.without(vm, gone)
 
 
-@_after.register
 def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
     def back(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
         part = next((s for s in before if s.planned in step.parts), None)
@@ -531,3 +485,51 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         return then, left
 
     return pins.each_dataset(vm, back)
+
+
+# What a VM is after each class of steps. Any: each function takes its own class.
+AFTER: t.Mapping[t.Type[Step], t.Callable[[t.Any, Vm, PoolGeometry], Vm]] = {
+    disk_steps.WriteIdentity: _identity,
+    disk_steps.SyncFacts: _identity,
+    disk_steps.CorrectFacts: _correct,
+    disk_steps.ReleaseDisk: _release,
+    disk_steps.LiftGuard: _unguard,
+    disk_steps.DiscardCopy: _discard,
+    disk_steps.EditDisks: _edit,
+    disk_steps.SetCompression: _compression,
+    disk_steps.Grow: _resize,
+    disk_steps.Shrink: _resize,
+    disk_steps.ResizeDetached: _resize_detached,
+    disk_steps.Convert: _convert,
+    disk_steps.EndConversion: _end_conversion,
+    disk_steps.Detach: _detach,
+    disk_steps.DetachUnattached: _detach,
+    disk_steps.Destroy: _destroy,
+    disk_steps.DestroyDetached: _destroy_detached,
+    disk_steps.ForgetDisk: _forget,
+    disk_steps.AttachDisk: _attach,
+    disk_steps.CreateDisk: _create,
+    disk_steps.CreateDetached: _create_detached,
+    disk_steps.FinishDetached: _finish_detached,
+    vm_steps.Recover: _recover,
+    vm_steps.SettleQuota: _law,
+    vm_steps.SettleVolumes: _normalise,
+    vm_steps.RetireSyncs: _retire,
+    vm_steps.SetFlexibleSize: _flexible,
+    vm_steps.SetVmQuota: _quota,
+    vm_steps.Stop: _stop,
+    vm_steps.Start: _start,
+    vm_steps.SetAutoboot: _autoboot,
+    vm_steps.SetProperties: _properties,
+    vm_steps.WritePackage: _package,
+    vm_steps.Relocate: _adopt,
+    vm_steps.AddPorts: _elsewhere,
+    vm_steps.TakeSnapshot: _snapshot,
+    vm_steps.DeleteSnapshot: _delete_snapshot,
+    vm_steps.RollBack: _rollback,
+    vm_steps.ClearRemains: _elsewhere,
+    vm_steps.RemoveUnfinished: _elsewhere,
+    vm_steps.ImportImage: _elsewhere,
+    vm_steps.CreateVm: _create_vm,
+    vm_steps.DeleteVm: _delete_vm,
+}

@@ -48,11 +48,11 @@ def left_down(refused: t.Iterable[VmPlan]) -> t.Iterator[str]:
     """Warnings about VMs that stay down because the plan is refused that would start them again."""
     for vm in (plan.before for plan in refused if plan.before.halted):
         left = vm.interrupted
-        words = "an interrupted run left it stopped"
+        text = "an interrupted run left it stopped"
         if left is not None and left.late:
-            words = f"its guest was asked to shut down at {left.since} by a run that has failed, and has done so later"
+            text = f"its guest was asked to shut down at {left.since} by a run that has failed, and has done so later"
         way_out = "" if why_not(vm)[0] else "; vm with state=running starts it"
-        yield f"{vm.label}: {words}, and this run leaves it stopped, too{way_out}"
+        yield f"{vm.label}: {text}, and this run leaves it stopped, too{way_out}"
 
 
 def left_stopped(vm: Vm, capabilities: Capabilities) -> Vm:
@@ -98,7 +98,7 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     if record is None or not plan.steps:
         return []
     ours = plan.stops  # then this run changes the power for its own steps
-    done = [step.text for step in plan.steps if step.mends or (step.powers and not ours)]
+    done = [step.text for step in plan.steps if step.mends or (step.changes_power and not ours)]
     return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
 
 
@@ -113,11 +113,11 @@ def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
     """Warnings about entries of the journal that this run does not finish, with the command that removes them."""
     known = {vm.config.uuid: vm for vm in host.vms}
-    found = []
+    result = []
     for (pool, uuid), record in sorted(host.intents.items()):
         vm = known.get(uuid)
         if vm is not None and record is not None and _given_up(vm, record):
-            found.append(f"{vm.label}: {_ended_too_late(record, 'was interrupted')}")
+            result.append(f"{vm.label}: {_ended_too_late(record, 'was interrupted')}")
         if vm is None or (vm.interrupted is not None and uuid in declared):
             continue
         if record is None:
@@ -129,14 +129,14 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
             )
         elif record.late and vm.interrupted is None and record.host == host.name:
             if vm.config.state == "stopped":
-                found.append(f"{vm.label}: {_ended_too_late(record, 'has failed')}")
+                result.append(f"{vm.label}: {_ended_too_late(record, 'has failed')}")
             continue
         elif vm.interrupted is None:
             words = f"a run on host {record.host} was interrupted at {record.since}; only that host finishes it"
         else:
             words = held_down(vm) or unfinished(record)
-        found.append(f"{vm.label}: {words} ({_inherit(pool, uuid)} removes it)")
-    return found
+        result.append(f"{vm.label}: {words} ({_inherit(pool, uuid)} removes it)")
+    return result
 
 
 def gives_up(vm: Vm) -> str:

@@ -26,7 +26,7 @@ from .vm_steps import Relocate
 def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
     """A VM without a dataset, given the one that it will have; None if it is not bare, or why_not() says why."""
     pool = _pool(host, config)
-    if not config.bare or why_not(host, config):
+    if not config.identity_in_zfs or why_not(host, config):
         return None
     above = host.datasets[pool]
     name = vm_dataset(pool, config.uuid)
@@ -52,8 +52,8 @@ def why_not(host: Host, config: VmConfig) -> str:
         return blank_in(pool)
     name, there = vm_dataset(pool, config.uuid), find_vm_dataset(config.uuid, host.datasets)
     if there and there != name:
-        words = f"its disks lie in pool {pool}, and its dataset is {there}; bring the disks back below that, or"
-        return f"{words} zfs rename {there} {there}-old, if {pool} is where it belongs now"
+        text = f"its disks lie in pool {pool}, and its dataset is {there}; bring the disks back below that, or"
+        return f"{text} zfs rename {there} {there}-old, if {pool} is where it belongs now"
     lost = [e.volume for e in config.disks if pool_of(e.volume) == pool and e.volume not in host.datasets]
     return f"its configuration names {', '.join(lost)}, and there is no such volume" if lost else ""
 
@@ -61,7 +61,7 @@ def why_not(host: Host, config: VmConfig) -> str:
 def not_managed(host: Host, config: VmConfig) -> str:
     """Return why no task manages a VM that has no dataset, or is unfinished, and what ends that."""
     words = reason(host, config)
-    if not config.bare or is_unfinished(config):
+    if not config.identity_in_zfs or is_unfinished(config):
         return words
     why = why_not(host, config)
     return f"{words}, and adopt: true makes none: {why}" if why else f"{words}; {adopting(config)}"
@@ -85,8 +85,8 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
         return None
     if vm.config.state != "stopped" or vm.config.frozen:
         why = vm.config.frozen or (vm.config.state != "running" and power_problem(vm.config))
-        what = "its volumes are renamed" if any(e.volume != d.volume.name for e, d in disks) else "its paths change"
-        problems.add("VmNotStopped", why or f"the VM must be stopped to be adopted: {what}")
+        text = "its volumes are renamed" if any(e.volume != d.volume.name for e, d in disks) else "its paths change"
+        problems.add("VmNotStopped", why or f"the VM must be stopped to be adopted: {text}")
     moves = ", ".join(f"{_source(e, d)} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
     return Relocate(Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
 

@@ -25,14 +25,12 @@ from .predict import unguarded
 
 @dataclass
 class Target:
-    """What the disk of an entry shall be. size is MiB; disk is None for a new disk; managed: the entry declares a size;
-    kept is the type if the entry declares none; uuid is that of a new disk, "" if it is chosen later; replaces is the
-    disk that a new one replaces, because it differs in what is fixed at birth, or the boot disk that makes way for an
-    earlier one.
-    """
+    """What the disk of an entry shall be."""
 
     spec: DiskDeclaration
+    # None for a new disk.
     disk: t.Optional[Disk] = None
+    # MiB.
     size: int = 0
     slot: str = ""
     model: str = ""
@@ -40,10 +38,15 @@ class Target:
     block_size: int = 0
     origin: t.Optional[Dataset] = None
     image_size: int = 0
+    # The entry declares a size.
     managed: bool = True
     type: str = THICK
+    # The type if the entry declares none.
     kept: str = THICK
+    # That of a new disk, "" if it is chosen later.
     uuid: str = ""
+    # The disk that a new one replaces: it differs in what is fixed at birth, or is the boot disk that makes way for an
+    # earlier one.
     replaces: t.Optional[Disk] = None
 
     @property
@@ -68,18 +71,21 @@ class Target:
 
 @dataclass(frozen=True)
 class Leaver:
-    """A disk that leaves its VM, detached with its data or destroyed. snapshots, held and clones say what may be lost
-    with it: its snapshots, held ones too, and these clones of them. anew: another disk replaces it. becomes_replica:
-    of the disk on another host.
-    """
+    """A disk that leaves its VM."""
 
     disk: Disk
+    # It is destroyed, else detached with its data.
     destroy: bool
+    # Its snapshots may be destroyed with it.
     snapshots: bool = False
     nameless: bool = False
+    # So may held ones.
     held: bool = False
+    # And these clones of its snapshots.
     clones: t.FrozenSet[str] = frozenset()
+    # Another disk replaces it.
     anew: bool = False
+    # It becomes a replica of the disk on another host.
     becomes_replica: bool = False
 
     @property
@@ -90,14 +96,17 @@ class Leaver:
 
 @dataclass
 class Resolved:
-    """What the declaration of a VM means. flexible is the stored F in MiB, quota is bytes; new: a VM to be made."""
+    """What the declaration of a VM means."""
 
     vm: Vm
+    # The stored flexible_disk_size in MiB.
     flexible: t.Optional[int]
+    # Bytes.
     quota: int
     targets: t.List[Target]
     leavers: t.List[Leaver]
     kept: t.List[Disk]
+    # The VM is to be made.
     new: bool = False
 
 
@@ -108,7 +117,7 @@ def resolve(
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
         flexible = spec.flexible_disk_size + vm.hidden_mib
-    least = 0 if capabilities.keeps_storage else capabilities.whole_quota
+    least = 0 if capabilities.keeps_storage else capabilities.quota_unit
     resolved = Resolved(vm, flexible, spec.quota or vm.root.refquota or least, [], [], [])
     for entry, disk in match.pairs:
         _pair(resolved, entry, disk, host, capabilities, problems)
@@ -207,14 +216,14 @@ def kept_type(disk: Disk, capabilities: Capabilities) -> str:
 def missing_image(pool: str, image: str, capabilities: Capabilities) -> str:
     """Return that an image is not in the pool, and how it gets there."""
     volume = image_dataset(pool, image)
-    words = f"image {image} is missing: there is no {final(volume)}"
-    if "image_file" not in capabilities.of_new_vms:
-        return f"{words}; imgadm import -P {pool} {image} on the host brings it"
-    words += ". A new VM imports it from a raw or qcow2 file on the host that image_file names beside image. Or make it"
-    words += (
+    text = f"image {image} is missing: there is no {final(volume)}"
+    if "image_file" not in capabilities.new_vm_options:
+        return f"{text}; imgadm import -P {pool} {image} on the host brings it"
+    text += ". A new VM imports it from a raw or qcow2 file on the host that image_file names beside image. Or make it"
+    text += (
         f" once: zfs create -s -V SIZE {volume}; qemu-img convert -n -O raw FILE {capabilities.device_prefix}{volume}"
     )
-    return f"{words}; zfs snapshot {final(volume)}"
+    return f"{text}; zfs snapshot {final(volume)}"
 
 
 def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities, problems: Problems) -> Target:

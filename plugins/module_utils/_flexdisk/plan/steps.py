@@ -15,17 +15,17 @@ _S = t.TypeVar("_S", bound="Step")
 
 
 class Told(t.NamedTuple):
-    """What the user is told of a step.
+    """What the user is told of a step."""
 
-    text: the step in words, "" for one that is not shown. disk: the label of its disk. destroys: data is given up.
-    cold: why a running VM does not take this one, though it takes others of its class. recreates: the step belongs to
-    a disk that is made anew.
-    """
-
+    # The step in words, "" for one that is not shown.
     text: str
+    # The label of its disk.
     disk: str = ""
+    # Data is given up.
     destroys: bool = False
+    # Why a running VM does not take this step, though it takes others of its class.
     cold: str = ""
+    # The step belongs to a disk that is made again.
     recreates: bool = False
 
 
@@ -35,8 +35,8 @@ class Step:
 
     Nothing compares or prints steps. Without the methods for that (eq, repr), their classes are made in half the time.
 
-    Sizes are MiB (C(_mib)) or bytes (C(_bytes)). plan/predict.py says what a VM is after a step. The files apply*.py of
-    the engine do the step. Both find their function by the class.
+    Sizes are MiB (C(_mib)) or bytes (C(_bytes)). plan/predict.py says what a VM is after a step, in its table AFTER.
+    The tables in engine/steps/performers*.py say who carries it out.
     """
 
     told: Told
@@ -47,9 +47,10 @@ class Step:
     silent: t.ClassVar[bool] = False
     # The step takes a volume out of a VM. It needs a guard against a hypervisor that destroys what it forgets.
     leaves_vm: t.ClassVar[bool] = False
-    # mends: the step ends what an interrupted run has left. powers: it restores the power state from before that run.
+    # The step ends what an interrupted run has left.
     mends: t.ClassVar[bool] = False
-    powers: t.ClassVar[bool] = False
+    # The step restores the power state from before an interrupted run.
+    changes_power: t.ClassVar[bool] = False
     # The step shuts the VM down, or starts it.
     stops: t.ClassVar[bool] = False
     starts: t.ClassVar[bool] = False

@@ -47,13 +47,13 @@ def _changes(
         return "nothing to change"
     sums = [_sum(plan, geometry[plan.before.config.pool]) for plan in changed]
     net, destroyed, lost = (sum(column) for column in zip(Sum(), *sums))
-    words = []
+    parts = []
     if vms:
-        words += [_some(sum(1 for plan in vms if plan.changed), "change"), _some(sum(map(_restarts, vms)), "restart")]
-    words += [("" if net < 0 else "+") + render_bytes(net), f"{render_bytes(destroyed)} destroyed"]
-    words += [f"{count(lost, 'snapshot')} destroyed"] if lost else []
-    words += [f"{count(outside, 'repair')} outside VMs"] if outside else []
-    return ", ".join(words)
+        parts += [_some(sum(1 for plan in vms if plan.changed), "change"), _some(sum(map(_restarts, vms)), "restart")]
+    parts += [("" if net < 0 else "+") + render_bytes(net), f"{render_bytes(destroyed)} destroyed"]
+    parts += [f"{count(lost, 'snapshot')} destroyed"] if lost else []
+    parts += [f"{count(outside, 'repair')} outside VMs"] if outside else []
+    return ", ".join(parts)
 
 
 def _some(number: int, noun: str) -> str:
@@ -95,7 +95,7 @@ def _guests(vm: Vm, step: Step) -> int:
 
 def _snapshots(vm: Vm) -> t.Set[t.Tuple[int, int]]:
     """All snapshots of the VM and its disks, each as the guid of its dataset and its createtxg."""
-    found = {(vm.root.guid, snapshot.createtxg) for snapshot in vm.snapshots}
+    result = {(vm.root.guid, snapshot.createtxg) for snapshot in vm.snapshots}
     for disk in vm.disks + vm.orphans + vm.detached:
-        found |= {(disk.volume.guid, snapshot.createtxg) for snapshot in disk.snapshots}
-    return found
+        result |= {(disk.volume.guid, snapshot.createtxg) for snapshot in disk.snapshots}
+    return result

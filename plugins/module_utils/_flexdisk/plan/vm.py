@@ -46,11 +46,11 @@ def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem,
         owner = next((c for c in host.configs if c.uuid == declared.uuid), None)
         if owner is None:
             return None
-        words = f"no VM has this name, and the uuid {owner.uuid} is that of VM {owner.label}"
-        return Problem("InvalidArgument", words, declared.vm)
+        text = f"no VM has this name, and the uuid {owner.uuid} is that of VM {owner.label}"
+        return Problem("InvalidArgument", text, declared.vm)
     if declared.uuid not in ("", config.uuid):
-        words = f"the uuid of VM {config.label} is not {declared.uuid}; a VM keeps its uuid"
-        return Problem("InvalidArgument", words, declared.vm)
+        text = f"the uuid of VM {config.label} is not {declared.uuid}; a VM keeps its uuid"
+        return Problem("InvalidArgument", text, declared.vm)
     reason = _unsure(config, declared)
     return Problem("InvalidArgument", reason, declared.vm) if reason else config
 
@@ -230,11 +230,11 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
     changes = {key: value for key, value in wanted.items() if value is not None and value != now[key]}
     if not changes:
         return None
-    words = [f"{key} {_word(key, now[key])} -> {_word(key, value)}" for key, value in changes.items()]
+    parts = [f"{key} {_word(key, now[key])} -> {_word(key, value)}" for key, value in changes.items()]
     own = snapshots.protection(vm) if "indestructible" in changes else None
     with_it = f"; the protection's own snapshot {snapshots.PROTECTION} goes with it" if own is not None else ""
     return SetProperties(
-        Told(f"~ {', '.join(words)}{with_it}"),
+        Told(f"~ {', '.join(parts)}{with_it}"),
         memory_mib=changes.get("memory"),
         vcpus=changes.get("vcpus"),
         indestructible=changes.get("indestructible"),
@@ -250,8 +250,8 @@ def _check_machine(vm: Vm, properties: t.Optional[SetProperties], problems: Prob
     for key, value in properties.machine.items() if properties is not None else ():
         change = f"{key} {_word(key, getattr(vm.config, key))} -> {_word(key, value)}"
         for why in _holders(vm.config, key, value):
-            words = f"{change} is refused: {why}, and would not follow"
-            problems.add("NotSupported", f"{words}; change both with virsh edit {vm.config.alias}")
+            text = f"{change} is refused: {why}, and would not follow"
+            problems.add("NotSupported", f"{text}; change both with virsh edit {vm.config.alias}")
 
 
 def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
@@ -371,8 +371,8 @@ def _half_back(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
     anyway need not be whole.
     """
     if vm.interrupted is not None and vm.interrupted.rollback and staying:
-        words = f"{unfinished(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
-        problems.add("InUse", words)
+        text = f"{unfinished(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
+        problems.add("InUse", text)
 
 
 def _may_be_elsewhere(vm: Vm, left: t.Optional[Left], problems: Problems) -> None:
@@ -423,12 +423,12 @@ def _unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
     if capabilities.removal_destroys:
         for entry in entries:
             removal = json.dumps({"remove_disks": [entry.path]})
-            words = f"{entry.volume} lies in pool {pool_of(entry.volume)}, which this task does not read, and would be "
+            text = f"{entry.volume} lies in pool {pool_of(entry.volume)}, which this task does not read, and would be "
             stop = f"stop the VM (vmadm stop {vm.config.uuid}), " if vm.config.state == "running" else ""
-            words += f"destroyed with the VM unnamed. To keep it, {stop}rename it (zfs rename {entry.volume} NEWNAME), "
-            words += f"then take its entry out (echo '{removal}' | vmadm update {vm.config.uuid}), and run this task "
-            words += "again. While a volume has the name of the entry, vmadm destroys it with the entry"
-            problems.add("InUse", words)
+            text += f"destroyed with the VM unnamed. To keep it, {stop}rename it (zfs rename {entry.volume} NEWNAME), "
+            text += f"then take its entry out (echo '{removal}' | vmadm update {vm.config.uuid}), and run this task "
+            text += "again. While a volume has the name of the entry, vmadm destroys it with the entry"
+            problems.add("InUse", text)
 
 
 def _unknown(host: Host, vm: Vm, problems: Problems) -> None:
@@ -463,7 +463,7 @@ def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
 
 
 def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
-    left = not vm.config.bare and snapshot.name == vm.root.name + snapshots.PROTECTION
+    left = not vm.config.identity_in_zfs and snapshot.name == vm.root.name + snapshots.PROTECTION
     name = snapshot.name.partition("@")[2]
     return name + (" (left of a protection whose hold somebody has released)" if left else "")
 

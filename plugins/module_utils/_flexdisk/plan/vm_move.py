@@ -24,31 +24,31 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
     """Why a VM cannot be moved. What it lacks for a sync, the sync says. stays: as of a Description."""
     if vm.overlaid:
         return [Problem("InUse", vm.overlaid, vm.label)]
-    found = _of_vm(host, vm, stays)
+    result = _of_vm(host, vm, stays)
     for disk in vm.disks:
-        found += _of_disk(host, vm, disk)
+        result += _of_disk(host, vm, disk)
     taken = snapshots.snapshots_of(vm)
-    found += _of_snapshots(vm, taken)
+    result += _of_snapshots(vm, taken)
     odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.unread]
     if odd:
-        found.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
+        result.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
     pinned = [one.name for one in strange_snapshots(vm) if one.clones or one.userrefs]
     if pinned:
         words = (
             f"{', '.join(pinned)} has clones or holds, and would go with the VM's own dataset, which does not travel"
         )
-        found.append(Problem("InUse", words, vm.label))
+        result.append(Problem("InUse", words, vm.label))
     state = usage.power_problem(vm.config)
     if state:
-        found.append(Problem("VmInTransition", state, vm.label))
-    found += [Problem("NotSupported", f"{text}; it does not travel", vm.label) for text in _staying(vm)]
-    found += _of_clones(vm)
-    found += _of_room(vm)
+        result.append(Problem("VmInTransition", state, vm.label))
+    result += [Problem("NotSupported", f"{text}; it does not travel", vm.label) for text in _staying(vm)]
+    result += _of_clones(vm)
+    result += _of_room(vm)
     if vm.other_used:
-        found.append(Problem("NotSupported", f"it has {_others(host, vm)}, which do not travel", vm.label))
+        result.append(Problem("NotSupported", f"it has {_others(host, vm)}, which do not travel", vm.label))
     if vm.interrupted is not None:
-        found.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
-    return found
+        result.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
+    return result
 
 
 def _others(host: Host, vm: Vm) -> str:
@@ -64,37 +64,37 @@ def strange_snapshots(vm: Vm) -> t.List[Dataset]:
 
 
 def _of_vm(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
-    found = []
+    result = []
     if stays:
-        words = f"it has what does not travel to another host: {', '.join(stays)}"
-        found.append(Problem("NotSupported", words, vm.label))
+        text = f"it has what does not travel to another host: {', '.join(stays)}"
+        result.append(Problem("NotSupported", text, vm.label))
     if not vm.flexible:
-        words = "it has no flexible_disk_size, and no disk can be attached to such a VM; vm_disks gives it one"
-        found.append(Problem("VmWithoutFlexibleDiskSize", words, vm.label))
+        text = "it has no flexible_disk_size, and no disk can be attached to such a VM; vm_disks gives it one"
+        result.append(Problem("VmWithoutFlexibleDiskSize", text, vm.label))
     if vm.config.frozen and vm.config.uuid not in host.moves:
-        found.append(Problem("NotSupported", vm.config.frozen, vm.label))
-    return found
+        result.append(Problem("NotSupported", vm.config.frozen, vm.label))
+    return result
 
 
 def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if disk.hidden:
         if disk.volume.name != disk_dataset(vm.root.name, index_of(disk.volume.name)):
-            words = f"{disk.volume.name} is a disk of the platform, and lies where it cannot be made again"
-            yield Problem("NotSupported", words, vm.label, disk.label)
+            text = f"{disk.volume.name} is a disk of the platform, and lies where it cannot be made again"
+            yield Problem("NotSupported", text, vm.label, disk.label)
         return
     if not disk.uuid:
         yield Problem("NotSupported", "it has no uuid yet; vm_disks gives it one", vm.label, disk.label)
     if vm.config.models and disk.model not in vm.config.models:
-        words = f"it is on the bus {disk.model}; only disks on {' or '.join(vm.config.models)} travel"
-        yield Problem("NotSupported", words, vm.label, disk.label)
+        text = f"it is on the bus {disk.model}; only disks on {' or '.join(vm.config.models)} travel"
+        yield Problem("NotSupported", text, vm.label, disk.label)
     others = host.usage.of(disk.volume.name, vm.config.uuid)
     if others:
-        words = f"{disk.volume.name} is used by {usage.labels(others)} as well"
-        yield Problem("InUse", words, vm.label, disk.label)
+        text = f"{disk.volume.name} is used by {usage.labels(others)} as well"
+        yield Problem("InUse", text, vm.label, disk.label)
     place = f"{replicas(vm.config.pool)}/{disk.uuid}"
     if place in host.datasets:
-        words = f"{place} exists, where its own replica would be; disk_verify says what it is"
-        yield Problem("AlreadyExists", words, vm.label, disk.label)
+        text = f"{place} exists, where its own replica would be; disk_verify says what it is"
+        yield Problem("AlreadyExists", text, vm.label, disk.label)
 
 
 def _staying(vm: Vm) -> t.Iterator[str]:
@@ -110,11 +110,11 @@ def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator
     for one in taken:
         used = [part.name for part in one.parts if part.parent not in going and (part.clones or part.userrefs)]
         if not snapshots.whole(vm, one):
-            words = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
-            yield Problem("NotSupported", words, vm.label)
+            text = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
+            yield Problem("NotSupported", text, vm.label)
         elif used:
-            words = f"{', '.join(used)} has clones or holds, and cannot be destroyed here"
-            yield Problem("InUse", words, vm.label)
+            text = f"{', '.join(used)} has clones or holds, and cannot be destroyed here"
+            yield Problem("InUse", text, vm.label)
 
 
 def _of_room(vm: Vm) -> t.Iterator[Problem]:
@@ -122,14 +122,14 @@ def _of_room(vm: Vm) -> t.Iterator[Problem]:
     lacks = -(space.allocatable(vm) or 0)
     others = [part.name for disk in vm.disks for part in disk.snapshots if snapshots.is_of_others(part.name)]
     if lacks > 0 and others:
-        words = f"its disks and snapshots take {render_bytes(lacks)} more than flexible_disk_size"
-        yield Problem("InsufficientSpace", words + snapshots.others_hold(others), vm.label)
+        text = f"its disks and snapshots take {render_bytes(lacks)} more than flexible_disk_size"
+        yield Problem("InsufficientSpace", text + snapshots.others_hold(others), vm.label)
 
 
 def _of_clones(vm: Vm) -> t.Iterator[Problem]:
     more, room = pins.of_origins(vm), max(0, space.allocatable(vm) or 0)
     if more > room:
         least = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
-        words = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
-        words += f"; flexible_disk_size must be at least {render_exact(least)}"
-        yield Problem("InsufficientSpace", words % render_apart(more, room), vm.label)
+        text = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
+        text += f"; flexible_disk_size must be at least {render_exact(least)}"
+        yield Problem("InsufficientSpace", text % render_apart(more, room), vm.label)

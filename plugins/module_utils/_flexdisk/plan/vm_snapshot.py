@@ -76,10 +76,10 @@ def _check_others(vm: Vm, problems: Problems) -> None:
 def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
     """What ends an interrupted rollback that is refused."""
     if _resumes(vm, spec):
-        words = f"the rollback to snapshot {spec.name} was interrupted, so the VM's disks may be of different times"
-        words += f". If nothing makes it possible again, {recovery.gives_up(vm)} accepts the disks as they are now: it "
-        words += "changes no data, and the VM stays stopped until somebody starts it. Or give the VM up: the module vm "
-        yield Problem("InUse", f"{words}with state=absent", vm.config.alias or vm.config.uuid)
+        text = f"the rollback to snapshot {spec.name} was interrupted, so the VM's disks may be of different times"
+        text += f". If nothing makes it possible again, {recovery.gives_up(vm)} accepts the disks as they are now: it "
+        text += "changes no data, and the VM stays stopped until somebody starts it. Or give the VM up: the module vm "
+        yield Problem("InUse", f"{text}with state=absent", vm.config.alias or vm.config.uuid)
 
 
 def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
@@ -149,17 +149,17 @@ def _of_root(vm: Vm, after: Vm) -> int:
 
 
 def _short_text(vm: Vm, after: Vm, spec: SnapshotDeclaration, charge: int, short: int) -> str:
-    words = "snapshot %s needs %s at once, and %s is left" % (spec.name, *render_apart(charge, max(0, charge - short)))
+    text = "snapshot %s needs %s at once, and %s is left" % (spec.name, *render_apart(charge, max(0, charge - short)))
     if vm.flexible:
         smallest = space.smallest_flexible_mib(after) - vm.hidden_mib
-        words += f"; flexible_disk_size must be at least {render_exact(smallest)}"
+        text += f"; flexible_disk_size must be at least {render_exact(smallest)}"
         would = [p for p in sorted(spec.packages, key=lambda p: p.disk) if p.flexible_disk and p.disk >= smallest]
-        words += f", with package {would[0].name} ({render_exact(would[0].disk)})" if would else ""
+        text += f", with package {would[0].name} ({render_exact(would[0].disk)})" if would else ""
     else:
-        words += "; a VM without flexible disk space has no room for snapshots of data that its disks have written"
+        text += "; a VM without flexible disk space has no room for snapshots of data that its disks have written"
     relief = [f"snapshot {s.name} {render_bytes(snapshots.freed(vm, s))}" for s in snapshots.snapshots_of(vm)]
     relief += [f"disk {d.label} {render_bytes(d.size + d.volume.pinned)}" for d in vm.disks if not d.boot]
-    return words + (f"; these would free: {', '.join(relief)}" if relief and vm.flexible else "")
+    return text + (f"; these would free: {', '.join(relief)}" if relief and vm.flexible else "")
 
 
 # -- delete
@@ -289,8 +289,8 @@ def _refuse_users(host: Host, vm: Vm, snapshot: VmSnapshot, problems: Problems) 
         name = disk.volume.name
         users = host.usage.of(name, vm.config.uuid) if snapshot.of(name) is not None else []
         if users:
-            words = f"{name} is also attached to {labels(users)}, whose data a rollback would take back"
-            problems.add("InUse", f"{words}; take it out of the configuration of one VM", disk.label)
+            text = f"{name} is also attached to {labels(users)}, whose data a rollback would take back"
+            problems.add("InUse", f"{text}; take it out of the configuration of one VM", disk.label)
 
 
 def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, problems: Problems) -> None:
@@ -303,9 +303,9 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, prob
     newer, protection = snapshots.newer(vm, snapshot), snapshots.protection(vm)
     if protection in newer:
         newer.remove(protection)
-        words = "the VM was protected after snapshot %s, and the protection's own snapshot %s prevents a rollback"
-        words += "; indestructible=false of the module vm removes both"
-        problems.add("Indestructible", words % (snapshot.name, protection.name))
+        text = "the VM was protected after snapshot %s, and the protection's own snapshot %s prevents a rollback"
+        text += "; indestructible=false of the module vm removes both"
+        problems.add("Indestructible", text % (snapshot.name, protection.name))
     _used(newer, problems)
     names = sorted({part.name.partition("@")[2] for part in newer})
     given_up = {word for name in spec.newer or () for word in (name, snapshots.PREFIX + name)}

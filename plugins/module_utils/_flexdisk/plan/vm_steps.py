@@ -112,7 +112,7 @@ class Start(Step):
     """Start the VM. autoboot_on: the hypervisor turns autoboot on with it."""
 
     kind = "start"
-    powers = True
+    changes_power = True
     starts = True
 
     autoboot_on: bool
@@ -123,7 +123,7 @@ class SetAutoboot(Step):
     """Set whether the VM starts with its host."""
 
     kind = "autoboot"
-    powers = True
+    changes_power = True
 
     autoboot: bool
 
@@ -211,13 +211,15 @@ class AddPorts(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class TakeSnapshot(Step):
-    """Take a snapshot of all datasets of the VM. full_name is what ZFS calls it; creation: seconds since 1970."""
+    """Take a snapshot of all datasets of the VM."""
 
     kind = "snapshot"
     recorded = False
 
     name: str
+    # What ZFS calls it.
     full_name: str
+    # Seconds since 1970.
     creation: int
 
 
@@ -240,17 +242,15 @@ class DeleteSnapshot(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RollBack(Step):
-    """Roll all datasets of the VM back, with ZFS: vmadm would start the VM afterwards, wherever its home is.
-
-    newer: the snapshots that are destroyed by it, those of syncs too.
-    beside_bytes: what it takes beside what the VM uses, until it has ended.
-    """
+    """Roll all datasets of the VM back, with ZFS: vmadm would start the VM afterwards, wherever its home is."""
 
     kind = "rollback"
 
     name: str
     parts: t.Tuple[Planned, ...]
+    # Snapshots that are destroyed by it, those of syncs too.
     newer: t.Tuple[Planned, ...]
+    # What it takes beside what the VM uses, until it has ended.
     beside_bytes: int = 0
 
     @property
@@ -264,15 +264,13 @@ class RollBack(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ClearRemains(Step):
-    """Destroy the unused datasets that an interrupted creation has left: the first one, and the others below it, with
-    their snapshots, which left names, too.
-
-    frees_bytes: what the pool gets back.
-    """
+    """Destroy the unused datasets that an interrupted creation has left."""
 
     kind = "clear"
 
+    # The first one, and the others below it, with their snapshots, which left names, too.
     left: t.Tuple[Planned, ...]
+    # What the pool gets back.
     frees_bytes: int = 0
 
     @property
@@ -288,18 +286,19 @@ class ClearRemains(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RemoveUnfinished(Step):
-    """Remove what is left of a VM that the hypervisor was making or deleting: the datasets and snapshots of parts, of
-    which the first is the VM's own dataset. configured: the hypervisor still knows the VM. deletes: the VM was being
-    deleted. frees_bytes: what the pool gets back.
-    """
+    """Remove what is left of a VM that the hypervisor was making or deleting."""
 
     kind = "remove_unfinished"
 
     uuid: str
     root: str
+    # Datasets and snapshots. The first one is the VM's own dataset.
     parts: t.Tuple[Planned, ...]
+    # The hypervisor still knows the VM.
     configured: bool
+    # The VM was being deleted.
     deletes: bool
+    # What the pool gets back.
     frees_bytes: int = 0
 
     @property

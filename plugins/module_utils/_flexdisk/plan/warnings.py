@@ -49,8 +49,8 @@ def _slots(vm: Vm, after: Vm) -> t.Iterator[str]:
     placed = [(disk, slots.parse_slot(disk.pci_slot)) for disk in after.disks if disk.pci_slot]
     unseen = slots.unseen((slot for _disk, slot in placed), after.config.pci)
     for disk in (disk for disk, slot in placed if slot in unseen):
-        words = f"{disk.label} is at {disk.pci_slot}, but function 0 of that device is empty"
-        yield f"{words}, so the guest will not find it"
+        text = f"{disk.label} is at {disk.pci_slot}, but function 0 of that device is empty"
+        yield f"{text}, so the guest will not find it"
     for label, place, other in slots.clashes(((disk.label, slot) for disk, slot in placed), after.config.pci):
         yield f"{label} is at {place}, and so is {other}: the VM will not start until pci_slot moves the disk"
     for path in vm.config.unplugged:

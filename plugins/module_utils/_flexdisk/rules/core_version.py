@@ -13,8 +13,8 @@ _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
 
 def refusal(version: str) -> str:
     """Why this version of ansible-core is too old, "" if it is not or cannot be told."""
-    found = _VERSION.match(version)
-    if found is None or tuple(map(int, found.groups())) >= FLOOR:
+    match = _VERSION.match(version)
+    if match is None or tuple(map(int, match.groups())) >= FLOOR:
         return ""
     what_to_do = "Update ansible-core on the controller, or in the execution environment"
     return "flexdisk.hypervisor needs ansible-core %d.%d or later; this is %s. %s" % (*FLOOR, version, what_to_do)

@@ -20,14 +20,14 @@ def birth_differences(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
     """Differences in block_size, image and the word it was made for: (is, declared). Only a new disk can have the
     declared value.
     """
-    found: t.Dict[str, Change] = {}
+    result: t.Dict[str, Change] = {}
     if spec.block_size not in (None, disk.volume.volblocksize) and not becomes_volume(spec, disk):
-        found["block_size"] = (disk.volume.volblocksize, spec.block_size)
+        result["block_size"] = (disk.volume.volblocksize, spec.block_size)
     if spec.image is not None and spec.image != disk.image:
-        found["image"] = (disk.image or "none", spec.image)
+        result["image"] = (disk.image or "none", spec.image)
     if spec.recreate_for and spec.recreate_for != disk.volume.user.get("made_for", ""):
-        found["made_for"] = (disk.volume.user.get("made_for") or "none", spec.recreate_for)
-    return found
+        result["made_for"] = (disk.volume.user.get("made_for") or "none", spec.recreate_for)
+    return result
 
 
 def crosses(wanted: t.Optional[str], disk: Disk) -> bool:
@@ -47,37 +47,37 @@ def in_conversion(vm: Vm, disk: Disk) -> bool:
 
 def config_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
     """Differences in the hypervisor's configuration: model, pci_slot (compared normalised), boot."""
-    found: t.Dict[str, Change] = {}
+    result: t.Dict[str, Change] = {}
     if spec.model is not None and spec.model != disk.model:
-        found["model"] = (disk.model, spec.model)
+        result["model"] = (disk.model, spec.model)
     if spec.pci_slot is not None and spec.pci_slot != disk.pci_slot:
-        found["pci_slot"] = (disk.pci_slot or "none", spec.pci_slot)
+        result["pci_slot"] = (disk.pci_slot or "none", spec.pci_slot)
     if spec.boot is not None and spec.boot != disk.boot:
-        found["boot"] = (disk.boot, spec.boot)
-    return found
+        result["boot"] = (disk.boot, spec.boot)
+    return result
 
 
 def fact_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
     """Differences in what only our own properties hold: the name, and what rules/disk_properties.py lists."""
     renamed = spec.name and spec.name != disk.name
     name: t.Dict[str, Change] = {"name": (disk.name, spec.name)} if renamed else {}
-    return {**name, **disk_properties.differing(spec.own, disk.own)}
+    return {**name, **disk_properties.differing(spec.user_properties, disk.user_properties)}
 
 
 def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.List[str]:
     """What has changed since the VM was read: its configuration, or guid, createtxg and volsize of its volumes."""
-    words = []
+    parts = []
     for name in (f.name for f in fields(VmConfig)):
         was, now = getattr(vm.config, name), getattr(config, name)
         if was != now:
             plain = isinstance(was, (bool, int, str)) and name != "digest"
-            words.append(f"{name} {was} -> {now}" if plain else f"{name} of the configuration")
+            parts.append(f"{name} {was} -> {now}" if plain else f"{name} of the configuration")
     before = {d.name: d for d in (vm.root, *vm.volumes) if d.kind}
     after = {d.name: d for d in datasets if d.backs or d.name == vm.root.name}
-    words += [f"{name} is {'gone' if name in before else 'new'}" for name in sorted({*before} ^ {*after})]
+    parts += [f"{name} is {'gone' if name in before else 'new'}" for name in sorted({*before} ^ {*after})]
     for name in sorted({*before} & {*after}):
         for what in ("guid", "createtxg", "volsize"):
             was, now = getattr(before[name], what), getattr(after[name], what)
             if was != now:
-                words.append(f"{what} of {name} {was} -> {now}")
-    return words
+                parts.append(f"{what} of {name} {was} -> {now}")
+    return parts

@@ -44,10 +44,10 @@ def decode(volume: Dataset) -> DiskElement:
         return DiskElement()
     try:
         raw = json.loads(decode_text(value))
-        words = [raw.get("text", ""), raw.get("format", ""), *raw.get("needs", ()), *raw.get("claims", ())]
-        if not all(isinstance(word, str) for word in words):
+        parts = [raw.get("text", ""), raw.get("format", ""), *raw.get("needs", ()), *raw.get("claims", ())]
+        if not all(isinstance(word, str) for word in parts):
             raise ValueError("no text")
-        return DiskElement(words[0], words[1], tuple(raw.get("needs", ())), tuple(raw.get("claims", ())))
+        return DiskElement(parts[0], parts[1], tuple(raw.get("needs", ())), tuple(raw.get("claims", ())))
     except (AttributeError, RecursionError, TypeError, ValueError):
         return DiskElement()
 

@@ -21,19 +21,19 @@ Values = t.Mapping[str, t.Any]
 
 
 class Kind(t.NamedTuple):
-    """What the values of a property are. option is their type in Ansible, default what a disk has that carries none.
+    """A property of a disk that users declare."""
 
-    parse takes a declared value, adds what is wrong with it to the problems of the disk and returns None then. encode
-    gives the value of the user property, "" where it is not to be set; is_valid says of one whether we would have
-    written it.
-    """
-
+    # The type of the values in Ansible.
     option: str
     type: type
+    # The value of a disk that carries none.
     default: t.Any
+    # Takes a declared value. Adds what is wrong with it to the problems of the disk, and returns None then.
     parse: t.Callable[[Problems, str, str, t.Any], t.Any]
+    # Gives the value of the user property, "" where it is not to be set.
     encode: t.Callable[[t.Any], str]
     decode: t.Callable[[str], t.Any]
+    # Whether we would have written such a value of the user property.
     is_valid: t.Callable[[str], bool]
 
 

@@ -50,11 +50,11 @@ def _in_container(name: str) -> bool:
 
 def kept(row: Row, above: Row, place: str) -> t.Dict[str, str]:
     """What must be set on a dataset so that its values stay when it is renamed below place, whose values are above."""
-    found = {}
+    result = {}
     for name, (value, source) in sorted(row.items()):
         if _comes_from_place(name, source, place) and above.get(name, ("", ""))[0] != value:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 def _comes_from_place(name: str, source: str, place: str) -> bool:
@@ -76,7 +76,7 @@ def changes(row: Row, above: Row) -> t.Dict[str, t.Tuple[str, str]]:
 
     One that a dataset lacks cannot be kept away from it, and one that our container has is for what lies there.
     """
-    found = {}
+    result = {}
     for name in sorted({n for n in (*row, *above) if is_user(n)}):
         now, source = row.get(name, ("", ""))
         whence = _inherited_from(source)
@@ -84,17 +84,17 @@ def changes(row: Row, above: Row) -> t.Dict[str, t.Tuple[str, str]]:
             continue
         then = above.get(name, ("", ""))[0]
         if now != then:
-            found[name] = (now, then)
-    return found
+            result[name] = (now, then)
+    return result
 
 
 def carried(row: Row, copy: Row) -> t.Dict[str, str]:
     """What must be set on a copy of a disk, of another kind perhaps, so that it has the values of the original."""
-    found = {}
+    result = {}
     for name, (value, source) in sorted(row.items()):
         native = name in _INHERITABLE and name not in (*_OF_PLACE, *_OF_KIND) and name in copy
         whence = _inherited_from(source)
         theirs = is_user(name) and source != "-" and not (whence and _in_container(whence))
         if (native or theirs) and copy.get(name, ("", ""))[0] != value:
-            found[name] = value
-    return found
+            result[name] = value
+    return result

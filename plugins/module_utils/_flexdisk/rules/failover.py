@@ -24,11 +24,11 @@ _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
 
 
 class Wish(t.NamedTuple):
-    """autoboot: whether the VM starts with its home. term: how often another host has taken the VM over. If two hosts
-    have the VM, the higher one is its home.
-    """
+    """The failover setting of a VM."""
 
+    # The VM starts with its home.
     autoboot: bool
+    # How often another host has taken the VM over. If two hosts have the VM, the one with the higher term is its home.
     term: int = 0
 
 
@@ -61,14 +61,14 @@ def marks_at(vm: Vm, here: str, target: str) -> t.Dict[str, str]:
 
 def is_plausible(text: str) -> bool:
     """Whether another host may tell this value: its term leaves room for all takeovers that can follow."""
-    found = _TEXT.match(text)
-    return found is not None and int(found[2]) < _MOST
+    match = _TEXT.match(text)
+    return match is not None and int(match[2]) < _MOST
 
 
 def decode(text: str) -> t.Optional[Wish]:
     """The wish in the value of FACT; None for anything else."""
-    found = _TEXT.match(text)
-    return Wish(found[1] == "on", int(found[2])) if found and found[1] != "none" else None
+    match = _TEXT.match(text)
+    return Wish(match[1] == "on", int(match[2])) if match and match[1] != "none" else None
 
 
 def without_wish(wish: Wish) -> str:
@@ -91,5 +91,5 @@ def wish_of(config: VmConfig, root: Dataset) -> Wish:
 
 def term_of(text: str) -> int:
     """The term in the value of FACT, which a VM keeps without failover, too."""
-    found = _TEXT.match(text)
-    return int(found[2]) if found else 0
+    match = _TEXT.match(text)
+    return int(match[2]) if match else 0

@@ -15,29 +15,32 @@ Task = t.Mapping[str, t.Mapping[str, t.Any]]
 
 @dataclass(frozen=True)
 class Kind:
-    """severity is error (data or a VM are in danger, or a task is refused), warning (to be put right), info (to know).
-    repair says what disk_verify does about it, "" for what it leaves to people.
-    """
+    """A kind of finding."""
 
+    # error (data or a VM are in danger, or a task is refused), warning (to be put right) or info (to know).
     severity: str
     meaning: str
+    # What disk_verify does about it, "" for what it leaves to people.
     repair: str = ""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong. vm is a uuid, disk a label, volume the dataset concerned; repair is the task that puts
-    it right; args is what our own repair needs.
-    """
+    """One thing that is wrong."""
 
     kind: str
     message: str
+    # A uuid.
     vm: str = ""
     alias: str = ""
+    # A label.
     disk: str = ""
+    # The dataset concerned.
     volume: str = ""
+    # The task that puts it right.
     repair: t.Optional[Task] = None
     repairable: bool = False
+    # What our own repair needs.
     args: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @property

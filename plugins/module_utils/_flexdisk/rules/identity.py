@@ -138,8 +138,8 @@ def check_word(what: str, word: str, problems: Problems, disk: str = "") -> str:
 
 def member_of(name: str) -> t.Tuple[str, int]:
     """The group and the number of a member by its name: C(web) and 3 for C(web-3); C("") and -1 for any other name."""
-    found = _MEMBER.fullmatch(name)
-    return (found[1], int(found[2])) if found else ("", -1)
+    match = _MEMBER.fullmatch(name)
+    return (match[1], int(match[2])) if match else ("", -1)
 
 
 def is_converting(mark: str) -> bool:
@@ -159,8 +159,8 @@ def blank_in(pool: str) -> str:
     """
     if " " not in pool:
         return ""
-    words = f"pool '{pool}' has a blank in its name, and nothing is changed in such a pool"
-    return f"{words}; zpool export '{pool}' and zpool import '{pool}' NEWNAME give it another one"
+    text = f"pool '{pool}' has a blank in its name, and nothing is changed in such a pool"
+    return f"{text}; zpool export '{pool}' and zpool import '{pool}' NEWNAME give it another one"
 
 
 def check_pool(name: str) -> str:
@@ -268,7 +268,7 @@ def facts(
     slot: str,
     model: str,
     boot: bool,
-    own: t.Mapping[str, t.Any],
+    user_properties: t.Mapping[str, t.Any],
     remaining: str,
     kind: str = THICK,
 ) -> t.Dict[str, str]:
@@ -282,6 +282,6 @@ def facts(
         "model": model,
         "boot": "true" if boot else "false",
         **type_fact(kind),
-        **disk_properties.encoded(own),
+        **disk_properties.encoded(user_properties),
         "remaining": remaining,
     }

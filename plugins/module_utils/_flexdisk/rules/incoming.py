@@ -50,8 +50,8 @@ def way_out(refused: t.Sequence[str], host: str, here: str, allowed: t.Iterable[
     told = [f"change on {host} what cannot be allowed: {'; '.join(fixed)}"] if fixed else []
     if len(fixed) < len(refused):
         line = [*dict.fromkeys([*allowed, *filter(None, map(_entry, refused))])]
-        words = f"to allow it, write to the variables of {here} in the inventory"
-        told.insert(0, f"{words}: {VARIABLE}: {json.dumps(line, ensure_ascii=False)}")
+        text = f"to allow it, write to the variables of {here} in the inventory"
+        told.insert(0, f"{text}: {VARIABLE}: {json.dumps(line, ensure_ascii=False)}")
     return "; ".join(told)
 
 

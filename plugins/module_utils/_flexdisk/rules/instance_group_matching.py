@@ -141,7 +141,7 @@ def _outcome(have: t.List[Entry], want: t.List[Entry], pairs: Pairs, recreated: 
 def _changes(
     have: t.List[Entry], want: t.List[Entry], pairs: Pairs, fields: t.Sequence[str]
 ) -> t.List[t.Dict[str, t.Any]]:
-    found = []
+    result = []
     for i, j in pairs:
         changes = {
             field: [have[i][field], want[j][field]]
@@ -149,8 +149,8 @@ def _changes(
             if have[i][field] != want[j][field] and not (field in _UNMANAGED_IF_OMITTED and field in want[j]["omitted"])
         }
         if changes:
-            found.append({"current": i, "desired": j, "changes": changes})
-    return found
+            result.append({"current": i, "desired": j, "changes": changes})
+    return result
 
 
 def _loss_warnings(have: t.List[Entry], result: t.Dict[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
@@ -183,15 +183,15 @@ def _avoidable_loss(
 
 def _swapped(have: t.List[Entry], want: t.List[Entry], mapping: t.List[t.List[int]]) -> t.List[t.List[int]]:
     """The pairs whose disk gets a label (uuid, name, description) of another disk, which does not keep it."""
-    found = []
+    result = []
     for i, j in mapping:
         for label in _LABELS:
             new = want[j][label]
             others = [k for k, entry in enumerate(have) if k != i and entry[label] == new]
             keepers = [k for k, m in mapping if k in others and want[m][label] == new]
-            if new is not None and have[i][label] != new and len(keepers) < len(others) and [i, j] not in found:
-                found.append([i, j])
-    return found
+            if new is not None and have[i][label] != new and len(keepers) < len(others) and [i, j] not in result:
+                result.append([i, j])
+    return result
 
 
 def _lost(have: t.List[Entry], pairs: t.Iterable[t.Sequence[int]]) -> int:

@@ -13,7 +13,7 @@ from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
 from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage
-from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_half, pool_of
+from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_partial_copy, pool_of
 from .reservation import PoolGeometry
 
 _FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
@@ -21,25 +21,27 @@ _FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
 
 @dataclass(frozen=True)
 class Host:
-    """Everything one run reads: VMs of the brand we manage, the rest only counted.
+    """Everything one run reads."""
 
-    duplicates maps a disk uuid that is on more than one volume to the names of these; usage tells the VMs that use a
-    volume; known has the UUIDs of all VMs, also of those that this task does not read; intents has all that are there
-    by pool and VM, None where one cannot be read; name is the host's own, as intents have it; moves has the VMs that
-    leave, have left or come, by uuid.
-    """
-
+    # VMs of the brand that we manage.
     vms: t.Tuple[Vm, ...]
     datasets: t.Mapping[str, Dataset]
     geometry: t.Mapping[str, PoolGeometry]
     detached: t.Tuple[Disk, ...] = ()
+    # The other VMs, which are only counted.
     other_brands: t.Tuple[VmConfig, ...] = ()
     unlinked: t.Tuple[VmConfig, ...] = ()
+    # Names of the volumes that have the same disk uuid, by that uuid.
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
+    # Which VMs use a volume.
     usage: usage.Usage = field(default_factory=usage.Usage, compare=False)
+    # Journal entries by pool and VM. None where one cannot be read.
     intents: t.Mapping[t.Tuple[str, str], t.Optional[JournalEntry]] = field(default_factory=dict)
+    # The host's own name, as journal entries have it.
     name: str = ""
+    # VMs that leave, have left or come, by uuid.
     moves: t.Mapping[str, moves.Move] = field(default_factory=dict)
+    # The UUIDs of all VMs, also of those that this task does not read.
     known: t.FrozenSet[str] = frozenset()
 
     @property
@@ -61,7 +63,7 @@ _UNKNOWN_FORM = "the hypervisor describes it in a form that is not supported"
 
 def unlinked_reason(config: VmConfig) -> str:
     """Why this collection cannot manage a VM without a dataset."""
-    if config.bare:
+    if config.identity_in_zfs:
         return f"not adopted: it has no dataset {config.dataset or f'POOL/{config.uuid}'}"
     return f"no dataset {config.dataset}" if config.dataset else _UNKNOWN_FORM
 
@@ -84,7 +86,7 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     properties.
     """
     config = failover.with_wish(config, datasets)
-    if not config.bare:
+    if not config.identity_in_zfs:
         return config
     if not config.pool:
         found = find_vm_dataset(config.uuid, datasets)
@@ -129,7 +131,7 @@ def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
 
 def own_uuid(config: VmConfig, entry: DiskConfig, volume: Dataset) -> str:
     """The uuid that is known of an attached disk without the properties of its volume, "" for none."""
-    return _uuid(entry, replace(volume, user={})) if config.bare else entry.uuid
+    return _uuid(entry, replace(volume, user={})) if config.identity_in_zfs else entry.uuid
 
 
 def agrees(entry: DiskConfig, uuid: str) -> bool:
@@ -153,9 +155,9 @@ class _Tree:
         for dataset in datasets:
             where = self.snapshots if dataset.kind == "snapshot" else self.children
             where.setdefault(dataset.parent, []).append(dataset)
-        self.halves = self._halves()
+        self.partial_copies = self._partial_copies()
 
-    def _halves(self) -> t.Dict[str, str]:
+    def _partial_copies(self) -> t.Dict[str, str]:
         """What interrupted conversions have made so far, by the name of what each is a copy of.
 
         That goes when the copy is whole: one of nothing that is there is the disk itself.
@@ -164,7 +166,7 @@ class _Tree:
         copies = [d for d in every if d.parent == container(d.pool) and d.user.get("from")]
         wholes = {str(d.guid): d for d in every if d.backs} if copies else {}
         pairs = [(wholes[d.user["from"]], d) for d in copies if d.user["from"] in wholes]
-        return {whole.name: half.name for whole, half in pairs if is_half(whole, half)}
+        return {whole.name: copy.name for whole, copy in pairs if is_partial_copy(whole, copy)}
 
     def below(self, name: str) -> t.Iterator[Dataset]:
         """Everything below a dataset, however deep."""
@@ -173,10 +175,10 @@ class _Tree:
             yield from self.below(child.name)
 
     def of(self, name: str) -> t.Dict[str, t.Any]:
-        """snapshots, guarded and half of a volume."""
+        """snapshots, guarded and partial_copy of a volume."""
         every = sorted(self.snapshots.get(name, ()), key=lambda s: s.createtxg)
         own = tuple(s for s in every if not s.name.endswith("@" + identity.GUARD_SNAPSHOT))
-        return {"snapshots": own, "guarded": len(own) < len(every), "half": self.halves.get(name, "")}
+        return {"snapshots": own, "guarded": len(own) < len(every), "partial_copy": self.partial_copies.get(name, "")}
 
 
 def _own(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[str, t.Any]:
@@ -189,7 +191,7 @@ def _own(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[s
         "boot": user.get("boot") == "true",
         "model": user.get("model", ""),
         "pci_slot": slots.valid(user.get("slot", "")),
-        "own": disk_properties.decoded(user),
+        "user_properties": disk_properties.decoded(user),
         "remaining": user.get("remaining", ""),
         "image": made_from(volume),
         "element": disk_element.decode(volume),
@@ -250,7 +252,7 @@ def _link_vm(
     positions = slots.positions(config.disks, config.pci)
     for entry in config.disks:
         volume = datasets.get(entry.volume) if entry.volume else None
-        if config.bare and entry.volume and not _within(config, entry):
+        if config.identity_in_zfs and entry.volume and not _within(config, entry):
             strays.append(entry.path)
         elif volume is not None and volume.backs:
             image_size = _image_size(volume, datasets)
@@ -309,7 +311,7 @@ def link(
     detached: t.Dict[str, t.List[Disk]] = {}
     for pool in geometry:
         for volume in tree.children.get(container(pool), ()):
-            if volume.backs and volume.name not in tree.halves.values():
+            if volume.backs and volume.name not in tree.partial_copies.values():
                 disk = detached_disk(volume, _image_size(volume, by_name), **tree.of(volume.name))
                 detached.setdefault(disk.vm, []).append(disk)
     vms, others, unlinked = [], [], []

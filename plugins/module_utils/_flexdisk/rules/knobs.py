@@ -124,7 +124,7 @@ def command(task: t.Mapping[str, t.Mapping[str, t.Any]], host: str, alias: str) 
     given = {variables[key]: value for key, value in options.items() if key in variables}
     if alias and len(options.get("vms") or ()) == 1:
         given[variables["vms"]] = [alias]
-    words = [
+    parts = [
         "ansible-playbook",
         f"{collection}.{playbook}",
         "--limit",
@@ -132,4 +132,4 @@ def command(task: t.Mapping[str, t.Mapping[str, t.Any]], host: str, alias: str) 
         "-e",
         json.dumps(given, ensure_ascii=False),
     ]
-    return " ".join(map(shlex.quote, words))
+    return " ".join(map(shlex.quote, parts))

@@ -85,8 +85,8 @@ def disk_dataset(root: str, index: int) -> str:
 
 def index_of(volume: str) -> int:
     """The index in the name of a disk's dataset, 0 where the name has none."""
-    found = _INDEX.search(volume)
-    return int(found.group(1)) if found else 0
+    match = _INDEX.search(volume)
+    return int(match.group(1)) if match else 0
 
 
 def detached_dataset(pool: str, uuid: str) -> str:
@@ -104,15 +104,15 @@ def copy_place(place: str) -> str:
     return place + _COPY
 
 
-def is_half(whole: Dataset, half: Dataset) -> bool:
+def is_partial_copy(whole: Dataset, copy: Dataset) -> bool:
     """Whether a conversion has begun one dataset as the copy of the other. More than its mark must say so: it has the
     disk's uuid, and lies where a copy of that disk is made.
     """
     known = whole.user.get("uuid", "")
     uuid = known if identity.is_uuid(known) else identity.uuid_of(whole.guid)
     place = detached_dataset(whole.pool, uuid)
-    marked = half.user.get("from") == str(whole.guid) and half.user.get("uuid") == uuid
-    return marked and half.name != whole.name and half.name in (place, copy_place(place))
+    marked = copy.user.get("from") == str(whole.guid) and copy.user.get("uuid") == uuid
+    return marked and copy.name != whole.name and copy.name in (place, copy_place(place))
 
 
 def image_dataset(pool: str, image: str) -> str:

@@ -32,11 +32,13 @@ _ESCAPED = re.compile(":([a-z])")
 
 
 class Lease(t.NamedTuple):
-    """A lease as it is written down. since is when the run took it, renewed when it last said that it is at work."""
+    """A lease as it is written down."""
 
     token: str
     holder: str
+    # When the run took it.
     since: int
+    # When the run last said that it is at work.
     renewed: int
     ttl: int
 
@@ -47,17 +49,19 @@ class Lease(t.NamedTuple):
 
 
 class Decision(t.NamedTuple):
-    """What becomes of a lease. lease is the one afterwards, previous the one before.
+    """What becomes of a lease."""
 
-    code and msg refuse if there is a code; otherwise msg says who has the lease. writes: the property gets another
-    value. changed: somebody else than before has the lease.
-    """
-
+    # Who has the lease. With a code: why it is refused.
     msg: str
+    # The lease afterwards.
     lease: t.Optional[Lease] = None
+    # The lease before.
     previous: t.Optional[Lease] = None
+    # The property gets another value.
     writes: bool = False
+    # Somebody else than before has the lease.
     changed: bool = False
+    # The code of a refusal.
     code: str = ""
     warning: str = ""
 

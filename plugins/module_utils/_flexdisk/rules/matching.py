@@ -28,16 +28,17 @@ _Meant = t.Tuple[DiskDeclaration, t.List[Disk], str]
 
 @dataclass
 class Match:
-    """pairs: entry and its disk; creates: entries without one; unlisted: attached data disks without an entry.
+    """How entries and disks belong together."""
 
-    orphans are volumes with an identity of ours that neither an entry nor the VM's configuration knows. warnings name
-    disks that new ones could have meant, and with matching=order what its outcome loses.
-    """
-
+    # Entries, each with its disk.
     pairs: t.List[t.Tuple[DiskDeclaration, Disk]] = field(default_factory=list)
+    # Entries without a disk.
     creates: t.List[DiskDeclaration] = field(default_factory=list)
+    # Attached data disks without an entry.
     unlisted: t.List[Disk] = field(default_factory=list)
+    # Volumes with an identity of ours that neither an entry nor the VM's configuration knows.
     orphans: t.List[Disk] = field(default_factory=list)
+    # Disks that new ones could have meant. With matching=order, what its outcome loses.
     warnings: t.List[str] = field(default_factory=list)
 
 
@@ -287,10 +288,10 @@ def _taken_slot(spec: DiskDeclaration, disk: Disk) -> str:
     """The refusal of an entry that may mean a new disk or the one in its slot, with both ways to write it."""
     kind = "the boot disk" if disk.boot else "a disk"
     handle = f"uuid: {disk.uuid}" if disk.uuid else f'pci_slot: "{disk.pci_slot}", size: {render_mib(disk.size_mib)}'
-    words = f"pci_slot {disk.pci_slot} has {kind} without a name ({disk.path}, {render_mib(disk.size_mib)}), and the"
-    words += f" entry says {render_mib(spec.size or 0)}. If it means that disk, write - {{{handle}, name: "
+    text = f"pci_slot {disk.pci_slot} has {kind} without a name ({disk.path}, {render_mib(disk.size_mib)}), and the"
+    text += f" entry says {render_mib(spec.size or 0)}. If it means that disk, write - {{{handle}, name: "
     return (
-        words + f"{spec.name or 'NAME'}{', boot: true' if disk.boot else ''}}}; if a new one, give it another pci_slot"
+        text + f"{spec.name or 'NAME'}{', boot: true' if disk.boot else ''}}}; if a new one, give it another pci_slot"
     )
 
 
@@ -352,11 +353,11 @@ def _only(spec: DiskDeclaration, disk: Disk) -> str:
     exact = disk.size % MIB == 0
     is_now, declared = render_apart(disk.size, (spec.size or 0) * MIB)
     size = f", size: {render_exact(disk.size_mib).replace(' ', '')}" if exact else ""
-    words = (
+    text = (
         f"no disk has this name. The only one that could be meant is {disk.path}: it has no name, and is {is_now}, not"
     )
-    words += f" {declared}. If it is meant, give it the name first, as it is, and change its size afterwards:"
-    return f"{words} {_entry(disk, spec.label)[:-1]}{size}}}. If a new disk is meant, list that one, too"
+    text += f" {declared}. If it is meant, give it the name first, as it is, and change its size afterwards:"
+    return f"{text} {_entry(disk, spec.label)[:-1]}{size}}}. If a new disk is meant, list that one, too"
 
 
 def _not_gone(spec: DiskDeclaration, disk: Disk) -> str:
@@ -389,9 +390,9 @@ def _replaces(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
 
 def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], what: str) -> str:
     """The refusal of an entry that means a disk of another name."""
-    words = [f"{d.name} (uuid {d.uuid or 'unknown'}) {what} and has another name" for d in disks]
+    parts = [f"{d.name} (uuid {d.uuid or 'unknown'}) {what} and has another name" for d in disks]
     return (
-        f"no disk has this name; {'; '.join(words)}; to rename "
+        f"no disk has this name; {'; '.join(parts)}; to rename "
         f"{'it' if len(disks) == 1 else 'one of them'}, give its uuid: "
         f"{' or '.join(_entry(d, spec.label) for d in disks)}"
     )
@@ -410,7 +411,7 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
     """A disk for the matching filter. images are those that entries name; any other image counts as none."""
     return {
         "name": disk.name,
-        "description": disk.own.get("description", ""),
+        "description": disk.user_properties.get("description", ""),
         "image": disk.image if disk.image in images else None,
         "size": max(1, disk.size_mib),
         "preserve": disk.preserve or unlisted != "destroy",
@@ -420,7 +421,12 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
 def _desired(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
     """An entry for the matching filter. One without a size fits any disk."""
     size = _ANY_SIZE if spec.size is None else spec.size
-    return {"name": spec.name, "description": spec.own.get("description"), "image": spec.image, "size": size}
+    return {
+        "name": spec.name,
+        "description": spec.user_properties.get("description"),
+        "image": spec.image,
+        "size": size,
+    }
 
 
 def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskDeclaration]) -> str:

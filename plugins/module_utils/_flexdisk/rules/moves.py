@@ -28,28 +28,32 @@ UNKNOWN = -1
 
 
 class Move(t.NamedTuple):
-    """phase: the VM is about to leave, has left or comes. host: the other host, pool: the guid of its pool. state and
-    autoboot are those that the VM had, and gets again. since: when it began, by the clock of this host. was: the
-    tombstone in whose place this is, encoded. back_to: the VM comes because its home has failed, and its disks go
-    back to this set of snapshots; "" for a move. term: how often the VM had been taken over, UNKNOWN if an older
-    version has written this. asks: the hosts that may take over a VM with failover that leaves, with commas. taken:
-    the VM has not moved, but has been taken over by the other host. has_left: the VM comes, or came until another
-    host had taken it over, and had left its host when its arrival began.
-    """
+    """What a host has written down of a VM that moves or has moved."""
 
+    # The VM is about to leave, has left or comes.
     phase: str
     vm: str
     alias: str
+    # The other host.
     host: str
+    # The guid of its pool.
     pool: int
+    # The VM had this state and autoboot, and gets them again.
     state: str
     autoboot: bool
+    # When it began, by the clock of this host.
     since: str
+    # The tombstone in whose place this is, encoded.
     was: str = ""
+    # The VM comes because its home has failed, and its disks go back to this set of snapshots. "" for a move.
     back_to: str = ""
+    # How often the VM had been taken over, UNKNOWN if an older version has written this.
     term: int = UNKNOWN
+    # The hosts that may take over a VM with failover that leaves, with commas.
     asks: str = ""
+    # The VM has not moved, but has been taken over by the other host.
     taken: bool = False
+    # The VM comes, or came until another host had taken it over, and had left its host when its arrival began.
     has_left: bool = False
 
     @property
@@ -257,12 +261,12 @@ def why_not_on(
     have = [host for host, one in sorted(told.items()) if one.vm == vm and one.phase != COMING]
     have = [host for host in have if not told[host].is_older_than(term)]
     if have:
-        words = f"{' and '.join(have)} has it, too. If it was taken over there, end it on its old host with"
-        return f"{words} flexdisk_failover_state=returned of the playbook failover_vm"
+        text = f"{' and '.join(have)} has it, too. If it was taken over there, end it on its old host with"
+        return f"{text} flexdisk_failover_state=returned of the playbook failover_vm"
     coming = sorted(host for host, one in told.items() if one.moving == vm and one.phase == COMING)
     if coming:
-        words = f"it is on its way to {' and '.join(coming)}; go on there, or give that up with flexdisk_target and"
-        return f"{words} flexdisk_move_state=stays of the playbook move_vm"
+        text = f"it is on its way to {' and '.join(coming)}; go on there, or give that up with flexdisk_target and"
+        return f"{text} flexdisk_move_state=stays of the playbook move_vm"
     if not asks:
         return ""
     raised = sorted(host for host, one in told.items() if one.moving == vm and one.term > term)
@@ -270,9 +274,9 @@ def why_not_on(
         return f"it was taken over while it moved: {' and '.join(raised)} says that it went on from there"
     silent = sorted(set(asks) - {target} - told.keys())
     if silent and not unasked:
-        words = f"it has left its host, and {' and '.join(silent)} could not"
-        words += " be asked whether it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
-        return f"{words} vm_move_unasked=true)"
+        text = f"it has left its host, and {' and '.join(silent)} could not"
+        text += " be asked whether it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
+        return f"{text} vm_move_unasked=true)"
     return ""
 
 
@@ -292,24 +296,24 @@ def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.S
     if unseen or (have and _is_gone_from(last, seen) and not (silent and move.term > 0)):
         return ""
     if have and _is_gone_from(last, seen):
-        words = f"it had been taken over before it left, and {' and '.join(silent)} could not be asked: an old home"
-        words += " that finds no tombstone starts the VM a second time. If such a host is gone for good,"
-        return f"{words} flexdisk_forget_unseen=true gives the tombstone up"
+        text = f"it had been taken over before it left, and {' and '.join(silent)} could not be asked: an old home"
+        text += " that finds no tombstone starts the VM a second time. If such a host is gone for good,"
+        return f"{text} flexdisk_forget_unseen=true gives the tombstone up"
     if have:
-        words = f"{' and '.join(have)} has it, and may be an old home: it has gone to {last}, which "
-        words += "could not be asked" if last in seen and seen[last] is None else "was not asked"
+        text = f"{' and '.join(have)} has it, and may be an old home: it has gone to {last}, which "
+        text += "could not be asked" if last in seen and seen[last] is None else "was not asked"
         if seen.get(last) is not None:
-            words = f"{' and '.join(have)} has it, and may be an old home: {_says(last, seen[last])}"
-        return f"{words}. If {last} is gone for good, flexdisk_forget_unseen=true gives the tombstone up"
-    words = "no other host says that it has the VM, and a host that was not asked does not count: "
-    words += "; ".join(_says(host, seen[host]) for host in sorted({*seen, move.host} & seen.keys())) or "none was asked"
+            text = f"{' and '.join(have)} has it, and may be an old home: {_says(last, seen[last])}"
+        return f"{text}. If {last} is gone for good, flexdisk_forget_unseen=true gives the tombstone up"
+    text = "no other host says that it has the VM, and a host that was not asked does not count: "
+    text += "; ".join(_says(host, seen[host]) for host in sorted({*seen, move.host} & seen.keys())) or "none was asked"
     if move.host not in seen:
-        words += f"; {move.host}, where it went, was not asked"
-    words += f". What this host has of it: {', '.join(data) or 'nothing'}. The playbook move_vm with"
-    words += (
+        text += f"; {move.host}, where it went, was not asked"
+    text += f". What this host has of it: {', '.join(data) or 'nothing'}. The playbook move_vm with"
+    text += (
         f" flexdisk_target={move.host} goes on with an interrupted move. If the VM was deleted, or its host is gone for"
     )
-    return f"{words} good, flexdisk_forget_unseen=true gives the tombstone up"
+    return f"{text} good, flexdisk_forget_unseen=true gives the tombstone up"
 
 
 def _trail(move: Move, seen: t.Mapping[str, t.Optional[Sighting]]) -> str:

@@ -32,11 +32,11 @@ def check_new_name(name: str, problems: Problems) -> None:
             "ResourceNotFound", "no VM has this uuid; a new VM needs a name, and gets its uuid from the option uuid"
         )
     elif identity.begins_uuid(name, identity.SURE_PREFIX):
-        words = (
+        text = (
             f"no VM is called so, and a new one cannot be: {identity.SURE_PREFIX} or more hex "
             "digits are the beginning of a VM's uuid"
         )
-        problems.add("InvalidArgument", words)
+        problems.add("InvalidArgument", text)
     elif not identity.VM_NAME.match(name):
         problems.add("InvalidArgument", f"name {name!r} of a new VM is not valid: {NAME_RULE}")
 
@@ -71,8 +71,8 @@ def initial_disks(declared: VmDeclaration, problems: Problems) -> _Entries:
         problems.add("InvalidArgument", f"disks needs a package with flexible_disk: true; {package.name} is not one")
     entries = named(_asked_disks(declared))
     if len(entries) > MOST_DISKS:
-        words = f"{len(entries)} disks are too many: a new VM can have at most {MOST_DISKS}"
-        problems.add("InvalidArgument", words)
+        text = f"{len(entries)} disks are too many: a new VM can have at most {MOST_DISKS}"
+        problems.add("InvalidArgument", text)
     if entries and not any(entry.get("boot") for entry in entries):
         entries[0]["boot"] = True
     if declared.image:
@@ -95,8 +95,8 @@ def with_new_image(declared: VmDeclaration, entries: _Entries, boot_disk: t.Opti
     if not boots.get("recreate") or boots.get("uuid"):
         return False
     if boots.get("boot") is None and boots is not entries[0]:
-        words = "is the boot disk, but not the first entry; recreate: true makes it anew only with boot: true"
-        problems.add("InvalidArgument", words, boots["name"])
+        text = "is the boot disk, but not the first entry; recreate: true makes it anew only with boot: true"
+        problems.add("InvalidArgument", text, boots["name"])
     elif boots.get("boot") is None:
         boots["boot"] = True
     _boot_from(declared.image, boots, problems)
@@ -122,8 +122,8 @@ def _asked_disks(declared: VmDeclaration) -> t.Sequence[_Raw]:
 def _boot_from(image: str, entry: t.Dict[str, t.Any], problems: Problems) -> None:
     """Make the boot disk from the VM's image, unless the entry means an existing disk."""
     if entry.get("image") not in (None, image):
-        words = f"disk {entry['name']} boots from image {entry['image']}, so no disk would be made of image {image}"
-        problems.add("InvalidArgument", f"{words}; give one of them")
+        text = f"disk {entry['name']} boots from image {entry['image']}, so no disk would be made of image {image}"
+        problems.add("InvalidArgument", f"{text}; give one of them")
     elif not entry.get("uuid"):
         entry["image"] = image
 

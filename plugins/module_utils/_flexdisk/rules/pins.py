@@ -84,12 +84,12 @@ def held_without_syncs(dataset: Dataset, snapshots: t.Iterable[Dataset]) -> t.Tu
 
 def of_origins(vm: Vm) -> int:
     """Bytes that the snapshots of disks hold more where these are no clones: what they share with images."""
-    found = 0
+    result = 0
     for disk in vm.disks + vm.orphans:
         own = [s for s in disk.snapshots if not is_synced(s.name.partition("@")[2])]
         if disk.volume.origin and own:
-            found += max(0, disk.snapshots[0].referenced - disk.snapshots[0].written)
-    return found
+            result += max(0, disk.snapshots[0].referenced - disk.snapshots[0].written)
+    return result
 
 
 def without(vm: Vm, parts: t.Collection[str]) -> Vm:

@@ -70,8 +70,8 @@ def unknown_home(vm: Vm) -> str:
     first = "give its move up with flexdisk_move_state=stays first; then " if vm.config.frozen else ""
     begin = "it has failover and does not run, and"
     if vm.home_unknowable:
-        words = f"{begin} {_UNKNOWABLE}, so another host may have taken it over; {first}{_way_to_start(vm)}"
-        return f"{words}. Run this again while it runs"
+        text = f"{begin} {_UNKNOWABLE}, so another host may have taken it over; {first}{_way_to_start(vm)}"
+        return f"{text}. Run this again while it runs"
     return (
         f"{begin} nobody has asked since this host has booted whether another host has taken it over; {first}the "
         "playbook start_host asks, also without replicas with flexdisk_start_unasked=true. If no host has, run this "

@@ -38,7 +38,7 @@ FACTS = (
 )
 MOST_SERIAL = 10**15 - 1
 _REMAINING = re.compile(r"\A[0-9]{1,12}:[0-9]{1,15}\Z")
-_FIELDS = tuple(f.name for f in fields(ReleasedIdentity) if f.name != "own")
+_FIELDS = tuple(f.name for f in fields(ReleasedIdentity) if f.name != "user_properties")
 _Raw = t.Mapping[str, t.Any]
 
 
@@ -83,7 +83,7 @@ def known(volume: Dataset, is_its_own: t.Callable[[str], bool] = lambda uuid: Tr
     if found is None or (found.uuid and not is_its_own(found.uuid)):
         return volume.user
     texts = {"uuid": found.uuid, "name": found.name, "remaining": found.remaining or ""}
-    saved = {**texts, **disk_properties.encoded(found.own)}
+    saved = {**texts, **disk_properties.encoded(found.user_properties)}
     return {**{key: value for key, value in saved.items() if value}, **volume.user}
 
 
@@ -97,16 +97,16 @@ def stamps(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
 
 def identity_of(disk: Disk) -> ReleasedIdentity:
     """The identity that a release saves. If an interrupted release has saved one, it is that."""
-    found = left(disk.volume)
-    if found is not None:
-        return found
+    result = left(disk.volume)
+    if result is not None:
+        return result
     user = disk.volume.user
     uuid, serial = user.get("uuid", ""), user.get("serial_no", "")
     number = int(serial) if serial.isdigit() and len(serial) <= len(str(MOST_SERIAL)) else 0
     return ReleasedIdentity(
         uuid=uuid if identity.is_uuid(uuid) else "",
         name=disk.name,
-        own=disk_properties.kept(disk.own),
+        user_properties=disk_properties.kept(disk.user_properties),
         ctime=identity.decode_time(user.get("ctime", "")),
         mtime=identity.decode_time(user.get("mtime", "")),
         serial_no=number or None,
@@ -116,7 +116,7 @@ def identity_of(disk: Disk) -> ReleasedIdentity:
 
 def entry(released: ReleasedIdentity) -> t.Dict[str, t.Any]:
     """A released identity as an entry of O(vms[].disks)."""
-    pairs = {**{key: getattr(released, key) for key in _FIELDS}, **disk_properties.copied(released.own)}
+    pairs = {**{key: getattr(released, key) for key in _FIELDS}, **disk_properties.copied(released.user_properties)}
     return {key: value for key, value in pairs.items() if value not in (None, "")}
 
 
@@ -166,7 +166,7 @@ def parse_identity(raw: _Raw, number: int, problems: Problems) -> ReleasedIdenti
         index=raw.get("index"),
         pci_slot=None if slot is None else problems.attempt(label, slots.normalise, str(slot)),
         name=name,
-        own=disk_properties.parsed(problems, label, raw),
+        user_properties=disk_properties.parsed(problems, label, raw),
         ctime=raw.get("ctime") or "",
         mtime=raw.get("mtime") or "",
         serial_no=serial,
@@ -186,11 +186,11 @@ def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
     """Check what only a release writes, and a task gives back as it was returned."""
     for key in ("ctime", "mtime"):
         if raw.get(key) and not identity.decode_time(raw[key]):
-            words = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
-            problems.add("InvalidArgument", words, label)
+            text = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
+            problems.add("InvalidArgument", text, label)
     if raw.get("remaining") and not _REMAINING.match(raw["remaining"]):
-        words = f"remaining {raw['remaining']!r} is not valid: give it as a release returned it"
-        problems.add("InvalidArgument", words, label)
+        text = f"remaining {raw['remaining']!r} is not valid: give it as a release returned it"
+        problems.add("InvalidArgument", text, label)
 
 
 def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:
@@ -199,4 +199,4 @@ def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> Releas
         return said
     new = {key: getattr(said, key) for key in _FIELDS}
     known = {key: value for key, value in new.items() if value is not None and (value != "" or key == "remaining")}
-    return replace(kept, own={**kept.own, **said.own}, **known)
+    return replace(kept, user_properties={**kept.user_properties, **said.user_properties}, **known)

@@ -37,14 +37,14 @@ def of_vm(vm: Vm, geometry: PoolGeometry) -> t.Dict[str, Release]:
     metadata, and drift.
     """
     law, room = space.expected_quota(vm, geometry), space.allocatable(vm)
-    found = {}
+    result = {}
     for volume in vm.volumes:
         if room is None:
-            found[volume.name] = Release(0, None, automatic_reservation(volume.volsize, volume.volblocksize, geometry))
+            result[volume.name] = Release(0, None, automatic_reservation(volume.volsize, volume.volblocksize, geometry))
             continue
         gain = volume.volsize + volume.pinned
         after = max(vm.root.refquota, law - overhead(volume.volsize, volume.volblocksize, geometry))
         if room + gain < -MIB:
             after = max(after, vm.root.quota)
-        found[volume.name] = Release(max(0, vm.root.reservation - after), gain)
-    return found
+        result[volume.name] = Release(max(0, vm.root.reservation - after), gain)
+    return result

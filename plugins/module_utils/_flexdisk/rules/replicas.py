@@ -53,14 +53,14 @@ def of_empty(datasets: t.Mapping[str, Dataset], pool: str) -> int:
 
 
 class Note(t.NamedTuple):
-    """That a host has a replica. peer: the last 8 digits of the guid of its pool. synced: when the replica last had all
-    that the disk had, by the clock of the disk's host; "" if never. home: the guid of the pool from which the replica
-    has come, if the VM has moved since; else 0.
-    """
+    """What a disk says of a replica of it on another host."""
 
+    # The last 8 digits of the guid of the pool there.
     peer: str
     host: str
+    # When the replica last had all that the disk had, by the clock of the disk's host. "" if never.
     synced: str
+    # The guid of the pool from which the replica has come, if the VM has moved since, else 0.
     home: int = 0
 
 
@@ -76,8 +76,8 @@ def sync_name(peer: int, number: int) -> str:
 
 def sync_number(name: str, peer: int) -> t.Optional[int]:
     """The number in such a name, None if it is that of another peer or no snapshot of the sync."""
-    found = _SYNC.match(name)
-    return int(found[2]) if found and found[1] == short(peer) else None
+    match = _SYNC.match(name)
+    return int(match[2]) if match and match[1] == short(peer) else None
 
 
 def is_synced(name: str) -> bool:

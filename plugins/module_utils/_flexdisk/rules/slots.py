@@ -120,7 +120,7 @@ def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.
     if not any(slot.bus for slot in then - set(before)):
         return ()
     used = {slot.bus for slot in then}
-    coming = [parse_slot(text).bus for text in pci.coming]
+    coming = [parse_slot(text).bus for text in pci.addable_ports]
     spare = SPARE_PORTS - sum(parse_slot(text).bus not in used for text in pci.ports)
     count = sum(bus <= max(used) for bus in coming)
     spare -= sum(bus not in used for bus in coming[:count])
@@ -142,27 +142,27 @@ def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: b
         if slot not in taken and (not whole or alone(slot, taken)):
             return slot
     ends = [end(candidates, key=parse_slot) for end in (min, max)] if candidates else []
-    what = f"all {len(candidates)} from {ends[0]} to {ends[1]} are taken" if ends else "none"
-    raise FlexdiskError("InvalidArgument", f"no PCI slot is left for disks: {what}; give pci_slot")
+    text = f"all {len(candidates)} from {ends[0]} to {ends[1]} are taken" if ends else "none"
+    raise FlexdiskError("InvalidArgument", f"no PCI slot is left for disks: {text}; give pci_slot")
 
 
 def positions(disks: t.Sequence[DiskConfig], pci: Pci) -> t.Dict[str, str]:
     """The slot of each configured disk by its path, where bhyve will put it if it has none: the boot disk first, on
     device 4, CD-ROMs on device 3, the rest on device 5, each at the lowest free function; "" if there is none left.
     """
-    found = {disk.path: valid(disk.pci_slot) for disk in disks}
+    result = {disk.path: valid(disk.pci_slot) for disk in disks}
     if pci.strict:
-        return found
-    taken = {parse_slot(text) for text in found.values() if text}
-    for disk in sorted((d for d in disks if not found[d.path]), key=lambda d: not d.boot):
+        return result
+    taken = {parse_slot(text) for text in result.values() if text}
+    for disk in sorted((d for d in disks if not result[d.path]), key=lambda d: not d.boot):
         device = _CDROM_DEVICE if disk.media == "cdrom" else _DISK_DEVICE if disk.boot else _LEGACY_DATA_DEVICE
         try:
             slot = allocate(taken, _functions(device))
         except FlexdiskError:
             continue
         taken.add(slot)
-        found[disk.path] = render_slot(slot)
-    return found
+        result[disk.path] = render_slot(slot)
+    return result
 
 
 def conflicts(assignments: t.Sequence[t.Tuple[str, Slot]]) -> t.List[t.Tuple[Slot, t.List[str]]]:

@@ -43,8 +43,8 @@ def encode(origin: Origin) -> str:
 
 def decode(text: str) -> t.Optional[Origin]:
     """The origin in the value of FACT; None for anything that this collection would not have written."""
-    found = _PARTS.match(text)
-    return Origin(int(found[1]), tuple(int(guid, 16) for guid in found[2].split(",")[:-1])) if found else None
+    match = _PARTS.match(text)
+    return Origin(int(match[1]), tuple(int(guid, 16) for guid in match[2].split(",")[:-1])) if match else None
 
 
 @dataclass(frozen=True)
@@ -139,12 +139,12 @@ def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
 
 
 def _by_name(parts: t.Iterable[Dataset]) -> t.Dict[str, t.Tuple[Dataset, ...]]:
-    found: t.Dict[str, t.Tuple[Dataset, ...]] = {}
+    result: t.Dict[str, t.Tuple[Dataset, ...]] = {}
     for part in parts:
         name = part.name.partition("@")[2]
         if name.startswith(PREFIX):
-            found[name[len(PREFIX) :]] = (*found.get(name[len(PREFIX) :], ()), part)
-    return found
+            result[name[len(PREFIX) :]] = (*result.get(name[len(PREFIX) :], ()), part)
+    return result
 
 
 def _every(vm: Vm) -> t.Iterator[Dataset]:
@@ -155,7 +155,7 @@ def _every(vm: Vm) -> t.Iterator[Dataset]:
 
 def protection(vm: Vm) -> t.Optional[Dataset]:
     """The snapshot by which vmadm protects a VM. It goes with the protection and counts as none of the VM's."""
-    if vm.config.bare or not vm.config.indestructible:
+    if vm.config.identity_in_zfs or not vm.config.indestructible:
         return None
     return next((s for s in vm.snapshots if s.name == vm.root.name + PROTECTION), None)
 

@@ -172,7 +172,7 @@ def _rolled_back(vm: Vm, geometry: PoolGeometry, off: t.Collection[Dataset]) -> 
         if size is None or v not in kept:
             return False
         moved += v.refreservation - size - overhead(v.volsize, v.volblocksize, geometry)
-    return vm.config.bare or moved in quota_drift(vm, geometry)
+    return vm.config.identity_in_zfs or moved in quota_drift(vm, geometry)
 
 
 def _surplus_cause(vm: Vm, geometry: PoolGeometry, more: int) -> str:

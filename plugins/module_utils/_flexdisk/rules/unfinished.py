@@ -45,8 +45,8 @@ def words_for(config: VmConfig, entry: t.Optional[JournalEntry]) -> str:
     if entry is not None and entry.deletes:
         return f"{state}: its deletion was interrupted at {entry.since}; vm with state=absent deletes what is left"
     if entry is not None and entry.creates:
-        words = f"{state}: its creation was interrupted at {entry.since}; the same task of vm makes it anew"
-        return f"{words}, and state=absent removes it"
+        text = f"{state}: its creation was interrupted at {entry.since}; the same task of vm makes it anew"
+        return f"{text}, and state=absent removes it"
     return (
         f"{state}: it is being created or deleted, or that was interrupted, and no task of this collection has begun "
         f"that; if it stays so, vmadm delete {config.uuid} removes it with its disks"

@@ -48,9 +48,9 @@ def uses(config: VmConfig, places: t.Optional[_Places] = None) -> t.Dict[str, Us
     a file has its path, without places.
     """
     places = places or {}
-    found = {places.get(identity.disk_in(name), name): use for name, use in config.uses.items()}
-    found.update({entry.volume: Use() for entry in config.disks if entry.volume})
-    return found
+    result = {places.get(identity.disk_in(name), name): use for name, use in config.uses.items()}
+    result.update({entry.volume: Use() for entry in config.disks if entry.volume})
+    return result
 
 
 def sharers(config: VmConfig, usage: Usage) -> t.Tuple[Sharer, ...]:
@@ -89,13 +89,13 @@ def own_use(vm: VmConfig, used: Usage, orphans: t.Sequence[Disk]) -> t.Tuple[str
 
 def _words(vm: VmConfig, used: Usage, orphan: Disk, use: Use) -> str:
     name = orphan.volume.name
-    words = f"it uses {name} {use.how}, so its list of disks does not tell what it has"
+    text = f"it uses {name} {use.how}, so its list of disks does not tell what it has"
     others = used.of(name, vm.uuid)
     if use.writes and others:
-        words += f"; {labels(others)} has {name}, too, and would see other data if the overlay was written back "
-        return words + "into it: end that first"
+        text += f"; {labels(others)} has {name}, too, and would see other data if the overlay was written back "
+        return text + "into it: end that first"
     adopts = ", or let vm_disks with adopt: true do so" if any(e.named == name for e in vm.disks) else ""
-    return f"{words}; {use.remedy}{adopts}" if use.remedy else words
+    return f"{text}; {use.remedy}{adopts}" if use.remedy else text
 
 
 def _use_of(vm: VmConfig, used: Usage, orphan: Disk) -> t.Optional[Use]:
@@ -145,8 +145,8 @@ def renamed(vm: Vm, orphan: Disk) -> str:
         same = orphan.uuid and (entry.uuid == orphan.uuid or entry.serial == identity.serial_of(orphan.uuid))
         if lost and same and entry.volume not in ("", orphan.volume.user.get("from")):
             name = orphan.volume.name
-            words = f"{name} has the uuid of {entry.path}, which does not exist: somebody has renamed it"
-            return f"{words}; zfs rename {name} {entry.volume} brings it back"
+            text = f"{name} has the uuid of {entry.path}, which does not exist: somebody has renamed it"
+            return f"{text}; zfs rename {name} {entry.volume} brings it back"
     return ""
 
 

@@ -50,13 +50,13 @@ def findings(host: Host, now: int, unused_days: int, replica_days: int) -> t.Lis
     many a disk counts as unused, and a replica as stale.
     """
     facts = Facts(host)
-    found: t.List[Finding] = []
+    result: t.List[Finding] = []
     for vm in host.vms:
         for check in _OF_A_VM:
-            found += check(facts, vm)
+            result += check(facts, vm)
     for disk in sorted(host.detached, key=lambda d: d.volume.name):
-        found += detached(facts, disk, now - unused_days * _DAY)
+        result += detached(facts, disk, now - unused_days * _DAY)
     for of_host in _OF_THE_HOST:
-        found += of_host(facts)
-    found += replicas_here(facts, render_time(now - replica_days * _DAY))
-    return found
+        result += of_host(facts)
+    result += replicas_here(facts, render_time(now - replica_days * _DAY))
+    return result

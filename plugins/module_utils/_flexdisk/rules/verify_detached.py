@@ -25,8 +25,8 @@ def detached(facts: Facts, disk: Disk, before: int) -> Findings:
     yield from marks(about)
     yield from _misplaced(about)
     if disk.vm and disk.vm not in facts.host.known:
-        words = f"{disk.label} was a disk of VM {disk.vm}, which is not on this host"
-        yield about("unknown_vm", f"{words}; ask its owner whether it is still needed")
+        text = f"{disk.label} was a disk of VM {disk.vm}, which is not on this host"
+        yield about("unknown_vm", f"{text}; ask its owner whether it is still needed")
     unused = never_used(facts.host, volume) and not disk.snapshots and not facts.host.usage.of(volume.name)
     if volume.creation <= before and unused:
         yield _never_used(about)

@@ -27,7 +27,7 @@ def duplicate_uuids(facts: Facts) -> Findings:
 def vms_without_dataset(facts: Facts) -> Findings:
     """VMs whose dataset is not there."""
     for config in facts.host.unlinked:
-        if not config.bare and not is_unfinished(config):
+        if not config.identity_in_zfs and not is_unfinished(config):
             place = config.dataset or next((entry.volume for entry in config.disks if entry.volume), "")
             message = f"{config.label}: {unlinked_reason(config)}; zfs rename or a backup may bring it back"
             yield Finding("vm_without_dataset", message, config.uuid, config.alias, volume=place)
@@ -50,8 +50,8 @@ def unknown_volumes(facts: Facts) -> Findings:
     for uuid in sorted(filter(identity.is_uuid, facts.by_uuid)):
         for name in facts.by_uuid[uuid]:
             if name not in known and not name.startswith(roots) and not _is_copy(host.datasets[name], uuid):
-                words = f"{name} has the identity of disk {uuid} but no task looks there"
-                message = f"{words}; ask its owner what it is for"
+                text = f"{name} has the identity of disk {uuid} but no task looks there"
+                message = f"{text}; ask its owner what it is for"
                 yield Finding("stranger_volume", message, disk=uuid, volume=name)
 
 
@@ -67,6 +67,6 @@ def interrupted_imports(facts: Facts) -> Findings:
     containers = tuple(container(pool) + "/" for pool in facts.host.geometry)
     for dataset in facts.host.datasets.values():
         if dataset.user.get("from") == identity.IMPORTING and not dataset.name.startswith(containers):
-            words = f"the import of image {last_part(dataset.name)} was interrupted"
-            message = f"{words}; the next task that needs the image imports it anew"
+            text = f"the import of image {last_part(dataset.name)} was interrupted"
+            message = f"{text}; the next task that needs the image imports it anew"
             yield Finding("from_mark", message, volume=dataset.name)

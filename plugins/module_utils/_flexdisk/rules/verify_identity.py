@@ -50,8 +50,8 @@ def _stale(about: About) -> Findings:
     word = {"vm": disk.vm, "index": str(disk.index), "slot": disk.pci_slot, "model": disk.model, "boot": boot}
     facts = {name: value for name, value in word.items() if user.get(name, "") != value}
     if facts:
-        words = [f"{n} is {value or 'none'}, not {user.get(n) or 'none'}" for n, value in facts.items()]
-        yield about.repairable("stale_copy", "; ".join(words), args={"facts": facts})
+        parts = [f"{n} is {value or 'none'}, not {user.get(n) or 'none'}" for n, value in facts.items()]
+        yield about.repairable("stale_copy", "; ".join(parts), args={"facts": facts})
 
 
 def _unconfigured(about: About, entry: DiskConfig) -> Findings:
@@ -60,9 +60,9 @@ def _unconfigured(about: About, entry: DiskConfig) -> Findings:
     if not own or entry.uuid or entry.serial:
         return
     vm = t.cast(Vm, about.vm)
-    what = "no serial number" if vm.config.bare else "no uuid"
+    text = "no serial number" if vm.config.identity_in_zfs else "no uuid"
     entries = [{"uuid": disk.uuid} for disk in vm.disks if disk.adopted and disk.uuid]
-    message = f"the configuration has {what} for {about.disk.path}"
+    message = f"the configuration has {text} for {about.disk.path}"
     message += "; vm_disks writes it down with the next change while the VM is stopped"
     yield about("uuid_not_configured", message, repair=vm_disks(vm, unlisted="keep", disks=entries))
 

@@ -50,8 +50,8 @@ def properties(about: About) -> Findings:
     wrong = [n for n in sorted(volume.user) if n not in (*copied, "name") and not _is_valid(n, volume.user[n])]
     name = volume.user.get("name", "")
     if wrong:
-        words = ", ".join(f"{identity.PREFIX}{n} = {volume.user[n]!r:.60}" for n in wrong)
-        yield about("invalid_property", f"{words}; the right value is not known here")
+        text = ", ".join(f"{identity.PREFIX}{n} = {volume.user[n]!r:.60}" for n in wrong)
+        yield about("invalid_property", f"{text}; the right value is not known here")
     if name and not identity.DISK_NAME.match(name):
         message = f"{name!r:.80} is not a valid name (letters, digits and ._-, at most 64)"
         yield about("invalid_name", f"{message}; the right name is not known here")

@@ -75,9 +75,9 @@ def _unread(vm: Vm, entry: DiskConfig) -> Finding:
 
 def _stray(vm: Vm, path: str, volume: str) -> Finding:
     message = f"{path} lies outside {vm.root.name}"
-    if vm.config.bare and pool_of(volume) != vm.root.pool:
+    if vm.config.identity_in_zfs and pool_of(volume) != vm.root.pool:
         return of_vm(vm, "stray_volume", f"{message}, in pool {pool_of(volume)}, and no task manages it", volume=volume)
-    if vm.config.bare:
+    if vm.config.identity_in_zfs:
         return of_vm(vm, "stray_volume", message, volume=volume, repair=vm_disks(vm, adopt=True))
     message += "; zfs rename moves it, and vmadm must be told the new path"
     return of_vm(vm, "stray_volume", message, volume=volume)

@@ -27,16 +27,16 @@ def replicas_here(facts: Facts, before: str) -> Findings:
             yield _finding("replica_without_role", f"{name} does not say whose replica it is", name, "", "")
             continue
         vm, host = dataset.user.get(OF_VM, ""), dataset.user.get(HOST, "")
-        what = f"{name}, the replica of a disk of VM {vm} on {host},"
+        text = f"{name}, the replica of a disk of VM {vm} on {host},"
         if uuid in facts.taken:
             own = listed([one for one in facts.by_uuid.get(uuid, ()) if one != name] or ["a VM of this host"])
-            yield _finding("replica_of_own_disk", f"{what} is beside the disk itself, {own}", name, vm, uuid)
+            yield _finding("replica_of_own_disk", f"{text} is beside the disk itself, {own}", name, vm, uuid)
         if is_changed(dataset.written, of_empty(datasets, dataset.pool)) and name in synced:
-            words = f"{what} was written to: {render_bytes(dataset.written)} since its newest snapshot"
-            yield _finding("replica_changed", words, name, vm, uuid)
+            text = f"{text} was written to: {render_bytes(dataset.written)} since its newest snapshot"
+            yield _finding("replica_changed", text, name, vm, uuid)
         last = decode_time(dataset.user.get(SYNCED, ""))
         if name in synced and last < before:
-            yield _finding("replica_stale", f"{what} was last up to date {last or 'never'}", name, vm, uuid)
+            yield _finding("replica_stale", f"{text} was last up to date {last or 'never'}", name, vm, uuid)
 
 
 def _finding(kind: str, message: str, volume: str, vm: str, disk: str) -> Finding:

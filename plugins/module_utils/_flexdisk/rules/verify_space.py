@@ -17,13 +17,13 @@ def quota_and_reservation(facts: Facts, vm: Vm) -> Findings:
     """Reservations that are not the automatic ones, and quotas that do not follow from the sizes of the disks."""
     volumes = [disk.volume.name for disk in vm.disks]
     counted = len({*volumes}) == len(volumes) and all(within(vm, name) for name in volumes)
-    if not counted or (vm.config.bare and not vm.flexible and not vm.root.refquota):
+    if not counted or (vm.config.identity_in_zfs and not vm.flexible and not vm.root.refquota):
         return
     geometry = facts.host.geometry[vm.config.pool]
     off = space.off_automatic(vm, geometry)
     if off:
-        words = [f"{render_bytes(v.refreservation)} of {v.name}" for v in off]
-        yield _lawless(vm, "reservation_off_auto", f"{listed(words)} is not the automatic one")
+        parts = [f"{render_bytes(v.refreservation)} of {v.name}" for v in off]
+        yield _lawless(vm, "reservation_off_auto", f"{listed(parts)} is not the automatic one")
     if not off or any(space.quota_drift(vm, geometry)):
         yield from _drift(vm, geometry)
 

@@ -105,8 +105,8 @@ def _check_address(problems: Problems, label: str, declared: PlacedDiskDeclarati
     elif by_place and not declared.vm:
         problems.add("InvalidArgument", "index and pci_slot need vm", label)
     elif by_place and declared.state == "absent":
-        words = "state=absent needs a name or a uuid: a detached disk has no index or slot"
-        problems.add("InvalidArgument", words, label)
+        text = "state=absent needs a name or a uuid: a detached disk has no index or slot"
+        problems.add("InvalidArgument", text, label)
     elif declared.index == -1 and declared.state == "detached":
         problems.add("InvalidArgument", "index -1 would mean another disk the next time; give its name or uuid", label)
     if declared.state == "attached" and not declared.vm:
@@ -116,11 +116,11 @@ def _check_address(problems: Problems, label: str, declared: PlacedDiskDeclarati
 def _check_numbers(problems: Problems, label: str, declared: PlacedDiskDeclaration) -> None:
     index, new_index, serial = declared.index, declared.spec.index, declared.serial
     if index is not None and not -1 <= index <= _MOST_INDEX:
-        words = f"index {index} is not valid: it must be from 0 to {_MOST_INDEX}, or -1 for the last disk"
-        problems.add("InvalidArgument", words, label)
+        text = f"index {index} is not valid: it must be from 0 to {_MOST_INDEX}, or -1 for the last disk"
+        problems.add("InvalidArgument", text, label)
     if new_index is not None and not 0 <= new_index <= _MOST_INDEX:
-        words = f"index {new_index} is not valid: it must be from 0 to {_MOST_INDEX}, or -1"
-        problems.add("InvalidArgument", words, label)
+        text = f"index {new_index} is not valid: it must be from 0 to {_MOST_INDEX}, or -1"
+        problems.add("InvalidArgument", text, label)
     if serial is not None and not 0 <= serial <= MOST_SERIAL:
         problems.add("InvalidArgument", f"serial_no {serial} is not valid: it must be from 0 to {MOST_SERIAL}", label)
 

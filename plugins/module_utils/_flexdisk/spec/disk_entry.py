@@ -43,9 +43,9 @@ def parse_disk_entry(raw: Raw, label: str, problems: Problems) -> DiskDeclaratio
         size=size,
         remaining=remaining,
         pci_slot=slot,
-        own=disk_properties.parsed(problems, label, raw),
+        user_properties=disk_properties.parsed(problems, label, raw),
         dangerous_allow_shrink=bool(raw.get("dangerous_allow_shrink")),
-        least=_least(problems, label, raw),
+        min_size=_min_size(problems, label, raw),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         recreate=bool(raw.get("recreate")),
         recreate_for=_recreate_for(raw, label, problems),
@@ -68,7 +68,7 @@ def _size(problems: Problems, label: str, raw: Raw) -> t.Tuple[t.Optional[int], 
     return (None, True) if size == REMAINING else (size, False)
 
 
-def _least(problems: Problems, label: str, raw: Raw) -> t.Optional[int]:
+def _min_size(problems: Problems, label: str, raw: Raw) -> t.Optional[int]:
     value = raw.get("min_size_from_guest")
     if value is None:
         return None

@@ -51,8 +51,8 @@ def problems(given: t.Iterable[str], names: Names) -> t.List[str]:
     unknown += sorted(filter(names.misses, given))
     if unknown:
         meant = [word for name in unknown for word in _alike(name, names.own)]
-        words = f" Did you mean {' and '.join(meant)}?" if meant else ""
-        found.append(f"{', '.join(unknown)} is unknown.{words} This playbook has {', '.join(names.own)}")
+        text = f" Did you mean {' and '.join(meant)}?" if meant else ""
+        found.append(f"{', '.join(unknown)} is unknown.{text} This playbook has {', '.join(names.own)}")
     return found
 
 

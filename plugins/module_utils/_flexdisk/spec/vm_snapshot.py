@@ -59,11 +59,11 @@ def _keep(raw: Raw, problems: Problems) -> t.Optional[Keep]:
     keep = Keep(**{key: count or 0 for key, count in given.items() if key != "names"}, names=names)
     counts = (keep.last, keep.daily, keep.weekly)
     if min(counts) < 0 or not any(counts):
-        words = "keep needs at least one number above 0 and no negative ones"
-        problems.add("InvalidArgument", f"{words}: it has {_counts(given)}")
+        text = "keep needs at least one number above 0 and no negative ones"
+        problems.add("InvalidArgument", f"{text}: it has {_counts(given)}")
     if not (names or raw["name"]):
-        words = "keep needs the name of a snapshot, or names, the patterns of those that it counts, such as '2026-*'"
-        problems.add("InvalidArgument", words)
+        text = "keep needs the name of a snapshot, or names, the patterns of those that it counts, such as '2026-*'"
+        problems.add("InvalidArgument", text)
     if "" in names:
         problems.add("InvalidArgument", "keep.names: a pattern is empty")
     if max(counts) > MOST_KEPT:

@@ -85,8 +85,8 @@ class Zfs:
         names = [PREFIX + fact for fact in dict.fromkeys(facts)]
         columns = ("-o", "name,property,value,source")
         if not names:
-            found = read.parse_get(self._run("zfs", "get", "-Hp", "-s", "local", *columns, "all", name))
-            return found[0].user if found else {}
+            datasets = read.parse_get(self._run("zfs", "get", "-Hp", "-s", "local", *columns, "all", name))
+            return datasets[0].user if datasets else {}
         # Without -s each is printed, set or not: one that was cut off is not one that is not there.
         out = self._run("zfs", "get", "-Hp", *columns, ",".join(names), name)
         read.check_whole(out, [name], names)
@@ -103,17 +103,17 @@ class Zfs:
 
     def properties(self, *names: str) -> t.Dict[str, t.Dict[str, t.Tuple[str, str]]]:
         """Value and source of every property of these datasets, by their names; user properties too."""
-        found: t.Dict[str, t.Dict[str, t.Tuple[str, str]]] = {name: {} for name in names}
+        result: t.Dict[str, t.Dict[str, t.Tuple[str, str]]] = {name: {} for name in names}
         out = self._run("zfs", "get", "-Hp", "-o", "name,property,value,source", "all", *names)
         try:
             for name, prop, value, source in read.cells(out):
-                if prop in found[name]:
+                if prop in result[name]:
                     raise KeyError(prop)
-                found[name][prop] = (value, source)
+                result[name][prop] = (value, source)
         except (FlexdiskError, KeyError) as exc:
-            words = f"a property of {' or '.join(names)} holds a tab or a newline, so what is there cannot be told"
-            raise errors.ZfsError("UnexpectedOutput", f"{words}: {exc}") from exc
-        return found
+            text = f"a property of {' or '.join(names)} holds a tab or a newline, so what is there cannot be told"
+            raise errors.ZfsError("UnexpectedOutput", f"{text}: {exc}") from exc
+        return result
 
     def tops(self) -> t.List[str]:
         """The names of all pools, and of the file systems right below them."""
@@ -141,10 +141,10 @@ class Zfs:
 
     def geometries(self, pools: t.Sequence[str], datasets: t.Sequence[Dataset]) -> t.Dict[str, PoolGeometry]:
         """The layout of the pools. One process, and one more for each pool whose sizes depend on its sector size."""
-        found = read.parse_status(self._run("zpool", "status", *pools))
+        vdevs_of = read.parse_status(self._run("zpool", "status", *pools))
         result = {}
         for pool in pools:
-            vdevs = found.get(pool, ())
+            vdevs = vdevs_of.get(pool, ())
             if read.needs_ashift(vdevs):
                 vdevs = read.with_ashift(vdevs, self._run("zdb", "-C", pool))
             result[pool] = read.geometry(vdevs, (d for d in datasets if d.pool == pool))

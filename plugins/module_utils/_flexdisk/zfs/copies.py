@@ -18,21 +18,21 @@ Cell = t.Tuple[str, str]  # value and source
 Table = t.Dict[str, t.Dict[str, Cell]]
 
 
-def words(names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> t.Tuple[str, ...]:
-    """The words of zfs get that rows() reads the answer to."""
+def arguments(names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> t.Tuple[str, ...]:
+    """The arguments of zfs get that rows() reads the answer to."""
     options = ("-Hp", "-d", str(depth), "-t", types, "-o", "name,property,value,source")
     return ("zfs", "get", *options, ",".join(properties), *names)
 
 
 def rows(text: str) -> Table:
     """What zfs get has told. Raises FlexdiskError UnexpectedOutput."""
-    found: Table = {}
+    result: Table = {}
     for name, prop, value, source in read.cells(text):
-        row = found.setdefault(name, {})
+        row = result.setdefault(name, {})
         if prop in row:  # a user property may hold what looks like lines of other datasets
             raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
         row[prop] = (value, source)
-    return found
+    return result
 
 
 class Copies:
@@ -56,7 +56,7 @@ class Copies:
         return self._table((), properties, "filesystem", 3)
 
     def _table(self, names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> Table:
-        out = self._run(*words(names, properties, types, depth))
+        out = self._run(*arguments(names, properties, types, depth))
         both = "filesystem" in types and ("volume" in types or not names)
         read.check_whole(out, names, properties, both)
         return rows(out)
@@ -66,8 +66,8 @@ class Copies:
         has gone, or ZFS cannot read the token.
         """
         answer = self._runner(("zfs", "send", "-nvPt", token))
-        found = _TO_GUID.search(answer.stdout)
-        return int(found[1], 16) if found and answer.rc == 0 else 0
+        match = _TO_GUID.search(answer.stdout)
+        return int(match[1], 16) if match and answer.rc == 0 else 0
 
     def bookmark(self, snapshot: str, name: str) -> None:
         """Make a bookmark of a snapshot."""

@@ -87,14 +87,14 @@ class Unchanged(FlexdiskError):
 # -- compare
 
 
-def changed(name: str, words: t.Sequence[str]) -> FlexdiskError:
+def changed(name: str, changes: t.Sequence[str]) -> FlexdiskError:
     """The error for a dataset that is not as planned. Nothing of it was destroyed."""
-    return FlexdiskError("Changed", f"{name} changed since it was read: {'; '.join(words)}; {_AGAIN}")
+    return FlexdiskError("Changed", f"{name} changed since it was read: {'; '.join(changes)}; {_AGAIN}")
 
 
-def differences(found: t.Iterable[Planned], planned: t.Iterable[Planned], partly: bool = False) -> t.List[str]:
+def differences(present: t.Iterable[Planned], planned: t.Iterable[Planned], partly: bool = False) -> t.List[str]:
     """How what is there differs from what was planned, in words. partly: some of it may have gone already."""
-    now, then = dict(found), dict(planned)
+    now, then = dict(present), dict(planned)
     added = [f"{name} was added" for name in sorted({*now} - {*then})]
     gone = [] if partly else [f"{name} is gone" for name in sorted({*then} - {*now})]
     others = [f"{name} is another one now" for name in sorted({*now} & {*then}) if now[name] != then[name]]
@@ -109,27 +109,27 @@ def confirm(
     snapshots: of the dataset and of those below, by their whole names. partly: some of them may have gone already.
     """
     try:
-        found = zfs.datasets(root.name)
+        present = zfs.datasets(root.name)
     except ZfsError as exc:
         if exc.code != "ResourceNotFound":
             raise
         raise changed(root.name, [f"{root.name} is gone"]) from None
-    if not any(one.name == root.name for one in found):
+    if not any(one.name == root.name for one in present):
         raise FlexdiskError("UnexpectedOutput", f"zfs get reports nothing about {root.name}")
-    datasets = [one.planned for one in found if one.kind != "snapshot"]
-    words = differences(datasets, [root, *below])
-    words += differences([one.planned for one in found if one.kind == "snapshot"], snapshots, partly)
-    if words:
-        raise changed(root.name, words)
-    return found
+    datasets = [one.planned for one in present if one.kind != "snapshot"]
+    changes = differences(datasets, [root, *below])
+    changes += differences([one.planned for one in present if one.kind == "snapshot"], snapshots, partly)
+    if changes:
+        raise changed(root.name, changes)
+    return present
 
 
 def confirm_snapshots(zfs: Zfs, root: str, short: str, planned: t.Sequence[Planned]) -> None:
     """Raise C(Changed) if the snapshots of one short name at and below a dataset are not the planned ones."""
-    found = [one.planned for one in zfs.datasets(root) if one.kind == "snapshot" and _short(one.name) == short]
-    words = differences(found, [one for one in planned if _within(_dataset(one.name), root)])
-    if words:
-        raise changed(f"{root}@{short}", words)
+    present = [one.planned for one in zfs.datasets(root) if one.kind == "snapshot" and _short(one.name) == short]
+    changes = differences(present, [one for one in planned if _within(_dataset(one.name), root)])
+    if changes:
+        raise changed(f"{root}@{short}", changes)
 
 
 def confirm_rollback(
@@ -141,16 +141,16 @@ def confirm_rollback(
     Returns the transaction group of the snapshot of each dataset, the newer ones that are there, and all that was read.
     """
     names = [_dataset(part.name) for part in parts]
-    found = zfs.datasets(*(name for name in names if not any(is_below(name, other) for other in names)))
-    there = {one.name: one for one in found if one.kind == "snapshot"}
-    words = differences([there[part.name].planned for part in parts if part.name in there], parts)
+    present = zfs.datasets(*(name for name in names if not any(is_below(name, other) for other in names)))
+    there = {one.name: one for one in present if one.kind == "snapshot"}
+    changes = differences([there[part.name].planned for part in parts if part.name in there], parts)
     since = {_dataset(part.name): there[part.name].createtxg for part in parts if part.name in there}
     after = [s.planned for s in there.values() if s.parent in since and s.createtxg > since[s.parent]]
     left = [one for one in newer if one in after or not is_synced(_short(one[0]))]
-    words += differences(after, left)
-    if words:
-        raise Unchanged(changed(_dataset(parts[0].name), [*words, "it was not rolled back"]))
-    return since, left, found
+    changes += differences(after, left)
+    if changes:
+        raise Unchanged(changed(_dataset(parts[0].name), [*changes, "it was not rolled back"]))
+    return since, left, present
 
 
 # -- destroy
@@ -165,19 +165,19 @@ def destroy(
     Raises FlexdiskError Changed if anything differs from what was planned.
     """
     name = dataset.name
-    found = confirm(zfs, dataset, (), snapshots)
-    now = next(one for one in found if one.name == name)
+    present = confirm(zfs, dataset, (), snapshots)
+    now = next(one for one in present if one.name == name)
     answer = ""
     if library is not None and now.kind == "volume":
-        left = [one.planned for one in found if one.kind == "snapshot"]
+        left = [one.planned for one in present if one.kind == "snapshot"]
         answer = _run(library, now, left)
     if answer in _DIFFERS:
         raise changed(name, [f"another {answer}"])
     if answer == "destroyed":
         return Destroyed(now, "libzfs_core")
     if answer:  # it may have destroyed some snapshots
-        found = confirm(zfs, dataset, (), snapshots, partly=True)
-    _destroy_all(zfs, name, [one.name for one in found if one.kind == "snapshot"])
+        present = confirm(zfs, dataset, (), snapshots, partly=True)
+    _destroy_all(zfs, name, [one.name for one in present if one.kind == "snapshot"])
     _destroy_bare(zfs, name)
     # What comes next builds on it: a new disk of the same name, say, which a run that goes on could not tell from it.
     if zfs.exists(name):
@@ -198,13 +198,13 @@ def _destroy_bare(zfs: Zfs, name: str) -> None:
 
 def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[Planned]) -> str:
     """The answer of the channel program, "" if it could not be run."""
-    words = [volume.name, _signed(volume.guid), volume.user.get("uuid", "")]
-    words += [word for name, guid in snapshots for word in (name, _signed(guid))]
+    parts = [volume.name, _signed(volume.guid), volume.user.get("uuid", "")]
+    parts += [word for name, guid in snapshots for word in (name, _signed(guid))]
     try:
-        said = library.lzc_channel_program(volume.pool.encode(), PROGRAM, params=[word.encode() for word in words])
+        output = library.lzc_channel_program(volume.pool.encode(), PROGRAM, params=[word.encode() for word in parts])
     except Exception:  # pylint: disable=broad-except  # its errors share no base class with ours
         return ""
-    return said.decode() if isinstance(said, bytes) else ""
+    return output.decode() if isinstance(output, bytes) else ""
 
 
 def _signed(guid: int) -> str:
@@ -224,14 +224,14 @@ def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[Planned]) -> None:
     if not snapshots:
         return
     try:
-        found = zfs.datasets(*(one.name for one in snapshots))
+        present = zfs.datasets(*(one.name for one in snapshots))
     except ZfsError as exc:
         if exc.code != "ResourceNotFound":
             raise
         raise changed(_dataset(snapshots[0].name), [exc.message]) from exc
-    words = differences([one.planned for one in found], snapshots)
-    if words:
-        raise changed(_dataset(snapshots[0].name), words)
+    changes = differences([one.planned for one in present], snapshots)
+    if changes:
+        raise changed(_dataset(snapshots[0].name), changes)
     for name, _guid in snapshots:
         zfs.destroy(name)
 
@@ -267,7 +267,7 @@ def roll_back(
     parts: t.Sequence[Planned],
     newer: t.Sequence[Planned],
     done: t.Callable[[str], None] = lambda name: None,
-    ready: t.Callable[[t.Sequence[Dataset]], None] = lambda found: None,
+    ready: t.Callable[[t.Sequence[Dataset]], None] = lambda datasets: None,
 ) -> None:
     """Roll datasets back to these snapshots, one after the other. done is told each dataset that is back.
 
@@ -275,9 +275,9 @@ def roll_back(
     Exactly the newer snapshots that were planned are destroyed, by name. So are newer bookmarks, which hold no data:
     ZFS does not roll back over them.
     """
-    since, left, found = confirm_rollback(zfs, parts, newer)
+    since, left, present = confirm_rollback(zfs, parts, newer)
     bookmarks = zfs.bookmarks(*since)
-    ready(found)
+    ready(present)
     for part in parts:
         dataset = _dataset(part.name)
         _destroy_all(zfs, dataset, [one.name for one in left if _dataset(one.name) == dataset])

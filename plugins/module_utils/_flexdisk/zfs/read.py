@@ -39,7 +39,7 @@ _NUMBERS = (
 )
 _TEXTS = ("origin", "compression", "encryptionroot")
 PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX, PARTS)))
-_OWN_SOURCES = ("local", "received")
+_OUR_SOURCES = ("local", "received")
 _INHERITED = "inherited from "
 
 
@@ -58,9 +58,9 @@ def parse_get(stdout: str) -> t.List[Dataset]:
             row, last = rows.setdefault(name, {}), name
         if prop in row:
             raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
-        own = prop.startswith(PREFIX)
-        row[prop] = "-" if own and source not in _OWN_SOURCES else value
-        if own and source not in ("local", "-") and "@" not in name:
+        is_ours = prop.startswith(PREFIX)
+        row[prop] = "-" if is_ours and source not in _OUR_SOURCES else value
+        if is_ours and source not in ("local", "-") and "@" not in name:
             sources.setdefault(name, {})[prop[len(PREFIX) :]] = source
     return _with_files({name: _dataset(name, row, sources.get(name, {})) for name, row in rows.items()})
 
@@ -82,8 +82,8 @@ def check_whole(stdout: str, names: t.Collection[str], properties: t.Collection[
     if stdout and stdout[-1] != "\n":
         short.append(stdout.rpartition("\n")[2].split("\t")[0])
     if lacking or short:
-        words = f"nothing of {lacking[0]}" if lacking else f"not all of {short[0]}"
-        raise FlexdiskError("UnexpectedOutput", f"zfs get printed {words}, and no error: its answer is not whole")
+        text = f"nothing of {lacking[0]}" if lacking else f"not all of {short[0]}"
+        raise FlexdiskError("UnexpectedOutput", f"zfs get printed {text}, and no error: its answer is not whole")
 
 
 def _above(name: str) -> str:
@@ -144,8 +144,8 @@ def _with_files(found: t.Dict[str, Dataset]) -> t.List[Dataset]:
 
 
 def _size_of(dataset: Dataset, other: int) -> int:
-    own = dataset.user.get("size", "")
-    return int(own) if _SIZE.match(own) else other
+    stored = dataset.user.get("size", "")
+    return int(stored) if _SIZE.match(stored) else other
 
 
 _DRAID = re.compile(r"\Adraid(\d?)(?::(\d+)d)?(?::(\d+)c)?(?::(\d+)s)?-\d+\Z")
@@ -209,11 +209,11 @@ def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
     It shows special vdevs like others, and those are never raidz or draid, so kinds are compared.
     """
     tops = _tops(zdb)
-    found = [next((ashift for kind, ashift in tops if kind == v.kind), 0) for v in vdevs]
-    if 0 in found:
-        at = found.index(0)
+    ashifts = [next((ashift for kind, ashift in tops if kind == v.kind), 0) for v in vdevs]
+    if 0 in ashifts:
+        at = ashifts.index(0)
         raise FlexdiskError("UnexpectedOutput", f"zdb -C does not tell the ashift of vdev {at} ({vdevs[at].kind})")
-    return tuple(replace(v, ashift=ashift) for v, ashift in zip(vdevs, found))
+    return tuple(replace(v, ashift=ashift) for v, ashift in zip(vdevs, ashifts))
 
 
 def _tops(zdb: str) -> t.Iterator[t.Tuple[str, int]]:

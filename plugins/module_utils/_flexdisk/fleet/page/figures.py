@@ -28,9 +28,11 @@ DISKS, SNAPSHOTS, RESERVED, PARKED, REPLICAS, OTHER, LEFT = (
 
 @dataclass(frozen=True)
 class Part:
-    """One part of a bar. kind decides its colour, label is what a reader calls it."""
+    """One part of a bar."""
 
+    # Decides its colour.
     kind: str
+    # What a reader calls it.
     label: str
     size: int
 
@@ -47,12 +49,12 @@ class Pool:
 
 @dataclass(frozen=True)
 class Room:
-    """What a VM's disks have of its flexible disk size. size and left are None without one; over is by how much the
-    VM holds more than that.
-    """
+    """What a VM's disks have of its flexible disk size."""
 
+    # None without a flexible disk size, and so is left.
     size: t.Optional[int]
     left: t.Optional[int]
+    # By how much the VM holds more than that.
     over: int
     parts: t.Tuple[Part, ...]
 

@@ -34,11 +34,13 @@ class Column:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table. calm: nothing in it needs attention. order is where it stands in its table."""
+    """A row of a table."""
 
+    # Where it stands in its table.
     order: t.Tuple[t.Any, ...]
     cells: t.Sequence[Html]
     name: str = ""
+    # Nothing in it needs attention.
     calm: bool = False
 
 

@@ -21,13 +21,15 @@ from .wishes import Wish, ranks_of, to_change_group, to_leave, why_nowhere
 
 
 class Answer(t.NamedTuple):
-    """jobs: the moves, or the new VMs, in an order in which they can be done. failed: why VMs cannot go to any host, by
-    host, by VM. before and after: the score.
-    """
+    """The answer to a request."""
 
+    # The score before.
     before: float
+    # The score afterwards.
     after: float
+    # The moves, or the new VMs, in an order in which they can be done.
     jobs: t.Sequence[Job]
+    # Why VMs cannot go to any host, by host, by VM.
     failed: t.Mapping[str, t.Mapping[str, str]]
 
 

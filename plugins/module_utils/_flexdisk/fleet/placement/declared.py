@@ -35,15 +35,17 @@ _Raw = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class Request:
-    """names: UUIDs of the VMs that are asked for. leaves: hosts that they leave. targets: groups where VMs may go,
-    empty for any. redundancy: no host may become one whose VMs could not go elsewhere if it were lost.
-    """
+    """What is asked of a plan."""
 
     kind: str
+    # UUIDs of the VMs that are asked for.
     names: t.Tuple[str, ...] = ()
+    # Hosts that they leave.
     leaves: t.FrozenSet[str] = frozenset()
+    # Groups where VMs may go, empty for any.
     targets: t.Tuple[str, ...] = ()
     new: t.Tuple[NewVm, ...] = ()
+    # No host may become one whose VMs could not go elsewhere if it were lost.
     redundancy: bool = False
     max_moves: int = 10
     min_gain: float = 0.01

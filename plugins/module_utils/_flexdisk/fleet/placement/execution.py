@@ -18,13 +18,15 @@ _COLUMNS = ("VM", "FROM", "TO", "RESULT")
 
 
 class _Seen(t.NamedTuple):
-    """What hosts say. hosts: those that answered, of those that were asked. marks: by the host, and the UUID of the VM.
-    has: the same for the VMs that are there.
-    """
+    """What hosts say."""
 
+    # Those that answered.
     hosts: t.Container[str]
+    # Those that were asked.
     asked: t.Container[str]
+    # By the host, and the UUID of the VM.
     marks: t.Mapping[t.Tuple[str, str], _Raw]
+    # The same for the VMs that are there.
     has: t.AbstractSet[t.Tuple[str, str]]
 
 

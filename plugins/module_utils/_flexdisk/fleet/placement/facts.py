@@ -27,26 +27,30 @@ _STATES = (
 
 
 class Settings(t.NamedTuple):
-    """now: seconds since 1970. max_age: seconds that what a host says may be old. exclusive: keys of tags; two VMs with
-    the same value shall not be on one host. moves: pairs of host tags, from and to, that are allowed although the
-    target lacks the first.
-    """
+    """How facts are judged."""
 
+    # Seconds since 1970.
     now: float
+    # Seconds that what a host says may be old.
     max_age: int
+    # Keys of tags. Two VMs with the same value shall not be on one host.
     exclusive: t.Tuple[str, ...] = ()
+    # Pairs of host tags, from and to, that are allowed although the target lacks the first.
     moves: t.FrozenSet[t.Tuple[str, str]] = frozenset()
 
 
 class Facts(t.NamedTuple):
-    """names: UUID and alias of each VM. tags: by UUID. unread: the hosts that could not be read, with the reason. In
-    known, VMs are called by their UUIDs. moving: the VMs that are being moved, which no plan moves.
-    """
+    """What is known of hosts and VMs."""
 
+    # VMs are called by their UUIDs here.
     known: Known
+    # UUID and alias of each VM.
     names: t.Tuple[Names, ...]
+    # By UUID.
     tags: t.Mapping[str, _Raw]
+    # The hosts that could not be read, with the reason.
     unread: t.Mapping[str, str]
+    # The VMs that are being moved, which no plan moves.
     moving: t.Tuple[Names, ...] = ()
 
     def alias(self, uuid: str) -> str:

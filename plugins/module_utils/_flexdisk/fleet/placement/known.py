@@ -47,50 +47,58 @@ class KnownGroup:
 
 @dataclass(frozen=True)
 class KnownHost:
-    """A host. own_memory and own_cpus are what it needs itself, free_memory and free_disk what it reports. usable: it
-    is there, and takes VMs; unusable says why not. pools: what is free in each pool that VMs can name. tags: those that
-    restrict moves. locations: its failure domains. replicas: VMs whose replicas here are those of an earlier home.
-    """
+    """A host."""
 
     name: str
     group: str
+    # The host is there, and takes VMs.
     usable: bool = True
     memory: int = 0
+    # What the host needs itself, as own_cpus.
     own_memory: int = 0
+    # What the host reports, as free_disk.
     free_memory: int = 0
     disk: int = 0
     free_disk: int = 0
     cpus: int = 0
     own_cpus: int = 0
     spindles: int = 0
+    # Those that restrict moves.
     tags: t.FrozenSet[str] = frozenset()
+    # Its failure domains.
     locations: t.FrozenSet[str] = frozenset()
+    # What is free in each pool that VMs can name.
     pools: t.Mapping[str, int] = field(default_factory=dict)
+    # Why the host is not usable.
     unusable: str = "is drained, offline or takes no VMs"
+    # VMs whose replicas here are those of an earlier home.
     replicas: t.FrozenSet[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class KnownVm:
-    """A VM. secondary is the host of its replica, "" for none. disk is what it takes on each of its hosts. pool: the
-    pool that has its disks, "" if hosts have one only. home: a host on which its disks stay when it leaves, so it gives
-    nothing back there. exclusive: tags of which a host shall have one VM at most. wanted: locations where it shall be.
-    """
+    """A VM."""
 
     name: str
     primary: str
+    # The host of its replica, "" for none.
     secondary: str = ""
     memory: int = 0
     cpus: int = 0
     spindles: int = 0
     template: str = REPLICATED
     disks: t.Tuple[int, ...] = ()
+    # What it takes on each of its hosts.
     disk: int = 0
     state: str = UP
     networks: t.FrozenSet[str] = frozenset()
+    # Tags of which a host shall have one VM at most.
     exclusive: t.FrozenSet[str] = frozenset()
+    # Locations where it shall be.
     wanted: t.FrozenSet[str] = frozenset()
+    # The pool that has its disks, "" if hosts have one only.
     pool: str = ""
+    # A host on which its disks stay when it leaves, so it gives nothing back there.
     home: str = ""
 
     def at(self, primary: str, secondary: str) -> KnownVm:

@@ -18,13 +18,14 @@ _Raw = t.Mapping[str, t.Any]
 
 
 class NewVm(t.NamedTuple):
-    """A VM that needs a host. at: what it takes of each host that it may get, or why the host refuses it. spread: the
-    set whose VMs are spread over hosts, "" for none. beside: how many VMs of this set hosts have.
-    """
+    """A VM that needs a host."""
 
     name: str
+    # What it takes of each host that it may get, or why the host refuses it.
     at: t.Mapping[str, t.Union[KnownVm, str]]
+    # The set whose VMs are spread over hosts, "" for none.
     spread: str = ""
+    # How many VMs of this set hosts have.
     beside: t.Mapping[str, int] = {}
 
 

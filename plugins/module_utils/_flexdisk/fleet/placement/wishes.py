@@ -18,17 +18,18 @@ from .ways import FAILOVER, REPLACE, Measure, Operation, Way, measure, perform, 
 
 
 class Wish(t.NamedTuple):
-    """A VM that shall leave hosts. mode: what of it shall leave, the VM (PRIMARY), its replica (SECONDARY) or what is
-    there (ALL). ranks: keys of groups where it may be, in the order in which they are tried. leaves: hosts where it
-    shall not be, which take nothing. enters: it comes into another group, so the group's limits for VMs hold, and no
-    host there may become one whose VMs could not go elsewhere if it were lost, where checked.
-    """
+    """A VM that shall leave hosts."""
 
     name: str
+    # What of it shall leave: the VM (PRIMARY), its replica (SECONDARY), or what is there (ALL).
     mode: str
+    # Keys of groups where it may be, in the order in which they are tried.
     ranks: t.Tuple[t.Tuple[str, ...], ...]
+    # Hosts where it shall not be, which take nothing.
     leaves: t.FrozenSet[str]
+    # It comes into another group, so the group's limits for VMs hold.
     enters: bool = False
+    # No host there may become one whose VMs could not go elsewhere if it were lost.
     checked: bool = False
 
 

@@ -18,25 +18,26 @@ _Dict = t.Dict[str, t.Any]
 
 @dataclass(frozen=True)
 class Claim:
-    """What a host says of a VM. term: as in Wish, None if the VM has no failover there. taking: the host that it is
-    being taken over from, "" for none. running: it is not stopped there. pool: the guid of its pool; points: the
-    guids of the snapshots and bookmarks of its disks, by their uuids; both only if the host was asked for this VM.
-
-    alias: what the VM is called there. since: as in Move.
-
-    phase: as in Move, of a VM that the host does not have: it has left for the host other, or comes from there; "" for
-    one that it has. The term of such a VM is None if an older version has written down that it moves.
-    """
+    """What a host says of a VM."""
 
     vm: str
+    # As in Wish. None if the VM has no failover there, or moves and an older version has written this down.
     term: t.Optional[int]
+    # The host that the VM is being taken over from, "" for none.
     taking: str = ""
+    # The VM is not stopped there.
     running: bool = False
+    # The guid of its pool, if the host was asked for this VM.
     pool: int = 0
+    # The guids of the snapshots and bookmarks of its disks, by their uuids, if the host was asked for this VM.
     points: t.Mapping[str, t.Sequence[int]] = field(default_factory=dict)
+    # As in Move, of a VM that the host does not have. "" for one that it has.
     phase: str = ""
+    # The host to which such a VM has left, or from which it comes.
     other: str = ""
+    # What the VM is called there.
     alias: str = ""
+    # As in Move.
     since: str = ""
 
     @property

@@ -14,21 +14,22 @@ VOLUME = "volume"
 
 
 class Point(t.NamedTuple):
-    """A snapshot or a bookmark of a dataset. name is short: what follows @ or #.
+    """A snapshot or a bookmark of a dataset."""
 
-    written: bytes since the snapshot before; of the first one, all of it. Of a replica's snapshots: sent: it has come
-    with a stream of its disk, and is marked so; coming: it was about to. held: by us; pinned: by others. Nobody can
-    destroy it then.
-    """
-
+    # Short: what follows @ or #.
     name: str
     guid: int
     createtxg: int
     bookmark: bool = False
+    # The snapshot of a replica has come with a stream of its disk, and is marked so.
     sent: bool = False
+    # Bytes since the snapshot before. Of the first one: all of it.
     written: int = 0
+    # Held by us.
     held: bool = False
+    # Held by others, so that nobody can destroy it.
     pinned: bool = False
+    # The snapshot of a replica was about to come.
     coming: bool = False
 
     @property
@@ -44,20 +45,22 @@ class Point(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Original:
-    """A disk of a VM. Sizes are bytes. points may be in any order. written: bytes since its newest snapshot, or that
-    came without one. refreservation: bytes. kind is that of the dataset. compression: how many bytes of a guest are
-    in one of ZFS. peers: the hosts that the disk says have replicas, as in Note.peer.
-    """
+    """A disk of a VM. Sizes are bytes."""
 
     uuid: str
     dataset: str
     volsize: int
+    # In any order.
     points: t.Tuple[Point, ...] = ()
+    # Since its newest snapshot, or that came without one.
     written: int = 0
     refreservation: int = 0
+    # That of the dataset.
     kind: str = VOLUME
     block: int = 8192
+    # How many bytes of a guest are in one of ZFS.
     compression: float = 1.0
+    # The hosts that the disk says have replicas, as in Note.peer.
     peers: t.Tuple[str, ...] = ()
 
     @property
@@ -74,16 +77,19 @@ class Original:
 @dataclass(frozen=True)
 class Replica(Original):
     """What the other host has. uuid is that of the disk whose replica it says it is, set on that host itself; "" if it
-    says nothing. token: with which an interrupted stream goes on, "" for none; token_guid is the snapshot that it
-    brings. home: the guid of the pool that the disk is in, host: its host's name, set as uuid is. reserved: the volsize
-    for which ZFS was told to reserve.
+    says nothing.
     """
 
+    # An interrupted stream goes on with it, "" for none.
     token: str = ""
+    # The snapshot that the token brings.
     token_guid: int = 0
     readonly: bool = True
+    # The guid of the pool that the disk is in.
     home: int = 0
+    # Its host's name, set as uuid is.
     host: str = ""
+    # The volsize for which ZFS was told to reserve.
     reserved: int = 0
 
 

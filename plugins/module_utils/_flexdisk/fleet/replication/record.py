@@ -25,21 +25,24 @@ OWN = frozenset(name for name in identity.NAMES if name.partition(".")[0] not in
 
 @dataclass(frozen=True)
 class DiskRecord:
-    """A disk. facts are its properties of this collection; compression is that of its dataset, size bytes. replicas:
-    the notes of replicas on third hosts, encoded. element is what the driver says of it beside. sizes: the guids of
-    snapshots in which a file had another size than now, with that size; ZFS does not know it.
-    """
+    """A disk."""
 
     uuid: str
     name: str
     boot: bool
     model: str
     pci_slot: str
+    # That of its dataset.
     compression: str
+    # Bytes.
     size: int
+    # Its properties of this collection.
     facts: t.Mapping[str, str]
+    # The notes of replicas on third hosts, encoded.
     replicas: str = ""
+    # What the driver says of it beside.
     element: str = ""
+    # The guids of snapshots in which a file had another size than now, with that size. ZFS does not know it.
     sizes: t.Tuple[t.Tuple[int, int], ...] = ()
 
 
@@ -59,42 +62,47 @@ class SnapshotRecord:
 
 @dataclass(frozen=True)
 class PlatformDisk:
-    """A disk that the platform fills itself, at the start of the VM. It is made again as the same dataset. size and
-    block_size are bytes.
-    """
+    """A disk that the platform fills itself at the start of the VM. It is made again as the same dataset."""
 
     volume: str
     uuid: str
     model: str
     pci_slot: str
+    # Bytes.
     size: int
+    # Bytes.
     block_size: int
 
 
 @dataclass(frozen=True)
 class Record:
-    """A VM. host and home: its host and the guid of its pool. memory and flexible are MiB, quota is bytes. marks are
-    the properties of this collection on its dataset. description is what the driver needs to make it (of_new);
-    its variables are those of a moment, as long as the VM runs.
-    snapshots: the oldest first. hidden: the disks of the platform, whose space is part of flexible.
-    """
+    """A VM."""
 
     uuid: str
     alias: str
+    # Its host.
     host: str
+    # The guid of its pool.
     home: int
     hypervisor: str
+    # MiB.
     memory: int
     vcpus: int
+    # Bytes.
     quota: int
+    # MiB.
     flexible: t.Optional[int]
     state: str
     autoboot: bool
     indestructible: bool
+    # The properties of this collection on its dataset.
     marks: t.Mapping[str, str]
+    # What the driver needs to make it (of_new). Its variables are those of a moment, as long as the VM runs.
     description: t.Mapping[str, t.Any]
     disks: t.Tuple[DiskRecord, ...]
+    # The oldest first.
     snapshots: t.Tuple[SnapshotRecord, ...] = ()
+    # The disks of the platform, whose space is part of flexible.
     hidden: t.Tuple[PlatformDisk, ...] = ()
 
     @property

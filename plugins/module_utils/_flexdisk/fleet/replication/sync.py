@@ -22,22 +22,23 @@ _Pools = t.Tuple[int, int]
 
 
 class DiskSync(t.NamedTuple):
-    """What a sync does with one disk.
-
-    streams are in their order; sends: bytes that travel, by estimate; needs: bytes that the target's pool must give.
-    gone_here and gone_there: what the disk and its replica lose at the end, snapshots and bookmarks. failed: snapshots
-    that the disk loses before, because they have not come to the replica. mends: what is put right beside that, in
-    words.
-    """
+    """What a sync does with one disk."""
 
     disk: Original
     replica: t.Optional[Replica]
+    # In their order.
     streams: t.Tuple[Stream, ...]
+    # Bytes that travel, by estimate.
     sends: int
+    # Bytes that the target's pool must give.
     needs: int
+    # Snapshots and bookmarks that the disk loses at the end.
     gone_here: t.Tuple[Point, ...]
+    # Those that its replica loses at the end.
     gone_there: t.Tuple[Point, ...]
+    # Snapshots that the disk loses before, because they have not come to the replica.
     failed: t.Tuple[Point, ...]
+    # What is put right beside that, for messages.
     mends: t.Tuple[str, ...]
 
     @property
@@ -48,13 +49,14 @@ class DiskSync(t.NamedTuple):
 
 @dataclass(frozen=True)
 class VmSync:
-    """What a sync does with the disks of a VM. name: the set of snapshots that all have afterwards; new: it is taken
-    first. settles: the VM's space for the snapshots of syncs is put right.
-    """
+    """What a sync does with the disks of a VM."""
 
+    # The set of snapshots that all have afterwards.
     name: str
+    # The set is taken first.
     new: bool
     disks: t.Tuple[DiskSync, ...] = ()
+    # The VM's space for the snapshots of syncs is put right.
     settles: bool = False
 
     @property

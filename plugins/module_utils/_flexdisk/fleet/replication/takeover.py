@@ -18,13 +18,14 @@ from .streams import check_role
 
 
 class Held(t.NamedTuple):
-    """A replica on this host. vm: the VM of its disk. times: when the VM was as a snapshot at the latest, by the
-    snapshots' names. back: what it has since its newest snapshot is given up.
-    """
+    """A replica on this host."""
 
     replica: Replica
+    # The VM of its disk.
     vm: str
+    # When the VM was as a snapshot at the latest, by the snapshots' names.
     times: t.Mapping[str, str]
+    # What it has since its newest snapshot is given up.
     back: bool = False
 
 
@@ -70,11 +71,14 @@ class Back(t.NamedTuple):
 
 @dataclass(frozen=True)
 class Takeover:
-    """name: the set that all disks go back to. synced: when the VM was like that. beside: what stays behind."""
+    """How a VM is taken over."""
 
+    # The set that all disks go back to.
     name: str
+    # When the VM was like that.
     synced: str
     disks: t.Tuple[Back, ...]
+    # What stays behind.
     beside: t.Tuple[str, ...] = ()
 
     @property

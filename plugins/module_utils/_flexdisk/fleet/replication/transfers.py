@@ -37,21 +37,23 @@ HOST_KEY = re.compile(r"(?:ssh|ecdsa)-[a-z0-9-]{2,40} [A-Za-z0-9+/]{20,2000}={0,
 
 @dataclass(frozen=True)
 class DiskTransfer:
-    """A disk whose replica is brought up to date. name is for people; dataset is the disk's, on its own host.
-
-    refreservation: bytes that the disk reserves. snapshots: the guids of those that it has. sends: bytes that travel,
-    by estimate. key: the public key with which its streams may come, "" without any.
-    """
+    """A disk whose replica is brought up to date."""
 
     uuid: str
+    # For people.
     name: str
+    # The disk's, on its own host.
     dataset: str
     kind: str
     volsize: int
+    # Bytes that the disk reserves.
     refreservation: int
     streams: t.Tuple[Stream, ...] = ()
+    # The guids of those that it has.
     snapshots: t.Tuple[int, ...] = ()
+    # Bytes that travel, by estimate.
     sends: int = 0
+    # The public key with which its streams may come, "" without any.
     key: str = ""
 
     @property
@@ -62,22 +64,24 @@ class DiskTransfer:
 
 @dataclass(frozen=True)
 class VmTransfer:
-    """A VM whose replicas are brought up to date. set: what all disks have on both sides at the end. idle: they have
-    it, and there is nothing to do.
-
-    home and peer are the guids of the pools, pool is the name of the peer's, host the name of the home. asks: the
-    public key with which the home may ask what the peer has of the VM, "" for none.
-    """
+    """A VM whose replicas are brought up to date."""
 
     uuid: str
     alias: str
+    # What all disks have on both sides at the end.
     set: str
+    # The guid of the home's pool.
     home: int
+    # The guid of the peer's pool.
     peer: int
+    # The name of the peer's pool.
     pool: str
+    # The name of the home.
     host: str
     disks: t.Tuple[DiskTransfer, ...]
+    # All disks have the set, and there is nothing to do.
     idle: bool = False
+    # The public key with which the home may ask what the peer has of the VM, "" for none.
     asks: str = ""
 
     @property

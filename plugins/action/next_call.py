@@ -1,0 +1,139 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action next_call: does one call of a move or a sync on the host of the task, and tells which call is next."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import (
+    Answer,
+    Call,
+    CallFailed,
+    Flow,
+    Run,
+    Turn,
+    kept,
+    next_turn,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.move_calls import (
+    Move,
+    move_vm,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_arguments import Sync
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_calls import (
+    give_up_replicas,
+    keep_replicas,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+
+PREFIX = "flexdisk.hypervisor."
+
+_Dict = t.Dict[str, t.Any]
+_Flow = t.Callable[[_Dict, Run], Flow]
+
+TASKS: t.Mapping[str, _Flow] = {
+    "keep": lambda given, run: keep_replicas(Sync(**given), run),
+    "give_up": lambda given, run: give_up_replicas(Sync(**given), run),
+    "move": lambda given, run: move_vm(Move(**{**given, "sync": Sync(**given["sync"])}), run),
+}
+
+
+class ActionModule(ActionBase):
+    """The action. The answers to earlier calls come as its own results, those with secrets apart from the others."""
+
+    _supports_check_mode = True
+    _supports_diff = True
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+        """The result of the module, with what is next. It fails if the task ends with the failure of this module."""
+        _core.check()
+        start: _Dict = super().run(tmp, task_vars)
+        variables = task_vars or {}
+        shown = self._task.args.get("shown")
+        if shown is None:
+            begun = repr(time.time())
+            return {**start, "answers": {}, "next": {**_told(self._turn(variables, {})), "begun": begun}}
+        hidden = self._task.args.get("hidden") or {}
+        if not hidden or hidden["next"]["begun"] != shown["next"]["begun"]:  # that of an earlier run in this play
+            hidden = {"answers": {}}
+        return {**start, **self._next(variables, shown, hidden["answers"])}
+
+    def _next(self, variables: _Dict, shown: _Dict, hidden: _Dict) -> _Dict:
+        """Do the call that is next after these answers."""
+        answers = {**shown["answers"], **hidden}
+        call = self._turn(variables, answers).call
+        if call is None:
+            raise AnsibleError("next_call: there is no call left")
+        began = time.time()
+        result = self._do(call, variables)
+        if result.get("unreachable") and not call.may_be_lost:
+            return result
+        answer = {str(len(answers)): {"result": kept(call, result), "began": began, "ended": time.time()}}
+        turn = self._turn(variables, {**answers, **answer})
+        if isinstance(turn.failure, CallFailed) and turn.failure.call == call and not call.hidden:
+            return result
+        for key in ("failed", "unreachable", "exception"):
+            result.pop(key, None)
+        told = {**_told(turn), "begun": shown["next"]["begun"]}
+        return {**result, "answers": {**(hidden if call.hidden else shown["answers"]), **answer}, "next": told}
+
+    def _turn(self, variables: _Dict, answers: t.Mapping[str, _Dict]) -> Turn:
+        """What is next after these answers, by their numbers."""
+        args = self._task.args
+        run = Run(bool(self._task.check_mode), bool(self._task.diff), lambda host: _options(variables, host))
+        given = [Answer(**answers[str(number)]) for number in range(len(answers))]
+        return next_turn(TASKS[args["task"]](args["arguments"], run), given)
+
+    def _do(self, call: Call, variables: _Dict) -> _Dict:
+        """The result of a module, as its own task would have it."""
+        name, task = PREFIX + call.module, self._task.copy()
+        given = {key: value for key, value in call.arguments.items() if value is not None}
+        task.action, task.args = name, _core.with_defaults(name, self._task, given, self._templar)
+        task.check_mode, task.no_log = task.check_mode or call.check, task.no_log or call.hidden
+        loader = self._shared_loader_obj.action_loader
+        action = loader.get(
+            name if loader.has_plugin(name) else "ansible.legacy.normal",
+            task=task,
+            connection=self._connection,
+            play_context=self._play_context,
+            loader=self._loader,
+            templar=self._templar,
+            shared_loader_obj=self._shared_loader_obj,
+        )
+        try:
+            result: _Dict = action.run(task_vars=variables)
+        except AnsibleConnectionFailure as exc:
+            if not call.may_be_lost:
+                raise
+            return {"unreachable": True, "msg": str(exc)}
+        except AnsibleError as exc:
+            return {"failed": True, "msg": str(exc)}
+        return {**result, "changed": bool(result.get("changed")) and not call.check}
+
+
+def _options(variables: _Dict, host: str) -> t.Optional[_Dict]:
+    """The options of modules for a host by the inventory."""
+    if host not in variables["hostvars"]:
+        return None
+    known = variables["hostvars"][host]
+    hypervisor = known.get("flexible_disks_hypervisor") or "auto"
+    return {"hypervisor": hypervisor, "libvirt_uri": known.get("flexible_disks_libvirt_uri") or "qemu:///system"}
+
+
+def _told(turn: Turn) -> _Dict:
+    """What the task that comes next needs: its file among the tasks of the role vm_replica, its name and its host."""
+    told: _Dict = {"file": "done", "result": turn.result}
+    if turn.call is not None:
+        told = {"file": "hidden" if turn.call.hidden else "call", "name": turn.call.name, "host": turn.call.host}
+    elif turn.failure is not None:
+        told = {"file": "fail", "msg": str(turn.failure)}
+    if turn.says is None:
+        return told
+    return {**told, "file": "say", "then": told["file"], "title": turn.says.name, "says": turn.says.text}

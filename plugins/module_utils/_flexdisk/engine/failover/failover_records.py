@@ -1,0 +1,103 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The records of VMs that a host with their replicas can take over."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ...fleet.replication.record import Record, told
+from ...hypervisor.protocol import Hypervisor
+from ...model.command import Runner
+from ...model.desired import Policy
+from ...model.errors import Problem
+from ...rules.failover import RIVALS, encode_rivals, rivals_of
+from ...rules.layout import container, last_part
+from ...rules.moves import COMING
+from ...zfs.commands import Zfs
+from ...zfs.copies import Copies
+from ..host.journal import host_name
+from ..host.observe import observe
+from ..host.read_once import ReadOnce, vms_once
+from ..replication import records
+from ..replication.replica_info import kept
+from .vm_takeover import Known, TakeOver, known_vms
+
+
+def store(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    runner: Runner,
+    given: t.Sequence[Record],
+    pools: t.Mapping[str, str],
+    check_mode: bool,
+    policy: t.Optional[Policy] = None,
+) -> t.Tuple[t.List[str], t.List[Problem]]:
+    """Keep the records of VMs. pools: those with their replicas, by the VMs' uuids. The labels of those that are new or
+    different, and the problems: why others are not kept, and all that would refuse a failover of the VMs now. policy:
+    what this host allows of them.
+    """
+    once = ReadOnce(runner)
+    what = TakeOver(Zfs(once), vms_once(hypervisor), once, "", policy)
+    news = [one for one in given if records.differs(one.uuid, _stored(one, pools), records.FAILOVER)]
+    if check_mode:
+        return [one.label for one in news], _foresee(what, given, pools, False)
+    places = {container(pools[one.uuid]) for one in news}
+    found = kept(Copies(runner), [place for place in places if zfs.exists(place)])
+    here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in found}
+    words = f"{host_name()} has no replica of it: the VM has changed since; sync again"
+    lacking = [(one, disk) for one in news for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]
+    whole = [one for one in news if one not in [bad for bad, _disk in lacking]]
+    for one in whole:
+        records.save(one.uuid, _stored(one, pools), records.FAILOVER)
+    problems = [Problem("Changed", words, one.label, disk.name) for one, disk in lacking]
+    sound = [one for one in given if one not in news or one in whole]
+    return [one.label for one in whole], problems + _foresee(what, sound, pools, True)
+
+
+def _foresee(what: TakeOver, given: t.Sequence[Record], pools: t.Mapping[str, str], replicas: bool) -> t.List[Problem]:
+    """All that would refuse a failover of these VMs now. what reads the host once for all. replicas: as for foresee."""
+    return [problem for one in given for problem in what.foresee(Known(one, pools[one.uuid]), replicas)]
+
+
+def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    return {"pool": pools[record.uuid], "record": told(record)}
+
+
+def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
+    """Write down in the records of these VMs that another host can take them over from now on, too.
+
+    Return the labels of the VMs of which that was not known.
+    """
+    labels = []
+    for known in (one for one in known_vms() if one.record.uuid in vms):
+        record = known.record
+        rivals = rivals_of(record.marks)
+        if host not in rivals:
+            labels.append(record.label)
+            marks = {**record.marks, RIVALS: encode_rivals([*rivals, host])}
+            if not check_mode:
+                stored = _stored(replace(record, marks=marks), {record.uuid: known.pool})
+                records.save(record.uuid, stored, records.FAILOVER)
+    return labels
+
+
+def in_use(zfs: Zfs, hypervisor: Hypervisor, vms: t.Collection[str]) -> t.List[Problem]:
+    """Why a home must not make this host forget these VMs: it has them, or they come, and that home is an old one."""
+    host = observe(zfs, hypervisor, snapshots=False, every=True)
+    names = {config.uuid: config.alias or config.uuid for config in host.configs if config.uuid in vms}
+    coming = {uuid: move for uuid, move in host.moves.items() if uuid in vms and move.phase == COMING}
+    names.update({uuid: move.label for uuid, move in coming.items()})
+    words = f"{host_name()} has it, or brings it here; the host that asks is not its home any more. On that host,"
+    words += " flexdisk_failover_state=returned of the playbook failover_vm ends it"
+    return [Problem("InUse", words, label) for _uuid, label in sorted(names.items())]
+
+
+def drop(vms: t.Collection[str], homes: t.Collection[int], check_mode: bool) -> t.List[str]:
+    """Remove the records of these VMs. homes: only of those whose home has such a pool; none: all. Their labels."""
+    gone = [one.record for one in known_vms() if one.record.uuid in vms and (not homes or one.record.home in homes)]
+    for one in gone if not check_mode else ():
+        records.remove(one.uuid, records.FAILOVER)
+    return [one.label for one in gone]

@@ -1,0 +1,101 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One read of everything: the hypervisor's VMs, every dataset of their pools, the pools' layout."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ...hypervisor.protocol import Hypervisor
+from ...model.dataset import Dataset
+from ...model.errors import FlexdiskError
+from ...model.vm import VmConfig
+from ...rules.identity import check_pool
+from ...rules.inventory import Host, link
+from ...rules.layout import container, is_below
+from ...rules.power import with_home
+from ...zfs.commands import Zfs
+from ...zfs.errors import ZfsError
+from .journal import with_journal
+
+
+def observe(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    pool: t.Optional[str] = None,
+    snapshots: bool = True,
+    more: str = "",
+    complete: bool = False,
+    every: bool = False,
+) -> Host:
+    """The host as it is now. pool limits the VMs to those of one pool. Without it, every pool with VMs is read, and on
+    a host without VMs every pool with detached disks. more is a further pool to read.
+
+    snapshots=False does not read snapshots: this is cheaper where there are many, and enough without figures of space.
+    complete: read also intents that are not listed. every: without pool, read all pools, and serve also those that have
+    detached disks only.
+    """
+    asked = {check_pool(name) for name in (pool, more) if name}
+    configs, elsewhere = _of_pool(hypervisor.vms(), pool)
+    unplaced = pool is None and (every or any(c.identity_in_zfs and not c.pool for c in configs))
+    known = {c.pool for c in configs if c.pool} | asked
+    named = [] if unplaced else sorted(known)
+    datasets = _datasets(zfs, named, snapshots)
+    pools = named or sorted(known | _pools_in_use(datasets, configs))
+    brand = hypervisor.capabilities.brand
+    host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand, elsewhere)
+    _check_lost(zfs, host)
+    return _with_homes(hypervisor, with_journal(zfs, host, complete))
+
+
+def _with_homes(hypervisor: Hypervisor, host: Host) -> Host:
+    """The host with which of its VMs with failover are known to be at home. One process, if there are any."""
+    if not any(vm.config.failover for vm in host.vms):
+        return host
+    boot = hypervisor.boot_id()
+    return replace(host, vms=tuple(with_home(vm, boot) for vm in host.vms))
+
+
+def _check_lost(zfs: Zfs, host: Host) -> None:
+    """Ask by name for what is configured and was not printed, if anything. Raises FlexdiskError UnexpectedOutput if it
+    is there: then the read was cut off between two datasets, which nothing else shows.
+    """
+    lost = [c.dataset for c in host.unlinked if c.dataset and (not c.identity_in_zfs or _lies_below(c))]
+    for vm in host.vms:
+        ghosts = {*vm.ghosts}
+        lost += [e.volume for e in vm.config.disks if e.path in vm.missing and e.path not in ghosts]
+    there = zfs.those_that_exist(sorted({*lost} - host.datasets.keys()))
+    if there:
+        words = f"zfs get printed nothing of {', '.join(there)}, which exists: its answer is not whole"
+        raise FlexdiskError("UnexpectedOutput", f"{words}, or it was just made; run the task again")
+
+
+def _lies_below(config: VmConfig) -> bool:
+    """Whether a VM without a dataset is configured with disks below it."""
+    return any(is_below(entry.volume, config.dataset) for entry in config.disks)
+
+
+def _of_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List[VmConfig], t.List[VmConfig]]:
+    """The VMs that a task on the pool (None: all) reads, and the others. A bare VM is read, for it may lie anywhere."""
+    if pool is None:
+        return configs, []
+    read = [c for c in configs if c.pool == pool or (c.identity_in_zfs and not c.pool)]
+    return read, [c for c in configs if c.pool != pool and (c.pool or not c.identity_in_zfs)]
+
+
+def _datasets(zfs: Zfs, pools: t.Sequence[str], snapshots: bool) -> t.List[Dataset]:
+    """The datasets of the pools, or of all pools if there are none: only its dataset tells where a bare VM lies."""
+    try:
+        return zfs.datasets(*pools, snapshots=snapshots)
+    except ZfsError as exc:
+        if exc.code == "ResourceNotFound":
+            raise FlexdiskError("ResourceNotFound", f"no such pool: {', '.join(pools)} ({exc.message})") from exc
+        raise
+
+
+def _pools_in_use(datasets: t.Sequence[Dataset], configs: t.Sequence[VmConfig]) -> t.Set[str]:
+    """The pools that have VMs or detached disks."""
+    uuids = {c.uuid for c in configs}
+    return {d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids}

@@ -1,0 +1,51 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Reads a host once for many questions in a row, as long as nothing is changed between them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...hypervisor.protocol import Hypervisor
+from ...model.command import Answer, Runner, changes
+from ...model.vm import VmConfig
+
+
+class ReadOnce:
+    """A runner that runs each command that only reads once. What may change something is run, and all is read again."""
+
+    def __init__(self, runner: Runner) -> None:
+        self._runner = runner
+        self._known: t.Dict[t.Tuple[str, ...], Answer] = {}
+
+    def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
+        if stdin or changes(argv):
+            self._known.clear()
+            return self._runner(argv, stdin, timeout)
+        key = tuple(argv)
+        if key not in self._known:
+            self._known[key] = self._runner(argv, stdin, timeout)
+        return self._known[key]
+
+
+class _VmsOnce:
+    """A driver whose VMs are read once. It is for plans only."""
+
+    def __init__(self, hypervisor: Hypervisor) -> None:
+        self._hypervisor = hypervisor
+        self._vms: t.Optional[t.List[VmConfig]] = None
+
+    def vms(self) -> t.List[VmConfig]:
+        """All VMs."""
+        if self._vms is None:
+            self._vms = self._hypervisor.vms()
+        return self._vms
+
+    def __getattr__(self, name: str) -> t.Any:
+        return getattr(self._hypervisor, name)
+
+
+def vms_once(hypervisor: Hypervisor) -> Hypervisor:
+    """The driver for many plans in a row: its VMs are read once. Nothing must be changed with it."""
+    return t.cast(Hypervisor, _VmsOnce(hypervisor))

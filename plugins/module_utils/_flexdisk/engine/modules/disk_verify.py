@@ -1,0 +1,249 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The whole run of disk_verify: observe, find, plan, admit, apply, find again."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...hypervisor.protocol import Hypervisor
+from ...model.desired import Policy
+from ...model.errors import FlexdiskError, Problem, refusal
+from ...plan import summary
+from ...plan.disk_steps import CorrectFacts, ForgetRun, LiftGuard, MoveDetached, WriteFacts
+from ...plan.disk_verify import Mending, after, mend
+from ...plan.planner import admit
+from ...plan.steps import Ended, Step, VmPlan
+from ...rules.findings import LEAVES, Finding, counts, fails
+from ...rules.inventory import Host
+from ...rules.verify import findings
+from ...zfs.commands import Zfs
+from ...zfs.guard import lift
+from ..host import progress
+from ..host.observe import observe
+from ..run import report, results
+from ..run.ended import as_it_went, touched
+from ..run.outcome import Outcome
+from ..run.run import apply_plans, performers_of_disks
+from ..steps import renames
+from ..steps.perform import Change, Performers, Tools
+from .vm_info import chosen, skipped
+from .zfs_quota import obstacle
+
+REPLICA_DAYS = 7
+
+
+@dataclass
+class Verified:
+    """What was found, and what was repaired."""
+
+    # Those that are left.
+    findings: t.List[Finding] = field(default_factory=list)
+    # Those that were repaired, or would be.
+    repaired: t.List[Finding] = field(default_factory=list)
+    steps: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    outcome: Outcome = field(default_factory=Outcome)
+    # The VMs that were not looked at, with the reason.
+    skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
+
+
+def verify(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    names: t.Optional[t.Sequence[str]],
+    repair: t.Collection[str],
+    pool: t.Optional[str],
+    unused_days: int,
+    check_mode: bool,
+    now: int,
+    replica_days: int = REPLICA_DAYS,
+) -> Verified:
+    """Findings of the named VMs or the host, and the repairs of the kinds in repair. now is seconds since 1970."""
+    result = Verified()
+    outcome = result.outcome
+    host = observe(zfs, hypervisor, pool, complete=True)
+    vms, outcome.problems = chosen(host, names)
+    result.skipped = skipped(host) if names is None else []
+    scope = None if names is None else {vm.config.uuid for vm in vms}
+
+    def look(at: Host) -> t.List[Finding]:
+        return [f for f in findings(at, now, unused_days, replica_days) if scope is None or f.vm in scope]
+
+    before = result.findings = look(host)
+    wanted = [finding for finding in before if finding.repairable and finding.kind in _implied(repair)]
+    mending = mend(host, wanted)
+    outcome.problems += _obstacles(mending)
+    ordered, lacking = admit(host, mending.plans)
+    outcome.problems += lacking
+    if outcome.problems:
+        return result
+    result.findings = look(after(host, mending))
+    result.steps = _steps(mending)
+    idle = [VmPlan(vm.config.uuid, vm, vm) for vm in vms if vm.config.uuid not in {plan.vm for plan in mending.plans}]
+    outcome.msg = summary.summary([*mending.plans, *idle], host.geometry, len(mending.outside))
+    outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
+    if outcome.changed and not check_mode:
+        progress.current().more(len(mending.outside))
+        apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, _performers)
+        outside = -1
+        if outcome.failure is None:
+            outside = _apply_outside(zfs, hypervisor, mending.outside, outcome)
+        now_there = _look_again(result, lambda: observe(zfs, hypervisor, pool, complete=True), look, wanted)
+        if outcome.failure is not None:
+            _tell_changed(result, mending, host, now_there, outside)
+    left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
+    result.repaired = [f for f in wanted if (f.kind, f.vm, f.volume) not in left]
+    return result
+
+
+def result(found: Verified) -> t.Dict[str, t.Any]:
+    """The keys of a result. They are the same in check mode and for real, except guard."""
+    keys = results.result(found.outcome)
+    del keys["vms"]
+    told = [[finding.as_dict() for finding in some] for some in (found.findings, found.repaired)]
+    return dict(
+        keys,
+        findings=told[0],
+        repaired=told[1],
+        counts=counts(found.findings),
+        steps=found.steps,
+        skipped_vms=found.skipped,
+    )
+
+
+def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """Arguments of fail_json if the run failed, or findings are as severe as limit; else None."""
+    failed = results.ending(found.outcome)
+    if failed is not None:
+        failed.pop("vms", None)
+        return failed
+    bad = [finding for finding in found.findings if fails([finding], limit)]
+    if not bad:
+        return None
+    problems = [Problem("DefectFound", f"{f.kind}: {f.message}", f.alias or f.vm, f.disk) for f in bad]
+    return refusal(problems)
+
+
+def _implied(repair: t.Collection[str]) -> t.Set[str]:
+    """The kinds to repair, with those that a repair leaves if it is cut off, so that the same task finishes it."""
+    return {*repair}.union(*(LEAVES.get(kind, ()) for kind in repair))
+
+
+def _obstacles(mending: Mending) -> t.List[Problem]:
+    lawful = [plan for plan in mending.plans if any(step.calm for step in plan.steps)]
+    return [problem for problem in (obstacle(plan.before, plan.after) for plan in lawful) if problem is not None]
+
+
+def _steps(mending: Mending) -> t.List[t.Dict[str, t.Any]]:
+    found = [
+        dict(step, vm=plan.vm, alias=plan.before.config.alias)
+        for plan in mending.plans
+        for step in report.steps_result(plan)
+    ]
+    outside = [(step.kind, step.disk, step.text) for step in mending.outside]
+    return found + [dict(_step(*words), destroys=False, vm="", alias="") for words in outside]
+
+
+def _step(kind: str, disk: str, text: str) -> t.Dict[str, t.Any]:
+    return {"step": kind, "disk": disk, "text": text}
+
+
+def _diff(mending: Mending, first: str) -> str:
+    if not mending.changed:
+        return ""
+    outside = "".join(f"  {step.text}\n" for step in mending.outside)
+    return first + "\n" + report.diff_text(mending.plans) + ("outside VMs:\n" + outside if outside else "")
+
+
+def _tell_changed(result: Verified, mending: Mending, host: Host, now: t.Optional[Host], outside: int) -> None:
+    """Tell what a failed run has really changed. outside: how many steps outside VMs were done, -1: not begun."""
+    plans = as_it_went(mending.plans, result.outcome.broken, host, now)
+    begun = mending.outside[outside : outside + 1] if outside >= 0 else ()
+    moved = bool(begun) and (now is None or host.intents != now.intents or touched(host, now, begun))
+    result.outcome.changed = any(plan.changed for plan in plans) or outside > 0 or moved
+    result.steps = _steps(replace(mending, plans=tuple(plans)))
+    ended = Ended(outside, moved)  # of the steps outside VMs, which come last
+    for number, step in enumerate(result.steps[len(result.steps) - len(mending.outside) :]):
+        step["status"] = ended.status(number) if outside >= 0 else "not done"
+
+
+def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], outcome: Outcome) -> int:
+    """Do the steps outside VMs. Returns how many were done."""
+    tools = Tools(zfs, hypervisor, Policy(), set())
+    for number, step in enumerate(steps):
+        progress.current().step("", step.disk, step.text)
+        try:
+            PERFORM_OUTSIDE[type(step)](step, tools)
+        except FlexdiskError as exc:
+            words = ["done"] * number + ["failed"] + ["not done"] * (len(steps) - number - 1)
+            told = [dict(_step(s.kind, s.disk, s.text), status=word) for s, word in zip(steps, words)]
+            outcome.failure = _failure(exc, step.text)
+            outcome.failure["steps"] = told
+            return number
+    return len(steps)
+
+
+def _failure(exc: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
+    known: t.Dict[str, t.Any] = {"vm": "", "uuid": "", "steps": [], "vms_not_done": []}
+    known.update(restarted=None, restart="")
+    return {**known, "error_code": exc.code, "message": exc.message, "step": step}
+
+
+def _look_again(
+    result: Verified,
+    read: t.Callable[[], Host],
+    look: t.Callable[[Host], t.List[Finding]],
+    wanted: t.Sequence[Finding],
+) -> t.Optional[Host]:
+    """Read the host again. A finding that was repaired must be gone. Returns None if the host cannot be read."""
+    progress.current().reads()
+    outcome = result.outcome
+    try:
+        now = read()
+        result.findings = look(now)
+    except FlexdiskError as exc:
+        outcome.failure = outcome.failure or _failure(exc, "read again")
+        return None
+    left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
+    still = [f.message for f in wanted if (f.kind, f.vm, f.volume) in left]
+    if still and outcome.failure is None:
+        error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(still)}")
+        outcome.failure = _failure(error, "read again")
+    return now
+
+
+def _performers() -> Performers:
+    return {**performers_of_disks(), **PERFORM_REPAIR}
+
+
+def _correct_in_vm(step: CorrectFacts, tools: Tools, change: Change) -> None:
+    _write(step, tools)
+
+
+def _write(step: WriteFacts, tools: Tools) -> None:
+    tools.zfs.set_facts(step.volume, step.facts)
+
+
+def _move_detached(step: MoveDetached, tools: Tools) -> None:
+    """Move a detached disk. Its uuid is written first, so that the same task finds the new place if it is repeated."""
+    now = tools.read(step.volume, step.guid)
+    if now.user.get("uuid") != step.uuid:
+        tools.zfs.set_facts(step.volume, {"uuid": step.uuid})
+    if step.target != step.volume:
+        renames.rename(tools.zfs, step.volume, step.target)
+
+
+def _lift_guard(step: LiftGuard, tools: Tools) -> None:
+    lift(tools.zfs, step.volume)
+
+
+PERFORM_REPAIR: Performers = {CorrectFacts: _correct_in_vm}
+# Who carries out a step that concerns no VM. Any: each function takes its own class.
+PERFORM_OUTSIDE: t.Mapping[t.Type[Step], t.Callable[[t.Any, Tools], None]] = {
+    CorrectFacts: _write,
+    ForgetRun: _write,
+    MoveDetached: _move_detached,
+    LiftGuard: _lift_guard,
+}

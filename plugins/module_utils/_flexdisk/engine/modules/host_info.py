@@ -1,0 +1,98 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The whole run of host_info: observe, and report what a planner of placements must know.
+
+No figure promises too much: what there is and what is free is rounded down to whole MiB, what is taken is rounded up.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ...hypervisor.protocol import Hypervisor
+from ...model.resources import Resources
+from ...model.sizes import MIB
+from ...model.vm import Vm
+from ...plan.vm import machine
+from ...rules.identity import is_uuid
+from ...rules.inventory import Host
+from ...rules.layout import diverged, last_part, pool_of, replicas
+from ...rules.moves import Move, is_place, result, to_ask
+from ...rules.replicas import HOME, OF_VM
+from ...rules.space import taken
+from ...zfs.commands import Zfs
+from ..host.observe import observe
+
+_Dict = t.Dict[str, t.Any]
+
+
+def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
+    """The host as a result. It says when the reading began, so that nothing in it is older than that."""
+    began = int(time.time())
+    capabilities = hypervisor.capabilities
+    host = observe(zfs, hypervisor, pool, snapshots=False, every=True)
+    resources = hypervisor.resources()
+    places = {last_part(name): pool_of(name) for name in host.datasets if is_place(name)}
+    default = [capabilities.default_pool] if pool is None and capabilities.default_pool in host.datasets else []
+    return {
+        "driver": capabilities.name,
+        "collected": began,
+        "memory": _memory(resources, host.vms),
+        "cpus": resources.cpus,
+        "pools": [_pool(host, name) for name in sorted({*host.geometry, *default})],
+        "vms": [_vm(host, vm) for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)],
+        "replicas": _replicas(host),
+        "moves": [_move(host.moves[uuid], places.get(uuid, "")) for uuid in sorted(host.moves)],
+    }
+
+
+def _memory(resources: Resources, vms: t.Iterable[Vm]) -> _Dict:
+    running = sum(vm.config.memory for vm in vms if vm.config.state == "running")
+    own = max(0, resources.memory - resources.free_memory - running)
+    return {"total": resources.memory, "own": own, "free": resources.free_memory}
+
+
+def _pool(host: Host, name: str) -> _Dict:
+    root, copies, apart = host.datasets[name], host.datasets.get(replicas(name)), host.datasets.get(diverged(name))
+    parked = sum(disk.volume.used for disk in host.detached if disk.volume.pool == name)
+    return {
+        "name": name,
+        "guid": root.guid,
+        "size": (root.used + root.available) // MIB,
+        "available": root.available // MIB,
+        "parked": _up(parked + (apart.used if apart is not None else 0)),
+        "replicas": _up(copies.used if copies is not None else 0),
+    }
+
+
+def _vm(host: Host, vm: Vm) -> _Dict:
+    config, told = vm.config, machine(vm)
+    return {
+        "uuid": config.uuid,
+        "alias": config.alias,
+        "state": config.state,
+        **{key: told[key] for key in ("memory", "vcpus", "drained")},
+        "disks": {config.pool: _up(taken(vm, host.geometry[config.pool]))},
+        "tags": dict(config.tags),
+    }
+
+
+def _replicas(host: Host) -> t.List[_Dict]:
+    """Of which VMs there are replicas in which pool, and the guids of the pools from which they come, 0 if unknown."""
+    found = {
+        (one.user[OF_VM], one.pool, int(home) if home.isdigit() else 0)
+        for one, home in ((one, one.user.get(HOME, "")) for one in host.datasets.values())
+        if one.parent == replicas(one.pool) and is_uuid(one.user.get(OF_VM, ""))
+    }
+    return [{"vm": vm, "pool": pool, "home": home} for vm, pool, home in sorted(found)]
+
+
+def _move(move: Move, pool: str) -> _Dict:
+    failover = move.taken or bool(move.back_to)
+    return {**result(move), "pool": pool, "asks": to_ask(move), "failover": failover}
+
+
+def _up(size: int) -> int:
+    return -(-size // MIB)

@@ -1,0 +1,102 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The run of vm_snapshot: it takes, deletes and rolls back to snapshots of whole VMs."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...hypervisor.protocol import Hypervisor
+from ...model.desired import Policy, SnapshotDeclaration
+from ...model.sizes import MIB
+from ...model.vm import Vm
+from ...plan import recovery
+from ...plan.steps import VmPlan
+from ...plan.vm_snapshot import plan_snapshot
+from ...rules import snapshots, space
+from ...rules.inventory import Host
+from ...rules.skipped import lines
+from ...zfs.commands import Zfs
+from ..run import report
+from ..run.outcome import Outcome
+from ..run.run import Context, Task
+from ..steps.perform import Performers
+from .vm_info import chosen, skipped
+
+_Dict = t.Dict[str, t.Any]
+
+
+def run(
+    zfs: Zfs,
+    hypervisor: Hypervisor,
+    names: t.Optional[t.Sequence[str]],
+    spec: SnapshotDeclaration,
+    policy: Policy,
+    pool: t.Optional[str],
+    check_mode: bool,
+    now: int,
+) -> Outcome:
+    """Makes the snapshots of the named VMs, or of all, as declared, or predicts it. now is seconds since 1970."""
+    return _Snapshots(names, spec, now, Context(zfs, hypervisor, policy, check_mode, pool)).run()
+
+
+class _Snapshots(Task):
+    def __init__(
+        self, names: t.Optional[t.Sequence[str]], spec: SnapshotDeclaration, now: int, context: Context
+    ) -> None:
+        super().__init__(context, Outcome())
+        self._names = names
+        self._spec = spec
+        self._now = now
+
+    def performers(self) -> Performers:
+        from ..steps.performers_of_vms import PERFORM_OF_VMS
+
+        return PERFORM_OF_VMS
+
+    def plan(self, host: Host) -> t.List[VmPlan]:
+        vms, self.outcome.problems = chosen(host, self._names)
+        what = (self._spec, self.policy, self.hypervisor.capabilities)
+        return [plan_snapshot(host, vm, *what, self._now) for vm in vms]
+
+    def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
+        """Also for VMs that are left out because nothing manages them."""
+        left = lines(skipped(host), "is left out") if self._names is None else []
+        return [*super().warnings(host, plans, good), *left]
+
+    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+        if vm is not None:
+            self.outcome.vms.append(_result(plan, vm, self.check_mode))
+
+    def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
+        if vm is None:
+            return []
+        wanted, found = _names(plan.after), _names(vm)
+        odd = [] if wanted == found else [f"snapshots: planned {wanted!r}, found {found!r}"]
+        return report.differences(plan.after, vm) + odd
+
+
+def _names(vm: Vm) -> t.List[t.Tuple[str, int]]:
+    return [(snapshot.name, len(snapshot.parts)) for snapshot in snapshots.snapshots_of(vm)]
+
+
+def _result(plan: VmPlan, after: Vm, check_mode: bool) -> _Dict:
+    """The result of a VM. In check mode it lacks what only ZFS and the clock know."""
+    known = not (check_mode and plan.changed)
+    result: _Dict = {
+        "uuid": plan.vm,
+        "alias": after.config.alias,
+        "state": after.config.state,
+        "changed": plan.changed,
+        "steps": report.steps_result(plan),
+        "recovered": recovery.recovered(plan),
+        "flexible_disk_size": after.declared_flexible,
+        "disks": {disk.label: disk.size_mib for disk in after.disks},
+        "quota_bytes": {"before": plan.before.root.quota, "after": after.root.quota},
+        "snapshots": report.snapshots_result(after, known),
+    }
+    if known:
+        room = space.allocatable(after)
+        result["allocatable"] = None if room is None else room // MIB
+    return result

@@ -1,0 +1,32 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Writes down that a VM leaves this host or comes to it."""
+
+from __future__ import annotations
+
+from ...hypervisor.protocol import Hypervisor
+from ...rules import moves
+from ...rules.layout import container
+from ...rules.layout import moves as place_of_moves
+from ...zfs.commands import Zfs
+from ..host.container import make_container
+
+
+def rewrite_move(zfs: Zfs, pool: str, move: moves.Move) -> None:
+    """Write what has become of it in the place of what write_move has written."""
+    zfs.set_facts(f"{place_of_moves(pool)}/{move.vm}", {moves.FACT: moves.encode(move)})
+
+
+def write_move(zfs: Zfs, hypervisor: Hypervisor, pool: str, move: moves.Move) -> None:
+    """Write it on the dataset of the VM below the container of the pool, in the place of what was there."""
+    if not zfs.exists(container(pool)):
+        make_container(zfs, hypervisor.capabilities, pool)
+    above = place_of_moves(pool)
+    if not zfs.exists(above):
+        zfs.create_container(above)
+    name = f"{above}/{move.vm}"
+    if zfs.exists(name):
+        zfs.set_facts(name, {moves.FACT: moves.encode(move)})
+    else:
+        zfs.create_filesystem(name, {"mountpoint": "none", "canmount": "off"}, {moves.FACT: moves.encode(move)})

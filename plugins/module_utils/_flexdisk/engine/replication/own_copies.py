@@ -1,0 +1,63 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Destroys datasets that are this collection's alone, with the snapshots that others have taken of them meanwhile."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.errors import FlexdiskError
+from ...rules.moves import FACT, is_place
+from ...zfs.commands import Zfs
+from ...zfs.copies import Copies
+from ...zfs.errors import ZfsError
+from .replica_info import HOLD
+
+_ATTEMPTS = 5  # somebody may take one more snapshot right before the dataset goes
+_KEPT = ("Held", "HasClones", "HasChildren", "Busy")
+
+
+def drop_own_copy(zfs: Zfs, copies: Copies, name: str, guid: int) -> None:
+    """Destroy a replica, a shell or the place of a move, and each of its snapshots by its name. guid: that of the
+    dataset when it was read.
+
+    Raises FlexdiskError Changed for another dataset, InUse for one with datasets below, and ZfsError for a snapshot
+    that others hold or have cloned.
+    """
+    for attempt in range(_ATTEMPTS):
+        table = copies.table([name], ("guid",), "filesystem,volume,snapshot")
+        below = sorted(one for one in table if one.startswith(name + "/"))
+        if below:
+            raise FlexdiskError("InUse", f"{name} is not destroyed, for it has {', '.join(below)}")
+        if int(table[name]["guid"][0]) != guid:
+            raise FlexdiskError("Changed", f"{name} changed since it was read: it is another dataset")
+        # Oldest first: a run that is killed leaves a replica that has its newest set, and nothing that looks written.
+        destroy_held(zfs, copies, [one for one in table if "@" in one])
+        try:
+            zfs.destroy(name)
+            return
+        except ZfsError as exc:
+            if exc.code != "HasChildren" or attempt + 1 == _ATTEMPTS:
+                raise
+
+
+def drop_mark(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
+    """Remove what is written down of a move. If others hold a snapshot of its place, the place stays, empty."""
+    if not is_place(place):
+        raise ValueError(f"{place} is no place of a move")
+    try:
+        drop_own_copy(zfs, copies, place, guid)
+    except ZfsError as exc:
+        if exc.code not in _KEPT:
+            raise
+        zfs.set_facts(place, {FACT: ""})
+
+
+def destroy_held(zfs: Zfs, copies: Copies, snapshots: t.Sequence[str]) -> None:
+    """Destroy exactly these snapshots of replicas, which we may hold."""
+    held = copies.held(HOLD, snapshots)
+    if held:
+        zfs.release(HOLD, *sorted(held))
+    for name in snapshots:
+        copies.destroy(name)

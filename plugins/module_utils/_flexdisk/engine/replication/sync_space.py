@@ -1,0 +1,44 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The space of a VM for the snapshots of syncs: beside its flexible_disk_size, in its quota and reservation."""
+
+from __future__ import annotations
+
+from ...model.vm import Vm
+from ...rules.inventory import Host
+from ...rules.replicas import SPACE
+from ...rules.space import quota_with_syncs, sync_needs, sync_space
+from ...zfs.commands import Zfs
+
+
+def quota_of(vm: Vm, space: int, host: Host) -> int:
+    """The quota of the VM with so many bytes for syncs; 0 for a VM that has no quota."""
+    return quota_with_syncs(vm, space, host.geometry[vm.config.pool]) if vm.root.quota else 0
+
+
+def is_off(vm: Vm, host: Host) -> bool:
+    """Whether settle() would change something, if the VM's snapshots stay as they are."""
+    quota = quota_of(vm, sync_needs(vm), host)
+    return bool(quota) and (sync_space(vm) != sync_needs(vm) or _lacks(vm, quota))
+
+
+def _lacks(vm: Vm, quota: int) -> bool:
+    return (vm.root.quota, vm.root.reservation) != (quota, quota)
+
+
+def settle(zfs: Zfs, vm: Vm, space: int, host: Host) -> bool:
+    """Give the VM so many bytes for syncs. Whether something was changed.
+
+    The figure is written first: quota and reservation follow from it, for whoever repairs them.
+    """
+    quota = quota_of(vm, space, host)
+    if not quota:
+        return False
+    news = space != sync_space(vm)
+    if news:
+        zfs.set_facts(vm.root.name, {SPACE: str(space) if space else ""})
+    if _lacks(vm, quota):
+        zfs.set(vm.root.name, quota=quota, reservation=quota)
+        news = True
+    return news

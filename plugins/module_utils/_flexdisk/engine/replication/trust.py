@@ -1,0 +1,179 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Keys of transfers: made on the home, let in on the peer for some minutes, removed from both."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import re
+import shutil
+import time
+import typing as t
+
+from ...fleet.replication import trust
+from ...fleet.replication.transfers import HOST_KEY, KEY
+from ...hypervisor import whole_files
+from ...model.command import Runner
+from ...model.errors import FlexdiskError
+from ..host import lock
+
+KNOWN_HOSTS = "known_hosts"  # in the folder of the keys: the keys of the other host
+_PATIENCE, _PAUSE = 30, 0.05  # seconds to wait for the lock on the folder of authorized_keys, and between attempts
+_HOST_KEY_FILE = re.compile(r"ssh_host_[a-z0-9]{1,20}_key\.pub")
+
+
+def unresolved(runner: Runner, address: trust.Address) -> str:
+    """Why SSH cannot find the address, "" if it can, or if this host has no C(getent), which asks as SSH does. For an
+    IP address, C(getent hosts) of Linux asks for its name, which SSH does not need.
+    """
+    if trust.is_ip(address.host):
+        return ""
+    try:
+        answer = runner(("getent", "hosts", address.host))
+    except FlexdiskError as exc:
+        if exc.code != "CommandNotFound":
+            raise
+        return ""
+    return f"address {address.host} is not known here: getent hosts finds nothing" if answer.rc == 2 else ""
+
+
+def keys_folder(vm: str) -> str:
+    """The folder of the keys of a VM's transfers, in a directory that only we can read."""
+    return os.path.join(lock.place(), f"transfer-{vm}")
+
+
+def make_keys(runner: Runner, vm: str, disks: t.Iterable[str]) -> t.Dict[str, str]:
+    """New keys for the disks of a VM. The public ones, by the disks' uuids. Older keys go."""
+    forget_keys(vm)
+    folder = keys_folder(vm)
+    os.mkdir(folder, 0o700)
+    found = {}
+    for uuid in disks:
+        path = os.path.join(folder, uuid)
+        answer = runner(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path))
+        if answer.rc != 0:
+            raise FlexdiskError("CommandFailed", f"ssh-keygen made no key: {answer.stderr.strip()}")
+        key = KEY.match(_read(path + ".pub"))
+        if key is None:
+            raise FlexdiskError("UnexpectedOutput", f"ssh-keygen made no key of ssh-ed25519 in {path}.pub")
+        found[uuid] = key[0]
+    return found
+
+
+def forget_keys(vm: str) -> bool:
+    """Remove the keys of a VM's transfers, and those that a killed run has left. Return whether there were any."""
+    folder = keys_folder(vm)
+    if not os.path.lexists(folder):
+        return False
+    shutil.rmtree(folder)
+    return True
+
+
+def host_keys(folders: t.Sequence[str]) -> t.List[str]:
+    """The public keys of this host, by which others know it: those in the first of the directories that has any."""
+    for folder in folders:
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            names = sorted(name for name in os.listdir(folder) if _HOST_KEY_FILE.fullmatch(name))
+            texts = [_read(os.path.join(folder, name)) for name in names]
+            found = [match[0] for match in map(HOST_KEY.match, texts) if match]
+            if found:
+                return found
+    words = f"no public key of this host, such as ssh_host_ed25519_key.pub, is in {' or '.join(folders)}"
+    raise FlexdiskError("ResourceNotFound", words)
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+def expiry(amount: int) -> str:
+    """Until when the streams of a sync with so many bytes may begin, by the clock and the zone of this host."""
+    return _moment(trust.lifetime(amount))
+
+
+def _moment(later: int = 0) -> str:
+    return time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + later))
+
+
+def let_in(path: str, lines: t.Mapping[str, str]) -> None:
+    """Add lines to authorized_keys, by the disks' uuids. What was there for these disks goes."""
+    with _locked(path):
+        text = trust.without(_authorized(path), lines, _moment())
+        text += "" if not text or text.endswith("\n") else "\n"
+        _write(path, text + "".join(line + "\n" for line in lines.values()))
+
+
+def shut_out(path: str, uuids: t.Collection[str]) -> None:
+    """Remove the lines of these disks from authorized_keys, and those that have expired."""
+    if not os.path.lexists(path):
+        return
+    with _locked(path):
+        before = _authorized(path)
+        text = trust.without(before, uuids, _moment())
+        if text != before:
+            _write(path, text)
+
+
+@contextlib.contextmanager
+def _locked(path: str) -> t.Iterator[None]:
+    """Hold a lock (flock) on the folder of the file, so that nobody who takes it loses lines that another one adds."""
+    folder = os.path.dirname(os.path.realpath(path))
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as exc:
+        raise FlexdiskError("NotPermitted", f"{folder} cannot be used: {exc}") from exc
+    try:
+        _wait_for(fd, folder)
+        yield
+    finally:
+        os.close(fd)
+
+
+def _wait_for(fd: int, folder: str) -> None:
+    deadline = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError as exc:
+            if exc.errno not in (errno.EAGAIN, errno.EACCES):
+                raise FlexdiskError("NotPermitted", f"{folder} cannot be locked: {exc}") from exc
+            if time.monotonic() > deadline:
+                words = (
+                    f"another program has held the lock on {folder} for {_PATIENCE} s; authorized_keys is not changed"
+                )
+                raise FlexdiskError("Locked", words) from exc
+        time.sleep(_PAUSE)
+
+
+def _authorized(path: str) -> str:
+    try:
+        return _read(path)
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as exc:
+        raise FlexdiskError("NotPermitted", f"{path} cannot be read: {exc}") from exc
+
+
+def _write(path: str, text: str) -> None:
+    """Replace a file at once, with the same owner and mode, so that it is whole after a loss of power, too. A link
+    stays, and what it leads to is replaced.
+    """
+    path = os.path.realpath(path)
+    folder = os.path.dirname(path)
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+        try:
+            found = os.stat(path)
+        except FileNotFoundError:
+            whole_files.replace(path, text.encode())
+        else:
+            whole_files.replace(path, text.encode(), found.st_mode & 0o7777, (found.st_uid, found.st_gid))
+    except OSError as exc:
+        raise FlexdiskError("NotPermitted", f"{path} cannot be written: {exc}") from exc

@@ -1,0 +1,164 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One run of a module: open the host, take the lock, do the work, and end as Ansible wants it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import typing as t
+
+from ...hypervisor.protocol import Hypervisor
+from ...model.errors import FlexdiskError, Problem, Problems, refusal
+from ...model.text import visible_lines
+from ...rules.identity import blank_in
+from ...rules.naming import check_names
+from ...zfs.commands import Zfs
+from ..host import lock, progress
+from ..host.runner import SYSTEM_PATH, SubprocessRunner
+from .arguments import check_figures
+from .module import Module, check_core, error
+
+# Sockets of libvirt: of the old daemon, and of the daemons of single drivers.
+_SOCKETS = tuple(f"/{var}run/libvirt/{name}-sock" for var in ("", "var/") for name in ("libvirt", "virtqemud"))
+
+
+# Options that name something; others hold text of any kind.
+_NAMES = ("vm", "vms", "name", "newer", "group", "uuid", "pool", "peer_name", "peer_pool", "target_pool", "leave_out")
+
+_Params = t.Mapping[str, t.Any]  # checked by Ansible
+_Result = t.Dict[str, t.Any]  # as Ansible prints it
+
+
+class Call(t.NamedTuple):
+    """What the body of a module works with. pool is the only pool that is read, None for all."""
+
+    zfs: Zfs
+    hypervisor: Hypervisor
+    pool: t.Optional[str]
+    check_mode: bool
+    runner: SubprocessRunner
+
+
+class Answer(t.NamedTuple):
+    """How a module ends: with the arguments of fail_json if there are any, else with those of exit_json."""
+
+    result: _Result
+    failure: t.Optional[_Result] = None
+    warnings: t.Sequence[str] = ()
+
+
+_Given = t.TypeVar("_Given")
+
+
+def run_module(
+    module: Module,
+    core: str,
+    task: str,
+    parse: t.Callable[[_Params], t.Tuple[_Given, t.Sequence[Problem]]],
+    body: t.Callable[[Call, _Given], Answer],
+    reads: bool = False,
+    every_pool: bool = False,
+) -> None:
+    """Run a module to its end.
+
+    task describes the run to those who wait for the lock. parse turns the parameters into what body takes, and lists
+    their problems before the host is read. Both may raise FlexdiskError. reads: no lock is taken here, as in check
+    mode: the body changes nothing, or takes the locks itself. every_pool: lock all pools, even if the parameter names
+    one.
+    """
+    params, runner = module.params, SubprocessRunner()
+    try:
+        given, problems = parse(params)
+        problems = [*_wrong_names(params), *problems]
+        if problems:
+            module.fail_json(**refusal(problems))
+        zfs, hypervisor = open_host(params, runner, core)
+        pool = None if every_pool else params["pool"]
+        with locked(runner, pool, params, task, None if reads or module.check_mode else module.log) as others:
+            answer = body(Call(zfs, hypervisor, params["pool"], module.check_mode, runner), given)
+    except FlexdiskError as exc:
+        module.fail_json(**error(exc))
+    for warning in (*others, *answer.warnings):
+        module.warn(visible_lines(warning))
+    if answer.failure is not None:
+        module.fail_json(**answer.failure)
+    module.exit_json(**answer.result)
+
+
+def _wrong_names(params: _Params) -> Problems:
+    """Return what is wrong with options that name something. Names in entries are checked with each entry."""
+    problems = Problems("")
+    entries = [key for key, value in params.items() if isinstance(value, list) and any(map(_is_entry, value))]
+    if params.get("pool") == "":
+        problems.add("InvalidArgument", "pool is empty, which would mean all pools; leave it out for that")
+    check_names({key: params[key] for key in _NAMES if params.get(key) and key not in entries}, problems)
+    for pool in (params.get(key) for key in ("pool", "peer_pool", "target_pool")):
+        if isinstance(pool, str) and blank_in(pool):
+            problems.add("NotSupported", blank_in(pool))
+    return problems
+
+
+def _is_entry(value: object) -> bool:
+    return isinstance(value, t.Mapping)
+
+
+def as_they_are(params: _Params) -> t.Tuple[_Params, t.Sequence[Problem]]:
+    """The parameters unchanged, for a module that parses them itself, VM by VM."""
+    return params, ()
+
+
+def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Zfs, Hypervisor]:
+    """Storage and hypervisor of this host. C(auto) takes vmadm if it is there, else a libvirt that can be reached.
+
+    core is the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound.
+    """
+    check_core(core)
+    check_figures(params)
+    zfs = Zfs(runner, pipe=lambda first, second: runner.carry(first, second, progress.current().add))
+    choice, uri = params["hypervisor"], params["libvirt_uri"]
+    if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
+        return zfs, _vmadm(runner)
+    if choice == "libvirt" or any(map(os.path.exists, _SOCKETS)):
+        return zfs, _libvirt(uri, runner)
+    raise FlexdiskError(
+        "CommandNotFound", "no hypervisor found on this host: neither the program vmadm nor the socket of a libvirtd"
+    )
+
+
+# A host needs one driver. To import the other as well would take a tenth of the time of a run that changes nothing.
+
+
+def _vmadm(runner: SubprocessRunner) -> Hypervisor:
+    from ...hypervisor.vmadm import Vmadm
+
+    return Vmadm(runner)
+
+
+def _libvirt(uri: str, runner: SubprocessRunner) -> Hypervisor:
+    from ...hypervisor.libvirt_connection import Connection
+    from ...hypervisor.libvirt_driver import Libvirt
+    from ...zfs.devices import at
+
+    return Libvirt(Connection(uri, at), uri, runner)
+
+
+@contextlib.contextmanager
+def locked(
+    runner: SubprocessRunner,
+    pool: t.Optional[str],
+    params: _Params,
+    task: str,
+    log: t.Optional[t.Callable[[str], None]],
+) -> t.Iterator[t.List[str]]:
+    """Hold the lock of a pool, or of all (None), for the body of a with statement, and tell its progress.
+
+    A run that only reads has no log. It takes no lock, and gets warnings about the holders instead.
+    """
+    if log is None:
+        yield lock.busy(pool)
+    else:
+        with lock.exclusive(runner, pool, params["lock_timeout"], task) as held, progress.telling(held, log):
+            yield []

@@ -1,0 +1,94 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The outcome of a run: what it reports, what it found, what failed."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field
+
+from ...model.desired import Policy
+from ...model.errors import FlexdiskError, Problem
+from ...plan import approval, summary
+from ...plan.steps import VmPlan
+from ...rules.inventory import Host
+from ..steps.failed import StepFailed
+from . import report
+from .ended import Broken
+
+
+@dataclass
+class Outcome:
+    """The outcome of a run."""
+
+    vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
+    changed: bool = False
+    diff: str = ""
+    # These refuse the run.
+    problems: t.List[Problem] = field(default_factory=list)
+    # A step that failed after others were done.
+    failure: t.Optional[t.Dict[str, t.Any]] = None
+    guard: str = ""
+    destroyed_by: str = ""
+    warnings: t.List[str] = field(default_factory=list)
+    msg: str = ""
+    broken: t.Optional[Broken] = None
+    # The host as it was read after the last step.
+    now: t.Optional[Host] = None
+    # The lines of what is done.
+    plan: t.List[str] = field(default_factory=list)
+    # Stands for the plan.
+    plan_digest: str = ""
+
+    def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
+        """Set the summary of the plans in one line, and the diff, which begins with that line."""
+        self.msg = summary.summary(plans, host.geometry)
+        self.changed = any(plan.changed for plan in plans)
+        self.diff = self.msg + "\n" + report.diff_text(plans) if self.changed else ""
+
+    def approved(self, plans: t.Sequence[VmPlan], policy: Policy) -> bool:
+        """Whether the plans may be carried out: they are the approved one, if there is one, or change nothing. If not,
+        that is a problem of the task.
+        """
+        expected = policy.approval
+        self.plan = [self.msg, *approval.lines(approval.in_order(plans))]
+        self.plan_digest = approval.digest(plans, policy)
+        if expected is None or expected.digest == self.plan_digest or not self.changed:
+            return True
+        words = approval.changed(expected, self.plan, self.plan_digest)
+        self.problems.insert(0, Problem("PlanChanged", words))
+        self.changed, self.diff = False, ""
+        return False
+
+
+def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Dict[str, t.Any]:
+    """A failure, with the steps done, failed and not done, and the VMs not begun (waiting)."""
+    steps = []
+    for number, step in enumerate(plan.steps):
+        status = "done" if number < exc.done else "failed" if number == exc.done else "not done"
+        steps.append({"step": step.kind, "disk": step.disk, "text": step.text, "status": status})
+    if exc.done == len(plan.steps):
+        steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})
+    failed = steps[exc.done]
+    found = told(plan, exc.error, failed["text"] or failed["step"])
+    found.update(steps=steps, vms_not_done=[p.name for p in waiting])
+    if exc.restart is not None:
+        running = None if exc.restart.late else exc.restart.running
+        found.update(restarted=running, restart=exc.restart.tried)
+    return found
+
+
+def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
+    """A failure after the VM's last step."""
+    return {
+        "vm": plan.name,
+        "uuid": plan.vm,
+        "error_code": error.code,
+        "message": error.message,
+        "step": step,
+        "steps": [dict(entry, status="done") for entry in report.steps_result(plan)],
+        "restarted": None,
+        "restart": "",
+        "vms_not_done": [],
+    }

@@ -1,0 +1,44 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The result of a task that changes VMs: its keys, and how the module ends."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.errors import Problem, failure_text, refusal
+from .module_run import Answer
+from .outcome import Outcome
+
+
+def answer(outcome: Outcome, **more: t.Any) -> Answer:
+    """The end of a run with this outcome. more: further keys of the result, whether the run failed or not."""
+    failed = ending(outcome)
+    return Answer({**result(outcome), **more}, None if failed is None else {**failed, **more}, outcome.warnings)
+
+
+def result(outcome: Outcome) -> t.Dict[str, t.Any]:
+    """The keys of a result. Check mode has the same, except those that only a real detach or removal has. A task that
+    is refused has no plan.
+    """
+    found = {"changed": outcome.changed, "msg": outcome.msg, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
+    planned = {"plan": outcome.plan, "plan_digest": outcome.plan_digest}
+    real = {"guard": outcome.guard, "destroyed_by": outcome.destroyed_by}
+    return dict(found, **{key: value for key, value in {**planned, **real}.items() if value})
+
+
+def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
+    """Arguments of fail_json if the run failed, with what was done, else None."""
+    if outcome.failure is not None:
+        failure = outcome.failure
+        problem = Problem(failure["error_code"], f"{failure['step']}: {failure['message']}", failure["vm"])
+        tail = ""
+        if failure["restarted"] is not None:
+            tail = f" The VM {'is running again' if failure['restarted'] else 'is down'}"
+            tail += f"; {failure['restart']}." if failure["restart"] else "."
+        text = failure_text([problem]) + tail + ("\n" + failure_text(outcome.problems) if outcome.problems else "")
+        return dict(result(outcome), **dict(refusal([problem, *outcome.problems]), msg=text, failure=failure))
+    if outcome.problems:
+        return dict(result(outcome), **refusal(outcome.problems))
+    return None

@@ -1,0 +1,191 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Carries out a plan. Each step starts from what the last one left, ends under the law, and is read back."""
+
+from __future__ import annotations
+
+import contextlib
+import typing as t
+
+from ...model.errors import FlexdiskError
+from ...model.vm import Vm
+from ...plan import predict
+from ...plan.disk_steps import Grow
+from ...plan.steps import Step, VmPlan
+from ...plan.vm_steps import RollBack
+from ...rules.differences import in_conversion
+from ...rules.reservation import PoolGeometry
+from ...rules.unfinished import is_unfinished
+from ...zfs.errors import ZfsError
+from ...zfs.exact import Unchanged
+from ..host import progress
+from ..host.journal import Journal
+from .confirm import confirm_forecasts, confirm_unchanged
+from .failed import Restart, StepFailed
+from .perform import Change, Performers, Tools
+from .restart import keep_autoboot, start_again
+
+# Errors of a tool of the hypervisor that may still be at work, or has ended in the middle of it.
+_MAY_GO_ON = ("CommandTimeout", "VmadmCrashed")
+_LATE = "; it has been asked to and may do it later: then the next run of this task or of vm_disks starts the VM again"
+
+
+class Applier:
+    """Carries out one plan, and sees to the VM if a step fails.
+
+    Without intents, no intent is written. This is for plans whose steps can be found out again from the state alone.
+    """
+
+    def __init__(
+        self,
+        tools: Tools,
+        performers: Performers,
+        intents: t.Optional[Journal],
+        plan: VmPlan,
+        geometry: PoolGeometry,
+    ) -> None:
+        self._tools = tools
+        self._performers = performers
+        self._intents = intents
+        self._plan = plan
+        self._geometry = geometry
+        # The VM as the steps that are done have left it.
+        self._vm = plan.before
+        # Number of steps that are done.
+        self._done = 0
+        # Any step was begun.
+        self._begun = False
+        # This or an interrupted run has stopped the VM, and has not started it yet.
+        self._down = plan.before.halted
+        # The disks may be of different times: an interrupted rollback has not been finished yet.
+        self._mixed = plan.before.interrupted is not None and bool(plan.before.interrupted.rollback)
+
+    def run(self) -> None:
+        """Carry out all steps. Raises StepFailed; first, a VM that this or an interrupted run has stopped is started
+        again, if its disks are not of different times.
+        """
+        try:
+            confirm_unchanged(self._tools, self._plan)
+            confirm_forecasts(self._tools, self._plan, self._geometry)
+        except FlexdiskError as exc:
+            raise StepFailed(exc, 0, begun=False) from exc
+        for step in self._plan.steps:
+            self._step(step)
+        self._finish()
+
+    def _step(self, step: Step) -> None:
+        """Carry out the next step."""
+        after = predict.apply(self._vm, step, self._geometry)
+        self._down = self._down or step.stops
+        progress.current().step(self._plan.name if self._plan.vm else "", step.disk, step.text or step.kind)
+        try:
+            self._note()
+            self._begun = True
+            self._performers[type(step)](step, self._tools, Change(self._vm, after, self._geometry))
+        except FlexdiskError as exc:
+            raise self._fail(step, after, exc) from exc
+        self._down = self._down and not step.starts
+        self._mixed = self._mixed and not isinstance(step, RollBack)
+        self._vm = after
+        self._done += 1
+
+    def _fail(self, step: Step, after: Vm, error: FlexdiskError) -> StepFailed:
+        """See to the VM after a step has failed: start it again, and clear the intent if nothing needs it any more."""
+        plan = self._plan
+        if self._stays_down(step, error):
+            # The intent says so. After a stop that has failed, nobody knows whether the VM is down.
+            return StepFailed(error, self._done, None if step.stops else Restart(False), self._begun)
+        if step.stops and not plan.runs_after:
+            keep_autoboot(self._tools, plan)
+        restart = start_again(self._tools, plan, step.stops) if self._down and plan.runs_after else None
+        state_tells = self._state_tells(step, error)
+        stopped = _stops(plan, self._done) and plan.runs_after
+        waits = stopped or (plan.before.booted and not (self._vm.boots and after.boots))
+        late = restart is not None and restart.late
+        if state_tells and ((restart and restart.running) or not waits):
+            self._give_up(late)
+        error = FlexdiskError(error.code, error.message + _LATE) if late else error
+        return StepFailed(error, self._done, restart, self._begun)
+
+    def _stays_down(self, step: Step, error: FlexdiskError) -> bool:
+        """Whether the VM must not start after a failure: its disks may be of different times, or in conversion."""
+        begun_step = not isinstance(error, Unchanged)
+        converting = any(in_conversion(self._vm, disk) for disk in self._vm.detached)
+        return self._mixed or (step.keeps_vm_down and begun_step) or converting
+
+    def _finish(self) -> None:
+        """Clear the intent after the last step."""
+        try:
+            self._clear()
+        except FlexdiskError as exc:
+            raise StepFailed(exc, len(self._plan.steps)) from exc
+
+    def _note(self) -> None:
+        """Write the intent before the first step, and again before a stop, so that only our own stops are undone.
+
+        None is written if the state alone shows what any of the steps leaves.
+        """
+        plan, number = self._plan, self._done
+        if self._intents is None or not plan.changed or not plan.vm or not (plan.before.there or plan.after.there):
+            return
+        if not any(step.recorded for step in plan.steps):
+            return
+        if number and not plan.steps[number].stops:
+            return
+        try:
+            self._tools.make_container(plan.before.root.pool)
+        except ZfsError as exc:
+            if exc.code != "InsufficientSpace" or plan.stops or not plan.before.there:
+                raise
+            # This run may be what makes room; and if it neither stops nor makes the VM, the state tells everything.
+            return
+        self._intents.write(plan, _stops(plan, number), plan.steps[number].stops)
+
+    def _state_tells(self, step: Step, error: FlexdiskError) -> bool:
+        """Whether the state alone tells the next run what a failed step has left.
+
+        While a VM is being made or deleted, it does only if nothing of the VM is there. A hypervisor's tool that was
+        given up may still end its work.
+        """
+        plan = self._plan
+        left = plan.before.interrupted
+        if plan.vm and (not (plan.before.there and plan.after.there) or (left is not None and left.creates)):
+            return error.code not in _MAY_GO_ON and self._is_gone_or_whole()
+        return self._tools.capabilities.keeps_storage or not isinstance(step, Grow)
+
+    def _is_gone_or_whole(self) -> bool:
+        """Whether nothing is there of a VM that was being made or deleted; of the latter, also whether it is whole."""
+        plan = self._plan
+        with contextlib.suppress(FlexdiskError):
+            exists = self._tools.zfs.exists(plan.before.root.name)
+            config = next((one for one in self._tools.hypervisor.vms() if one.uuid == plan.vm), None)
+            if config is None or plan.after.there:
+                return config is None and not exists
+            return exists and not is_unfinished(config)
+        return False
+
+    def _give_up(self, late: bool) -> None:
+        """Clear the intent after a failure if power is as before and the VM keeps its boot disk.
+
+        That of an inflexible VM stays: it tells its room. late: the guest may still shut down.
+        """
+        plan = self._plan
+        with contextlib.suppress(FlexdiskError):
+            if late:
+                if plan.before.flexible and self._intents is not None:
+                    self._intents.leave(plan)
+            elif plan.before.flexible or not (plan.before.there and plan.vm):
+                self._clear()
+            elif self._intents is not None and plan.changed:
+                self._intents.write(plan, False)
+
+    def _clear(self) -> None:
+        if self._intents is not None:
+            self._intents.clear(self._plan)
+
+
+def _stops(plan: VmPlan, number: int) -> bool:
+    """Whether this or an interrupted run has stopped the VM before the step with this number, or stops it now."""
+    left = plan.before.interrupted
+    return bool(left and left.stops) or any(step.stops for step in plan.steps[: number + 1])

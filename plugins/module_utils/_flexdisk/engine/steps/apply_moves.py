@@ -1,0 +1,154 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Does the steps of disks that leave a VM or come to one."""
+
+from __future__ import annotations
+
+import typing as t
+import uuid
+
+from ...model.dataset import Planned
+from ...model.errors import FlexdiskError
+from ...model.vm import FILE
+from ...plan.disk_steps import (
+    AttachDisk,
+    Attachment,
+    CreateDisk,
+    Departure,
+    Destroy,
+    DestroyDetached,
+    Detach,
+    ForgetDisk,
+)
+from ...rules import disk_element, identity
+from ...rules.layout import image_of
+from ...zfs import exact
+from ...zfs.guard import Guard
+from . import file_disks, renames
+from .perform import Change, Tools, stamp
+from .volumes import destroy_volume, fit_before, fit_file_after, make_disk, whole_names
+
+# A disk as drivers take it.
+Entry = t.Dict[str, t.Union[str, int, bool, t.Tuple[str, ...]]]
+
+# -- disks that go
+
+
+def _take_out(step: Departure, tools: Tools, change: Change, facts: t.Mapping[str, str]) -> None:
+    """Take a disk out of its VM. If the hypervisor destroys what it forgets, the volume is moved away first.
+
+    facts are for the volume at its new place.
+    """
+    vm, root, zfs = change.vm, change.vm.root, tools.zfs
+    tools.make_container(root.pool)
+    tools.read(step.volume, step.guid)
+    if not tools.capabilities.removal_destroys:
+        if step.path:
+            tools.hypervisor.forget_disk(vm.config.uuid, step.path)
+        used = tools.read(step.volume, step.guid).used
+        zfs.set(root.name, reservation=max(0, root.reservation - used))
+        renames.rename_out(zfs, step.volume, step.target)
+        zfs.set_facts(step.target, facts)
+        return
+    with Guard(zfs, tools.library) as guard:
+        guard.protect(step.volume, step.newest)
+        tools.guards.add(guard.backend)
+        used = tools.read(step.volume, step.guid).used
+        zfs.set(root.name, reservation=max(0, root.reservation - used))
+        guard.moving(step.target)
+        renames.rename(zfs, step.volume, step.target)
+        zfs.set_facts(step.target, facts)
+        if step.path:
+            tools.hypervisor.forget_disk(vm.config.uuid, step.path)
+
+
+def detach(step: Detach, tools: Tools, change: Change) -> None:
+    vm = change.vm
+    disk = next(d for d in vm.disks + vm.orphans if d.volume.name == step.volume)
+    facts = {**step.facts, **stamp(disk.volume.user)}
+    nameless = not facts.get("name", "-")
+    if nameless:
+        # Nothing would match an attached disk without a name after an interruption, so the name goes later. It goes
+        # before the VM forgets the disk: until then, the configuration shows which disk it is.
+        del facts["name"]
+    tools.zfs.set_facts(step.volume, facts)
+    for old, new in step.renames:
+        renames.rename_snapshot(tools.zfs, step.volume, old, new)
+    _take_out(step, tools, change, {"name": ""} if nameless else {})
+    tools.settle(change.after)
+
+
+def destroy(step: Destroy, tools: Tools, change: Change) -> None:
+    # If a run is interrupted from here on, the disk is found by its identity, and destroyed if that is still declared.
+    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))
+    tools.zfs.set_facts(step.volume, step.facts)
+    _take_out(step, tools, change, {})
+    destroy_volume(tools, Planned(step.target, step.guid), step.snapshots)
+    tools.settle(change.after)
+
+
+def destroy_detached(step: DestroyDetached, tools: Tools, change: Change) -> None:
+    destroy_volume(tools, Planned(step.volume, step.guid), step.snapshots, step.held)
+    if change.after.orphans != change.vm.orphans:
+        tools.settle(change.after)
+
+
+def forget_disk(step: ForgetDisk, tools: Tools, change: Change) -> None:
+    if tools.zfs.exists(step.volume):
+        raise FlexdiskError("Changed", f"{step.volume} exists again since the host was read")
+    tools.hypervisor.forget_disk(change.vm.config.uuid, step.path)
+
+
+# -- disks that come
+
+
+def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
+    zfs, volume = tools.zfs, step.attached.volume
+    now = tools.read(step.source, step.guid)
+    late = fit_before(step, tools, change.geometry)
+    zfs.set(change.vm.root.name, quota=change.after.root.quota)
+    if step.source != step.volume:
+        renames.rename(zfs, step.source, step.volume)
+    if late:
+        zfs.set(step.volume, **late)
+    if step.compression != volume.compression:
+        zfs.set(step.volume, compression=step.compression)
+    if step.type == FILE:
+        fit_file_after(step, tools, change.geometry)
+    marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
+    marks.update({disk_element.FACT: ""} if disk_element.FACT in now.user else {})
+    zfs.set_facts(step.volume, {**step.facts, **stamp(volume.user)})
+    _configure(tools, change, step.attachment, volume.origin, step.attached.image_size)
+    # Until the VM has the disk, the marks say what it was in the VM.
+    zfs.set_facts(step.volume, marks)
+
+
+def create_disk(step: CreateDisk, tools: Tools, change: Change) -> None:
+    own = step.attachment.uuid or str(uuid.uuid4())
+    tools.zfs.set(change.vm.root.name, quota=change.after.root.quota)
+    make_disk(step, tools, {**step.facts, **stamp({}), "uuid": own}, change.geometry)
+    _configure(tools, change, step.attachment._replace(uuid=own), step.origin, step.image_size_mib)
+
+
+def _configure(tools: Tools, change: Change, attachment: Attachment, origin: str, image_size_mib: int) -> None:
+    entry = entry_of(attachment)
+    image = image_of(origin)
+    if image and image_size_mib:
+        entry.update(image_uuid=image, image_size=image_size_mib)
+    tools.hypervisor.attach_disk(change.vm.config.uuid, entry)
+    tools.settle(change.after)
+
+
+def entry_of(attachment: Attachment) -> Entry:
+    """The entry of a disk as drivers take it; size is MiB."""
+    return {
+        "path": attachment.path,
+        "size": attachment.size_mib,
+        "model": attachment.model,
+        "boot": attachment.boot,
+        "pci_slot": attachment.pci_slot,
+        "uuid": attachment.uuid,
+        "element": attachment.element.text,
+        "without": attachment.without,
+    }

@@ -1,0 +1,148 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Does the steps of whole VMs: make, delete and change them, take, delete and roll back to snapshots."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.errors import FlexdiskError
+from ...plan.disk_steps import CreateDisk
+from ...plan.vm_steps import (
+    ClearRemains,
+    CreateVm,
+    DeleteSnapshot,
+    DeleteVm,
+    ImportImage,
+    RemoveUnfinished,
+    RollBack,
+    SetProperties,
+    TakeSnapshot,
+)
+from ...rules import identity
+from ...rules.journal import used
+from ...rules.layout import container, final, image_of
+from ...rules.unfinished import is_unfinished, lasting_of
+from ...zfs import exact
+from . import file_disks
+from .apply_moves import Entry, entry_of
+from .perform import Change, Tools
+from .storage import storage_of
+
+
+def create_vm(step: CreateVm, tools: Tools, change: Change) -> None:
+    storage = storage_of(tools)
+    storage.before_vm(step, change)
+    tools.hypervisor.create_vm(step.new, [_entry(disk) for disk in step.disks], step.indestructible, step.ports)
+    storage.after_vm(step, change)
+
+
+def import_image(step: ImportImage, tools: Tools, change: Change) -> None:
+    """Import an image. Until it is complete, the volume is marked, and thick so that it cannot run out of room."""
+    volume, last = step.volume, final(step.volume)
+    if tools.zfs.exists(last):
+        return  # an earlier VM of this task has had it imported
+    if tools.zfs.exists(volume):
+        now = tools.read(volume)
+        if now.user.get("from") != identity.IMPORTING:
+            raise FlexdiskError("Changed", f"the host changed since it was read: {volume} now exists")
+        file_disks.discard(tools.zfs, now)
+    options = {"volblocksize": str(step.block_size_bytes)}
+    tools.zfs.create_volume(volume, step.volsize_bytes, options, {"from": identity.IMPORTING})
+    tools.hypervisor.import_image(step.file, volume)
+    tools.zfs.set(volume, refreservation="none")
+    tools.zfs.snapshot(last)
+    tools.zfs.set_facts(volume, {"from": ""})
+
+
+def clear_remains(step: ClearRemains, tools: Tools, change: Change) -> None:
+    """Destroy exactly the datasets and snapshots that were read, if they are still unused."""
+    there, empty = tools.zfs.datasets(step.root), tools.read(container(change.after.root.pool))
+    lasting = used(there, empty)
+    if lasting:
+        raise exact.changed(step.root, [f"{name} is in use" for name in lasting])
+    exact.destroy_tree(tools.zfs, step.left)
+
+
+def delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
+    """Delete the VM. A hypervisor destroys whatever is below the VM's dataset, so the last look comes right before."""
+    vm = change.vm
+    if vm.root.kind:
+        exact.confirm(tools.zfs, vm.root.planned, step.parts, step.snapshots)
+    storage_of(tools).before_end(step, vm)
+    tools.hypervisor.delete_vm(vm.config.uuid)
+    if vm.root.kind:
+        _end_datasets(tools, vm.root.name, dict((vm.root.planned, *step.parts, *step.snapshots)))
+
+
+def _end_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> None:
+    """Destroy what the hypervisor has left of a VM that it does not know any more, if it is nothing but these parts.
+
+    parts: the guids of datasets and snapshots by their names.
+    """
+    if not tools.zfs.exists(root):
+        return
+    there = tools.zfs.datasets(root)
+    other = sorted(d.name for d in there if parts.get(d.name) != d.guid)
+    if other:
+        raise FlexdiskError(
+            "Changed", f"the VM is deleted, but its dataset has {', '.join(other)}, which is not destroyed"
+        )
+    try:
+        for one in sorted((d for d in there if d.kind != "snapshot"), key=lambda d: d.name, reverse=True):
+            exact.destroy(tools.zfs, one.planned, [d.planned for d in there if d.name.startswith(f"{one.name}@")])
+    except FlexdiskError as exc:
+        words = f"the VM is deleted, but {root} is left: {exc.message}; the same task again destroys it"
+        raise FlexdiskError(exc.code, words) from exc
+
+
+def remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> None:
+    """Remove an unfinished VM, and then its datasets: the hypervisor destroys only what it has noted of them."""
+    parts = dict(step.parts)
+    there = tools.zfs.datasets(step.root) if tools.zfs.exists(step.root) else []
+    other = [d.name for d in there if parts.get(d.name) != d.guid]
+    empty = tools.read(container(change.after.root.pool))
+    lasting = lasting_of(there, step.root, empty, step.configured, step.deletes)
+    if other or lasting:
+        words = f"the host changed since it was read: {', '.join(sorted({*other, *lasting}))}"
+        raise FlexdiskError("Changed", f"{words}; nothing was destroyed")
+    config = next((one for one in tools.hypervisor.vms() if one.uuid == step.uuid), None)
+    if config is not None and not (step.configured and is_unfinished(config)):
+        raise FlexdiskError("Changed", f"the host changed since it was read: VM {config.label} is {config.state} now")
+    if config is not None:
+        tools.hypervisor.delete_vm(step.uuid)
+    _end_datasets(tools, step.root, parts)
+
+
+def set_properties(step: SetProperties, tools: Tools, change: Change) -> None:
+    vm, protected = change.vm, step.indestructible
+    if step.machine:
+        tools.hypervisor.set_machine(vm.config.uuid, step.machine)
+    if protected is not None:
+        storage_of(tools).set_indestructible(vm, protected)
+    if step.facts:
+        tools.zfs.set_facts(vm.root.name, step.facts)
+
+
+def take_snapshot(step: TakeSnapshot, tools: Tools, change: Change) -> None:
+    storage_of(tools).create_snapshot(step, change.vm)
+
+
+def delete_snapshot(step: DeleteSnapshot, tools: Tools, change: Change) -> None:
+    storage_of(tools).delete_snapshot(step, change.vm)
+
+
+def roll_back(step: RollBack, tools: Tools, change: Change) -> None:
+    storage_of(tools).roll_back(step, change)
+
+
+def _entry(disk: CreateDisk) -> Entry:
+    """The entry of a new VM's disk for the driver. A disk from an image gets the block size of the image."""
+    entry = entry_of(disk.attachment)
+    if disk.origin:
+        entry["image_uuid"] = image_of(disk.origin)
+    else:
+        entry["block_size"] = disk.block_size_bytes
+    entry["compression"] = disk.own_compression
+    return entry

@@ -1,0 +1,28 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Whether a VM starts with its host. Of a VM with failover this is a property, and the hypervisor's autoboot is off."""
+
+from __future__ import annotations
+
+from ...hypervisor.protocol import Hypervisor
+from ...model.vm import Vm
+from ...rules.failover import FACT, encode, wish_of
+from ...zfs.commands import Zfs
+
+
+def keep_off(hypervisor: Hypervisor, vm: Vm, check_mode: bool = False) -> bool:
+    """Turn the hypervisor's autoboot off if the VM has failover. Whether it was on."""
+    on = vm.config.failover and hypervisor.vm(vm.config.uuid).autoboot
+    if on and not check_mode:
+        hypervisor.set_autoboot(vm.config.uuid, False)
+    return on
+
+
+def set_autoboot(zfs: Zfs, hypervisor: Hypervisor, vm: Vm, autoboot: bool) -> None:
+    """Store whether the VM starts with its host."""
+    if vm.config.failover:
+        zfs.set_facts(vm.root.name, {FACT: encode(wish_of(vm.config, vm.root)._replace(autoboot=autoboot))})
+        keep_off(hypervisor, vm)
+    else:
+        hypervisor.set_autoboot(vm.config.uuid, autoboot)

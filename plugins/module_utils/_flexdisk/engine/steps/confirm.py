@@ -1,0 +1,75 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Looks again before the first step of a plan: is the VM still as it was read, and does ZFS compute as forecast."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import replace
+
+from ...model.errors import FlexdiskError
+from ...model.sizes import render_apart
+from ...model.vm import Vm
+from ...plan.steps import VmPlan
+from ...plan.vm_steps import ClearRemains, RemoveUnfinished
+from ...rules.differences import since_read
+from ...rules.inventory import completed
+from ...rules.reservation import PoolGeometry, automatic_reservation, is_automatic
+from .perform import Tools
+
+
+def confirm_unchanged(tools: Tools, plan: VmPlan) -> None:
+    """Refuse a VM that has changed since it was read: the lock only keeps our own tasks out.
+
+    Steps on detached disks look at each disk themselves.
+    """
+    if not plan.vm:
+        return
+    if not plan.before.there:
+        _confirm_absent(tools, plan)
+        return
+    try:
+        root = plan.before.root
+        datasets = tools.zfs.datasets(root.name, snapshots=False) if root.kind else []
+        config = completed(tools.hypervisor.vm(plan.vm), {d.name: d for d in datasets})
+        if not root.kind and not config.pool:
+            config = replace(config, pool=root.pool, dataset=root.name)
+        words = since_read(plan.before, config, datasets)
+    except FlexdiskError as exc:
+        if exc.code != "ResourceNotFound":
+            raise
+        words = [exc.message]
+    if words:
+        raise FlexdiskError("Changed", f"the VM changed since it was read: {'; '.join(words)}; nothing was done")
+
+
+def confirm_forecasts(tools: Tools, plan: VmPlan, geometry: PoolGeometry) -> None:
+    """Compare the forecast with what ZFS itself would reserve, once for each kind of volume that the plan makes."""
+    for volsize, block in sorted(_kinds(plan.after) - _kinds(plan.before)):
+        ours = automatic_reservation(volsize, block, geometry)
+        parent = plan.before.root.name if plan.before.root.kind else plan.before.root.pool
+        theirs = tools.zfs.forecast_reservation(parent, volsize, block)
+        if not is_automatic(theirs, volsize, block, geometry):
+            raise FlexdiskError(
+                "ForecastMismatch",
+                "ZFS would reserve %s for a volume of %s, not %s as forecast; nothing was changed"
+                % (*render_apart(theirs, volsize, ours),),
+            )
+
+
+def _confirm_absent(tools: Tools, plan: VmPlan) -> None:
+    """Refuse to make a VM that exists by now, or whose dataset exists and is not cleared first."""
+    root = plan.before.root.name
+    cleared = any(isinstance(step, (ClearRemains, RemoveUnfinished)) for step in plan.steps)
+    known = any(isinstance(step, RemoveUnfinished) and step.configured for step in plan.steps)
+    if not known and any(config.uuid == plan.vm for config in tools.hypervisor.vms()):
+        raise FlexdiskError("Changed", f"the host changed since it was read: VM {plan.vm} now exists")
+    if not cleared and tools.zfs.exists(root):
+        raise FlexdiskError("Changed", f"the host changed since it was read: {root} now exists")
+
+
+def _kinds(vm: Vm) -> t.Set[t.Tuple[int, int]]:
+    """Size and block size (bytes) of every volume that the VM has, detached ones too."""
+    every = (*vm.volumes, *(disk.volume for disk in vm.detached))
+    return {(v.volsize, v.volblocksize) for v in every if v.kind == "volume"}

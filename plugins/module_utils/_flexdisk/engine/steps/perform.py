@@ -1,0 +1,88 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the functions that carry out steps work with: the tools of the host, and the VM before and after the step."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ...hypervisor.protocol import Hypervisor
+from ...model.dataset import Dataset
+from ...model.desired import Policy
+from ...model.errors import FlexdiskError
+from ...model.vm import Vm
+from ...plan.steps import Step
+from ...rules import identity, released_identity
+from ...rules.layout import container
+from ...rules.reservation import PoolGeometry
+from ...zfs.commands import Zfs
+from ..host.container import make_container
+
+
+class Change(t.NamedTuple):
+    """The VM before a step and as it is to be after it, and how its pool computes reservations."""
+
+    vm: Vm
+    after: Vm
+    geometry: PoolGeometry
+
+
+class Tools:
+    """The tools that steps use on one host.
+
+    library is libzfs_core or None. containers are those that are known to exist. guards collects what has protected
+    disks that were taken out of VMs, and destroyers what has destroyed volumes.
+    """
+
+    def __init__(
+        self,
+        zfs: Zfs,
+        hypervisor: Hypervisor,
+        policy: Policy,
+        containers: t.Set[str],
+        library: t.Any = None,  # a module without types
+    ) -> None:
+        self.zfs = zfs
+        self.hypervisor = hypervisor
+        self.capabilities = hypervisor.capabilities
+        self.policy = policy
+        self.library = library
+        self.guards: t.Set[str] = set()
+        self.destroyers: t.Set[str] = set()
+        self._containers = containers
+
+    def read(self, name: str, guid: int = 0) -> Dataset:
+        """The dataset as it is now. Raises C(Changed) if another dataset than the planned one has its name."""
+        now = next((d for d in self.zfs.datasets(name) if d.name == name), None)
+        if now is None:
+            raise FlexdiskError("UnexpectedOutput", f"zfs get reports nothing about {name}")
+        if guid and now.guid != guid:
+            raise FlexdiskError("Changed", f"{name} changed since it was read: guid {now.guid}, not {guid}")
+        return now
+
+    def make_container(self, pool: str) -> None:
+        """Make the container of the pool, the place of its detached disks, if it does not exist."""
+        place = container(pool)
+        if place not in self._containers:
+            make_container(self.zfs, self.capabilities, pool)
+            self._containers.add(place)
+
+    def settle(self, after: Vm) -> None:
+        """Set quota and reservation of the VM's dataset to those of after."""
+        self.zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
+
+
+# Carries out a step. Raises FlexdiskError if it does not end as planned. Any: each function takes its own class.
+Perform = t.Callable[[t.Any, Tools, Change], None]
+# Who carries out the steps that a module can have, by the class of the step.
+Performers = t.Mapping[t.Type[Step], Perform]
+
+
+def stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """The stamps of a disk that changes: new mtime and serial_no, and ctime if it has none."""
+    known = released_identity.stamps(user)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    stamp = {"mtime": now, "serial_no": identity.next_serial(known.get("serial_no", ""))}
+    return stamp if user.get("ctime") else dict(stamp, ctime=known.get("ctime") or now)

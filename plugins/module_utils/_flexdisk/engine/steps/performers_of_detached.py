@@ -1,0 +1,24 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who carries out a step, for the module that makes and resizes detached disks."""
+
+from __future__ import annotations
+
+from ...plan.disk_steps import (
+    CreateDetached,
+    EndConversion,
+    FinishDetached,
+    ResizeDetached,
+)
+from . import apply_detached
+from .perform import Performers
+from .performers import PERFORM
+
+PERFORM_OF_DETACHED: Performers = {
+    **PERFORM,
+    ResizeDetached: apply_detached.resize,
+    EndConversion: apply_detached.end_conversion,
+    CreateDetached: apply_detached.create,
+    FinishDetached: apply_detached.finish,
+}

@@ -1,0 +1,34 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Who carries out a step, for the modules that make, change, delete, snapshot and roll back whole VMs."""
+
+from __future__ import annotations
+
+from ...plan.vm_steps import (
+    ClearRemains,
+    CreateVm,
+    DeleteSnapshot,
+    DeleteVm,
+    ImportImage,
+    RemoveUnfinished,
+    RollBack,
+    SetProperties,
+    TakeSnapshot,
+)
+from . import apply_vm
+from .perform import Performers
+from .performers import PERFORM
+
+PERFORM_OF_VMS: Performers = {
+    **PERFORM,
+    SetProperties: apply_vm.set_properties,
+    TakeSnapshot: apply_vm.take_snapshot,
+    DeleteSnapshot: apply_vm.delete_snapshot,
+    RollBack: apply_vm.roll_back,
+    ClearRemains: apply_vm.clear_remains,
+    RemoveUnfinished: apply_vm.remove_unfinished,
+    ImportImage: apply_vm.import_image,
+    CreateVm: apply_vm.create_vm,
+    DeleteVm: apply_vm.delete_vm,
+}

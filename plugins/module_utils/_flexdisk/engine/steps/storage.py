@@ -1,0 +1,228 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Sizes of volumes, quotas and snapshots: set by the hypervisor's own tool, or by the engine with ZFS."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...hypervisor.protocol import Storage
+from ...model.dataset import Dataset
+from ...model.errors import FlexdiskError
+from ...model.sizes import MIB, render_apart
+from ...model.vm import FILE, Vm
+from ...plan.disk_steps import Resize, SetCompression
+from ...plan.vm_steps import CreateVm, DeleteSnapshot, DeleteVm, RollBack, SetFlexibleSize, SetVmQuota, TakeSnapshot
+from ...rules import identity, pins
+from ...zfs import exact
+from . import file_disks
+from .perform import Change, Tools, stamp
+from .volumes import make_disk, of_dataset, reservation
+
+
+class ByZfs:
+    """Changes by ZFS, for a hypervisor that only attaches what is there (Capabilities.keeps_storage is false)."""
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._zfs = tools.zfs
+
+    def announce_sizes(self, vm: Vm) -> None:
+        """Tell a running guest the sizes of its disks again: nothing shows whether an interrupted run has told it."""
+        if vm.config.state == "running":
+            for disk in (d for d in vm.disks if d.size % MIB == 0 and not d.element.unresizable):
+                self._tools.hypervisor.resize_disk(vm.config.uuid, disk.path, disk.size_mib, False)
+
+    def set_flexible(self, step: SetFlexibleSize, change: Change) -> None:
+        """Store flexible_disk_size, and set the figures that follow from it."""
+        self._zfs.set_facts(change.after.root.name, {identity.FLEXIBLE: str(step.stored_mib)})
+        self._set_figures(change)
+
+    def set_quota(self, step: SetVmQuota, change: Change) -> None:
+        """Set the quota of the VM's own file system, and the figures that follow from it."""
+        self._set_figures(change)
+
+    def _set_figures(self, change: Change) -> None:
+        """Set the figures in the order that ZFS accepts: a quota is never below what is reserved in it."""
+        now, then = change.vm.root, change.after.root
+        if then.quota >= now.quota:
+            self._tools.settle(change.after)
+        if then.refreservation < now.refreservation:
+            self._zfs.set(then.name, refreservation=then.refreservation)
+        if then.refquota != now.refquota:
+            self._zfs.set(then.name, refquota=then.refquota)
+        if then.refreservation > now.refreservation:
+            self._zfs.set(then.name, refreservation=then.refreservation)
+        if then.quota < now.quota:
+            self._tools.settle(change.after)
+
+    def make_room(self, change: Change) -> None:
+        """Raise the quota before a disk grows."""
+        if change.after.root.quota > change.vm.root.quota:
+            self._tools.settle(change.after)
+
+    def resize(self, step: Resize) -> None:
+        """Resize a volume. A file has its new size already."""
+        if step.type != FILE:
+            self._zfs.set(step.volume, volsize=step.size_mib * MIB, **reservation(step.type))
+
+    def set_compression(self, step: SetCompression, vm: Vm) -> None:
+        """Set the compression for data that is written from now on."""
+        self._zfs.set(step.volume, compression=step.value)
+
+    def before_vm(self, step: CreateVm, change: Change) -> None:
+        """Make the dataset and disks of a new VM. Its configuration comes last, so a VM that exists is complete."""
+        root = change.after.root
+        figures = ("quota", "reservation", "refquota", "refreservation")
+        options = {key: str(getattr(root, key)) for key in figures if getattr(root, key)}
+        self._zfs.create_filesystem(root.name, {"mountpoint": "none", "canmount": "off", **options}, step.facts)
+        for disk in step.disks:
+            make_disk(disk, self._tools, {**disk.facts, **stamp({})}, change.geometry)
+
+    def after_vm(self, step: CreateVm, change: Change) -> None:
+        """Nothing: everything is written already."""
+
+    def before_end(self, step: DeleteVm, vm: Vm) -> None:
+        """Destroy the VM's volumes and its dataset one by one, before its configuration is removed."""
+        for volume in step.parts:
+            gone = exact.destroy(self._zfs, volume, of_dataset(step.snapshots, volume.name))
+            file_disks.removed(self._zfs, gone.dataset)
+        if vm.root.kind:
+            exact.destroy(self._zfs, vm.root.planned, of_dataset(step.snapshots, vm.root.name))
+
+    def set_indestructible(self, vm: Vm, protected: bool) -> None:
+        """Write the protection to a property, which this collection respects."""
+        self._zfs.set_facts(vm.root.name, {"indestructible": "true" if protected else ""})
+
+    def create_snapshot(self, step: TakeSnapshot, vm: Vm) -> None:
+        """Take a snapshot of all datasets of the VM at one moment."""
+        self._zfs.snapshot(f"{vm.root.name}@{step.full_name}", recursive=True)
+
+    def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
+        """Destroy the snapshot part by part, in the order of the step."""
+        exact.destroy_snapshots(self._zfs, step.parts)
+
+    def roll_back(self, step: RollBack, change: Change) -> None:
+        """Roll back part by part. The size of a file disk is our own property, which ZFS does not roll back."""
+        after = change.after
+        files = {d.volume.name: d.volume for d in after.disks + after.orphans if d.type == FILE}
+
+        def size_again(name: str) -> None:
+            if name in files:
+                self._zfs.set_facts(name, {"size": str(files[name].volsize)})
+
+        room = _Room(self._tools, change.vm.root.name, step)
+        exact.roll_back(self._zfs, step.parts, step.newer, size_again, room.make)
+        room.give_back()
+
+
+class ByHypervisor(ByZfs):
+    """Changes by the hypervisor's tool. What the tool cannot do is done by ZFS, as in ByZfs."""
+
+    def __init__(self, tools: Tools, storage: Storage) -> None:
+        super().__init__(tools)
+        self._storage = storage
+
+    def announce_sizes(self, vm: Vm) -> None:
+        """Nothing: the tool has told the guest with the resize."""
+
+    def set_flexible(self, step: SetFlexibleSize, change: Change) -> None:
+        """Let the tool set it, with all figures that follow from it."""
+        self._storage.set_flexible(change.vm.config.uuid, step.stored_mib)
+
+    def set_quota(self, step: SetVmQuota, change: Change) -> None:
+        """Let the tool set it, with all figures that follow from it."""
+        self._storage.set_quota(change.vm.config.uuid, step.quota_bytes)
+
+    def make_room(self, change: Change) -> None:
+        """Nothing: the tool raises the quota with the resize."""
+
+    def resize(self, step: Resize) -> None:
+        """Nothing: the tool resizes the volume when the driver tells it the size."""
+
+    def set_compression(self, step: SetCompression, vm: Vm) -> None:
+        """Let the tool set the compression of a disk that the VM has."""
+        if step.path:
+            self._storage.set_compression(vm.config.uuid, step.path, step.value)
+        else:
+            super().set_compression(step, vm)
+
+    def before_vm(self, step: CreateVm, change: Change) -> None:
+        """Nothing: the tool makes everything with the VM."""
+
+    def after_vm(self, step: CreateVm, change: Change) -> None:
+        """Write the properties that the tool does not know."""
+        if any(step.facts.values()):
+            self._zfs.set_facts(change.after.root.name, {k: v for k, v in step.facts.items() if v})
+        for disk in step.disks:
+            self._zfs.set_facts(disk.volume, {**disk.facts, **stamp({})})
+
+    def before_end(self, step: DeleteVm, vm: Vm) -> None:
+        """Nothing: the tool destroys everything with the VM."""
+
+    def set_indestructible(self, vm: Vm, protected: bool) -> None:
+        """Let the tool set the protection, which it respects."""
+        self._storage.set_indestructible(vm.config.uuid, protected)
+
+    def create_snapshot(self, step: TakeSnapshot, vm: Vm) -> None:
+        """Let the tool take the snapshot."""
+        self._storage.create_snapshot(vm.config.uuid, step.name)
+
+    def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
+        """Let the tool delete the snapshot. The tool does not know one that lacks a part, so ZFS deletes that."""
+        if step.whole:
+            exact.confirm_snapshots(self._zfs, vm.root.name, step.full_name, step.parts)
+            self._storage.delete_snapshot(vm.config.uuid, step.name)
+        else:
+            super().delete_snapshot(step, vm)
+
+
+class _Room:
+    """Room in the quota of a VM for the moment in which one of its disks goes back to a snapshot.
+
+    If the rollback fails, the quota stays raised: the next run needs it, and sets it by the law in the end.
+    """
+
+    def __init__(self, tools: Tools, root: str, step: RollBack) -> None:
+        self._tools = tools
+        self._root = root
+        self._parts = {part.name.partition("@")[0]: part.name for part in step.parts}
+        self._quota = 0
+
+    def make(self, found: t.Sequence[Dataset]) -> None:
+        """Raise the quota if it is too tight. Raises Unchanged if the pool has no room either."""
+        root = next((one for one in found if one.name == self._root), None) or self._tools.read(self._root)
+        need = max((self._beside(one, found) for one in found if one.name in self._parts), default=0)
+        if not root.quota or root.quota - root.used >= need:
+            return
+        self._check_pool(root, need)
+        self._quota = root.quota
+        self._tools.zfs.set(self._root, quota=root.used + need + MIB)
+
+    def _check_pool(self, root: Dataset, need: int) -> None:
+        room = int(self._tools.zfs.properties(root.pool)[root.pool]["available"][0])
+        if room < pins.beyond_reservation(root, need):
+            raise exact.Unchanged(FlexdiskError("InsufficientSpace", _no_room(root, room, need)))
+
+    def _beside(self, dataset: Dataset, found: t.Sequence[Dataset]) -> int:
+        points = [one for one in found if one.parent == dataset.name and one.kind == "snapshot"]
+        since = next((one.createtxg for one in points if one.name == self._parts[dataset.name]), 0)
+        return pins.beside_rollback(dataset, [one for one in points if one.createtxg > since])
+
+    def give_back(self) -> None:
+        """Set the quota back to what it was."""
+        if self._quota:
+            self._tools.zfs.set(self._root, quota=self._quota)
+
+
+def _no_room(root: Dataset, room: int, need: int) -> str:
+    figures = (root.pool, *render_apart(room, pins.beyond_reservation(root, need)))
+    words = "pool %s has %s left, but for a moment the rollback takes %s beyond the reservation of the VM" % figures
+    return f"{words}; nothing was rolled back"
+
+
+def storage_of(tools: Tools) -> ByZfs:
+    """The storage that the driver of this host needs: ByHypervisor or ByZfs."""
+    own = tools.hypervisor.storage
+    return ByZfs(tools) if own is None else ByHypervisor(tools, own)

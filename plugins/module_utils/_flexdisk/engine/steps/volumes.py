@@ -1,0 +1,130 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Makes the volumes of disks, fits them to size and type, and destroys them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...model.dataset import RECORD, Dataset, Planned
+from ...model.sizes import MIB
+from ...model.vm import FILE, SPARSE, THICK
+from ...plan.disk_steps import AttachDisk, CreateDetached, CreateDisk
+from ...rules.reservation import PoolGeometry, automatic_reservation, is_automatic
+from ...zfs import exact
+from . import file_disks
+from .perform import Tools
+
+Properties = t.Dict[str, t.Union[int, str]]
+RESERVATION: t.Dict[str, Properties] = {THICK: {"refreservation": "auto"}, SPARSE: {"refreservation": "none"}}
+
+
+def is_auto(volume: Dataset, geometry: PoolGeometry) -> bool:
+    """Whether the volume's reservation is the automatic one."""
+    return is_automatic(volume.refreservation, volume.volsize, volume.volblocksize, geometry)
+
+
+def reservation(kind: str) -> Properties:
+    """The properties to set with a volsize. A volume without a reservation gets none by a new volsize."""
+    return RESERVATION[THICK] if kind == THICK else {}
+
+
+def make_disk(
+    step: t.Union[CreateDisk, CreateDetached], tools: Tools, facts: t.Mapping[str, str], geometry: PoolGeometry
+) -> None:
+    """Make the volume or file of a new disk, with its identity from the first moment."""
+    if step.type == FILE:
+        size = step.size_mib * MIB
+        file_disks.make(tools.zfs, step.volume, size, step.own_compression, facts, geometry)
+        file_disks.ensure(tools.zfs, tools.read(step.volume), size)
+    else:
+        _make_volume(step, tools, facts)
+
+
+def confirm_origin(tools: Tools, name: str, guid: int) -> None:
+    """Refuse to clone or copy another snapshot or disk than the planned one. guid: 0 for one that was made since."""
+    if guid:
+        tools.read(name, guid)
+
+
+def _make_volume(step: t.Union[CreateDisk, CreateDetached], tools: Tools, facts: t.Mapping[str, str]) -> None:
+    options = {"compression": step.own_compression} if step.own_compression else {}
+    size = step.size_mib * MIB
+    if step.origin:
+        confirm_origin(tools, step.origin, step.origin_guid)
+        tools.zfs.clone(step.origin, step.volume, options, facts)
+        tools.zfs.set(step.volume, volsize=size, **reservation(step.type))
+    else:
+        options["volblocksize"] = str(step.block_size_bytes)
+        tools.zfs.create_volume(step.volume, size, options, facts, step.type == SPARSE)
+
+
+def fit_before(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> Properties:
+    """Set what a disk must have before it is moved into a VM. Returns the properties to set after the move.
+
+    Space that it gives back comes before the move, because the VM has no room for it. Space that it takes comes after,
+    because it is in the VM's own reservation.
+    """
+    if step.type == FILE:
+        _fit_file(step.source, step.size_mib * MIB, tools, geometry)
+        return {}
+    early, late = _fitted(step.attached.volume, step.size_mib * MIB, step.type, geometry)
+    if early:
+        tools.zfs.set(step.source, **early)
+    return late
+
+
+def _fit_file(name: str, size: int, tools: Tools, geometry: PoolGeometry) -> None:
+    """Shrink a file outside the VM. fit_file_after() grows a file inside the VM, where the room is."""
+    now = tools.read(name)
+    file_disks.ensure(tools.zfs, now, size)
+    if size < now.volsize or now.refreservation > automatic_reservation(size, RECORD, geometry):
+        file_disks.resize(tools.zfs, now, size, geometry)
+
+
+def fit_file_after(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> None:
+    """Give a file in its VM the size of the step."""
+    now, size = tools.read(step.volume), step.size_mib * MIB
+    file_disks.ensure(tools.zfs, now, size)
+    file_disks.resize(tools.zfs, now, size, geometry)
+
+
+def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> t.Tuple[Properties, Properties]:
+    """The properties to set before and after the move. An unchanged volsize is not set, because even that moves blocks
+    to the snapshots alone.
+    """
+    resized: Properties = {} if size == volume.volsize else {"volsize": size}
+    if wanted == SPARSE:
+        return {**resized, **(RESERVATION[SPARSE] if volume.refreservation else {})}, {}
+    if not resized and is_auto(volume, geometry):
+        return {}, {}
+    automatic = RESERVATION[THICK]
+    if volume.refreservation > automatic_reservation(size, volume.volblocksize, geometry):
+        return {**resized, **automatic}, {}
+    if size < volume.volsize:
+        return resized, automatic
+    return {}, {**resized, **automatic}
+
+
+def of_dataset(snapshots: t.Iterable[Planned], name: str) -> t.List[Planned]:
+    """Those of the snapshots (whole names) that are of this dataset."""
+    return [one for one in snapshots if one.name.partition("@")[0] == name]
+
+
+def whole_names(name: str, snapshots: t.Iterable[Planned]) -> t.List[Planned]:
+    """The snapshots of a dataset by their whole names, which a plan has by their short names."""
+    return [Planned(f"{name}@{short}", guid) for short, guid in snapshots]
+
+
+def destroy_volume(tools: Tools, volume: Planned, snapshots: t.Iterable[Planned], held: t.Sequence[str] = ()) -> None:
+    """Destroy exactly this volume with exactly these snapshots (short names). held: those whose holds are released."""
+    planned = whole_names(volume.name, snapshots)
+    if held:
+        exact.confirm(tools.zfs, volume, (), planned)
+    for snapshot in held:
+        for tag in tools.zfs.holds(snapshot):
+            tools.zfs.release(tag, snapshot)
+    gone = exact.destroy(tools.zfs, volume, planned, tools.library)
+    tools.destroyers.add(gone.by)
+    file_disks.removed(tools.zfs, gone.dataset)

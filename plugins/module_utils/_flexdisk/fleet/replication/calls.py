@@ -1,0 +1,140 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A task on several hosts as one call after another: which module runs on which host, and what its answer leads to.
+
+Such a task is a generator (Flow). It yields calls, and gets the answer to each; it yields messages for the user; it
+returns its result, or raises Stopped. Nothing but the answers is known from one call to the next: next_turn() starts
+the generator again and gives it all of them. So a flow must not depend on anything else, such as the time.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+_Dict = t.Dict[str, t.Any]
+
+
+class Call(t.NamedTuple):
+    """One call of a module of this collection."""
+
+    name: str
+    """What it does, as the name of a task."""
+    host: str
+    """Its name in the inventory."""
+    module: str
+    arguments: t.Mapping[str, t.Any]
+    """An argument of None is left out."""
+    keeps: t.Sequence[str] = ()
+    """The keys of the result that the flow reads; changed, msg and whether it failed are always there."""
+    check: bool = False
+    """Whether it only asks: it runs in check mode in a real run, too, and never counts as a change."""
+    hidden: bool = False
+    """Whether its arguments or its result may hold secrets of a VM. Nothing of them is shown, not even a failure."""
+    may_fail: bool = False
+    """Whether the flow goes on after a failure. Otherwise CallFailed is raised in it."""
+    may_be_lost: bool = False
+    """Whether the flow goes on if the host cannot be reached. Otherwise the run ends there, as after each task."""
+
+
+class Message(t.NamedTuple):
+    """Tell the user."""
+
+    name: str
+    """As that of a call."""
+    text: t.Union[str, t.List[str]]
+
+
+class Answer(t.NamedTuple):
+    """The end of a call."""
+
+    result: t.Mapping[str, t.Any]
+    began: float
+    """By the clock of the controller, in seconds since 1970, as ended."""
+    ended: float
+
+    @property
+    def failed(self) -> bool:
+        """Whether the module failed."""
+        return bool(self.result.get("failed"))
+
+    @property
+    def lost(self) -> bool:
+        """Whether the host could not be reached."""
+        return bool(self.result.get("unreachable"))
+
+    @property
+    def changed(self) -> bool:
+        """Whether the call has changed something."""
+        return bool(self.result.get("changed"))
+
+    @property
+    def msg(self) -> str:
+        """What the module says."""
+        return str(self.result.get("msg") or "")
+
+
+class Stopped(Exception):
+    """The task cannot go on. The text says why, and what to do next."""
+
+
+class CallFailed(Stopped):
+    """A call has failed that may not."""
+
+    def __init__(self, call: Call, answer: Answer) -> None:
+        super().__init__(answer.msg or f"{call.name}: failed")
+        self.call = call
+
+
+Flow = t.Generator[t.Union[Call, Message], Answer, _Dict]
+Part = t.Generator[t.Union[Call, Message], Answer, t.Any]  # of a flow
+
+
+class Run(t.NamedTuple):
+    """How the user runs the task."""
+
+    check: bool
+    """In check mode."""
+    diff: bool
+    """With the differences shown."""
+    options: t.Callable[[str], t.Optional[_Dict]]
+    """The options of modules for a host by the inventory, hypervisor and libvirt_uri. None for a host that it lacks."""
+
+
+class Turn(t.NamedTuple):
+    """What is next."""
+
+    says: t.Optional[Message]
+    """What the user is told first."""
+    call: t.Optional[Call] = None
+    """The next call. Without one, the task has ended."""
+    failure: t.Optional[Stopped] = None
+    result: t.Optional[_Dict] = None
+
+
+def next_turn(flow: Flow, answers: t.Sequence[Answer]) -> Turn:
+    """Return what is next after these answers to the first calls."""
+    rest, says = iter(answers), None
+    try:
+        step = next(flow)
+        while True:
+            if isinstance(step, Message):
+                says = step
+                step = next(flow)  # which may be the end
+                continue
+            answer = next(rest, None)
+            if answer is None:
+                return Turn(says, call=step)
+            says = None
+            fails = (answer.failed and not step.may_fail) or (answer.lost and not step.may_be_lost)
+            step = flow.throw(CallFailed(step, answer)) if fails else flow.send(answer)
+    except StopIteration as end:
+        return Turn(says, result=end.value or {})
+    except Stopped as exc:
+        return Turn(says, failure=exc)
+
+
+def kept(call: Call, result: t.Mapping[str, t.Any]) -> _Dict:
+    """Return what the flow may read of a result."""
+    keys = ("changed", "failed", "unreachable", "msg", *call.keeps)
+    return {key: result[key] for key in keys if key in result}

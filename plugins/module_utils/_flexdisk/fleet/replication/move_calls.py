@@ -1,0 +1,295 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The calls of a move: a VM goes to another host, or stays where it is, or its tombstone is given up."""
+
+from __future__ import annotations
+
+import typing as t
+from dataclasses import dataclass, field, replace
+
+from ...rules.moves import LEAVING, MOVED
+from . import outlook
+from .calls import Answer, Call, Flow, Message, Part, Run, Stopped
+from .sync_arguments import Sync
+from .sync_calls import announce, keep_replicas
+
+_Dict = t.Dict[str, t.Any]
+_SEEN = ("vm", "move", "pool", "asks", "record", "digest", "refusals", "lost")
+
+
+@dataclass(frozen=True)
+class Move:
+    """The variables of the role vm_move."""
+
+    vm: str
+    sync: Sync
+    """Of its disks, from the host that it leaves (home) to the one that it comes to (peer)."""
+    state: str = "moved"
+    """moved, stays or forgotten."""
+    target_pool: str = ""
+    """"" for the one with the name of the VM's own pool."""
+    hosts: t.Sequence[str] = ()
+    """The hosts that are asked whether they have the VM, too."""
+    seen: t.Mapping[str, t.Any] = field(default_factory=dict)
+    """What others have said already."""
+    unasked: bool = False
+    forget_unseen: bool = False
+    incoming_allowed: t.Sequence[str] = ()
+    stop_timeout: int = 180
+    allow_force_stop: bool = False
+
+    @property
+    def source(self) -> str:
+        """The host that it leaves."""
+        return self.sync.home
+
+    @property
+    def target(self) -> str:
+        """The host that it comes to."""
+        return self.sync.peer
+
+    @property
+    def both(self) -> outlook.Hosts:
+        """Both, for messages."""
+        return outlook.Hosts(self.source, self.target)
+
+    @property
+    def waits(self) -> _Dict:
+        """How long a call waits for others of the host."""
+        return {"lock_timeout": self.sync.lock_timeout}
+
+    @property
+    def stops(self) -> _Dict:
+        """How a call stops the VM."""
+        return {**self.waits, "stop_timeout": self.stop_timeout, "allow_force_stop": self.allow_force_stop}
+
+    def here(self, step: str, /, **more: t.Any) -> _Dict:
+        """Return arguments of vm_move on the host that it leaves."""
+        return {"step": step, **self.sync.home_options, **more}
+
+    def there(self, step: str, /, **more: t.Any) -> _Dict:
+        """Return arguments of vm_move on the host that it comes to."""
+        return {"step": step, **self.sync.peer_options, **more}
+
+
+class _Known(t.NamedTuple):
+    """What is known of the VM before anything is done."""
+
+    uuid: str
+    seen: t.Mapping[str, t.Any]
+    """What the host that it leaves has told."""
+    others: _Dict
+    """What other hosts have told."""
+
+    @property
+    def phase(self) -> str:
+        """How far an interrupted move has come, "" without any."""
+        return str((self.seen["move"] or {}).get("phase", ""))
+
+
+def move_vm(move: Move, run: Run) -> Flow:
+    """Move the VM, or give its move or its tombstone up. The result has outlook in check mode, downtime after a move,
+    and forgotten.
+    """
+    if move.state == "forgotten":
+        forgotten: _Dict = yield from _forget(move, run)
+        return forgotten
+    if move.target == move.source or run.options(move.target) is None:
+        here = "the host that has the VM" if move.target == move.source else "not in the inventory"
+        raise Stopped(f"{move.target} is {here}")
+    known = yield from _look(move, run)
+    if move.state == "stays":
+        yield from _stay(move, run, known.uuid, tells=True)
+        return {}
+    words = outlook.goes_on(move.vm, move.both, known.seen["move"])
+    if words:
+        yield Message("Say that a move goes on that was interrupted", words)
+    shown: _Dict = {}
+    stopped = 0.0
+    if known.phase == MOVED:
+        yield from _go_on(move, run, known)
+    else:
+        shown, stopped = yield from _leave(move, run, known)
+    if run.check:
+        return shown
+    ended: _Dict = yield from _arrive(move, known, stopped)
+    return ended
+
+
+def _look(move: Move, run: Run) -> Part:
+    """Ask all hosts what they have of the VM. Return what is known."""
+    wanted = [host for host in move.hosts if host != move.source and host not in move.seen]
+    others = yield from _ask(run, move.vm, wanted if move.state == "moved" else [], move.seen)
+    looks = move.here("look", vm=move.vm, name=move.source, peer_name=move.target, peers=others)
+    looked = yield Call("Look at the VM", move.source, "vm_move", looks, _SEEN, hidden=True)
+    seen = looked.result
+    going = seen["move"] or {}
+    problems = []
+    if not seen["vm"] and not going:
+        problems.append(f"{move.vm} is not on {move.source}")
+    if going and going["host"] != move.target:
+        problems.append(f"{move.vm} is on its way to {going['host']}, not to {move.target}")
+    if move.state == "moved" and going.get("phase") != MOVED:
+        problems += seen["refusals"]
+    if problems:
+        raise Stopped(" ".join(problems))
+    return _Known(seen["vm"] or going["vm"], seen, others)
+
+
+def _ask(
+    run: Run,
+    vm: str,
+    hosts: t.Sequence[str],
+    before: t.Mapping[str, t.Any],
+    name: str = "Ask other hosts what they have of the VM",
+    keeps: t.Sequence[str] = ("vm", "move", "term"),
+) -> Part:
+    """Ask hosts what they have of the VM. Return that with what is known before, "" for those that do not say it."""
+    told = {**before, **dict.fromkeys(hosts, "")}
+    for host in hosts:
+        options = run.options(host)
+        if options is None:
+            continue
+        looks = {"step": "look", "vm": vm, "name": host, **options}
+        answer = yield Call(name, host, "vm_move", looks, keeps, hidden=True, may_fail=True, may_be_lost=True)
+        if "vm" in answer.result:
+            told[host] = {key: answer.result[key] for key in keeps}
+    return told
+
+
+def _leave(move: Move, run: Run, known: _Known) -> Part:
+    """Bring the disks over, and end the VM on the host that it leaves. Return what check mode shows, and when the VM
+    was about to be stopped.
+    """
+    record, pool = known.seen["record"], move.target_pool or known.seen["pool"]
+    comes = move.there("expect", vm=known.uuid, name=move.target, record=record, target_pool=pool)
+    comes.update(move.waits, incoming_allowed=move.incoming_allowed)
+    name = "Ask the target whether the VM can come"
+    expects = Call(name, move.target, "vm_move", comes, ("ready",), hidden=True, may_fail=True)
+    _refuse(move, known, (yield expects._replace(check=True, may_be_lost=True)))
+    sync = replace(move.sync, vms=[known.uuid], peer_pool=pool, moves=True)
+    planned = yield from keep_replicas(sync, run)
+    runs = record["state"] == "running"
+    if run.check:
+        takes = record["quota"] + (record["flexible"] or 0) * 1048576
+        lines = outlook.lines(planned, move.vm, move.both, runs, takes, known.seen["lost"])
+        yield Message("Say what would happen", lines)
+        return {"outlook": {"lines": lines, "downtime": outlook.downtime(planned, runs)}}, 0.0
+    try:
+        _refuse(move, known, (yield expects._replace(name="Make the VM on the target, without disks")))
+        if runs:
+            yield from keep_replicas(sync, run)  # what was written meanwhile
+        return {}, (yield from _switch(move, sync, known))
+    except Stopped as exc:
+        yield from _stay(move, run, known.uuid)
+        raise Stopped(f"{move.vm} stays on {move.source}: {exc}") from exc
+
+
+def _refuse(move: Move, known: _Known, expected: Answer) -> None:
+    """Refuse a move that the target cannot take."""
+    if expected.lost:
+        raise Stopped(
+            f"{move.target} could not be reached, so this run has begun nothing and changed nothing: {move.vm} is on"
+            f" {move.source}. The same command goes on when {move.target} answers"
+        )
+    if not expected.result.get("ready"):
+        down = ". The VM is stopped for its move; flexdisk_move_state=stays gives it back"
+        words = expected.msg or "the target did not answer"
+        raise Stopped(f"{words}{down if known.phase == LEAVING else ''}")
+
+
+def _switch(move: Move, sync: Sync, known: _Known) -> Part:
+    """Stop the VM, send what it has written last, and end it where it was. Return when it was about to be stopped."""
+    transfer, host_keys = yield from announce(sync)
+    leaves = move.here("leave", vm=known.uuid, name=move.source, digest=known.seen["digest"], peer_name=move.target)
+    leaves.update(move.stops, transfer=transfer)
+    stopped, variables = 0.0, None
+    if known.seen["record"]["description"].get("variables"):
+        stops = {**leaves, "step": "stop"}
+        asked = yield Call("Stop the VM before its UEFI variables are read", move.source, "vm_move", stops)
+        stopped, variables = asked.began, (yield from _bring_variables(move, known.uuid))
+    leaves.update(address=sync.address, port=sync.port, host_keys=host_keys)
+    leaves.update(bandwidth_limit=sync.bandwidth_limit, variables=variables)
+    # From here to its start on the target, the VM is down: each is one call of a module, and needs no other one.
+    left = yield Call("Stop the VM, send what it has written last, and end it here", move.source, "vm_move", leaves)
+    if not left.changed:
+        raise Stopped(left.msg)  # what follows must not run while the VM is there
+    return stopped or left.began
+
+
+def _bring_variables(move: Move, uuid: str) -> Part:
+    """Give the UEFI variables of the VM that was stopped to the target. Return their digest."""
+    looks = move.here("look", vm=uuid, name=move.source, peer_name=move.target)
+    name = "Look at the UEFI variables of the VM that was stopped"
+    looked = yield Call(name, move.source, "vm_move", looks, ("record",), hidden=True)
+    renews = move.there("renew", vm=uuid, record=looked.result["record"] or {}, **move.waits)
+    renewed = yield Call("Give them to the target", move.target, "vm_move", renews, ("variables",), hidden=True)
+    return renewed.result["variables"]
+
+
+def _go_on(move: Move, run: Run, known: _Known) -> Part:
+    """Make replicas of the disks that are left, unless another host has taken the VM over since it had left."""
+    asks = dict.fromkeys([*known.seen["asks"], *known.others]) if known.seen["asks"] else {}
+    hosts = [host for host in asks if host not in (move.source, move.target)]
+    others = yield from _ask(run, known.uuid, hosts, known.others)  # again by UUID: it may be called differently there
+    goes = move.here("go", vm=known.uuid, peer_name=move.target, peers=others, unasked=move.unasked, **move.stops)
+    name = "Make replicas of the disks that are left, unless it was taken over"
+    yield Call(name, move.source, "vm_move", goes)
+
+
+def _arrive(move: Move, known: _Known, stopped: float) -> Part:
+    """Start the VM on its new host, and tidy up where it was."""
+    keys = {"authorized_keys": move.sync.authorized_keys}
+    comes = move.there("arrive", vm=known.uuid, peer_name=move.source, **keys, **move.stops)
+    came = yield Call("Give the VM its disks, and start it", move.target, "vm_move", comes)
+    before = known.seen["move"]
+    runs = (before or known.seen["record"])["state"] == "running"
+    ended = outlook.ended(move.vm, move.both, before, runs, stopped, came.ended)
+    yield Message("Say how long the VM was down", ended.line)
+    tidies = move.here("tidy", vm=known.uuid, **move.stops)
+    # The VM is there, and the next sync does it, too.
+    yield Call("Tidy up where the VM was", move.source, "vm_move", tidies, may_fail=True, may_be_lost=True)
+    return {"downtime": ended.downtime}
+
+
+def _stay(move: Move, run: Run, uuid: str, tells: bool = False) -> Part:
+    """Give the VM back what it had, and remove what the target has made of it."""
+    waits = {**move.waits, "stop_timeout": move.stop_timeout}
+    name, keeps = "Give the VM back what it had", ("stayed", "term")
+    stayed = yield Call(name, move.source, "vm_move", move.here("stay", vm=uuid, **waits), keeps)
+    given_up = {"stayed": stayed.result.get("stayed", 0), "term": stayed.result.get("term", 0)}  # none in check mode
+    keys = {"authorized_keys": move.sync.authorized_keys}
+    cancels = move.there("cancel", vm=uuid, **given_up, **keys, **move.waits)
+    name = "Remove what the target has made of it"
+    canceled = yield Call(name, move.target, "vm_move", cancels, may_be_lost=True)
+    if not tells:
+        return
+    if not stayed.changed and not canceled.changed and not canceled.lost:
+        yield Message("Say that there was nothing to end", f"there is no move of {move.vm} to end")
+        return
+    rest = f"; {move.target} did not answer, and may still have what was made of it: run this again"
+    yield Message(
+        "Say that the move was given up",
+        f"the move of {move.vm} to {move.target} {'would be' if run.check else 'is'} given up; it stays on"
+        f" {move.source}{rest if canceled.lost else ''}",
+    )
+
+
+def _forget(move: Move, run: Run) -> Part:
+    """Give the tombstone up, if the host where the VM went says that it has it."""
+    looks = move.here("look", vm=move.vm, name=move.source)
+    looked = yield Call("Look at the tombstone", move.source, "vm_move", looks, ("move",), hidden=True)
+    stone = looked.result["move"] or {}
+    went, peers = stone.get("host", ""), dict(move.seen)
+    said = (move.seen.get(went) or {}).get("vm", "")
+    if went and run.options(went) is not None and said != stone["vm"]:  # it may have another name there
+        name = "Ask the host where the VM went"
+        peers.update((yield from _ask(run, stone["vm"], [went], {}, name, ("vm", "move"))))
+    forgets = move.here("forget", vm=move.vm, peers=peers, unseen=move.forget_unseen, **move.waits)
+    forgotten = yield Call("Give a tombstone up", move.source, "vm_move", forgets)
+    if forgotten.changed:
+        gone = f", which had gone to {went}," if stone else ""
+        ends = "would be given up" if run.check else "is gone, and its name is free there"
+        yield Message("Say that the tombstone is gone", f"the tombstone of {move.vm} on {move.source}{gone} {ends}")
+    return {"forgotten": forgotten.changed}

@@ -1,0 +1,194 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The calls of a sync: the replicas of VMs on another host get everything; and what gives replicas up."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...rules.identity import render_time
+from . import report
+from .calls import Answer, Call, CallFailed, Flow, Message, Part, Run, Stopped
+from .failover_calls import check_at_home, check_fit, drop_everywhere, mark_without, prepare_failover
+from .sync_arguments import Sync, commands_to_forget
+
+_Dict = t.Dict[str, t.Any]
+_PREPARED = ("transfers", "stream_bytes", "rate", "space", "idle", "failover", "failures")
+_THERE = ("pools", "vms", "replicas", "failover", "collected")
+
+
+def keep_replicas(sync: Sync, run: Run) -> Flow:
+    """Bring the replicas of VMs up to date. The result is what replica_send returns of its step prepare."""
+    _refuse_strange(sync, run)
+    if not sync.vms:
+        return {}
+    if sync.failover == "present":
+        yield from check_fit(sync)
+    there = yield _read(sync, ssh_directories=sync.ssh_directories, may_be_lost=True)
+    if there.lost:
+        raise Stopped(
+            f"{sync.peer} could not be reached, so nothing was sent to it and no snapshot was taken: {there.msg}"
+        )
+    name = "Plan the sync, and take the snapshots"
+    more = {"peer": there.result, "peer_pool": sync.peer_pool, "address": sync.address, "port": sync.port}
+    prepared = yield sync.sends(name, "prepare", _PREPARED, vms=sync.vms, **more)
+    planned = dict(prepared.result)
+    if run.check:
+        _fail(planned["failures"])
+        complete, sent, ended = [vm["uuid"] for vm in planned["transfers"]], [], prepared.ended
+    else:
+        complete, sent, ended = yield from _transfer(sync, there.result["collected"], planned)
+    if not sync.moves and not (run.check and run.diff):  # the diff has it
+        began = render_time(prepared.began)
+        lines = report.done(planned["transfers"], sent, complete, sync.peer, began, ended - prepared.began)
+        text = f"{planned['msg']}, would be sent" if run.check and not planned["idle"] else lines
+        yield Message("Say what was sent", text)
+    yield from prepare_failover(sync, run, dict(there.result), planned)
+    return planned
+
+
+def announce(sync: Sync) -> Part:
+    """Make the last transfer of a VM that is about to stop ready. Return it, and the keys of the peer."""
+    there = yield _read(sync)
+    more = {"vms": sync.vms, "peer": there.result, "peer_pool": sync.peer_pool}
+    announced = yield sync.sends("Plan the last transfer", "announce", ("transfers",), **more)
+    transfers = announced.result["transfers"]
+    opened = yield _open(sync, transfers)
+    return transfers[0], opened.result["host_keys"]
+
+
+def _read(sync: Sync, **more: t.Any) -> Call:
+    fields = {"may_be_lost": more.pop("may_be_lost", False)}
+    return Call("Read what the peer has", sync.peer, "replica_info", {**sync.peer_options, **more}, _THERE, **fields)
+
+
+def _open(sync: Sync, transfers: t.Sequence[_Dict]) -> Call:
+    more = {"transfers": transfers, "ssh_directories": sync.ssh_directories}
+    return sync.receives("Let the streams in", "open", ("host_keys",), **more)
+
+
+def _transfer(sync: Sync, since: t.Any, planned: _Dict) -> Part:
+    """Send what was planned. Return whose replicas are complete, what was sent, and when that ended. Whatever fails,
+    stock is taken.
+    """
+    failed, sent = None, []
+    if not planned["idle"]:
+        try:
+            sent = yield from _send(sync, planned["transfers"])
+        except CallFailed as exc:
+            failed = exc
+    transfers, keeps = planned["transfers"], ("complete", "failures")
+    closed = yield sync.receives("Take stock on the peer", "close", keeps, transfers=transfers, since=since)
+    complete = closed.result["complete"]
+    done = yield sync.sends("Tidy up", "finish", ("failures",), transfers=transfers, complete=complete)
+    if failed is not None:
+        raise failed
+    lacks = [vm["label"] for vm in transfers if vm["uuid"] not in complete]
+    why = [*(one["failure"] for one in sent if one["failure"]), *planned["failures"]]
+    why += [*closed.result["failures"], *done.result["failures"]]
+    _fail([*(f"The replicas of this VM are not complete: {label}" for label in lacks), *why])
+    return complete, sent, done.ended
+
+
+def _send(sync: Sync, transfers: t.Sequence[_Dict]) -> Part:
+    opened = yield _open(sync, transfers)
+    more = {"address": sync.address, "port": sync.port, "bandwidth_limit": sync.bandwidth_limit}
+    keys = opened.result["host_keys"]
+    sent: Answer = yield sync.sends("Send", "send", ("sent",), transfers=transfers, host_keys=keys, **more)
+    return sent.result["sent"]
+
+
+def _fail(failures: t.Sequence[str]) -> None:
+    if failures:
+        raise Stopped(". ".join(failures))
+
+
+def _refuse_strange(sync: Sync, run: Run) -> None:
+    """Refuse a peer that is not in the inventory, or the host itself."""
+    if sync.peer == sync.home:
+        raise Stopped(f"{sync.peer} is the host that has the VMs")
+    if run.options(sync.peer) is None:
+        raise Stopped(f"{sync.peer} is not in the inventory")
+
+
+def give_up_replicas(sync: Sync, run: Run) -> Flow:
+    """Give up the replicas of VMs on the peer, and what both hosts know of them."""
+    _refuse_strange(sync, run)
+    if not sync.vms:
+        return {}
+    name = "Ask the peer whether it has taken a VM over"
+    asked = yield sync.looks(name, sync.peer, sync.peer_options, may_be_lost=True)
+    _refuse_taken(sync, asked)
+    yield from check_at_home(sync, sync.vms)
+    name, keeps = "Look which of the VMs have failover", ("names", "uuids", "failover", "homes")
+    would = yield sync.sends(name, "remove", keeps, vms=sync.vms, check=True)
+    _refuse_silent(sync, asked, would)
+    if not asked.lost:
+        yield from _drop_records(sync, would)
+    name = "Destroy the snapshots and bookmarks of the sync"
+    removed = yield sync.sends(name, "remove", ("uuids", "homes", "failover"), vms=sync.vms)
+    lose, changed = removed.result["failover"], removed.changed
+    if sync.failover == "absent" and lose:
+        yield from drop_everywhere(sync, run, lose)
+        yield from mark_without(sync, lose, "Let VMs start with the host again, without asking the peer")
+    if not asked.lost:
+        given = {"vms": removed.result["uuids"], "homes": removed.result["homes"]}
+        destroyed = yield sync.receives("Destroy the replicas", "remove", **given)
+        changed = changed or destroyed.changed
+    yield from _tell_end(sync, run, would.result["names"], asked.lost, changed)
+    if lose:
+        yield from mark_without(sync, lose, "Let VMs without replicas start with the host again")
+    return {}
+
+
+def _refuse_taken(sync: Sync, asked: Answer) -> None:
+    """Refuse to end what a VM that was taken over needs for its way back."""
+    known = asked.result.get("vms", ())
+    names = [one[key] for one in known for key in ("vm", "alias")]
+    taken = [vm for vm in sync.vms if vm in names]
+    if taken:
+        aliases = [one["alias"] for one in known if one["vm"] in taken and one["alias"]]
+        raise Stopped(f"{sync.peer} has {', '.join(aliases or taken)}: it has taken it over")
+
+
+def _refuse_silent(sync: Sync, asked: Answer, would: Answer) -> None:
+    """Refuse to forget a host that cannot be asked."""
+    if not asked.lost or sync.forget_unseen:
+        return
+    names, peer = would.result["names"], sync.peer
+    risk = ", and could still take that over. So it keeps counting as a host with replicas"
+    raise Stopped(
+        f"{peer} could not be told to give up its replicas of {', '.join(names)}"
+        f"{risk if would.result['failover'] else ''}. Run this again when {peer} can be reached. If it is gone for"
+        f" good: {commands_to_forget(names, peer)}"
+    )
+
+
+def _drop_records(sync: Sync, would: Answer) -> Part:
+    """Remove the records of the VMs from the peer, before the home forgets that it has some. The home of a VM with
+    failover ends all records of it; for others, another home may have given one.
+    """
+    name = "Remove the records of the VMs from the peer, before the home forgets that it has some"
+    with_failover = would.result["failover"]
+    others = [uuid for uuid in would.result["uuids"] if uuid not in with_failover]
+    if with_failover:
+        yield sync.failover_there(name, "drop", vms=with_failover)
+    if others:
+        yield sync.failover_there(name, "drop", vms=others, homes=would.result["homes"])
+
+
+def _tell_end(sync: Sync, run: Run, names: t.Sequence[str], lost: bool, changed: bool) -> Part:
+    """Say what was given up, or that the replicas are still there."""
+    vms, peer = ", ".join(names), sync.peer
+    if not lost:
+        ends = "would be given up" if run.check else "are given up"
+        yield Message(
+            "Say what was given up", f"{vms}: the replicas on {peer} {ends if changed else 'had been given up already'}"
+        )
+    elif not run.check:
+        yield Message(
+            "Say that the replicas are still there",
+            f"{sync.home} does not count {peer} as a host with replicas of {vms} any more. What {peer} has stays there:"
+            " if it is there again, the same command without flexdisk_forget_unseen gives it up",
+        )

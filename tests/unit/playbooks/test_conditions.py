@@ -1,0 +1,328 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The conditions of tasks that consist of several parts: each part decides once, whatever a play comes by."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import Any
+
+import pytest
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
+
+from .tasks import ROOT, every_task
+
+ITEM = [{"name": "a"}]
+HERE = {"inventory_hostname": "hv1"}
+UNDEFINED: Any = object()  # the variable is left out
+
+SHOWN = (True, {"_flexdisk_done": {"plan": []}, "ansible_diff_mode": False},
+         [{"_flexdisk_done": {}}, {"ansible_diff_mode": True}])  # fmt: skip
+
+
+def chosen(name: str) -> tuple[bool, dict[str, Any], list[dict[str, Any]]]:
+    """A task that is done unless the user has named something that is not here."""
+    return False, {"_flexdisk": {name: "x"}, "_flexdisk_here": []}, [{"_flexdisk": {}}, {"_flexdisk_here": ["x"]}]
+
+
+# By play or role, task and keyword: what a condition says of some variables, and what each makes the opposite of that
+CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
+    **{f"{name}: Show what changes: when": SHOWN
+       for name in ("add_disk", "attach_disk", "change_package", "delete_vm", "detach_disk", "resize_disk", "rollback",
+                    "snapshot")},
+    "adopt: Adopt or release the disks: when": chosen("flexdisk_adopt_vms"),
+    "list_disks: Read the disks: when": chosen("flexdisk_list_vm"),
+    "recalculate_quota: Recalculate and report: when": chosen("flexdisk_quota_vms"),
+    "verify_disks: Verify the disks: when": chosen("flexdisk_verify_vms"),
+    "adopt: Write the saved identities to the controller: when": (
+        True, {"_flexdisk": {"flexdisk_adopt_papers": "f"}, "flexdisk_adopted": {"released": ITEM}},
+        [{"_flexdisk": {}}, {"flexdisk_adopted": {"released": []}}, {"flexdisk_adopted": {}}]),
+    "create_vm: Refuse a name that is not declared for exactly one host: that": (
+        True, {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1", "hv2"],
+               "hostvars": {"hv1": {"_flexdisk_auto": ["a"]}}},
+        [{"_flexdisk_hosts": []}, {"hostvars": {"hv1": {"_flexdisk_auto": []}}}]),
+    "create_vm: Create or change the declared VMs: when": (
+        False, {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_mine_names": ["b"]},
+        [{"_flexdisk": {}}, {"_flexdisk_mine_names": ["a"]}]),
+    "create_vm: Show what changes: when": (
+        True, {"virtual_machine_result": {"plan": []}, "ansible_diff_mode": False},
+        [{"virtual_machine_result": {}}, {"ansible_diff_mode": True}]),
+    "failover_vm: Ask whether the failover can go on, before the VM ends on its old host: when": (
+        True, {**HERE, "_flexdisk_to": "hv1", "_flexdisk_begun": {"hv1": "hv2"}, "_flexdisk_answers": ["hv2"]},
+        [{"inventory_hostname": "hv3"}, {"_flexdisk_begun": {}}, {"_flexdisk_answers": ["hv1"]}]),
+    "failover_vm: End the VM on its old host, which is there again: when": (
+        True, {**HERE, "_flexdisk_to": "hv2", "_flexdisk_begun": {"hv2": "hv1"}, "_flexdisk_answers": ["hv1", "hv3"]},
+        [{"inventory_hostname": "hv3"}, {"_flexdisk_answers": ["hv2"]}]),
+    "failover_vm: Look where that is: when": (
+        True, {**HERE, "_flexdisk": {"flexdisk_old_host": "hv1"}, "_flexdisk_answers": ["hv1"]},
+        [{"_flexdisk_answers": []}, {"_flexdisk": {"flexdisk_old_host": "hv2"}}]),
+    "list_disks: Refuse to lay out what is no table: that": (
+        False, {"_flexdisk": {"flexdisk_list_format": "json"}, "_flexdisk_layout": ["x"]},
+        [{"_flexdisk": {}}, {"_flexdisk_layout": []}]),
+    "list_disks: Refuse two ways to choose the columns: that": (
+        False, {"_flexdisk": {"flexdisk_list_long": True, "flexdisk_list_fields": []}},
+        [{"_flexdisk": {"flexdisk_list_long": True}}, {"_flexdisk": {"flexdisk_list_fields": []}}]),
+    "move_vm: Refuse a move without a target: that": (
+        False, {"_flexdisk": {}, "_flexdisk_state": "moved"},
+        [{"_flexdisk": {"flexdisk_target": "hv2"}}, {"_flexdisk_state": "forgotten"}]),
+    "move_vm: Look again by UUID, for it may have another name here: when": (
+        True, {"_flexdisk_identities": ["u"], "_flexdisk": {"flexdisk_vm": "a"},
+               "_flexdisk_seen": {"vm": "", "move": None}},
+        [{"_flexdisk_identities": ["u", "v"]}, {"_flexdisk_identities": []}, {"_flexdisk_identities": ["a"]},
+         {"_flexdisk_seen": {"msg": "failed"}}, {"_flexdisk_seen": {"vm": "u", "move": None}},
+         {"_flexdisk_seen": {"vm": "", "move": {"vm": "u"}}}]),
+    "move_vm: Refuse a target that could not be reached: that": (
+        False, {"_flexdisk_state": "moved", "_flexdisk_to": "hv2", "_flexdisk_off": ["hv2"]},
+        [{"_flexdisk_state": "stays"}, {"_flexdisk_off": ["hv3"]}]),
+    "move_vm: Say that the VM is there: when": (
+        True, {"_flexdisk_state": "moved", "_flexdisk": {"flexdisk_target": "hv2"},
+               "_flexdisk_whereabouts": {"homes": ["hv2"]}},
+        [{"_flexdisk_state": "forgotten"}, {"_flexdisk_whereabouts": {"homes": ["hv1"]}},
+         {"_flexdisk_whereabouts": {"homes": []}}]),
+    "move_vm: End a move on its target, if the host that the VM has left cannot be asked: when": (
+        True, {**HERE, "_flexdisk_state": "moved", "_flexdisk": {"flexdisk_target": "hv1"},
+               "_flexdisk_whereabouts": {"homes": [], "source": "hv9"}, "ansible_play_hosts": ["hv1"]},
+        [{"_flexdisk_state": "stays"}, {"_flexdisk_whereabouts": {"homes": ["hv1"], "source": "hv9"}},
+         {"inventory_hostname": "hv2"}, {"ansible_play_hosts": ["hv1", "hv9"]}]),
+    "move_vm: Move the VM, or forget it: when": (
+        True, {**HERE, "_flexdisk_state": "moved", "_flexdisk_source": "hv1", "_flexdisk": {"flexdisk_target": "hv2"}},
+        [{"_flexdisk": {"flexdisk_target": "hv1"}}, {"inventory_hostname": "hv2"}]),
+    "move_vm: Say that there was no tombstone: when": (
+        True, {"_flexdisk_state": "forgotten", "_flexdisk_tombstones": [{"changed": False}]},
+        [{"_flexdisk_state": "moved"}, {"_flexdisk_tombstones": [{"changed": True}]}]),
+    "parts/moves: Refuse another plan than the one that was approved: when": (
+        True, {"_flexdisk": {"flexdisk_move_digest": "d"}, "flexdisk_move_plan": {"jobs": ITEM}},
+        [{"_flexdisk": {}}, {"flexdisk_move_plan": {"jobs": []}}]),
+    "parts/moves: Fail if a VM has not moved: that": (
+        True, {"_flexdisk_rows": [{"fine": True}]},
+        [{"_flexdisk_rows": [{"fine": False}]}, {"_flexdisk_unplanned": "x"}]),
+    "parts/under_way: Read the hosts of other groups that have to do with their moves, too: when": (
+        True, {**HERE, "_vm_placement_told": False, "_flexdisk_others": ["hv1"]},
+        [{"_vm_placement_told": True}, {"_flexdisk_others": []}]),
+    "parts/under_way: Say which VMs have gone to where this run does not look: when": (
+        True, {"_flexdisk_elsewhere": ITEM, "_flexdisk_stage": "begun"},
+        [{"_flexdisk_elsewhere": []}, {"_flexdisk_stage": "left"}]),
+    "parts/under_way: Refuse to go on with moves that were not approved: when": (
+        True, {"_flexdisk": {"flexdisk_move_digest": "d"}, "_flexdisk_stage": "begun"},
+        [{"_flexdisk": {}}, {"_flexdisk_stage": "left"}]),
+    "remove_disk: Destroy the disk: when": (
+        True, {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": ITEM, "_flexdisk_unfinished": False},
+        [{"_flexdisk_home": "hv2"}, {"_flexdisk_disk_known": []}]),
+    "remove_disk: Say that there is no such disk: when": (
+        True, {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": []},
+        [{"_flexdisk_home": "hv2"}, {"_flexdisk_disk_known": ITEM}]),
+    "snapshot: Refuse two ways to name the VMs: that": (
+        False, {"_flexdisk": {"flexdisk_vm": "a", "flexdisk_snapshot_vms": ["b"]}},
+        [{"_flexdisk": {"flexdisk_vm": "a"}}, {"_flexdisk": {"flexdisk_snapshot_vms": ["b"]}}]),
+    "snapshot: Take or delete the snapshots: when": (
+        False, {"_flexdisk_some": True, "_flexdisk_here": []}, [{"_flexdisk_some": False}, {"_flexdisk_here": ["a"]}]),
+    "tasks/carry_out_move: Refuse what cannot be done: that": (
+        True, {"_flexdisk_lacking": [], "_flexdisk_move": {"do": "move"}},
+        [{"_flexdisk_lacking": ["job1"]}, {"_flexdisk_move": {"do": "nothing"}}]),
+    "tasks/find: Say which hosts have none of them: when": (
+        True, {"_flexdisk_without": ["hv1"]}, [{"_flexdisk_optional": True}, {"_flexdisk_without": []}]),
+    "tasks/grow_batch: Let the guests of the batch grow: when": (
+        True, {"inventory_hostname": "g", "_flexdisk_batch": {"guests": ["g"]}, "_flexdisk_unreached": []},
+        [{"_flexdisk_batch": {"guests": []}}, {"_flexdisk_unreached": ["g"]}]),
+    "tasks/grow_batch: Pause after a batch that has changed something or has failed: when": (
+        True, {"_flexdisk_batch": {"pause": 1}, "ansible_check_mode": False, "_flexdisk_over": [],
+               "_flexdisk_broken": False, "_flexdisk_results": [{"changed": True}]},
+        [{"_flexdisk_batch": {"pause": 0}}, {"ansible_check_mode": True}, {"_flexdisk_over": ITEM},
+         {"_flexdisk_results": [{"changed": False}]}]),
+    "instance_group: Mark them: when (adopt)": (
+        True, {"_instance_group_info": {"vms": []}, "_instance_group_marking": ITEM},
+        [{"_instance_group_info": {}}, {"_instance_group_marking": []}]),
+    "instance_group: Wait for their guest agents: when": (
+        True, {"instance_group_gate": {"guest_agent": "true"}, "_instance_group_back": ITEM},
+        [{"instance_group_gate": {}}, {"instance_group_gate": {"guest_agent": "false"}}, {"_instance_group_back": []}]),
+    "instance_group: Wait for their guest agents: until": (
+        True, {"_instance_group_agents": {"vms": [{"guest_agent": "connected"}]}},
+        [{"_instance_group_agents": {}}, {"_instance_group_agents": {"vms": [{"guest_agent": "none"}]}}]),
+    "instance_group: Refuse host groups where the hosts are named: that": (
+        False, {"instance_group_host_groups": ["g"], "_instance_group_auto": False},
+        [{"instance_group_host_groups": []}, {"_instance_group_auto": True}]),
+    "instance_group: Give the lease back: when": (
+        True, {**HERE, "_instance_group_places": ["hv1"], "ansible_check_mode": False, "_instance_group_lease": {}},
+        [{"_instance_group_places": []}, {"ansible_check_mode": True}, {"_instance_group_places": UNDEFINED},
+         {"_instance_group_lease": {"error_code": "InUse"}}]),
+    "instance_group: Mark them: when (out)": (
+        True, {"_instance_group_marks": True, "_instance_group_names": ["a"]},
+        [{"_instance_group_marks": False}, {"_instance_group_names": []}]),
+    "instance_group: Choose hosts for members that are nowhere: when": (
+        True, {"_instance_group_auto": True, "_instance_group_chosen": ["b"],
+               "_instance_group_found": {"new": ITEM, "members": [{"reachable": True}]}},
+        [{"_instance_group_auto": False}, {"_instance_group_chosen": ["a"]},
+         {"_instance_group_found": {"new": [], "members": [{"reachable": True}]}},
+         {"_instance_group_found": {"new": ITEM, "members": [{"reachable": False}]}}]),
+    "instance_group: Ask what the template means for the members: when": (
+        True, {"instance_group_only_size": "false", "_instance_group_asked": ITEM},
+        [{"instance_group_only_size": "true"}, {"_instance_group_asked": []}]),
+    "instance_group: Plan what is left: failed_when": (
+        True, {"_instance_group_plan": {"problems": []}, "_instance_group_log": []},
+        [{"_instance_group_plan": {}}, {"_instance_group_log": ITEM}]),
+    "instance_group: Say what failed: when": (
+        False, {"_instance_group_change": {}},
+        [{"_instance_group_change": {"error_code": "InUse"}}, {"_instance_group_change": {"unreachable": True}}]),
+    "instance_group: Go back to what the members were: when": (
+        True, {"_instance_group_stop": "x", "instance_group_policy": {"on_failure": "revert"}},
+        [{"_instance_group_stop": ""}, {"instance_group_policy": {}}]),
+    "instance_group: Stop at the deadline: when": (
+        True, {"instance_group_policy": {"deadline": "1h"}, "_instance_group_stop": False,
+               "_instance_group_actions": ITEM, "_instance_group_begun": "0", "_instance_group_deadline": "60"},
+        [{"instance_group_policy": {}}, {"_instance_group_stop": True}, {"_instance_group_actions": []},
+         {"_instance_group_deadline": str(1 << 40)}]),
+    "instance_group: Do the next step, if there is one: when": (
+        True, {"_instance_group_stop": False, "_instance_group_actions": ITEM},
+        [{"_instance_group_stop": True}, {"_instance_group_actions": []}]),
+    "vm_placement: Ask whether this host can take the VMs: when": (
+        True, {"vm_placement_vms": ITEM, "_vm_placement_info": {}},
+        [{"vm_placement_vms": []}, {"_vm_placement_info": {"skipped": True}}]),
+    "disk_registry: Say that nothing is declared for this host: when": (
+        True, {"disk_registry_adopt": "false", "disk_registry_verify": "false", "disk_registry_disks": []},
+        [{"disk_registry_adopt": "true"}, {"disk_registry_verify": "true"}, {"disk_registry_disks": ITEM}]),
+    "flexible_disks: Refuse changes of other VMs, which no plan has: when": (
+        False, {"flexible_disks_plan_only": "false", "flexible_disks_only": []},
+        [{"flexible_disks_expect_plan": ""}, {"flexible_disks_plan_only": "true"}, {"flexible_disks_only": ["a"]}]),
+    "flexible_disks: Plan the disks of the declared VMs: when": (
+        True, {"flexible_disks_plan_only": "true", "flexible_disks_vms": ITEM},
+        [{"flexible_disks_plan_only": "false"}, {"flexible_disks_vms": []}]),
+    "flexible_disks: Compare the plans of all hosts with the approved ones: when": (
+        True, {"flexible_disks_plan_only": "false", "flexible_disks_expect_plan": "d", "flexible_disks_vms": ITEM},
+        [{"flexible_disks_plan_only": "true"}, {"flexible_disks_expect_plan": UNDEFINED}, {"flexible_disks_vms": []}]),
+    "flexible_disks: Change the disks of the declared VMs: when": (
+        True, {"flexible_disks_plan_only": "false", "flexible_disks_vms": ITEM},
+        [{"flexible_disks_plan_only": "true"}, {"flexible_disks_vms": []}]),
+    "vm_replica: Refuse to forget a host that cannot be asked: that": (
+        False, {"_vm_replica_asked": {}, "vm_replica_forget_unseen": "false"},
+        [{"_vm_replica_asked": {"vms": []}}, {"vm_replica_forget_unseen": "true"}]),
+    "vm_replica: Remove the records of the VMs from the peer, before the home forgets that it has some: when": (
+        True, {"_vm_replica_asked": {"vms": []}, "item": {"vms": ["u"]}},
+        [{"_vm_replica_asked": {}}, {"item": {"vms": []}}]),
+    **{f"vm_replica: {name}: when": (
+        True, {"vm_replica_failover": "absent", "_vm_replica_removed": {"failover": ["u"]}},
+        [{"vm_replica_failover": "unchanged"}, {"_vm_replica_removed": {"failover": []}}])
+       for name in ("Remove the records from all other hosts",
+                    "Let VMs start with the host again, without asking the peer")},
+    "vm_replica: Destroy the replicas: when": (
+        False, {"_vm_replica_asked": {}, "vm_replica_forget_unseen": "true"},
+        [{"_vm_replica_asked": {"vms": []}}, {"vm_replica_forget_unseen": "false"}]),
+    "vm_replica: Say that the replicas are still there: when": (
+        True, {"_vm_replica_asked": {}, "ansible_check_mode": False},
+        [{"_vm_replica_asked": {"vms": []}}, {"ansible_check_mode": True}]),
+    "vm_replica: Remove the records of the VMs from the peer: when": (
+        False, {"vm_replica_failover": "unchanged", "_vm_replica_stale": []},
+        [{"vm_replica_failover": "absent"}, {"_vm_replica_stale": ["u"]}]),
+    "vm_replica: Refuse a peer that is not in the inventory, or the host itself: that": (
+        True, {"vm_replica_peer": "hv2", "vm_replica_home": "hv1", "groups": {"all": ["hv1", "hv2"]}},
+        [{"vm_replica_peer": "hv3"}, {"vm_replica_peer": "hv1"}]),
+    "vm_replica: Fail if a VM has no complete replicas: that": (
+        True, {"_vm_replica_lacking": [], "_vm_replica_why": ""},
+        [{"_vm_replica_lacking": ["a"]}, {"_vm_replica_why": "x"}]),
+    "vm_replica: Say what was sent: when": (
+        True, {"ansible_check_mode": True, "ansible_diff_mode": False},
+        [{"_vm_replica_moves": True}, {"ansible_diff_mode": True}]),
+    "vm_replica: Prepare the failover of VMs: when": (
+        False, {"vm_replica_failover": "unchanged", "_vm_replica_sync": {"failover": []}, "_vm_replica_stale": []},
+        [{"vm_replica_failover": "present"}, {"_vm_replica_sync": {"failover": ["u"]}}, {"_vm_replica_stale": ["u"]}]),
+    "vm_move: Ask the host where the VM went: when": (
+        True, {"_vm_move_went": "hv2", "hostvars": {"hv2": {}}, "vm_move_seen": {"hv2": {"vm": ""}},
+               "_vm_move_seen": {"move": {"vm": "u"}}},
+        [{"hostvars": {}}, {"vm_move_seen": {"hv2": {"vm": "u"}}}]),
+    "vm_move: Say that the tombstone is gone: when": (
+        True, {"vm_move_state": "forgotten", "_vm_move_forgotten": {"changed": True}},
+        [{"vm_move_state": "moved"}, {"_vm_move_forgotten": {"changed": False}}]),
+    "vm_move: Stop the VM, send what it has written last, and end it here: failed_when": (
+        False, {"_vm_move_left": {"changed": True, "failed": False}},
+        [{"_vm_move_left": {"changed": True, "failed": True}}, {"_vm_move_left": {"changed": False, "failed": False}}]),
+    "vm_move: Refuse a target that is not in the inventory, or the host itself: that": (
+        True, {"vm_move_target": "hv2", "vm_move_source": "hv1", "groups": {"all": ["hv1", "hv2"]}},
+        [{"vm_move_target": "hv3"}, {"vm_move_target": "hv1"}]),
+    "vm_move: Say that a move goes on that was interrupted: when": (
+        True, {"vm_move_state": "moved", "_vm_move_goes_on": "x"},
+        [{"vm_move_state": "stays"}, {"_vm_move_goes_on": ""}]),
+    "vm_move: Bring the disks over, and end the VM here: when": (
+        True, {"vm_move_state": "moved", "_vm_move_phase": "leaving"},
+        [{"vm_move_state": "stays"}, {"_vm_move_phase": "moved"}]),
+    "vm_move: Go on with a VM that has left: when": (
+        True, {"vm_move_state": "moved", "_vm_move_phase": "moved"},
+        [{"vm_move_state": "stays"}, {"_vm_move_phase": "leaving"}]),
+    "vm_move: Finish here, and start there: when": (
+        True, {"vm_move_state": "moved", "ansible_check_mode": False},
+        [{"vm_move_state": "stays"}, {"ansible_check_mode": True}]),
+    "vm_move: Say that there was nothing to end: when": (
+        True, {"vm_move_state": "stays", "_vm_move_stayed": {"changed": False},
+               "_vm_move_canceled": {"changed": False}},
+        [{"vm_move_state": "moved"}, {"_vm_move_stayed": {"changed": True}}, {"_vm_move_canceled": {"changed": True}},
+         {"_vm_move_canceled": {}}]),
+    "vm_move: Say that the move was given up: when": (
+        True, {"vm_move_state": "stays", "_vm_move_stayed": {"changed": True}, "_vm_move_canceled": {"changed": False}},
+        [{"vm_move_state": "moved"}, {"_vm_move_stayed": {"changed": False}}]),
+}  # fmt: skip
+# Bases that say something else than the first ones, where one part decides only beside others
+MORE = [
+    ("move_vm: Move the VM, or forget it: when", True,
+     {**HERE, "_flexdisk_state": "forgotten", "_flexdisk_source": "", "_flexdisk": {}}),
+    ("remove_disk: Destroy the disk: when", True,
+     {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": [], "_flexdisk_unfinished": True}),
+    ("create_vm: Refuse a name that is not declared for exactly one host: that", True,
+     {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1"], "hostvars": {"hv1": {"_flexdisk_auto": []}}}),
+    ("failover_vm: Look where that is: when", True,
+     {**HERE, "_flexdisk": {}, "_flexdisk_answers": ["hv1"]}),
+    ("tasks/grow_batch: Pause after a batch that has changed something or has failed: when", True,
+     {"_flexdisk_batch": {"pause": 1}, "ansible_check_mode": False, "_flexdisk_over": [], "_flexdisk_broken": True,
+      "_flexdisk_results": []}),
+    ("vm_replica: Say what was sent: when", True, {"ansible_check_mode": False, "ansible_diff_mode": True}),
+    ("vm_move: Say that the move was given up: when", True,
+     {"vm_move_state": "stays", "_vm_move_stayed": {"changed": False}, "_vm_move_canceled": {"changed": True}}),
+]  # fmt: skip
+ELSEWHERE = {  # they ask filters and lookups of the collection: plays test them
+    "grow_guests: Refuse variables that choose other guests than the run has: that",
+    "tasks/refuse_unadopted: Read volumes that the VM has and does not know, if the disk may be one: when",
+}
+
+
+@cache
+def conditions() -> dict[str, str]:
+    """The conditions of several parts, by play or role, task and keyword."""
+    found: dict[str, str] = {}
+    for task in every_task():
+        parts = task.path.relative_to(ROOT).with_suffix("").parts
+        place = parts[1] if parts[0] == "roles" else "/".join(parts[1:])
+        asserted = (task.here.get("ansible.builtin.assert") or {}).get("that")
+        for keyword, told in (*task.here.items(), ("that", asserted)):
+            if keyword in ("when", "that", "until", "failed_when") and told is not None:
+                texts = [str(text) for text in (told if isinstance(told, list) else [told])]
+                if len(texts) > 1 or re.search(" (and|or) ", texts[0]):
+                    name = f"{place}: {task.here['name']}: {keyword}"
+                    if f"{name} ({parts[-1]})" in CASES:
+                        name += f" ({parts[-1]})"
+                    found[name] = " and ".join(f"({text})" for text in texts)
+    return {name: text for name, text in found.items() if not name.startswith("rfd154_")}
+
+
+TEMPLAR = Templar(DataLoader())
+
+
+def says(name: str, variables: dict[str, Any]) -> bool:
+    TEMPLAR.available_variables = {key: value for key, value in variables.items() if value is not UNDEFINED}
+    return bool(TEMPLAR.evaluate_conditional(trust_as_template(conditions()[name])))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_each_part_of_a_condition_decides(name):
+    expected, base, opposites = CASES[name]
+    assert says(name, base) == expected
+    assert [change for change in opposites if says(name, {**base, **change}) == expected] == []
+
+
+@pytest.mark.parametrize(("name", "expected", "variables"), MORE)
+def test_parts_that_decide_beside_others(name, expected, variables):
+    assert says(name, variables) == expected
+
+
+def test_every_condition_of_several_parts_is_tested():
+    assert sorted(conditions()) == sorted({*CASES, *ELSEWHERE})

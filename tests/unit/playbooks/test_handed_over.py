@@ -1,0 +1,234 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What tasks hand over: options of modules, variables of roles. A play finds what is left out only if it matters."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from typing import NamedTuple
+
+from .tasks import FILES, ROLES, ROOT, every_task, read
+
+# What every call of a module (or of one of its steps), or of a role, is given; behind a colon, those of a file besides
+GIVEN = {
+    "disk": "allow_restart hypervisor libvirt_uri pool stop_timeout",
+    "disk_adopt": "hypervisor libvirt_uri pool vms",
+    "disk_info": "hypervisor libvirt_uri pool state vm",
+    "disk_verify": "hypervisor libvirt_uri pool",
+    "group_gate": "guest_agent http members tcp",
+    "group_lease": "pool",
+    "group_plan": "after failed hosts keeps_disks members name only_size policy size",
+    "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
+    "host_info": "hypervisor libvirt_uri pool",
+    "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
+    "replica_info": "hypervisor libvirt_uri",
+    "replica_receive close": "authorized_keys hypervisor libvirt_uri lock_timeout since ssh_directories transfers",
+    "replica_receive open": "authorized_keys hypervisor libvirt_uri lock_timeout ssh_directories transfers",
+    "replica_receive remove": "authorized_keys homes hypervisor libvirt_uri lock_timeout vms",
+    "replica_send announce": "hypervisor libvirt_uri lock_timeout peer peer_name peer_pool vms",
+    "replica_send finish": "complete hypervisor libvirt_uri lock_timeout peer_name transfers",
+    "replica_send prepare": "address hypervisor libvirt_uri lock_timeout peer peer_name peer_pool port vms",
+    "replica_send remove": "hypervisor libvirt_uri lock_timeout peer_name vms",
+    "replica_send send": (
+        "address bandwidth_limit host_keys hypervisor libvirt_uri lock_timeout peer_name port transfers"
+    ),
+    "role flexible_disks": "",
+    "role guest_growth": "",
+    "role instance_group": (
+        "adopt after_member after_step all_hosts before_member before_step gate generation host_groups hosts "
+        "lease_host lease_without members most_steps name only_size policy replace size take_over template"
+    ),
+    "role virtual_machine": "only vms",
+    "role vm_move": (
+        "allow_force_stop bandwidth_limit hosts hypervisor libvirt_uri lock_timeout state stop_timeout target "
+        "target_pool vm"
+    ),
+    "role vm_placement": "hypervisor libvirt_uri",
+    "role vm_replica": "bandwidth_limit hypervisor libvirt_uri peer peer_pool vms",
+    "vm": "hypervisor libvirt_uri vms",
+    "vm_disks": "allow_restart hypervisor libvirt_uri pool stop_timeout vms",
+    "vm_failover drop": "hypervisor libvirt_uri lock_timeout vms",
+    "vm_failover end": "authorized_keys begun hypervisor libvirt_uri peers vm",
+    "vm_failover end or give_up": "authorized_keys elsewhere hypervisor libvirt_uri old peers vm",
+    "vm_failover look": "hypervisor libvirt_uri",
+    "vm_failover mark": "failover hypervisor libvirt_uri lock_timeout name vms",
+    "vm_failover note": "hypervisor libvirt_uri lock_timeout peer_name vms",
+    "vm_failover start": "boot hypervisor libvirt_uri name peers unasked",
+    "vm_failover stay": "hypervisor libvirt_uri vm",
+    "vm_failover store": "hypervisor incoming_allowed libvirt_uri lock_timeout pools records",
+    "vm_failover take_over": "elsewhere hypervisor incoming_allowed leave_out libvirt_uri name peers vm",
+    "vm_info": "hypervisor libvirt_uri",
+    "vm_move arrive": "authorized_keys hypervisor libvirt_uri lock_timeout peer_name vm",
+    "vm_move cancel": "authorized_keys hypervisor libvirt_uri lock_timeout stayed term vm",
+    "vm_move expect": "hypervisor incoming_allowed libvirt_uri lock_timeout name record target_pool vm",
+    "vm_move forget": "hypervisor libvirt_uri lock_timeout peers unseen vm",
+    "vm_move go": "allow_force_stop hypervisor libvirt_uri lock_timeout peer_name peers stop_timeout unasked vm",
+    "vm_move leave": (
+        "address allow_force_stop bandwidth_limit digest host_keys hypervisor libvirt_uri lock_timeout name "
+        "peer_name port stop_timeout transfer variables vm"
+    ),
+    "vm_move look": "hypervisor libvirt_uri name vm",
+    "vm_move renew": "hypervisor libvirt_uri lock_timeout record vm",
+    "vm_move stay": "hypervisor libvirt_uri lock_timeout stop_timeout vm",
+    "vm_move stop": (
+        "allow_force_stop digest hypervisor libvirt_uri lock_timeout name peer_name stop_timeout transfer vm"
+    ),
+    "vm_move tidy": "allow_force_stop hypervisor libvirt_uri lock_timeout stop_timeout vm",
+    "vm_snapshot": "hypervisor libvirt_uri name pool state vms",
+    "zfs_quota": "hypervisor libvirt_uri pool",
+    "playbooks/adopt: disk_adopt": "forget state",
+    "playbooks/apply: role flexible_disks": "expect_lines expect_plan only plan_only recalculate_quota",
+    "playbooks/attach_disk: disk": "from_vm index name pci_slot state take uuid vm",
+    "playbooks/change_package: vm": "packages",
+    "playbooks/delete_vm: vm": "stop_timeout",
+    "playbooks/detach_disk: disk": "name state uuid vm",
+    "playbooks/failover_vm: vm_failover look": "vm",
+    "playbooks/list_disks: disk_info": "name space tags type uuid",
+    "playbooks/move_vm: role vm_move": "forget_unseen seen unasked",
+    "playbooks/move_vm: vm_move arrive": "name peers unasked",
+    "playbooks/parts/under_way: role vm_placement": "involved",
+    "playbooks/plan: role flexible_disks": "only plan_only recalculate_quota",
+    "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
+    "playbooks/replicate: role vm_replica": "failover forget_unseen state",
+    "playbooks/report: vm_info": "pool space",
+    "playbooks/resize_disk: disk": "dangerous_allow_shrink size uuid vm",
+    "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",
+    "playbooks/snapshot: vm_snapshot": "keep on_refusal packages",
+    "playbooks/tasks/carry_out_move: role vm_move": "source",
+    "playbooks/tasks/place: role vm_placement": "packages pool vms",
+    "playbooks/tasks/plan_moves: move_plan": (
+        "allowed_moves from_groups from_hosts max_moves min_gain moves_between_groups moves_per_host vm_tags vms"
+    ),
+    "playbooks/verify_disks: disk_verify": "repair replica_days unused_days vms",
+    "roles/disk_registry/tasks/main: disk": "allow_force_stop disks lock_timeout on_refusal",
+    "roles/disk_registry/tasks/main: disk_adopt": "lock_timeout on_refusal",
+    "roles/disk_registry/tasks/verify: disk_verify": "lock_timeout repair",
+    "roles/flexible_disks/tasks/main: vm_disks": (
+        "allow_force_stop expect_lines expect_plan lock_timeout matching on_refusal"
+    ),
+    "roles/flexible_disks/tasks/others: vm_info": "pool",
+    "roles/flexible_disks/tasks/others: zfs_quota": "lock_timeout vms",
+    "roles/instance_group/tasks/adopt: vm": "allow_force_stop lock_timeout on_refusal packages pool stop_timeout",
+    "roles/instance_group/tasks/back: group_gate": "delay limit retries stable_for",
+    "roles/instance_group/tasks/back: vm": "allow_force_stop lock_timeout on_refusal packages pool stop_timeout",
+    "roles/instance_group/tasks/back: vm_info": "vms",
+    "roles/instance_group/tasks/lease: group_lease": "group hypervisor libvirt_uri lock_timeout state ttl",
+    "roles/instance_group/tasks/main: group_lease": "group hypervisor libvirt_uri lock_timeout state ttl",
+    "roles/instance_group/tasks/out: vm": "allow_force_stop lock_timeout on_refusal packages pool stop_timeout",
+    "roles/instance_group/tasks/place: role vm_placement": "beside optional packages pool spread to_groups vms",
+    "roles/instance_group/tasks/plan: vm": (
+        "allow_force_stop allow_restart lock_timeout on_refusal packages pool stop_timeout"
+    ),
+    "roles/instance_group/tasks/plan: vm_info": "leases",
+    "roles/instance_group/tasks/renew: group_lease": "renew take_over",
+    "roles/instance_group/tasks/revert: vm": (
+        "allow_force_stop allow_restart lock_timeout on_refusal packages pool stop_timeout"
+    ),
+    "roles/instance_group/tasks/step: vm": (
+        "allow_force_stop allow_restart lock_timeout on_refusal packages pool stop_timeout"
+    ),
+    "roles/virtual_machine/tasks/main: vm": (
+        "allow_force_stop allow_restart expect_lines expect_plan lock_timeout on_refusal packages pool stop_timeout"
+    ),
+    "roles/vm_move/tasks/leave: role vm_replica": "authorized_keys home lock_timeout peer_hypervisor peer_libvirt_uri",
+    "roles/vm_move/tasks/moved: vm_move arrive": "allow_force_stop stop_timeout",
+    "roles/vm_move/tasks/moved: vm_move look": "peer_name peers",
+    "roles/vm_move/tasks/variables: vm_move look": "peer_name",
+    "roles/vm_placement/tasks/main: move_plan": "new_vms",
+    "roles/vm_placement/tasks/main: vm": "on_refusal packages pool",
+    "roles/vm_replica/tasks/absent: vm_failover drop": "homes",
+    "roles/vm_replica/tasks/failover: vm_failover drop": "homes",
+    "roles/vm_replica/tasks/failover: vm_failover mark": "peer_name",
+    "roles/vm_replica/tasks/fit: vm_failover mark": "peer_name",
+    "roles/vm_replica/tasks/present: replica_info": "ssh_directories",
+}
+DEFAULTS = {  # of variables that no role has: what docs/variables.md tells, or what stands for nothing said
+    "flexdisk_adopt_state": "adopted",
+    "flexdisk_failover_state": "taken_over",
+    "flexdisk_hosts": "hypervisors",
+    "flexdisk_list_format": "table",
+    "flexdisk_list_header": "true",
+    "flexdisk_move_format": "table",
+    "flexdisk_move_state": "moved",
+    "flexdisk_moves_per_host": "2",
+    "flexdisk_replica_state": "present",
+    "flexdisk_report_format": "table",
+    "flexdisk_snapshot_state": "present",
+    "flexdisk_transfer_authorized_keys": "~/.ssh/authorized_keys",
+    "flexdisk_transfer_port": "22",
+    "flexdisk_transfer_ssh_directories": "['/etc/ssh', '/var/ssh']",
+    "flexdisk_verify_fail_on": "never",
+}
+NOTHING = ("none", "false", "0", "[]", "{}", "''")
+SEVERAL = {"flexdisk_hosts", "flexdisk_vm", "guest_growth_disks"}  # what they are without a value depends on the place
+SPECS = {
+    name: option
+    for role in ROLES.iterdir()
+    for name, option in read(role / "meta" / "argument_specs.yml")["argument_specs"]["main"]["options"].items()
+}
+
+
+class Call(NamedTuple):
+    """A call of a module or a role: which one, where, and the names of what it is given."""
+
+    name: str
+    file: str
+    label: str
+    given: frozenset[str]
+
+
+def calls() -> list[Call]:
+    found = []
+    for task in every_task():
+        file = str(task.path.relative_to(ROOT).with_suffix(""))
+        for key, value in task.here.items():
+            module = key.removeprefix("flexdisk.hypervisor.")
+            if module != key and isinstance(value, dict | None):
+                options = value or {}
+                step = str(options.get("step", ""))
+                name = f"{module} {'end or give_up' if '{{' in step else step}".strip()
+                defaults = {option.partition(".")[2] for option in task.options if option.startswith(f"{module}.")}
+                found.append(Call(name, file, task.label, frozenset(options) | defaults))
+        if role := task.here.get("ansible.builtin.include_role"):
+            name = role["name"].rpartition(".")[2]
+            given = (key.removeprefix(f"{name}_") for key in task.here.get("vars") or () if key in SPECS)
+            found.append(Call(f"role {name}", file, task.label, frozenset(given)))
+    return [
+        call for call in found if not call.file.startswith("playbooks/rfd154_")
+    ]  # these rehearse, with fixed values
+
+
+def test_calls_are_given_what_they_need():
+    found = calls()
+    assert {call.name for call in found} | {f"{call.file}: {call.name}" for call in found} >= set(GIVEN)
+    assert {call.name for call in found} <= set(GIVEN)
+    missing = [
+        f"{call.label}: {option}"
+        for call in found
+        for key in (call.name, f"{call.file}: {call.name}")
+        for option in sorted(set(GIVEN.get(key, "").split()) - call.given)
+    ]
+    assert missing == []
+
+
+def test_a_variable_has_one_default():
+    """That of the role that has it. The others have those of DEFAULTS, or stand for nothing."""
+    names = "|".join(sorted((path.name for path in ROLES.iterdir()), reverse=True))
+    pattern = rf"\b((?:flexdisk|{names})_\w+) \| default\(([^()]*?)(?:, true)?\)"
+    defaults = defaultdict(set)
+    for path in [*FILES, *ROLES.glob("*/defaults/main.yml"), *ROLES.glob("*/vars/main.yml")]:
+        for name, default in re.findall(pattern, path.read_text()):
+            defaults[name].add(default)
+    odd = {}
+    for name, found in defaults.items():
+        own = SPECS.get(name, {}).get("default", DEFAULTS.get(name))
+        told = {
+            default for default in found if not re.fullmatch(r"omit|_?[a-z]+[_.][a-z_.]+", default)
+        }  # no other variable
+        wanted = NOTHING if own is None else {repr(own), str(own).lower() if isinstance(own, bool) else str(own)}
+        if not (told <= set(wanted) and len(told) < 2):
+            odd[name] = sorted(told)
+    assert odd.keys() <= SEVERAL, odd

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Keywords of tasks that no play shows unless a host is away, a guest has another user, or somebody seeks secrets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from .tasks import Task, every_task
+
+SECRET = ("vm_move look", "vm_move expect", "vm_move renew", "vm_failover mark", "vm_failover store")
+SHOWN = ("Refuse VMs that another host may have taken over",)  # it only fails, and that has no record
+ONCE = ("group_plan", "move_plan", "group_gate")  # they run on the controller, for all hosts
+CALLS = [
+    (task, key.rpartition(".")[2], value or {})
+    for task in every_task()
+    for key, value in task.here.items()
+    if key.startswith("flexdisk.hypervisor.")
+]
+
+
+def lacking(which: Any, keyword: str, wanted: Any = True) -> list[str]:
+    """The calls of modules that have another value of a keyword, of those that need it."""
+    found = [task for task, module, options in CALLS if which(task, module, str(options.get("step", "")))]
+    assert found
+    return [task.label for task in found if task.here.get(keyword) != wanted]
+
+
+def tolerant(task: Task, module: str, _step: str) -> bool:
+    """A later task says what is wrong. Where the result is hidden, that one also says that a host is away."""
+    return task.here.get("failed_when") is False and "no_log" not in task.here and module != "guest_growth"
+
+
+def asks(task: Task, *_call: str) -> bool:
+    return task.here.get("check_mode") is True
+
+
+@pytest.mark.parametrize(
+    ("which", "keyword", "wanted"),
+    [
+        (lambda task, module, step: f"{module} {step}" in SECRET and task.here["name"] not in SHOWN, "no_log", True),
+        (tolerant, "ignore_unreachable", True),
+        (lambda _task, module, _step: module in ONCE, "run_once", True),
+        (lambda _task, module, _step: module == "guest_growth", "become", True),
+        (lambda task, module, _step: asks(task) and module != "vm_move", "changed_when", False),
+        (
+            lambda task, module, _: task.here.get("changed_when") is False and module != "group_lease",
+            "check_mode",
+            True,
+        ),
+        (lambda task, _module, step: asks(task) and step in ("take_over", "end"), "any_errors_fatal", True),
+    ],
+)
+def test_calls_that_need_a_keyword_have_it(which, keyword, wanted):
+    assert lacking(which, keyword, wanted) == []
+
+
+def test_facts_that_are_too_long_or_secret_are_not_printed():
+    facts = {task.here["name"]: task for task in every_task() if "ansible.builtin.set_fact" in task.here}
+    hidden = {name for name, task in facts.items() if task.here.get("no_log") is True}
+    seen = {"Take that", "Keep what is declared for this host", "Put together what the page shows"}
+    assert hidden >= seen
