@@ -107,7 +107,7 @@ def boot_image(vm: Raw) -> str:
 ROLE = {
     "host_groups": [], "gate": {}, "before_step": [], "before_member": ["out.yml"], "after_member": ["in.yml"],
     "after_step": [], "adopt": [], "only_size": False, "most_steps": 0, "lease_host": "", "lease_without": [],
-    "lease_ttl": 1800, "take_over": False, "stop_timeout": 180,
+    "lease_ttl": 1800, "take_over": False, "stop_timeout": 60,
 }  # fmt: skip
 
 
