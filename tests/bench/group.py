@@ -19,8 +19,9 @@ from typing import Any
 
 from tree import BIN, BUILD, dev_tree
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import roll
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.found import find
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.judged import judged
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import RESTART, Member
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import RollPolicy
 
@@ -41,7 +42,7 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_ok(self, result):
         if not result.is_skipped():
             with open("calls.log", "a") as stream:
-                stream.write(f"{result.task.get_name()}\\t{result.task.action}\\n")
+                stream.write(f"{result.task_name}\\t{result.task.action}\\n")
 """
 
 
@@ -59,8 +60,8 @@ def planner(count: int) -> tuple[float, float, float]:
     times.append(time.process_time())
     if not roll.is_done(end) or len(steps) < min(count, BATCHES):
         raise SystemExit(f"a roll of {count} members did not end as planned: {len(steps)} steps")
-    found = groups.group_found(said_by(members), declaration(count))["members"]
-    groups.group_members(found, {}, [member.name for member in members], count)
+    found = find(said_by(members), declaration(count), [])["members"]
+    judged(found, {}, [member.name for member in members], count, False)
     times.append(time.process_time())
     step, whole, look = ((later - earlier) * 1000 for earlier, later in itertools.pairwise(times))
     return step, whole, look

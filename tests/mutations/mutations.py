@@ -1108,7 +1108,7 @@ MUTATIONS = (
         "fleet/groups/found.py",
         "members[name] = _absent(name, index, unread)",
         "members[name] = _absent(name, index, [host for host in unread if homes.fixed.get(name, host) == host])",
-        "tests/unit/filter/test_groups.py",
+        "tests/unit/fleet/test_turn.py",
     ),
     Mutation(
         "a roll deletes any number of members",

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts in process, and the role instance_group as a function: the same filters, planner and modules in the same order.
+"""Hosts in process, and the role instance_group as a function: the same turns and modules in the same order.
 
 Whatever the role does from outside, a module call or a hook, can be interrupted here before it, after it, and at every
 command of a module.
@@ -11,20 +11,21 @@ command of a module.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.results import answer
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import report
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import plan_group
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import turn
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import (
+    Heard,
+    Memory,
+    Turn,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.engine.conftest import IMAGE, Simulated
 
@@ -103,6 +104,13 @@ def boot_image(vm: Raw) -> str:
     return str(next((disk["image_uuid"] for disk in vm["disks"] if disk.get("boot")), ""))
 
 
+ROLE = {
+    "host_groups": [], "gate": {}, "before_step": [], "before_member": ["out.yml"], "after_member": ["in.yml"],
+    "after_step": [], "adopt": [], "only_size": False, "most_steps": 0, "lease_host": "", "lease_without": [],
+    "lease_ttl": 1800, "take_over": False, "stop_timeout": 60,
+}  # fmt: skip
+
+
 def group_of(size: int, image: str = IMAGE, **more: Any) -> Raw:
     """A group as the role has it in its variables."""
     policy = {"action_ceiling": "recreate", "max_removed": max(size, 9), **more.pop("policy", {})}
@@ -124,106 +132,108 @@ def group_of(size: int, image: str = IMAGE, **more: Any) -> Raw:
 
 
 class Roll:
-    """One run of the role. tick is called before and after each thing that it does outside, and may raise Killed."""
+    """One run of the role: hosts and a clock that carry out what the turns say. tick is called before and after each
+    thing that it does outside, and may raise Killed.
+    """
 
     def __init__(self, cluster: Cluster, group: Raw, tick: Callable[[str], None] = lambda what: None) -> None:
         self.cluster = cluster
-        self.group = group
-        self.recreate = group["policy"].get("action_ceiling") == "recreate"
+        self.group = {**ROLE, "all_hosts": list(cluster.hosts), **group}
         self.tick = tick
-        self.failed: list[str] = []
-        self.last: list[Raw] = []
-        self.steps = 0
+        self.now = 0.0
+        self.heard: dict[str, Any] = {}  # what group_turn is told of the last task file, and of those before it
+        self.turn = Turn(Memory(), "info", "look")  # without a lease: the nodes of rolls/ have one
+        self.plan: Raw = {}
+        self.paused: list[int] = []
+
+    @property
+    def members(self) -> Sequence[Raw]:
+        """The members of the last look."""
+        return self.turn.memory.members
+
+    @property
+    def steps(self) -> int:
+        """The number of steps."""
+        return self.turn.memory.number
+
+    def find(self, then: str = "look") -> Turn:
+        """What the hosts are asked about the members, or why the group is refused."""
+        self.turn = Turn(self.turn.memory, "info", then)
+        return self.take()
 
     def look(self) -> Raw:
-        """roles/instance_group/tasks/plan.yml."""
-        up = [host for host in self.cluster.hosts if host not in self.cluster.cut]
-        read = {host: self.info(host) for host in up}
-        found = groups.group_found(read, self.group, sorted(self.cluster.cut))
-        assert found["problems"] == [], found["problems"]
-        self.members = found["members"]
-        checks = {}
-        for host in up:
-            here = [m for m in self.here(host) if m["there"] or m["index"] < self.group["size"]]
-            if here:
-                checks[host] = self.vm(
-                    host, groups.group_entries(here, self.group, self.recreate, {"restart": True}), check=True
-                )
-        vms = self.cluster.vms()
-        serving = [
-            m["name"] for m in self.members if m["there"] and m["running"] and self.cluster.healthy(vms[m["name"]][1])
-        ]
-        members = groups.group_members(self.members, checks, serving, self.group["size"], self.recreate)
-        declared, problems = parse_group({
-            "name": "web", "size": self.group["size"], "policy": self.group["policy"], "hosts": self.group["hosts"],
-            "keeps_disks": found["keeps_disks"], "failed": self.failed, "after": self.last, "members": members,
-        })  # fmt: skip
-        assert not problems, problems
-        plan = plan_group(declared.group, declared.policy, declared.homes)
-        if plan.problems:
-            return {**refusal(plan.problems, noun=""), "failures": sorted(declared.group.failed)}
-        return report.result(declared.group, plan)
-
-    def here(self, host: str) -> list[Raw]:
-        return [member for member in self.members if member["host"] == host and member["reachable"]]
+        """The plan, or a refusal. Nothing is changed."""
+        self.find()
+        self.run_until("show", "")
+        return self.plan
 
     def run(self) -> Raw:
-        """roles/instance_group/tasks/main.yml: the last plan, or a refusal."""
-        plan = self.look()
-        while plan.get("next"):
-            self.step(plan["next"])
-            plan = self.look()
-            self.failed = plan["failures"]
-        return plan
+        """The last plan, or a refusal."""
+        self.run_until("")
+        return self.plan
 
-    def step(self, step: Raw) -> None:
-        """roles/instance_group/tasks/step.yml and back.yml."""
-        self.steps += 1
-        do = {action["member"]: action["do"] for action in step["actions"]}
-        live = "live" in do.values()
-        mine = {host: [m for m in self.here(host) if m["name"] in do] for host in self.cluster.hosts}
-        leaving = {
-            host: [m for m in several if do[m["name"]] not in ("live", "create", "return")]
-            for host, several in mine.items()
-        }
-        for host, several in leaving.items():
-            new = [{"vm": member["name"], "drained": True} for member in several if not member["marked"]]
-            self.call(host, new)
-        for several in leaving.values():
-            for member in several:
-                self.hook(f"before {member['name']}", self.cluster.pooled.discard, member["name"])
-        ended: set[str] = set()
-        for host, every in mine.items():
-            several = [member for member in every if do[member["name"]] != "return"]
-            mark = {} if live else {"drained": True}
-            entries = groups.group_entries(several, self.group, self.recreate, {"restart": True, **mark})
-            ended |= set(groups.group_ended(self.call(host, entries, allow_restart=not live)))
+    def step(self) -> None:
+        """The first step of the plan, and the look after it."""
+        self.take()
+        self.run_until("ask")
+
+    def run_until(self, *ends: str) -> None:
+        while self.turn.do not in ends:
+            self.take()
+        assert self.plan or not self.turn.reasons, self.turn.reasons
+
+    def take(self) -> Turn:
+        """roles/instance_group/tasks/turn.yml. The turn passes through YAML."""
+        last = json.loads(json.dumps(self.turn.result()))
+        getattr(self, f"do_{self.turn.do}")(last)
+        self.now += 1
+        self.turn = turn.take(self.group, last, Heard(self.now, list(self.cluster.hosts), **self.heard))
+        self.plan = self.turn.plan or self.plan
+        return self.turn
+
+    # -- the task files of the role
+
+    def do_info(self, _last: Raw) -> None:
+        self.heard["answers"] = {host: self.info(host) for host in self.cluster.hosts}
+
+    def do_ask(self, last: Raw) -> None:
+        asked = {host: vms for host, vms in last["vms"].items() if vms}
+        self.heard["answers"] = {host: self.vm(host, vms, check=True) for host, vms in asked.items()}
+        self.heard["serving"] = self.healthy(member["name"] for member in last["gate"]["members"] if member["running"])
+
+    def do_show(self, last: Raw) -> None:
+        assert last["text"]
+
+    def do_vm(self, last: Raw) -> None:
+        answers = self.heard["answers"] = {}
+        for host, entries in last["vms"].items():
+            if entries and host not in self.cluster.cut:
+                self.tick(f"vm on {host}")
+                answers[host] = self.vm(host, entries, allow_restart=last["allow_restart"])
+                self.tick(f"vm on {host} is done")
+
+    def do_hooks(self, last: Raw) -> None:
+        self.heard["bad"] = []
+        does = {"out.yml": self.cluster.pooled.discard, "in.yml": self.cluster.pooled.add}
+        for member in (member for several in last["members"].values() for member in several):
+            for hook in last["hooks"]:
+                what = f"{'before' if hook == 'out.yml' else 'after'} {member['name']}"
+                self.tick(what)
+                does[hook](member["name"])
+                self.tick(f"{what} is done")
+
+    def do_pause(self, last: Raw) -> None:
+        self.paused.append(last["seconds"])
+
+    def do_gate(self, last: Raw) -> None:
+        self.heard["serving"] = self.healthy(member["name"] for member in last["gate"]["members"])
+
+    # -- what modules return
+
+    def healthy(self, names: Iterable[str]) -> list[str]:
+        """The members whose gate says yes."""
         vms = self.cluster.vms()
-        back = [
-            name
-            for name in do
-            if (name in ended or do[name] == "return")
-            and do[name] not in ("live", "remove")
-            and self.cluster.healthy(vms[name][1])
-        ]
-        for name in back:
-            self.hook(f"after {name}", self.cluster.pooled.add, name)
-        for host, several in mine.items():
-            self.call(host, [{"vm": m["name"], "drained": False} for m in several if m["name"] in back])
-        self.last = step["actions"]
-
-    def call(self, host: str, entries: list[Raw], **policy: Any) -> Raw:
-        if not entries:
-            return {}
-        self.tick(f"vm on {host}")
-        result = self.vm(host, entries, **policy)
-        self.tick(f"vm on {host} is done")
-        return result
-
-    def hook(self, what: str, does: Callable[[str], None], name: str) -> None:
-        self.tick(what)
-        does(name)
-        self.tick(f"{what} is done")
+        return [name for name in names if name in vms and self.cluster.healthy(vms[name][1])]
 
     def vm(self, host: str, entries: list[Raw], check: bool = False, allow_restart: bool = True) -> Raw:
         """The module vm."""
@@ -235,6 +245,8 @@ class Roll:
 
     def info(self, host: str) -> Raw:
         """The module vm_info."""
+        if host in self.cluster.cut:
+            return {"unreachable": True}
         runner = self.cluster.runner(host)
         found = vm_info.info(Zfs(runner), Vmadm(runner), None, None, False)
         keys = {"vms": found.vms, "parked": found.detached, "skipped_vms": found.skipped, "intents": found.intents}

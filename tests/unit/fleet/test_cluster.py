@@ -13,7 +13,6 @@ import os
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
 from tests.unit.engine.conftest import IMAGE
 
 from .cluster import SECOND, Cluster, Killed, Roll, boot_image, group_of
@@ -58,14 +57,13 @@ def test_members_that_a_step_may_make_above_the_size_take_no_space_from_the_othe
 # -- who is a member
 
 
-def found_of(cluster, group):
-    up = {host: Roll(cluster, group).info(host) for host in cluster.hosts}
-    return groups.group_found(up, group)
+def refused(cluster, group, **more):
+    return Roll(cluster, {**group, **more}).find().reasons
 
 
 def test_an_empty_list_of_hosts_is_not_all_of_them():
     said = "hosts is an empty list; leave it out to take all hosts of the play"
-    assert found_of(made(1), group_of(1, hosts=[]))["problems"][0] == said
+    assert refused(made(1), group_of(1, hosts=[]))[0] == said
 
 
 def test_a_stranger_that_is_called_like_a_member_is_not_deleted_and_can_be_adopted():
@@ -74,7 +72,7 @@ def test_a_stranger_that_is_called_like_a_member_is_not_deleted_and_can_be_adopt
     roll = Roll(cluster, group_of(2, hosts=["hv0", "hv1"]))
     made_by_hand = {"package": "p", "image": IMAGE, "vm": "web-10", "disks": [{"name": "root"}], "state": "running"}
     assert not roll.vm("hv3", [made_by_hand]).get("failed")
-    (said,) = found_of(cluster, roll.group)["problems"]
+    (said,) = refused(cluster, roll.group)
     assert "web-10 on hv3. " in said
     roll.vm("hv3", [{"vm": "web-10", "member": ""}])
     assert roll.run()["done"]
@@ -82,14 +80,14 @@ def test_a_stranger_that_is_called_like_a_member_is_not_deleted_and_can_be_adopt
     for host, sim in cluster.hosts.items():
         for vm in roll.info(host)["vms"]:
             sim.run("zfs", "inherit", "flexdisk:member", f"zones/{vm['uuid']}")
-    (said,) = found_of(cluster, roll.group)["problems"]
+    (said,) = refused(cluster, roll.group)
     assert """-e '{"flexdisk_adopt_members": ["web-0", "web-1", "web-10"]}' marks them""" in said
-    adopting = {**roll.group, "adopt": ["web-0", "web-1"]}
-    (said,) = found_of(cluster, adopting)["problems"]
+    adopting = Roll(cluster, {**roll.group, "adopt": ["web-0", "web-1"]})
+    (said,) = adopting.find("adopt").reasons
     assert """-e '{"flexdisk_adopt_members": ["web-10"]}' marks them""" in said
     roll.vm("hv3", [{"vm": "web-10", "member": ""}])
-    for host in cluster.hosts:
-        roll.call(host, groups.group_adoptions(roll.info(host), adopting))
+    assert adopting.find("adopt").do == "vm"
+    adopting.take()
     again = Roll(cluster, roll.group)
     assert (again.run()["done"], again.steps) == (True, 0)
 
@@ -103,12 +101,11 @@ def test_a_member_that_was_renamed_by_hand_keeps_its_disks_and_gets_no_replaceme
     if not marked:
         sim.run("zfs", "inherit", "flexdisk:member", f"zones/{vm['uuid']}")
     before = {host: sim.fingerprint() for host, sim in cluster.hosts.items()}
-    (said,) = found_of(cluster, group_of(2, SECOND))["problems"]
+    (said,) = refused(cluster, group_of(2, SECOND))
     assert f"{'marked' if marked else 'made'} as web-1; call it web-1 again" in said
     assert {host: sim.fingerprint() for host, sim in cluster.hosts.items()} == before
     sim.run("vmadm", "update", vm["uuid"], stdin=json.dumps({"alias": "web-1"}))
-    adopting = {**group_of(2), "adopt": ["web-1"]}
-    assert found_of(cluster, adopting)["problems"] == []
+    assert Roll(cluster, group_of(2, adopt=["web-1"])).find("adopt").reasons == ()
 
 
 def test_a_removal_is_a_destruction_with_a_limit_and_is_shown():
@@ -203,7 +200,7 @@ def test_twelve_interrupted_after_every_step(twelve):
         roll = Roll(cluster, TWELVE)
         plan, runs = roll.look(), runs + 1
         if plan["next"]:
-            roll.step(plan["next"])
+            roll.step()
     assert (runs, cluster.digests(), len(cluster.pooled)) == (7, digests, 12)
 
 

@@ -211,7 +211,7 @@ def test_members_without_marks_are_adopted_and_a_short_lease_outlasts_the_pauses
     more = {"adopt": ["web-0", "web-1"], "lease_ttl": 10, "stop_timeout": 5, "gate": {"retries": 1, "delay": 1}}
     run = farm.run(SECOND, policy=policy, **more)
     assert run.code == 0, run.output
-    assert "Mark them" in run.output
+    assert "Mark the VMs that become members" in run.output
     assert done(run.output) == [(1, "web-1", "recreate", "ok"), (2, "web-0", "recreate", "ok")]
     assert run.output.count("TASK [flexdisk.hypervisor.instance_group : Take or renew the lease]") >= 5
     assert {vm["member"] for info in farm.infos().values() for vm in info["vms"]} == set(before)
@@ -224,7 +224,8 @@ def test_a_deadline_stops_a_roll_between_steps(tmp_path):
     farm = Farm(tmp_path, 2, 2)
     before, digests = farm.look().vms(), farm.look().digests()
     policy = {"min_in_service": 1, "action_ceiling": "recreate", "deadline": 3600}
-    earlier = {"_instance_group_begun": "{{ _instance_group_begun | float - 3600 }}"}
+    begun = "{'memory': {'begun': _instance_group_turn.memory.begun - 3600}}"
+    earlier = {"_instance_group_turn": "{{ _instance_group_turn | combine(" + begun + ", recursive=true) }}"}
     (tmp_path / "later.yml").write_text(yaml.safe_dump([{"ansible.builtin.set_fact": earlier}]))
     run = farm.run(SECOND, policy=policy, after_step=[f"{tmp_path}/later.yml"])
     assert run.code != 0

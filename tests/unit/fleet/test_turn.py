@@ -2,20 +2,28 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters of the role instance_group: whatever is wrong with a group is said before anything is changed."""
+"""What a run of instance_group does next: whatever is wrong with a group is said before anything is changed."""
 
 from __future__ import annotations
 
 import copy
 import json
+from dataclasses import replace
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter import groups
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import report, template, turn
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import (
+    ROUNDS,
+    TURNS,
+    Heard,
+    Memory,
+    Turn,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import OPTIONS
 from tests.unit.engine.conftest import IMAGE
-from tests.unit.fleet.cluster import SECOND, Cluster, Roll, group_of
+
+from .cluster import ROLE, SECOND, Cluster, Roll, boot_image, group_of
 
 BUDGET = {"failure_budget": 1}
 
@@ -38,14 +46,10 @@ def said(cluster, group):
     """Why a group is refused, as the role says it before its first step. It has changed nothing."""
     before = {host: sim.fingerprint() for host, sim in cluster.hosts.items()}
     roll = Roll(cluster, group)
-    read = {host: roll.info(host) for host in cluster.hosts if host not in cluster.cut}
-    found = groups.group_found(read, group, sorted(cluster.cut))
-    plan = {} if found["problems"] else roll.look()
+    reasons = list(roll.find().reasons)
+    plan = {} if reasons else roll.look()
     assert {host: sim.fingerprint() for host, sim in cluster.hosts.items()} == before
-    assert not found["problems"] or found["members"] == []
-    if "problems" in plan:
-        return plan["msg"].splitlines()
-    return found["problems"]
+    return plan["msg"].splitlines() if "problems" in plan else reasons
 
 
 def test_a_group_that_is_well_declared(cluster):
@@ -242,32 +246,186 @@ def test_a_member_is_not_made_a_second_time_where_it_was_given_another_host(clus
     assert said(cluster, group) == ["web-1 lies on hv1, but hosts says hv2 [InvalidArgument]"]
 
 
-# -- the filters themselves
+# -- what is done with the members of a step
 
 
 def test_members_above_the_size_are_removed_and_nothing_more_is_asked_of_them(cluster):
-    group = group_of(1, template={"destroy_disks": True})
-    roll = Roll(cluster, group)
-    plan = roll.look()
-    assert [action["do"] for action in plan["next"]["actions"]] == ["remove"]
-    entries = groups.group_entries(roll.members, group, False, {"restart": True})
-    assert [(e["vm"], e["state"], "restart" in e) for e in entries] == [
+    roll = Roll(cluster, group_of(1, template={"destroy_disks": True}))
+    look = roll.find()
+    asked = [entry for vms in look.vms.values() for entry in vms]
+    assert [(e["vm"], e["state"], "restart" in e) for e in asked] == [
         ("web-0", "running", True),
         ("web-1", "absent", False),
     ]
+    roll.run_until("show")
+    assert [action["do"] for action in roll.plan["next"]["actions"]] == ["remove"]
 
 
 def test_a_step_has_its_members_with_what_is_done_to_them(cluster):
     roll = Roll(cluster, group_of(2, SECOND))
-    actions = roll.look()["next"]["actions"]
-    (member,) = groups.group_batch(roll.members, actions)
+    roll.look()
+    (member,) = roll.take().memory.batch
     assert (member["name"], member["host"], member["do"]) == ("web-1", "hv1", "recreate")
     root = next(disk for disk in member["disks"] if disk["boot"])
-    (former,) = groups.group_former([member])
+    (former,) = template.formers([member])
     assert (former["memory"], former["vcpus"]) == (512, 1)
     assert former["disks"] == [{"uuid": root["uuid"], "name": "root", "boot": True, "recreate": True}]
-    (former,) = groups.group_former([{**member, "do": "restart"}])
+    (former,) = template.formers([{**member, "do": "restart"}])
     assert former["disks"] == []
+
+
+def test_a_step_that_fails_is_gone_back_on(cluster):
+    """Both members get the bad image, do not come back, and have their old boot disks, their load and no mark then."""
+    roots = {name: boot_image(vm) for name, (_host, vm) in cluster.vms().items()}
+    cluster.pooled |= set(roots)
+    cluster.broken = {SECOND}
+    policy = {"max_batch_size": 2, "on_failure": "revert"}
+    roll = Roll(cluster, group_of(2, SECOND, policy=policy))
+    roll.run()
+    (stop, left) = roll.turn.reasons
+    assert stop.endswith(
+        "failure_budget is 0, but web-0, web-1 failed [InvalidArgument]; back to what they were: web-0, web-1"
+    )
+    assert left == "web-0, web-1: not as declared"
+    assert [line.split()[-2:] for line in roll.turn.table[1:]] == [["FAILED,", "reverted"]] * 2
+    assert {name: boot_image(vm) for name, (_host, vm) in cluster.vms().items()} == roots
+    assert cluster.pooled == set(roots)
+    assert [vm["drained"] for host in cluster.hosts for vm in roll.info(host)["vms"]] == [False, False]
+
+
+def test_no_marks_without_hooks(cluster):
+    """Nothing takes the members out of anything, so nothing has to be put back."""
+    cluster.pooled |= {"web-0", "web-1"}
+    done = []
+    group = group_of(2, SECOND, before_member=[], after_member=[])
+    roll = Roll(cluster, group, done.append)
+    assert roll.run()["done"]
+    assert done == [f"vm on hv{n}{end}" for n in (1, 0) for end in ("", " is done")]
+
+
+@pytest.mark.parametrize(
+    ("most", "steps", "reasons"),
+    [(0, 2, ()), (1, 1, ()), (2, 2, ())],
+)
+def test_no_more_steps_than_wanted(cluster, most, steps, reasons):
+    roll = Roll(cluster, group_of(2, SECOND, most_steps=most))
+    roll.run()
+    assert (roll.steps, tuple(roll.turn.reasons)) == (steps, reasons)
+
+
+def test_a_deadline_ends_a_roll_between_steps_and_after_a_pause(cluster):
+    """The double's clock goes on by one at each turn."""
+    roll = Roll(cluster, group_of(2, SECOND, policy={"pause_time": 3, "deadline": 20}))
+    roll.run()
+    assert (roll.steps, roll.turn.reasons) == (2, [])
+    roll = Roll(cluster, group_of(2, policy={"pause_time": 3, "deadline": 10}))
+    roll.run()
+    assert (roll.steps, roll.turn.reasons) == (1, ["the deadline of 10 s is over"])
+    assert cluster.pooled >= {"web-1"}
+
+
+def test_a_pause_has_parts_between_which_a_lease_is_renewed(cluster):
+    roll = Roll(cluster, group_of(2, SECOND, policy={"pause_time": 50}, lease_ttl=80, gate={"retries": 1}))
+    roll.group["stop_timeout"] = 5
+    roll.run()
+    assert roll.turn.reasons == []
+    assert roll.paused == [20, 20, 10]
+
+
+# -- the lease
+
+
+GROUP = {**ROLE, **group_of(1), "all_hosts": ["hv0"]}
+MINE = {"lease": {"token": "mine"}, "pool": "zones"}
+FOREIGN = {"lease": {"token": "other"}, "msg": "web: somebody", "error_code": "InUse"}
+
+
+def lease_turn(last, now=1.0, **heard):
+    return turn.take(GROUP, json.loads(json.dumps(last.result())), Heard(now, ["hv0"], **heard))
+
+
+def begun(**more):
+    return turn.take({**GROUP, **more}, {}, Heard(1.0, ["hv0"]))
+
+
+def held():
+    """A run that has its lease and reads the VMs next."""
+    look = {"leases": [], "places": [{"pool": "zones", "guid": 1}]}
+    return lease_turn(lease_turn(begun(), answers={"hv0": look}), answers={"hv0": MINE})
+
+
+def test_the_lease_is_looked_for_and_taken_before_anything_is_read():
+    first = begun()
+    assert (first.do, first.lease["state"], first.lease["hosts"]) == ("lease", "reported", ["hv0"])
+    look = {"leases": [], "places": [{"pool": "zones", "guid": 1}]}
+    taking = lease_turn(first, answers={"hv0": look})
+    assert (taking.do, taking.memory.places) == ("lease", {"hv0": "zones"})
+    assert taking.lease == {"state": "held", "hosts": ["hv0"], "renew": False, "take_over": False}
+    assert lease_turn(first, answers={"hv0": look}, check_mode=True).do == "info"
+    ready = lease_turn(taking, answers={"hv0": MINE}, now=5.0)
+    assert (ready.do, ready.then, ready.memory.token, ready.memory.renewed) == ("info", "look", "mine", 5.0)
+
+
+def test_a_run_without_the_lease_does_nothing_and_gives_back_only_what_it_has():
+    look = {"leases": [], "places": [{"pool": "zones", "guid": 1}]}
+    refused = lease_turn(lease_turn(begun(), answers={"hv0": look}), answers={"hv0": FOREIGN})
+    assert (refused.do, refused.refused["msg"], refused.memory.places) == ("", "hv0: web: somebody", {})
+    unread = lease_turn(lease_turn(begun(), answers={"hv0": look}), answers={"hv0": {"unreachable": True, "msg": "no"}})
+    assert (unread.do, unread.memory.places) == ("", {"hv0": "zones"}), "it may have it"
+
+
+def test_a_lease_that_grows_old_is_renewed_before_what_comes_next():
+    old = Turn(held().memory, "vm", "changed", "Change the members", vms={"hv0": [{"vm": "web-0"}]})
+    hooks = replace(old, do="hooks", then="serving", members={"hv0": [{"name": "web-0"}]}, hooks=["a"])
+    for now, do in ((450.0, "info"), (452.0, "lease")):
+        assert lease_turn(Turn(hooks.memory, "vm", "end"), now=now).do == do
+    renewing = hooks.after_renewal()
+    assert (renewing.lease["renew"], renewing.lease["take_over"]) == (True, False)
+    again = lease_turn(renewing, answers={"hv0": MINE}, now=460.0)
+    assert (again.do, again.then, again.members, again.hooks) == ("hooks", "serving", hooks.members, ["a"])
+    assert lease_turn(renewing, answers={"hv0": FOREIGN}).refused["msg"] == "hv0: web: somebody"
+
+
+def test_every_step_begins_with_a_lease_that_is_as_good_as_new():
+    step = {"actions": [{"member": "web-0", "do": "restart", "host": "hv0", "destroys": 0}], "pause": 0}
+    member = {"name": "web-0", "host": "hv0", "marked": False}
+    memory = replace(held().memory, steps=[step], bound=1, members=[member])
+    beginning = lease_turn(Turn(memory, "show", "go"), now=2.0)
+    assert (beginning.do, beginning.lease["renew"], beginning.memory.number) == ("lease", True, 1)
+    marking = lease_turn(beginning, answers={"hv0": MINE})
+    assert (marking.do, marking.vms) == ("vm", {"hv0": [{"vm": "web-0", "drained": True}]})
+
+
+# -- what is said before and after a run
+
+
+def test_what_a_run_could_not_do_is_refused_before_it_looks_at_any_host():
+    missing = Heard(1.0, ["hv0"], missing=["/nowhere/a.yml", "/nowhere/b.yml", "/nowhere/a.yml"])
+    refused = turn.take({**GROUP, "host_groups": ["rack1"]}, {}, missing)
+    assert refused.refused["msg"] == (
+        "web: host_groups (rack1) chooses hosts only with `hosts: auto`; leave it out, or write `hosts: auto`. "
+        "no such task file: /nowhere/a.yml, /nowhere/b.yml"
+    )
+    assert turn.take({**GROUP, "host_groups": ["rack1"], "hosts": "auto"}, {}, Heard(1.0, ["hv0"])).do == "lease"
+
+
+def test_the_end_stays_the_end_with_what_it_says():
+    end = Turn(Memory(), table=["a"], reasons=["b"])
+    again = lease_turn(end).result()
+    assert json.dumps(again) == json.dumps(end.result())
+
+
+def test_loops_are_as_long_as_what_is_ahead():
+    """A run that has nothing to do needs one round. No run of any length needs many rounds of rounds."""
+    assert [begun().result()[key] for key in ("rounds", "turns")] == [1, TURNS]
+    assert Turn(Memory()).result()["turns"] == 0
+    left, deep = 10_000, 0
+    while left:
+        memory = Memory(steps=[{}] * left, bound=left)
+        left, deep = max(0, left - Turn(memory, "vm").result()["rounds"] // 2), deep + 1
+    assert deep < 100
+    assert Turn(Memory(steps=[{}] * 3, bound=2), "vm").result()["rounds"] == 4 < ROUNDS
+    assert Turn(Memory(steps=[{}] * 3, bound=3, stop="no"), "vm").result()["rounds"] == 1
 
 
 def test_the_table_of_what_was_done():
@@ -275,34 +433,12 @@ def test_the_table_of_what_was_done():
         {"step": 1, "member": "web-1", "host": "hv1", "do": "restart", "seconds": 12.4},
         {"step": 2, "member": "web-0", "host": "hv0", "do": "create", "seconds": 3.0},
     ]
-    assert groups.group_table(log, ["web-0"]) == [
+    assert report.done_table(log, ["web-0"], []) == [
         "STEP  MEMBER  HOST  DONE TO IT  OUT OF SERVICE  RESULT",
         "1     web-1   hv1   restart     12 s            ok",
         "2     web-0   hv0   create      -               FAILED",
     ]
     later = [{**log[0], "step": 1, "do": "return"}, {**log[0], "step": 2}, {**log[0], "member": "web-0", "step": 2}]
-    assert [
-        line.split(" s  ")[-1].strip() for line in groups.group_table(later, ["web-0"], ["web-0", "web-1"])[1:]
-    ] == [
-        "ok",
-        "reverted",
-        "FAILED, reverted",
-    ]
-    assert groups.group_table([]) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "given"),
-    [
-        ("group_found", ([], {})),
-        ("group_entries", (5, {})),
-        ("group_members", ([{}], {}, [], 1)),
-        ("group_ended", ("no",)),
-        ("group_batch", ([], [{"member": "web-0", "do": "live"}])),
-        ("group_former", ([{}],)),
-        ("group_table", ([{}],)),
-    ],
-)
-def test_input_of_a_strange_form_is_an_error_of_the_filter(name, given):
-    with pytest.raises(AnsibleFilterError, match=f"^{name} wants what flexdisk.hypervisor.instance_group gives it"):
-        groups.FilterModule().filters()[name](*given)
+    rows = report.done_table(later, ["web-0"], ["web-0", "web-1"])[1:]
+    assert [line.split(" s  ")[-1].strip() for line in rows] == ["ok", "reverted", "FAILED, reverted"]
+    assert report.done_table([], [], []) == []

@@ -1,0 +1,66 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action group_turn: what the role instance_group does next. It runs on the controller and touches no host."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import Heard
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.turn import take
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+
+ARGUMENTS: t.Dict[str, t.Any] = {
+    "group": {"type": "dict", "required": True},
+    "last": {"type": "dict", "default": {}},
+    "answers": {"type": "dict", "default": {}},
+    "serving": {"type": "list", "elements": "str", "default": []},
+    "bad": {"type": "list", "elements": "str", "default": []},
+    "placed": {"type": "dict", "default": {}},
+}
+HOOKS = ("before_step", "before_member", "after_member", "after_step")
+
+
+class ActionModule(ActionBase):
+    """The action. What a turn is to do can hold secrets of the template, so nobody sees it; a refusal holds none."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = False
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+        """The next turn as the result of a task, which fails if the group is refused."""
+        _core.check()
+        answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
+        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
+        given: t.Dict[str, t.Any] = checked[1]
+        hosts = list((task_vars or {})["ansible_play_hosts"])
+        heard = {key: given[key] for key in ("answers", "serving", "bad", "placed")}
+        try:
+            turn = take(
+                given["group"],
+                given["last"],
+                Heard(time.time(), hosts, missing=_missing(given["group"]), check_mode=self._task.check_mode, **heard),
+            )
+        except FlexdiskError as exc:
+            raise AnsibleActionFail(f"group_turn: {exc.message}") from exc
+        except (AttributeError, LookupError, TypeError, ValueError) as exc:
+            wants = "group_turn wants what flexdisk.hypervisor.instance_group gives it"
+            raise AnsibleActionFail(f"{wants} ({exc!r})") from exc
+        except (MemoryError, OverflowError, RecursionError) as exc:
+            raise AnsibleActionFail("group_turn: a number is too large, or a value lies in too many others") from exc
+        return {**answer, "_ansible_no_log": not turn.refused, **turn.result()}
+
+
+def _missing(group: t.Mapping[str, t.Any]) -> t.List[str]:
+    """The task files that are not there. Those whose place depends on where they are named are not looked for."""
+    files = [path for key in HOOKS for path in group[key]] + list(group["gate"].get("tasks") or ())
+    return [path for path in files if os.path.isabs(path) and not os.path.isfile(path)]
