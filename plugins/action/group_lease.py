@@ -68,11 +68,11 @@ def token_of(process: int) -> str:
 
 def has_died(lease: t.Mapping[str, t.Any]) -> bool:
     """Whether the run that has a lease was one of this controller, and is no more."""
-    found = _PROCESS.search(str(lease.get("holder", "")))
-    if found is None or lease.get("token") != token_of(int(found[1])):
+    match = _PROCESS.search(str(lease.get("holder", "")))
+    if match is None or lease.get("token") != token_of(int(match[1])):
         return False
     try:
-        os.kill(int(found[1]), 0)
+        os.kill(int(match[1]), 0)
     except ProcessLookupError:
         return True
     except OSError:

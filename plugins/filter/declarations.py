@@ -89,18 +89,18 @@ def _declared_vm(
     if len(here) == 1:
         return {"host": home, "name": here[0], "problem": ""}
     if here:
-        words = (
+        text = (
             f"{DISKS} of {home} declares VM {name} {len(here)} times, as {' and '.join(here)}; it has to be there once"
         )
     else:
         elsewhere = [host for host, names in meaning.items() if names]
         known = ", ".join(str(entry["vm"]) for entry in lists.get(home) or ()) or "no VM"
-        words = f"VM {name} is on {home}, but {DISKS} " + (
+        text = f"VM {name} is on {home}, but {DISKS} " + (
             f"declares it for {' and '.join(elsewhere)}"
             if elsewhere
             else f"does not declare it there. It declares {known}"
         )
-    return {"host": home, "name": "", "problem": words + "."}
+    return {"host": home, "name": "", "problem": text + "."}
 
 
 def _declaring(
@@ -160,8 +160,8 @@ def _vm_disk(found: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
     named = by_uuid or [entry for entry in disks if disk and entry["name"] == disk]
     if len(named) > 1:
         which = " and ".join(f"{entry.get('uuid') or entry['volume']} ({_state(entry)})" for entry in named)
-        words = f"VM {uuid} has {len(named)} disks {disk}: {which}. Name the one that you mean by its UUID"
-        raise AnsibleFilterError(words)
+        text = f"VM {uuid} has {len(named)} disks {disk}: {which}. Name the one that you mean by its UUID"
+        raise AnsibleFilterError(text)
     return dict(named[0]) if named else {}
 
 
@@ -186,8 +186,8 @@ def _new_disk(found: _Dict, uuid: str, disk: str, size: str, pci_slot: str) -> s
     if taken and taken != there:
         who = taken["name"] or f"without a name ({taken.get('uuid') or taken['volume']})"
         kind = "its boot disk" if taken["boot"] else "a disk"
-        words = f"pci_slot {pci_slot} has {kind} {who} of {render_mib(taken['size'])}, and a new disk needs a free one"
-        return words if taken["name"] else f"{words}. The playbook adopt gives names to disks that have none"
+        text = f"pci_slot {pci_slot} has {kind} {who} of {render_mib(taken['size'])}, and a new disk needs a free one"
+        return text if taken["name"] else f"{text}. The playbook adopt gives names to disks that have none"
     if not there:
         return ""
     if there["state"] == "parked":

@@ -82,18 +82,18 @@ def disk_table(
 def sort_disks(disks: t.Sequence[_Dict], by: t.Sequence[str]) -> t.List[_Dict]:
     """The disks of disk_info in the order of these columns; C(-size) from the largest. What has no value is last."""
     _known([column.lstrip("-") for column in by])
-    found = list(disks)
+    result = list(disks)
     try:
         for column in reversed(by):
             value = _VALUES[column.lstrip("-")]
-            having = [disk for disk in found if value(disk) not in (None, "")]
+            having = [disk for disk in result if value(disk) not in (None, "")]
             having.sort(key=value, reverse=column.startswith("-"))
-            found = having + [disk for disk in found if value(disk) in (None, "")]
+            result = having + [disk for disk in result if value(disk) in (None, "")]
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(
             f"sort_disks wants the disks that flexdisk.hypervisor.disk_info returns ({exc!r})"
         ) from exc
-    return found
+    return result
 
 
 def _known(fields: t.Sequence[str]) -> t.Sequence[str]:

@@ -30,13 +30,13 @@ def play_hosts(
         for host in hosts:
             inventory.add_host(host, group=group)
     if not _fitting(inventory, pattern):
-        words = f"no host of the inventory fits {_shown(pattern)}. Nothing was done. {variable} says which are meant"
-        raise AnsibleFilterError(words)
+        text = f"no host of the inventory fits {_shown(pattern)}. Nothing was done. {variable} says which are meant"
+        raise AnsibleFilterError(text)
     if limit and not limit.startswith("@"):
         inventory.subset(limit)
         if not _fitting(inventory, pattern):
-            words = f"--limit {limit} leaves none of the hosts that fit {_shown(pattern)} ({variable})"
-            raise AnsibleFilterError(words)
+            text = f"--limit {limit} leaves none of the hosts that fit {_shown(pattern)} ({variable})"
+            raise AnsibleFilterError(text)
     return pattern
 
 

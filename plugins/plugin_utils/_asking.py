@@ -102,10 +102,10 @@ def _http(question: Http) -> str:
         line = _first_line(connection.sock, end)
     finally:
         connection.close()
-    found = _STATUS_LINE.match(line)
-    if found is None:
+    match = _STATUS_LINE.match(line)
+    if match is None:
         return "no answer" if not line else "what answers does not speak HTTP"
-    status = int(found[1])
+    status = int(match[1])
     return "" if status in question.status else f"status {status}, not {' or '.join(map(str, question.status))}"
 
 

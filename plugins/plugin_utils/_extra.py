@@ -28,13 +28,13 @@ def variables() -> t.Dict[str, object]:
 
 def playbooks() -> t.Optional[t.Set[str]]:
     """Return the playbooks of this collection that run, None if plays of somebody else run, too."""
-    found: t.Set[str] = set()
+    result: t.Set[str] = set()
     for argument in context.CLIARGS.get("args", ()):
         names = _named(str(argument))
         if names is None:
             return None
-        found |= names
-    return found
+        result |= names
+    return result
 
 
 def _named(argument: str) -> t.Optional[t.Set[str]]:

@@ -693,8 +693,8 @@ MUTATIONS = (
     Mutation(
         "returned: what a dead move has detached becomes a replica whoever has the VM",
         "engine/failover/failover_ending.py",
-        '    if not found:\n        words = f"it was moved',
-        '    if False:\n        words = f"it was moved',
+        '    if not found:\n        text = f"it was moved',
+        '    if False:\n        text = f"it was moved',
         RETURNS,
     ),
     Mutation(

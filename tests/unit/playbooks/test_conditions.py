@@ -20,7 +20,8 @@ ITEM = [{"name": "a"}]
 HERE = {"inventory_hostname": "hv1"}
 UNDEFINED: Any = object()  # the variable is left out
 
-SHOWN = (True, {"_flexdisk_done": {"plan": []}, "ansible_diff_mode": False},
+SHOWN: tuple[bool, dict[str, Any], list[dict[str, Any]]] = (
+    True, {"_flexdisk_done": {"plan": []}, "ansible_diff_mode": False},
          [{"_flexdisk_done": {}}, {"ansible_diff_mode": True}])  # fmt: skip
 
 

@@ -138,14 +138,14 @@ def _come(host: Host, vm: t.Optional[Vm], move: Move, said: t.Tuple[Claims, Clai
     disks = [old_disk(disk, claim) for disk in disks_here(host, move.vm).values()]
     newer, even = _of_replicas(host, move, claim)
     disks += newer
-    words = [f"what was made here of VM {move.label} from {move.host} goes, for {there} has it"]
+    parts = [f"what was made here of VM {move.label} from {move.host} goes, for {there} has it"]
     what = (move.vm, move.alias, there, claim.pool, "stopped", move.autoboot, render_time(time.time()))
     term = claim.term if claim.term is not None else move.term + (0 if move.back_to else 1)
     ended = Move(MOVED, *what, term=term, taken=True, has_left=move.has_left)
     problems = list(_place_is_taken(host, move, disks))
     if problems:
         return Ending(vm, None, [], [], problems)
-    return Ending(vm, ended, disks, [*words, *(_words(one, there) for one in disks)], [], pool, even, not disks)
+    return Ending(vm, ended, disks, [*parts, *(_words(one, there) for one in disks)], [], pool, even, not disks)
 
 
 def _says_left(move: Move, moved: Claims) -> bool:
@@ -160,7 +160,7 @@ def _replicas_that_came(host: Host, move: Move) -> t.List[Disk]:
     """
     if not move.has_left or records.absent(move.vm):
         return []
-    found = []
+    result = []
     names = {disk.uuid: disk.name for disk in read_record(records.load(move.vm)).disks}
     for _name, volume in sorted(host.datasets.items()):
         uuid, lies = last_part(volume.name), volume.backs and volume.parent == replicas(volume.pool)
@@ -168,8 +168,8 @@ def _replicas_that_came(host: Host, move: Move) -> t.List[Disk]:
             points = points_of(host, volume.name)
             last = max((n for n, one in enumerate(points) if is_synced(one.name.partition("@")[2])), default=-1)
             came = detached_disk(volume, 0, snapshots=tuple(points[: last + 1]))
-            found.append(replace(came, uuid=uuid, name=names[uuid]))
-    return found
+            result.append(replace(came, uuid=uuid, name=names[uuid]))
+    return result
 
 
 def _of_replicas(host: Host, move: Move, claim: Claim) -> t.Tuple[t.List[Old], t.Tuple[str, ...]]:
@@ -193,14 +193,14 @@ def _unclear(
         elif not (claim.taking or (old and claim.points) or _has_taken(claim, term)):
             yield Problem("Ambiguous", _unsaid(there, claim, term), name)
     if config is not None and config.state != "stopped" and not is_unfinished(config):
-        words = (
+        text = (
             f"it is {config.state} here, and {' and '.join(sorted(found)) or 'another host'} has taken it over. Stop it"
         )
-        words += f" here (vmadm stop {config.uuid}), and run the same command again: what only this host has is kept"
+        text += f" here (vmadm stop {config.uuid}), and run the same command again: what only this host has is kept"
         if any(claim.taking for claim in found.values()):
-            words = f"it is {config.state} here, and another host has begun to take it over: stop it here (vmadm stop"
-            words += f" {config.uuid}), or give that up with flexdisk_failover_state=stays"
-        yield Problem("VmNotStopped", words, name)
+            text = f"it is {config.state} here, and another host has begun to take it over: stop it here (vmadm stop"
+            text += f" {config.uuid}), or give that up with flexdisk_failover_state=stays"
+        yield Problem("VmNotStopped", text, name)
 
 
 def _has_taken(claim: Claim, term: int) -> bool:
@@ -210,23 +210,23 @@ def _has_taken(claim: Claim, term: int) -> bool:
 
 def _several(found: t.Mapping[str, Claim]) -> str:
     names = sorted(found)
-    words = f"its new home is not clear: {' and '.join(names) or 'no other host'} has it"
+    text = f"its new home is not clear: {' and '.join(names) or 'no other host'} has it"
     if not names:
-        words += ", or only an older copy of it"
+        text += ", or only an older copy of it"
     if len(names) > 1:
-        words += f". Find out which one is old, and end it there first: flexdisk_old_host={names[0]}, or another one,"
-        words += " with flexdisk_failover_state=returned of the playbook failover_vm"
-    return words
+        text += f". Find out which one is old, and end it there first: flexdisk_old_host={names[0]}, or another one,"
+        text += " with flexdisk_failover_state=returned of the playbook failover_vm"
+    return text
 
 
 def _unsaid(there: str, claim: Claim, term: int) -> str:
-    words = f"{there} has it, too, and does not say that it has taken it over"
+    text = f"{there} has it, too, and does not say that it has taken it over"
     if claim.term is None:
-        words += ", for it has no failover there"
+        text += ", for it has no failover there"
     elif claim.term == term:
-        words += ", for both were taken over equally often"
+        text += ", for both were taken over equally often"
     return (
-        f"{words}. If the VM of {there} is the right one, flexdisk_old_host with the name of this host and"
+        f"{text}. If the VM of {there} is the right one, flexdisk_old_host with the name of this host and"
         " flexdisk_failover_state=returned of the playbook failover_vm end it here; what only this host has is kept"
     )
 
@@ -234,11 +234,11 @@ def _unsaid(there: str, claim: Claim, term: int) -> str:
 def _no_home_but_this(vm: str, claims: Claims) -> str:
     """Why a VM must not end on a host that no other one has taken it over from."""
     older = [host for host, said in claims.items() if any(one.vm == vm and not one.phase for one in said or ())]
-    words = "this is no old home of it: no other host has it, or only an older copy of it"
+    text = "this is no old home of it: no other host has it, or only an older copy of it"
     if older:
         first = min(older)
-        words += f", namely {' and '.join(sorted(older))}. The old home is {first}: flexdisk_old_host={first}"
-    return words
+        text += f", namely {' and '.join(sorted(older))}. The old home is {first}: flexdisk_old_host={first}"
+    return text
 
 
 def _keeping(host: Host, vm: Vm) -> t.List[Problem]:
@@ -297,18 +297,18 @@ def _place_is_taken(host: Host, move: Move, disks: t.Sequence[Old]) -> t.Iterato
     for pool, uuid in kept:
         place = f"{diverged(pool)}/{uuid}"
         if place in host.datasets:
-            words = f"{place} is there already: it is what this host had of the disk when the VM was taken over before."
-            words += " Look at it, then give it up with flexdisk_failover_state=given_up and flexdisk_old_host with the"
-            words += " name of this host, or give it another name by hand (zfs rename), and run the same command again"
-            yield Problem("InUse", words, move.label)
+            text = f"{place} is there already: it is what this host had of the disk when the VM was taken over before."
+            text += " Look at it, then give it up with flexdisk_failover_state=given_up and flexdisk_old_host with the"
+            text += " name of this host, or give it another name by hand (zfs rename), and run the same command again"
+            yield Problem("InUse", text, move.label)
 
 
 def _unclear_rest(move: Move, found: t.Mapping[str, Claim], begun: bool) -> t.Iterator[Problem]:
     """Why the disks of a VM that has ended here must stay as they are."""
     if not found:
-        words = f"it was moved to {move.host}, and its disks here have not become replicas yet, but no host that was"
-        words += f" asked has it; the playbook move_vm with flexdisk_target={move.host} goes on"
-        yield Problem("InUse", words, move.label)
+        text = f"it was moved to {move.host}, and its disks here have not become replicas yet, but no host that was"
+        text += f" asked has it; the playbook move_vm with flexdisk_target={move.host} goes on"
+        yield Problem("InUse", text, move.label)
     if len(found) > 1:
         yield Problem("Ambiguous", _several(found), move.label)
     for there, claim in found.items():
@@ -317,8 +317,8 @@ def _unclear_rest(move: Move, found: t.Mapping[str, Claim], begun: bool) -> t.It
 
 
 def _has_begun(there: str) -> str:
-    words = f"{there} has begun to take it over; flexdisk_failover_state=taken_over of the playbook failover_vm"
-    return f"{words} goes on, and stays gives that up"
+    text = f"{there} has begun to take it over; flexdisk_failover_state=taken_over of the playbook failover_vm"
+    return f"{text} goes on, and stays gives that up"
 
 
 def _words(one: Old, there: str) -> str:
@@ -330,18 +330,18 @@ def _words(one: Old, there: str) -> str:
 
 def _left(host: Host, uuid: str) -> t.List[str]:
     """What an interrupted run has left to do, in words."""
-    found = [f"the journal of {pool} forgets the VM" for pool, vm in host.intents if vm == uuid]
+    result = [f"the journal of {pool} forgets the VM" for pool, vm in host.intents if vm == uuid]
     if not records.absent(uuid):
-        found.append("what it was to be made from here goes")
+        result.append("what it was to be made from here goes")
     configs, roots = rest_of(host, uuid)
-    found += [f"the configuration of VM {config.label} goes" for config in configs]
-    found += [f"{root.name} goes" for root in roots]
+    result += [f"the configuration of VM {config.label} goes" for config in configs]
+    result += [f"{root.name} goes" for root in roots]
     waiting = diverged_replicas(host, uuid)
     for volume in volumes_of(host, uuid):
         apart, there = as_apart(host, volume), volume.user.get(HOST, "the new home")
         if apart.becomes_replica and not apart.replicated:
-            found.append(f"{volume.name} becomes a replica of the disk on {there}")
+            result.append(f"{volume.name} becomes a replica of the disk on {there}")
         elif volume in waiting or volume.name == detached_dataset(volume.pool, last_part(volume.name)):
             place = f"{diverged(volume.pool)}/{last_part(volume.name)}"
-            found.append(f"{volume.name} is kept as {place}{what_lacks(apart, there, ', ')}")
-    return found
+            result.append(f"{volume.name} is kept as {place}{what_lacks(apart, there, ', ')}")
+    return result

@@ -79,8 +79,8 @@ class FailoverHome:
 
     def _unfit(self, host: Host, vm: Vm) -> t.List[Problem]:
         if self._hypervisor.capabilities.name != "vmadm":
-            words = f"failover works with vmadm only, not with {self._hypervisor.capabilities.name}"
-            return [Problem("NotSupported", f"{words}; replicas work with both", vm.label)]
+            text = f"failover works with vmadm only, not with {self._hypervisor.capabilities.name}"
+            return [Problem("NotSupported", f"{text}; replicas work with both", vm.label)]
         return refusals(host, vm, self._hypervisor.description(vm.config.uuid).host_bound)
 
     def _keep(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:

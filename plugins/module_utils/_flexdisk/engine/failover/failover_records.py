@@ -47,12 +47,12 @@ def store(
     places = {container(pools[one.uuid]) for one in news}
     found = kept(Copies(runner), [place for place in places if zfs.exists(place)])
     here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in found}
-    words = f"{host_name()} has no replica of it: the VM has changed since; sync again"
+    text = f"{host_name()} has no replica of it: the VM has changed since; sync again"
     lacking = [(one, disk) for one in news for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]
     whole = [one for one in news if one not in [bad for bad, _disk in lacking]]
     for one in whole:
         records.save(one.uuid, _stored(one, pools), records.FAILOVER)
-    problems = [Problem("Changed", words, one.label, disk.name) for one, disk in lacking]
+    problems = [Problem("Changed", text, one.label, disk.name) for one, disk in lacking]
     sound = [one for one in given if one not in news or one in whole]
     return [one.label for one in whole], problems + _foresee(what, sound, pools, True)
 
@@ -90,9 +90,9 @@ def in_use(zfs: Zfs, hypervisor: Hypervisor, vms: t.Collection[str]) -> t.List[P
     names = {config.uuid: config.alias or config.uuid for config in host.configs if config.uuid in vms}
     coming = {uuid: move for uuid, move in host.moves.items() if uuid in vms and move.phase == COMING}
     names.update({uuid: move.label for uuid, move in coming.items()})
-    words = f"{host_name()} has it, or brings it here; the host that asks is not its home any more. On that host,"
-    words += " flexdisk_failover_state=returned of the playbook failover_vm ends it"
-    return [Problem("InUse", words, label) for _uuid, label in sorted(names.items())]
+    text = f"{host_name()} has it, or brings it here; the host that asks is not its home any more. On that host,"
+    text += " flexdisk_failover_state=returned of the playbook failover_vm ends it"
+    return [Problem("InUse", text, label) for _uuid, label in sorted(names.items())]
 
 
 def drop(vms: t.Collection[str], homes: t.Collection[int], check_mode: bool) -> t.List[str]:

@@ -152,9 +152,9 @@ class FailoverReturn:
         except ZfsError as exc:
             if exc.code != "HasNewer":
                 raise
-            words = f"{apart.volume.name} has got a snapshot since it was read, so it was not rolled back to "
-            words += f"{apart.common}, and its data is all there; run the same command again, which looks what to keep"
-            raise FlexdiskError("Changed", f"{words}: {exc.message}") from exc
+            text = f"{apart.volume.name} has got a snapshot since it was read, so it was not rolled back to "
+            text += f"{apart.common}, and its data is all there; run the same command again, which looks what to keep"
+            raise FlexdiskError("Changed", f"{text}: {exc.message}") from exc
 
     def _newer_bookmarks(self, apart: Apart) -> t.List[str]:
         """Those of syncs with other hosts after the common snapshot. ZFS does not roll back over them."""

@@ -241,11 +241,11 @@ def _elsewhere(host: Host, vm: Vm, claims: Claims) -> str:
     others = sorted({*home_elsewhere(*what)} - {*without_order(*what)})
     if not others:
         return ""
-    words = f"{' and '.join(others)} has taken it over"
+    text = f"{' and '.join(others)} has taken it over"
     if takers(vm.config.uuid, claims):
-        words = f"{' and '.join(others)} has begun to take it over; the playbook failover_vm goes on, or gives that up"
-        words += " with flexdisk_failover_state=stays"
-    return "; ".join([words, *went_on(*what)])
+        text = f"{' and '.join(others)} has begun to take it over; the playbook failover_vm goes on, or gives that up"
+        text += " with flexdisk_failover_state=stays"
+    return "; ".join([text, *went_on(*what)])
 
 
 def _twice(vm: Vm, claims: Claims) -> str:
@@ -257,18 +257,18 @@ def _twice(vm: Vm, claims: Claims) -> str:
     begun, here, stop = takers(vm.config.uuid, claims), f"it is {vm.config.state} here", f"vmadm stop {vm.config.uuid}"
     runs = running_on(vm.config.uuid, claims)
     if begun:
-        said = f"{here}, and {' and '.join(begun)} has begun to take it over"
+        text = f"{here}, and {' and '.join(begun)} has begun to take it over"
         way = f"Stop it here ({stop}), then the playbook failover_vm goes on; or flexdisk_failover_state=stays gives"
         way += " that up, and it may run on"
     elif unclear:
-        said = f"{here}, and {' and '.join(unclear)} has it, too{', and runs it' if set(unclear) & set(runs) else ''}"
+        text = f"{here}, and {' and '.join(unclear)} has it, too{', and runs it' if set(unclear) & set(runs) else ''}"
         way = f"Find out on which host it is right, stop it on the other one ({stop}), and end it there with"
         way += f" flexdisk_old_host and {_RETURNED}"
     else:
-        said = "; ".join([f"{here}, and {' and '.join(others)} has taken it over", *went_on(*what)])
-        said += f"; it also runs on {' and '.join(runs)}" if runs else ""
+        text = "; ".join([f"{here}, and {' and '.join(others)} has taken it over", *went_on(*what)])
+        text += f"; it also runs on {' and '.join(runs)}" if runs else ""
         way = f"Stop it here ({stop}), and end it here with {_RETURNED}: what only this host has is kept"
-    return f"{said}. {way}"
+    return f"{text}. {way}"
 
 
 def _unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
@@ -276,8 +276,8 @@ def _unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
     uuid, peers = vm.config.uuid, takers_of(vm)
     unclear = without_order(uuid, wish_of(vm.config, vm.root).term, claims)
     if unclear:
-        words = f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts with"
-        return f"{words} flexdisk_old_host and flexdisk_failover_state=returned of the playbook failover_vm"
+        text = f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts with"
+        return f"{text} flexdisk_old_host and flexdisk_failover_state=returned of the playbook failover_vm"
     asked = {*peers, *followed(uuid, claims)} - {here}
     silent = [] if unasked else not_asked(asked, claims)
     if not peers and not unasked:

@@ -65,10 +65,10 @@ def _were_replicas(host: Host, move: Move) -> t.List[str]:
     disks = [disk for disk in host.detached if disk.vm == move.vm and disk.uuid in coming]
     attached = any(vm.disks or vm.orphans for vm in host.vms if vm.config.uuid == move.vm)
     if attached or not all(_is_whole(host, disk, move) for disk in disks):
-        words = f"VM {move.label} has got its disks here already; flexdisk_failover_state=taken_over of the playbook"
-        words += f" failover_vm goes on. If it runs on {move.host}, stop it there first: vmadm stop {move.vm}. If"
-        words += f" another host has taken it over since, {ends_here()}"
-        raise FlexdiskError("InUse", words)
+        text = f"VM {move.label} has got its disks here already; flexdisk_failover_state=taken_over of the playbook"
+        text += f" failover_vm goes on. If it runs on {move.host}, stop it there first: vmadm stop {move.vm}. If"
+        text += f" another host has taken it over since, {ends_here()}"
+        raise FlexdiskError("InUse", text)
     return [disk.volume.name for disk in disks]
 
 

@@ -192,8 +192,8 @@ def _moved_on(ready: Ready, claims: Claims, params: _Params, now: float) -> t.Li
     if ready.known is None or ready.begun or ready.takeover is None:
         return []
     record, age = ready.known.record, ready.takeover.age(now)
-    told = f"{age} s old" if age is not None else "of a time that is not known"
-    return list(moved_on(_recorded(record, params), claims, told, params["max_data_loss"]))
+    text = f"{age} s old" if age is not None else "of a time that is not known"
+    return list(moved_on(_recorded(record, params), claims, text, params["max_data_loss"]))
 
 
 def _recorded(record: Record, params: _Params) -> Recorded:
@@ -210,8 +210,8 @@ def _told(ready: Ready, name: str, now: float, gone: t.Sequence[str] = ()) -> t.
         return {"changed": False, "msg": f"VM {name} is here", "age": None, "lost": [], "diff": {"prepared": ""}}
     record, found = ready.known.record, ready.takeover
     age = found.age(now)
-    told = f"{age} s ago" if age is not None else "a time that is not known"
-    msg = f"VM {record.label} of {record.host} comes back as of {told}"
+    text = f"{age} s ago" if age is not None else "a time that is not known"
+    msg = f"VM {record.label} of {record.host} comes back as of {text}"
     if ready.begun:
         msg = f"the failover of VM {record.label} of {record.host} goes on"
     lost = [*gone, *found.words]

@@ -139,10 +139,8 @@ class TakeOver:
         vm = find_vm(host, name)
         if not isinstance(vm, Problem) and vm.config.failover and vm.config.uuid not in host.moves:
             return _of_vm_here(None, vm)
-        words = (
-            f"{host_name()} has no record of VM {name}; the playbook replicate with flexdisk_failover=true makes one"
-        )
-        return Ready(None, None, False, False, [Problem("ResourceNotFound", f"{words}, as long as its home is there")])
+        text = f"{host_name()} has no record of VM {name}; the playbook replicate with flexdisk_failover=true makes one"
+        return Ready(None, None, False, False, [Problem("ResourceNotFound", f"{text}, as long as its home is there")])
 
     def take(
         self,
@@ -222,9 +220,9 @@ def too_old(ready: Ready, most: t.Optional[int], now: float) -> t.Iterator[Probl
         return
     age = ready.takeover.age(now)
     if age is None or age > most:
-        told = f"{age} s old" if age is not None else "of a time that is not known"
-        words = f"what the replicas have is {told}; flexdisk_max_data_loss allows {most} s"
-        yield Problem("TooOld", words, t.cast(Known, ready.known).record.label)
+        text = f"{age} s old" if age is not None else "of a time that is not known"
+        text = f"what the replicas have is {text}; flexdisk_max_data_loss allows {most} s"
+        yield Problem("TooOld", text, t.cast(Known, ready.known).record.label)
 
 
 def _chosen(record: Record, leave_out: t.Collection[str], begun: bool) -> Record:

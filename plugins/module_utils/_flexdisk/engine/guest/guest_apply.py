@@ -69,8 +69,8 @@ class Doer:
             failed = [said for said in (self._try(device, step) for step in undo) if said]
             if not failed:
                 raise
-            words = f"{exc.message}; what was done before could not be undone: {'; '.join(failed)}"
-            raise FlexdiskError(exc.code, words) from exc
+            text = f"{exc.message}; what was done before could not be undone: {'; '.join(failed)}"
+            raise FlexdiskError(exc.code, text) from exc
 
     def _marked(self, step: SetActive) -> bool:
         return os.path.exists(os.path.join(self._backups, step.name))

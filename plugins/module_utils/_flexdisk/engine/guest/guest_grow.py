@@ -57,10 +57,10 @@ def _left(guest: Guest, kname: str, wishes: Wishes, patience: float) -> Plan:
 
 def _result(planned: Plan, folder: str) -> t.Dict[str, t.Any]:
     changed = bool(planned.steps)
-    words = f"{planned.device}: {'; '.join(planned.lines) if changed else 'nothing to grow'}"
+    text = f"{planned.device}: {'; '.join(planned.lines) if changed else 'nothing to grow'}"
     return {
         "changed": changed,
-        "msg": words,
+        "msg": text,
         "device": planned.device,
         "size_bytes": planned.size,
         "steps": list(planned.lines),

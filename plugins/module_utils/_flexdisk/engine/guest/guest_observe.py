@@ -50,19 +50,19 @@ class Guest:
         """
         disks = [disk for disk in self._lsblk("-d") if disk.kind == "disk"]
         if serial is not None:
-            what = f"with the serial number {serial}"
+            text = f"with the serial number {serial}"
             shown = {disk.kname: disk.serial or self._serial(disk.kname) for disk in disks}
             found = [name for name, value in shown.items() if value and value == serial]
         else:
             address = _normal(pci_address or "")
-            what = f"at the PCI address {address}"
+            text = f"at the PCI address {address}"
             shown = {disk.kname: self._address(disk.kname) for disk in disks}
             found = [name for name, value in shown.items() if value == address]
         known = ", ".join(f"{name} ({value or 'none'})" for name, value in shown.items()) or "no disk"
         if not found:
-            raise FlexdiskError("ResourceNotFound", f"no disk {what}; there are {known}")
+            raise FlexdiskError("ResourceNotFound", f"no disk {text}; there are {known}")
         if len(found) > 1:
-            raise FlexdiskError("Ambiguous", f"several disks {what}: {', '.join(found)}")
+            raise FlexdiskError("Ambiguous", f"several disks {text}: {', '.join(found)}")
         return found[0]
 
     def below(self, mount_point: str) -> t.Tuple[str, t.Optional[str]]:
@@ -176,8 +176,8 @@ class Guest:
             return own
         above = _only(device, [above for above in device.above if above.name == name], "lvm")
         if self._text(f"sys/block/{above.kname}/dm/suspended").strip() == "1":
-            words = f"{own[1].name} is suspended, as when lvextend was killed; run: lvchange --refresh {own[1].name}"
-            raise FlexdiskError("UnknownLayout", words)
+            text = f"{own[1].name} is suspended, as when lvextend was killed; run: lvchange --refresh {own[1].name}"
+            raise FlexdiskError("UnknownLayout", text)
         below = own[0].grown(below)
         own = (own[0], layers.activated(own[1], above.size, below))
         below = own[1].grown(below)
@@ -314,10 +314,10 @@ def _holds(device: observed.Device, mount: observed.Mount) -> bool:
 
 
 def _normal(address: str) -> str:
-    found = _PCI.fullmatch(address.lower())
-    if found is None:
+    match = _PCI.fullmatch(address.lower())
+    if match is None:
         raise FlexdiskError("InvalidArgument", f'pci_address {address} is not like "0000:00:04.1" or "00:04.1", quoted')
-    return f"{found.group(1) or '0000'}:{found.group(2)}:{found.group(3)}.{found.group(4)}"
+    return f"{match.group(1) or '0000'}:{match.group(2)}:{match.group(3)}.{match.group(4)}"
 
 
 def _numbers(swap: observed.Swap) -> str:

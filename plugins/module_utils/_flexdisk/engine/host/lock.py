@@ -54,8 +54,8 @@ def _home() -> str:
     try:
         return pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError as exc:
-        words = f"uid {os.geteuid()} is no user of this host, so there is no place for its locks; {_AS_ROOT}"
-        raise FlexdiskError("NotPermitted", words) from exc
+        text = f"uid {os.geteuid()} is no user of this host, so there is no place for its locks; {_AS_ROOT}"
+        raise FlexdiskError("NotPermitted", text) from exc
 
 
 def _unusable(path: str, why: object) -> FlexdiskError:
@@ -100,10 +100,10 @@ def _said(fd: int) -> t.Optional[Run]:
     """What a lock file says of its holder."""
     try:
         said = json.loads(os.pread(fd, 4096, 0).decode("utf-8", "replace"))
-        found = Run(int(said["pid"]), str(said["host"]), str(said["since"]), str(said["task"]))
+        result = Run(int(said["pid"]), str(said["host"]), str(said["since"]), str(said["task"]))
     except (KeyError, OSError, OverflowError, RecursionError, TypeError, ValueError):
         return None
-    return found
+    return result
 
 
 def _lives(pid: int) -> bool:
@@ -140,14 +140,14 @@ def _progress_of(name: str) -> str:
 
 def _holders(directory: int, pool: t.Optional[str]) -> t.List[str]:
     """The holders of locks that a task for the pool, or for all pools (None), would wait for."""
-    found = []
+    result = []
     for name in sorted(os.listdir(directory)):
         if not name.endswith(_SUFFIX) or name.startswith(TRANSFER) or not _concerns(name, pool):
             continue
         with _held(directory, name) as fd:
             if fd is not None:
-                found.append(_holder(directory, name, fd))
-    return found
+                result.append(_holder(directory, name, fd))
+    return result
 
 
 def _concerns(name: str, pool: t.Optional[str]) -> bool:

@@ -68,8 +68,8 @@ def _check_lost(zfs: Zfs, host: Host) -> None:
         lost += [e.volume for e in vm.config.disks if e.path in vm.missing and e.path not in ghosts]
     there = zfs.those_that_exist(sorted({*lost} - host.datasets.keys()))
     if there:
-        words = f"zfs get printed nothing of {', '.join(there)}, which exists: its answer is not whole"
-        raise FlexdiskError("UnexpectedOutput", f"{words}, or it was just made; run the task again")
+        text = f"zfs get printed nothing of {', '.join(there)}, which exists: its answer is not whole"
+        raise FlexdiskError("UnexpectedOutput", f"{text}, or it was just made; run the task again")
 
 
 def _lies_below(config: VmConfig) -> bool:

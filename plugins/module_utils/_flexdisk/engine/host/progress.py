@@ -62,8 +62,8 @@ class Standing(t.NamedTuple):
         disk = f"disk {self.disk}" if self.disk and f" {self.disk}" not in self.text else ""
         step = f"at step {self.at_step} of {self.steps}" if self.at_step else ""
         where = ", ".join(words for words in (step, f"VM {self.vm}" if self.vm else "", disk) if words)
-        what = ", ".join(words for words in (self.text, *self._copied()) if words)
-        return ": ".join(words for words in (where, what) if words)
+        text = ", ".join(words for words in (self.text, *self._copied()) if words)
+        return ": ".join(words for words in (where, text) if words)
 
     def _copied(self) -> t.Iterator[str]:
         done, total, rate = self.done_bytes, self.total_bytes, self.rate_bytes

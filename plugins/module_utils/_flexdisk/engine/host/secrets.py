@@ -46,16 +46,16 @@ def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
             if not isinstance(value, str):
                 problems.add("InvalidArgument", f"secret_metadata {key}: its value must be a string")
             elif len(value) < SHORTEST:
-                words = (
+                text = (
                     f"secret_metadata {key}: its value has less than {SHORTEST} characters, so it cannot be "
                     "told from the rest "
                     "of the output; take a longer one, or customer_metadata for what is no secret"
                 )
-                problems.add("InvalidArgument", words)
+                problems.add("InvalidArgument", text)
         for key in vm.get("customer_metadata") or {}:
             if is_secret(str(key)):
-                words = f"customer_metadata {key}: its name says that it is a secret; secret_metadata is masked"
-                problems.add("InvalidArgument", words)
+                text = f"customer_metadata {key}: its name says that it is a secret; secret_metadata is masked"
+                problems.add("InvalidArgument", text)
         for path in _secret_options(vm.get("options") or {}):
             problems.add("InvalidArgument", f"options {path}: options are shown and logged; set it with vmadm")
         if vm.get("template") and "<domain" not in vm["template"]:
@@ -66,13 +66,13 @@ def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
 
 def is_secret(name: str) -> bool:
     """Whether a name says that its value is a secret, in any usual spelling: root_pw, root-pw, apiKey, DB_SECRET_1."""
-    words = [word.lower() for word in _WORD.findall(name)]
-    pairs = zip(words, words[1:])
+    parts = [word.lower() for word in _WORD.findall(name)]
+    pairs = zip(parts, parts[1:])
     return (
         name in _DOCUMENTS
-        or bool(_SECRET.intersection(words))
+        or bool(_SECRET.intersection(parts))
         or any(first in _KEYS and second in ("key", "keys") for first, second in pairs)
-        or any(word in ("apikey", "apikeys") for word in words)
+        or any(word in ("apikey", "apikeys") for word in parts)
     )
 
 

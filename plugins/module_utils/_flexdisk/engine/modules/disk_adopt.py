@@ -175,16 +175,16 @@ def _wanted(
 def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem]:
     """Problems of a release: detached disks without a VM would become unknown, and interrupted runs come first."""
     known = {vm.config.uuid: vm for vm in host.vms}
-    found = []
+    result = []
     for disk in host.detached if asked is None else ():
         if disk.vm not in known:  # a detached disk of a VM is a problem of the VM's plan
-            found.append(Problem("InUse", unknown(disk), disk.vm, disk.label))
+            result.append(Problem("InUse", unknown(disk), disk.vm, disk.label))
     for (pool, uuid), record in sorted(host.intents.items()):
         if asked is None or uuid in asked:
             ours = record is not None and record.host == host.name
             words = unfinished(record) if record and ours else f"an interrupted run left its record in pool {pool}"
-            found.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
-    return found
+            result.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
+    return result
 
 
 def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
@@ -201,8 +201,8 @@ def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Cha
     if saved:
         tools.zfs.set_facts(step.dataset, saved)
         if dict(tools.zfs.local_facts(step.dataset, [released_identity.KEY])) != saved:
-            words = f"the identity of {step.dataset} was not saved, although zfs reported no error; nothing is removed"
-            raise FlexdiskError("NotApplied", words)
+            text = f"the identity of {step.dataset} was not saved, although zfs reported no error; nothing is removed"
+            raise FlexdiskError("NotApplied", text)
     tools.zfs.set_facts(step.dataset, {key: value for key, value in step.facts.items() if key not in saved})
 
 

@@ -184,8 +184,8 @@ class _Planner:
             return True
         there = self._hypervisor.resources().memory
         if most > there:
-            words = "memory %s is more than the host has, %s" % render_apart(most * MIB, there * MIB)
-            self.problems.append(Problem("InsufficientMemory", words, name))
+            text = "memory %s is more than the host has, %s" % render_apart(most * MIB, there * MIB)
+            self.problems.append(Problem("InsufficientMemory", text, name))
         return most <= there
 
     def _find(self, declared: VmDeclaration) -> t.Union[Vm, VmConfig, Problem, None]:

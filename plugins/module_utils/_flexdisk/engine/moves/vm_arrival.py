@@ -97,16 +97,16 @@ class Arrival:
         name, found = record.label, []
         pools = [one for one in self._zfs.tops() if "/" not in one]
         if pool not in pools:
-            words = f"{self._called} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
-            return [Problem("ResourceNotFound", words, name)]
+            text = f"{self._called} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
+            return [Problem("ResourceNotFound", text, name)]
         host = observe(self._zfs, self._hypervisor, more=pool, every=True)
         if record.hypervisor != self._hypervisor.capabilities.name:
-            words = f"{self._called} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
-            found.append(Problem("NotSupported", words, name))
+            text = f"{self._called} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
+            found.append(Problem("NotSupported", text, name))
         for disk in record.hidden:
             if pool_of(disk.volume) != pool:
-                words = f"the platform knows its disk only as {disk.volume}, so the VM cannot come to another pool"
-                found.append(Problem("NotSupported", words, name))
+                text = f"the platform knows its disk only as {disk.volume}, so the VM cannot come to another pool"
+                found.append(Problem("NotSupported", text, name))
         if host.datasets[pool].guid == record.home:
             return [*found, Problem("InvalidArgument", f"{self._called} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
@@ -118,46 +118,46 @@ class Arrival:
             found.append(Problem("InUse", why, name))
         for config in host.configs:
             if config.uuid == record.uuid and not coming:
-                words = f"{self._called} has a VM {config.label} with this uuid already"
-                found.append(Problem("AlreadyExists", words, name))
+                text = f"{self._called} has a VM {config.label} with this uuid already"
+                found.append(Problem("AlreadyExists", text, name))
         found += _taken(host, record, self._called)
         for place in _places(host, record.uuid):
             if pool_of(place) != pool:
-                words = (
+                text = (
                     f"{place} of {self._called} says that the VM has been or comes there, to another pool; the playbook"
                 )
-                words += " move_vm with flexdisk_move_state=forgotten or stays gives that up"
-                found.append(Problem("MovedAway", words, name))
+                text += " move_vm with flexdisk_move_state=forgotten or stays gives that up"
+                found.append(Problem("MovedAway", text, name))
         return found or self._lacks(record) or self._shell(record, pool, True).problems
 
     def _memory(self, record: Record) -> t.Iterator[Problem]:
         """What is free must do, as a plan of moves counts it. A VM that does not run needs none."""
         free = self._hypervisor.resources().free_memory
         if record.state == "running" and record.memory > free:
-            words = f"memory: {render_pair(record.memory, free)} on {self._called}"
-            yield Problem("InsufficientMemory", words, record.label)
+            text = f"memory: {render_pair(record.memory, free)} on {self._called}"
+            yield Problem("InsufficientMemory", text, record.label)
 
     def _lacks(self, record: Record) -> t.List[Problem]:
         elements = [disk.element for disk in record.disks]
         refused = self._hypervisor.refuses(record.description, elements, self._policy.incoming_allowed)
         if refused:
             way = way_out(refused, record.host, self._called, self._policy.incoming_allowed)
-            words = (
+            text = (
                 f"its description from {record.host} asks for what another host may not ask {self._called} for: "
                 f"{'; '.join(refused)}; {way}"
             )
-            return [Problem("NotPermitted", words, record.label)]
+            return [Problem("NotPermitted", text, record.label)]
         lacks = self._hypervisor.lacks(record.uuid, record.description, elements)
-        words = f"{self._called} lacks what it needs: {', '.join(lacks)}"
-        return [Problem("NotSupported", words, record.label)] if lacks else []
+        text = f"{self._called} lacks what it needs: {', '.join(lacks)}"
+        return [Problem("NotSupported", text, record.label)] if lacks else []
 
     def foresee(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
         """Why the VM cannot come, as refusals has it, and as far as the replicas that are there tell it. Nothing is
         changed. back_to: as in Move.
         """
-        found = self.refusals(record, pool, taking=bool(back_to))
-        if found:
-            return found
+        result = self.refusals(record, pool, taking=bool(back_to))
+        if result:
+            return result
         try:
             if back_to:
                 self._rehearse(record, pool, back_to)
@@ -202,9 +202,9 @@ class Arrival:
             passed = [parts for parts in lacking if {part.guid for part in parts}.intersection(later)]
             coming = before and (len(found) < len(record.disks) or not passed or len(passed) < len(lacking))
             if not (there.issuperset(taken.guids) or coming):
-                words = f"the replicas of VM {record.label} lack a part of its snapshot {taken.name}, and get no older"
-                words += " snapshot any more; give them up, and they are made again with all parts"
-                raise FlexdiskError("ReplicaChanged", words)
+                text = f"the replicas of VM {record.label} lack a part of its snapshot {taken.name}, and get no older"
+                text += " snapshot any more; give them up, and they are made again with all parts"
+                raise FlexdiskError("ReplicaChanged", text)
 
     def _has_known_parts(self, record: Record, pool: str) -> bool:
         """Whether the replicas have no snapshot that their disks may have lost: the sync destroys those there, too."""
@@ -225,8 +225,8 @@ class Arrival:
         root = next(one.root for one in host.vms if one.config.uuid == record.uuid)
         room = max(0, root.refquota - root.refreservation)
         if charge(root) > room:
-            words = "a snapshot of %s needs %s, and %s is left beside its reservation"
-            raise FlexdiskError("InsufficientSpace", words % (root.name, *render_apart(charge(root), room)))
+            text = "a snapshot of %s needs %s, and %s is left beside its reservation"
+            raise FlexdiskError("InsufficientSpace", text % (root.name, *render_apart(charge(root), room)))
 
     def _rehearse(self, record: Record, pool: str, back_to: str = "") -> None:
         """Plan what arrive will do with the replicas, if all are there. What could refuse the disks does so now.
@@ -264,18 +264,18 @@ class Arrival:
         """The replicas of the VM's disks that are there, with their snapshots, by the disks' uuids."""
         there = observe(self._zfs, self._hypervisor, every=True).datasets
         names = {f"{replicas(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
-        found: _Replicas = {uuid: (there[name], []) for name, uuid in names.items() if name in there}
+        result: _Replicas = {uuid: (there[name], []) for name, uuid in names.items() if name in there}
         for one in there.values():
             if one.kind == "snapshot" and one.parent in names:
-                found[names[one.parent]][1].append(one)
-        return found
+                result[names[one.parent]][1].append(one)
+        return result
 
     def _end_shell(self, uuid: str, pool: str) -> None:
         """Delete the VM that was made without disks, or what was made of it, if there is any."""
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
         if config is not None and config.disks and not is_unfinished(config):
-            words = f"VM {config.label} has its disks here already; the playbook move_vm goes on. If another host has"
-            raise FlexdiskError("InUse", f"{words} taken it over, {ends_here()}")
+            text = f"VM {config.label} has its disks here already; the playbook move_vm goes on. If another host has"
+            raise FlexdiskError("InUse", f"{text} taken it over, {ends_here()}")
         if config is not None:
             self._run({"vm": uuid, "uuid": uuid, "state": "absent", **_SHELL_ENDS}, pool, False)
         elif self._zfs.exists(vm_dataset(pool, uuid)):
@@ -416,8 +416,8 @@ class Arrival:
             self.forget(uuid)
             return False
         if host.moves[uuid].host != source:
-            words = f"{self._called} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
-            raise FlexdiskError("Changed", words)
+            text = f"{self._called} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
+            raise FlexdiskError("Changed", text)
         if host.moves[uuid].back_to and not taking:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
         record = read_record(records.load(uuid))
@@ -532,8 +532,8 @@ class Arrival:
         made = next(one for one in host.vms if one.config.uuid == record.uuid)
         lacking = {disk.uuid for disk in record.disks} - {disk.uuid for disk in made.disks}
         if lacking:
-            words = "was started before it had its disks; stop it, and run the move again"
-            raise FlexdiskError("VmNotStopped", f"VM {record.label} {words}")
+            text = "was started before it had its disks; stop it, and run the move again"
+            raise FlexdiskError("VmNotStopped", f"VM {record.label} {text}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
         if wish_in(record.marks.get(FAILOVER, "")) is not None:
@@ -601,12 +601,12 @@ def _taken(host: Host, record: Record, called: str) -> t.Iterator[Problem]:
     others = [disk for one in host.vms if one.config.uuid != record.uuid for disk in one.disks + one.orphans]
     for disk in others:
         if disk.uuid in uuids:
-            words = f"{called} has a disk with this uuid already, {disk.volume.name}"
-            yield Problem("AlreadyExists", words, record.label, disk.uuid)
+            text = f"{called} has a disk with this uuid already, {disk.volume.name}"
+            yield Problem("AlreadyExists", text, record.label, disk.uuid)
     for disk in host.detached if not coming else ():
         if disk.uuid in uuids or (disk.vm == record.uuid and disk.name in names):
-            words = f"{called} has a detached disk of it already, {disk.volume.name}"
-            yield Problem("AlreadyExists", words, record.label, disk.label)
+            text = f"{called} has a detached disk of it already, {disk.volume.name}"
+            yield Problem("AlreadyExists", text, record.label, disk.label)
 
 
 def disks_here(host: Host, uuid: str) -> t.Dict[str, Disk]:
@@ -636,9 +636,9 @@ def why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> st
         return moves.why_frozen(move)
     if move is None or not is_arriving(host, move):
         return ""
-    words = f"it has left {move.host}, and {host_name()} has all that it had: the playbook move_vm with this host as"
-    words += f" flexdisk_target goes on, also without {move.host}. If another host has taken it over, "
-    return words + ends_here()
+    text = f"it has left {move.host}, and {host_name()} has all that it had: the playbook move_vm with this host as"
+    text += f" flexdisk_target goes on, also without {move.host}. If another host has taken it over, "
+    return text + ends_here()
 
 
 def _check_only_expected(host: Host, move: Move) -> None:
@@ -649,10 +649,8 @@ def _check_only_expected(host: Host, move: Move) -> None:
 
 def ends_here(host: str = "") -> str:
     """Return what ends a VM that began to come to this host, if another one has it. host: as others call it."""
-    words = (
-        f"flexdisk_failover_state=returned and flexdisk_old_host={host or 'NAME'} of the playbook failover_vm end it"
-    )
-    return f"{words} here, and keep what only this host has{'' if host else '; NAME is that of this host'}"
+    text = f"flexdisk_failover_state=returned and flexdisk_old_host={host or 'NAME'} of the playbook failover_vm end it"
+    return f"{text} here, and keep what only this host has{'' if host else '; NAME is that of this host'}"
 
 
 def _places(host: Host, uuid: str) -> t.List[str]:
@@ -677,8 +675,8 @@ def _check_given_up(uuid: str, stayed: moves.GivenUp) -> None:
         return
     record = read_record(records.load(uuid))
     if moves.given_up_at(record.marks) >= stayed:
-        words = "another move of it has begun since it was given up; the playbook move_vm goes on with that, or gives"
-        raise FlexdiskError("Changed", f"VM {record.label}: {words} it up with flexdisk_move_state=stays")
+        text = "another move of it has begun since it was given up; the playbook move_vm goes on with that, or gives"
+        raise FlexdiskError("Changed", f"VM {record.label}: {text} it up with flexdisk_move_state=stays")
 
 
 def _disks_of(host: Host, record: Record) -> t.List[Disk]:

@@ -176,8 +176,8 @@ class Departure:
         move, told = host.moves.get(uuid), self._hypervisor.description(uuid)
         self._check_movable(host, vm, told)
         if digest(self.record(host, vm, told, here, target)) != known:
-            words = "was changed while it was brought over, or its move was given up; run the move again"
-            raise FlexdiskError("Changed", f"VM {vm.label} {words}")
+            text = "was changed while it was brought over, or its move was given up; run the move again"
+            raise FlexdiskError("Changed", f"VM {vm.label} {text}")
         self._stayed_before = moves.stayed_at(vm.root.user)
         if move is None:
             config = vm.config
@@ -240,8 +240,8 @@ class Departure:
         if move is not None:
             _check_not_taken(move)
         if move is not None and move.phase == MOVED and not self._whole(host, vm):
-            words = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
-            raise FlexdiskError("MovedAway", words)
+            text = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
+            raise FlexdiskError("MovedAway", text)
 
     def _drop_mark(self, host: Host, place: str) -> None:
         drop_mark(self._zfs, self._copies, place, host.datasets[place].guid)
@@ -305,8 +305,8 @@ class Departure:
                 raise FlexdiskError("Changed", f"VM {vm.label}: this move was given up, and another one has begun")
             _check_sent(vm, transfer, move)
             if uefi.digest(told.variables) != variables:
-                words = f"{move.host} does not have the UEFI variables that it has now"
-                raise FlexdiskError("Changed", f"VM {vm.label}: {words}")
+                text = f"{move.host} does not have the UEFI variables that it has now"
+                raise FlexdiskError("Changed", f"VM {vm.label}: {text}")
             now_here = self._hypervisor.vm(uuid)
             if now_here.state != "stopped":
                 raise FlexdiskError("Changed", f"VM {vm.label} was started while it was moved")
@@ -407,9 +407,9 @@ class Departure:
             if why:
                 raise FlexdiskError("InUse", f"VM {move.label} ({move.vm}): {why}")
             if not unseen and any(disk.volume.user.get(OF_VM) == move.vm for disk in host.detached):
-                words = f"VM {move.label}: its disks here have not become replicas yet; the playbook move_vm with"
-                words += f" flexdisk_target={move.host} goes on, or, if another host has taken it over, the playbook"
-                raise FlexdiskError("InUse", f"{words} failover_vm with flexdisk_failover_state=returned")
+                text = f"VM {move.label}: its disks here have not become replicas yet; the playbook move_vm with"
+                text += f" flexdisk_target={move.host} goes on, or, if another host has taken it over, the playbook"
+                raise FlexdiskError("InUse", f"{text} failover_vm with flexdisk_failover_state=returned")
             names = [d for d in host.datasets if moves.is_place(d) and d.endswith(move.vm)]
             for one in names if not check_mode else ():
                 self._drop_mark(host, one)

@@ -235,5 +235,5 @@ def _look(departure: Departure, call: Call, told: Told) -> Answer:
 def _under_way(uuid: str, record: t.Optional[Record]) -> t.List[Problem]:
     """Return why the VM cannot be moved now: a run whose controller is gone may still be at work on it."""
     who = lock.transfer_of(uuid) if uuid else ""
-    words = f"its disks are being replicated by {who}; run the same command again when that has ended"
-    return [Problem("Locked", words, record.label if record is not None else uuid)] if who else []
+    text = f"its disks are being replicated by {who}; run the same command again when that has ended"
+    return [Problem("Locked", text, record.label if record is not None else uuid)] if who else []

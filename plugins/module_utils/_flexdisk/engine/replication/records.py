@@ -68,8 +68,8 @@ def load(uuid: str, kind: str = MOVES) -> t.Any:
         with open(_path(uuid, kind), encoding="utf-8") as file:
             return json.load(file)
     except FileNotFoundError as exc:
-        words = f"there is no record of VM {uuid} ({_path(uuid, kind)}), which was to come here"
-        raise FlexdiskError("ResourceNotFound", words) from exc
+        text = f"there is no record of VM {uuid} ({_path(uuid, kind)}), which was to come here"
+        raise FlexdiskError("ResourceNotFound", text) from exc
     except (OSError, ValueError) as exc:
         raise FlexdiskError("NotPermitted", f"the record of VM {uuid} cannot be read: {_path(uuid, kind)}") from exc
 

@@ -171,8 +171,8 @@ def check_alone(name: str, found: t.Collection[str]) -> None:
     """
     below = sorted(one for one in found if one.startswith(f"{name}/"))
     if below:
-        words = f"{name} has datasets below it, {', '.join(below)}, which no sync makes: the home of the disk has sent"
-        raise FlexdiskError("ReplicaChanged", f"{words} more than the disk. Look at them, and destroy them by hand")
+        text = f"{name} has datasets below it, {', '.join(below)}, which no sync makes: the home of the disk has sent"
+        raise FlexdiskError("ReplicaChanged", f"{text} more than the disk. Look at them, and destroy them by hand")
 
 
 def by_dataset(table: Table, ours: t.Collection[str] = ()) -> t.Dict[str, t.Tuple[Point, ...]]:

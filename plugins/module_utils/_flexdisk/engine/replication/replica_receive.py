@@ -108,17 +108,17 @@ class Receiver:
         known = moves.find(self._zfs.datasets(place)) if self._zfs.exists(place) else {}
         for move in (move for uuid, move in known.items() if uuid in vms):
             if move.back_to:
-                words = f"{host_name()} is taking it over from {move.host}; the playbook failover_vm goes on"
-                raise FlexdiskError("InUse", f"VM {move.label}: {words}")
+                text = f"{host_name()} is taking it over from {move.host}; the playbook failover_vm goes on"
+                raise FlexdiskError("InUse", f"VM {move.label}: {text}")
             if move.has_left:
-                words = (
+                text = (
                     f"{host_name()} has what it wrote on {move.host} last, and its replicas there are left as they are"
                 )
-                words += (
+                text += (
                     ". The playbook move_vm goes on; if another host has the VM, flexdisk_failover_state=returned and"
                 )
-                words += " flexdisk_old_host with the name of this host, of the playbook failover_vm, come first"
-                raise FlexdiskError("InUse", f"VM {move.label}: {words}")
+                text += " flexdisk_old_host with the name of this host, of the playbook failover_vm, come first"
+                raise FlexdiskError("InUse", f"VM {move.label}: {text}")
 
     def _make_place(self, pool: str) -> None:
         if not self._zfs.exists(container(pool)):
@@ -268,9 +268,9 @@ class Receiver:
 
 def _of_another_home(there: Kept) -> str:
     replica = there.replica
-    words = f"{replica.dataset} stays: it is a replica of a disk of VM {there.vm} in another pool"
-    words = f"{words}, of {replica.host} (guid {replica.home}). If nothing of that one is needed any more,"
-    return f"{words} the module replica_receive with step=remove and homes=[{replica.home}] gives it up"
+    text = f"{replica.dataset} stays: it is a replica of a disk of VM {there.vm} in another pool"
+    text = f"{text}, of {replica.host} (guid {replica.home}). If nothing of that one is needed any more,"
+    return f"{text} the module replica_receive with step=remove and homes=[{replica.home}] gives it up"
 
 
 def _zfs() -> str:

@@ -111,29 +111,29 @@ class Sender:
         sent, unless there are none.
         """
         seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
-        found = Planned(host=seen.host, problems=list(seen.problems))
+        result = Planned(host=seen.host, problems=list(seen.problems))
         needs: t.Dict[str, int] = {}
         away = [(vm, words) for vm, words in ((vm, unknown_home(vm)) for vm in seen.vms) if words]
         if len(away) == len(seen.vms):
-            found.problems += [Problem(NOT_HOME, words, vm.label) for vm, words in away]
-        found.failures = [f"{vm.label}: {words} [{NOT_HOME}]" for vm, words in away]
+            result.problems += [Problem(NOT_HOME, words, vm.label) for vm, words in away]
+        result.failures = [f"{vm.label}: {words} [{NOT_HOME}]" for vm, words in away]
         left_out = {vm.config.uuid for vm, _words in away}
         for vm in (vm for vm in seen.vms if vm.config.uuid not in left_out):
             place = peer.pool or vm.config.pool
             problems = refusals(vm, seen.host, peer, place)
             if not problems:
                 planned, made, problems = self._plan_vm(vm, seen, peer, place, fresh)
-                found.vms.append(vm)
-                found.syncs.append(planned)
-                found.transfers.append(made)
+                result.vms.append(vm)
+                result.syncs.append(planned)
+                result.transfers.append(made)
                 needs[place] = needs.get(place, 0) + sum(disk.needs for disk in planned.disks)
-            found.problems += problems
-        found.problems += lacking(needs, peer)
-        found.space = [
-            *(Space(True, pool, _takes(found, pool), seen.host.available(pool)) for pool in _pools(found)),
+            result.problems += problems
+        result.problems += lacking(needs, peer)
+        result.space = [
+            *(Space(True, pool, _takes(result, pool), seen.host.available(pool)) for pool in _pools(result)),
             *(Space(False, place, needed, peer.pools[place][1]) for place, needed in sorted(needs.items())),
         ]
-        return found
+        return result
 
     def _plan_vm(
         self, vm: Vm, seen: replica_info.Seen, peer: Peer, place: str, fresh: bool
@@ -276,9 +276,9 @@ class Sender:
     def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
         sender, receiver = self.runner.carry(send_words(disk.dataset, stream), ssh, progress.add)
         if receiver.rc != 0 or sender.rc != 0:
-            words = [said for said in map(_complaint, (receiver.stderr, sender.stderr)) if said]
+            parts = [said for said in map(_complaint, (receiver.stderr, sender.stderr)) if said]
             ended = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"
-            raise FlexdiskError("TransferFailed", f"{disk.dataset}: {'; '.join(words) or ended}")
+            raise FlexdiskError("TransferFailed", f"{disk.dataset}: {'; '.join(parts) or ended}")
 
     # -- finish
 

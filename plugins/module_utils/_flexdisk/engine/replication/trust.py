@@ -51,7 +51,7 @@ def make_keys(runner: Runner, vm: str, disks: t.Iterable[str]) -> t.Dict[str, st
     forget_keys(vm)
     folder = keys_folder(vm)
     os.mkdir(folder, 0o700)
-    found = {}
+    result = {}
     for uuid in disks:
         path = os.path.join(folder, uuid)
         answer = runner(("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", path))
@@ -60,8 +60,8 @@ def make_keys(runner: Runner, vm: str, disks: t.Iterable[str]) -> t.Dict[str, st
         key = KEY.match(_read(path + ".pub"))
         if key is None:
             raise FlexdiskError("UnexpectedOutput", f"ssh-keygen made no key of ssh-ed25519 in {path}.pub")
-        found[uuid] = key[0]
-    return found
+        result[uuid] = key[0]
+    return result
 
 
 def forget_keys(vm: str) -> bool:
@@ -79,11 +79,11 @@ def host_keys(folders: t.Sequence[str]) -> t.List[str]:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             names = sorted(name for name in os.listdir(folder) if _HOST_KEY_FILE.fullmatch(name))
             texts = [_read(os.path.join(folder, name)) for name in names]
-            found = [match[0] for match in map(HOST_KEY.match, texts) if match]
-            if found:
-                return found
-    words = f"no public key of this host, such as ssh_host_ed25519_key.pub, is in {' or '.join(folders)}"
-    raise FlexdiskError("ResourceNotFound", words)
+            result = [match[0] for match in map(HOST_KEY.match, texts) if match]
+            if result:
+                return result
+    text = f"no public key of this host, such as ssh_host_ed25519_key.pub, is in {' or '.join(folders)}"
+    raise FlexdiskError("ResourceNotFound", text)
 
 
 def _read(path: str) -> str:
@@ -145,10 +145,10 @@ def _wait_for(fd: int, folder: str) -> None:
             if exc.errno not in (errno.EAGAIN, errno.EACCES):
                 raise FlexdiskError("NotPermitted", f"{folder} cannot be locked: {exc}") from exc
             if time.monotonic() > deadline:
-                words = (
+                text = (
                     f"another program has held the lock on {folder} for {_PATIENCE} s; authorized_keys is not changed"
                 )
-                raise FlexdiskError("Locked", words) from exc
+                raise FlexdiskError("Locked", text) from exc
         time.sleep(_PAUSE)
 
 

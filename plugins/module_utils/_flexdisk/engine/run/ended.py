@@ -36,7 +36,7 @@ def as_it_went(
     """The plans, each with how it ended. now is the host read again; None, if it cannot be read, counts as changed."""
     if broken is None:
         return list(plans)
-    found = []
+    result = []
     for plan in plans:
         if any(plan is other for other in broken.waiting):
             ended = Ended(-1, False)
@@ -44,8 +44,8 @@ def as_it_went(
             ended = Ended(broken.done, _changed(broken, before, now))
         else:
             ended = Ended(len(plan.steps), plan.changed)
-        found.append(replace(plan, ended=ended))
-    return found
+        result.append(replace(plan, ended=ended))
+    return result
 
 
 def _changed(broken: Broken, before: Host, now: t.Optional[Host]) -> bool:

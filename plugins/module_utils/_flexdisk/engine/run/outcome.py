@@ -71,12 +71,12 @@ def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.
     if exc.done == len(plan.steps):
         steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})
     failed = steps[exc.done]
-    found = told(plan, exc.error, failed["text"] or failed["step"])
-    found.update(steps=steps, vms_not_done=[p.name for p in waiting])
+    result = told(plan, exc.error, failed["text"] or failed["step"])
+    result.update(steps=steps, vms_not_done=[p.name for p in waiting])
     if exc.restart is not None:
         running = None if exc.restart.late else exc.restart.running
-        found.update(restarted=running, restart=exc.restart.tried)
-    return found
+        result.update(restarted=running, restart=exc.restart.tried)
+    return result
 
 
 def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:

@@ -96,13 +96,13 @@ def disk_template(vm: Vm) -> str:
 
 def snapshots_result(vm: Vm, figures: bool) -> t.List[_Dict]:
     """The VM's snapshots, the oldest first; created is seconds since 1970."""
-    found = []
+    result = []
     for snapshot in snapshots_of(vm):
         entry: _Dict = {"name": snapshot.name, "disks": disks_in(vm, snapshot)}
         if figures:
             entry.update(created=snapshot.creation, frees_bytes=freed(vm, snapshot))
-        found.append(entry)
-    return found
+        result.append(entry)
+    return result
 
 
 def _by_name(disks: t.Iterable[Disk]) -> t.List[Disk]:

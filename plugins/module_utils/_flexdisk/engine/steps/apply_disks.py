@@ -104,8 +104,8 @@ def _replace_saved(zfs: Zfs, volume: str, facts: t.Mapping[str, str]) -> None:
     written = {key: value for key, value in facts.items() if value}
     zfs.set_facts(volume, written)
     if dict(zfs.local_facts(volume, [*written])) != written:
-        words = f"the identity of {volume} was not written, although zfs reported no error; the saved one is kept"
-        raise FlexdiskError("NotApplied", words)
+        text = f"the identity of {volume} was not written, although zfs reported no error; the saved one is kept"
+        raise FlexdiskError("NotApplied", text)
     zfs.set_facts(volume, {key: value for key, value in facts.items() if not value})
 
 

@@ -93,8 +93,8 @@ def _end_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> None:
         for one in sorted((d for d in there if d.kind != "snapshot"), key=lambda d: d.name, reverse=True):
             exact.destroy(tools.zfs, one.planned, [d.planned for d in there if d.name.startswith(f"{one.name}@")])
     except FlexdiskError as exc:
-        words = f"the VM is deleted, but {root} is left: {exc.message}; the same task again destroys it"
-        raise FlexdiskError(exc.code, words) from exc
+        text = f"the VM is deleted, but {root} is left: {exc.message}; the same task again destroys it"
+        raise FlexdiskError(exc.code, text) from exc
 
 
 def remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> None:
@@ -105,8 +105,8 @@ def remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> N
     empty = tools.read(container(change.after.root.pool))
     lasting = lasting_of(there, step.root, empty, step.configured, step.deletes)
     if other or lasting:
-        words = f"the host changed since it was read: {', '.join(sorted({*other, *lasting}))}"
-        raise FlexdiskError("Changed", f"{words}; nothing was destroyed")
+        text = f"the host changed since it was read: {', '.join(sorted({*other, *lasting}))}"
+        raise FlexdiskError("Changed", f"{text}; nothing was destroyed")
     config = next((one for one in tools.hypervisor.vms() if one.uuid == step.uuid), None)
     if config is not None and not (step.configured and is_unfinished(config)):
         raise FlexdiskError("Changed", f"the host changed since it was read: VM {config.label} is {config.state} now")

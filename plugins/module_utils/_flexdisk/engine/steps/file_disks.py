@@ -174,11 +174,11 @@ def discard(zfs: Zfs, partial: Dataset) -> None:
     parts = [d for d in zfs.datasets(partial.name) if d.name != partial.name]
     others = [d.name for d in parts if d.kind != "snapshot"]
     if others:
-        words = (
+        text = (
             f"{partial.name} is an incomplete copy to be destroyed, but it contains "
             f"{', '.join(others)}, which is not part of it"
         )
-        raise FlexdiskError("InUse", words)
+        raise FlexdiskError("InUse", text)
     exact.destroy(zfs, partial.planned, [one.planned for one in parts])
     removed(zfs, partial)
 

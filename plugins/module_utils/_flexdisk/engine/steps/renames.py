@@ -56,12 +56,12 @@ def foreseen(zfs: Zfs, host: Host, pairs: t.Sequence[t.Tuple[str, str]]) -> t.Li
     known = [(name, _standing(host, target)) for name, target in pairs if name in host.datasets]
     names = sorted({one for name, above in known if above != _parent(name) for one in (name, above)})
     rows = zfs.properties(*names) if names else {}
-    found = []
+    result = []
     for name, above in known:
         if name in rows and above in rows:
             for prop, (now, then) in effective.changes(rows[name], rows[above]).items():
-                found.append(_words(name, prop, now, then, above))
-    return found
+                result.append(_words(name, prop, now, then, above))
+    return result
 
 
 def _words(name: str, prop: str, now: str, then: str, above: str) -> str:

@@ -218,8 +218,8 @@ class _Room:
 
 def _no_room(root: Dataset, room: int, need: int) -> str:
     figures = (root.pool, *render_apart(room, pins.beyond_reservation(root, need)))
-    words = "pool %s has %s left, but for a moment the rollback takes %s beyond the reservation of the VM" % figures
-    return f"{words}; nothing was rolled back"
+    text = "pool %s has %s left, but for a moment the rollback takes %s beyond the reservation of the VM" % figures
+    return f"{text}; nothing was rolled back"
 
 
 def storage_of(tools: Tools) -> ByZfs:

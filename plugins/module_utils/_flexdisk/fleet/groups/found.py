@@ -184,12 +184,12 @@ def _own(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids: t.Mapping
     """The UUIDs that a new VM of this name would get on the host: the first that no VM has, as in plan/creation."""
     if uuids.get(name):
         return {uuids[name].lower()}
-    found = set()
+    result = set()
     for pool in pools:
         every = (uuid_for(pool["guid"], name, number) for number in range(RENAMED + 1))
         free = next((uuid for uuid in every if uuid not in taken), None)
-        found |= {free} if free else set()
-    return found
+        result |= {free} if free else set()
+    return result
 
 
 def check_places(found: t.Sequence[Place], most: int) -> t.List[Problem]:
@@ -213,11 +213,11 @@ def check_places(found: t.Sequence[Place], most: int) -> t.List[Problem]:
             problems.add("MovedAway", f"no host has {place.name}, but {place.host} has a record of its move ({where})")
     for name, several in by_name.items():
         if len(several) > 1:
-            words = [
+            parts = [
                 f"{place.host} has {'its detached disks' if place.what == DISKS else 'a VM of this name'}"
                 for place in several
             ]
-            problems.add("Ambiguous", f"{name} is in several places: {' and '.join(words)}")
+            problems.add("Ambiguous", f"{name} is in several places: {' and '.join(parts)}")
     unmarked = [place for place in found if place.what == UNMARKED and len(by_name[place.name]) == 1]
     if unmarked:
         problems.add("NotMarked", _unmarked(unmarked))

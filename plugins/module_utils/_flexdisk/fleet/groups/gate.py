@@ -101,25 +101,25 @@ class _Declared(t.NamedTuple):
 
 def _questions_for_all(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: Problems) -> t.List[_Declared]:
     """The questions, after what is wrong with them whichever member is asked. Such a question is left out."""
-    found = []
+    result = []
     if tcp is not None:
         timeout = problems.attempt("", _seconds, "tcp.timeout", tcp["timeout"], 1)
         template = {"address": tcp["address"] or "{instance.address}", "port": tcp["port"]}
-        found.append(_Declared("tcp", template, lambda of: _tcp(of, timeout)))
+        result.append(_Declared("tcp", template, lambda of: _tcp(of, timeout)))
     if http is not None:
         seconds = problems.attempt("", _seconds, "http.timeout", http["timeout"], 1)
         status = tuple(problems.attempt("", _status, item) for item in http["status"])
         if not status:
             problems.add("InvalidArgument", "http.status is empty, so no answer would do")
-        found.append(
+        result.append(
             _Declared("http", {"url": http["url"]}, lambda of: _http(of, status, seconds, http["validate_certs"]))
         )
-    for declared in list(found):
+    for declared in list(result):
         before = len(problems)
         problems.attempt("", named, declared.key, placeholders.check, declared.template, FACTS)
         if len(problems) > before:
-            found.remove(declared)
-    return found
+            result.remove(declared)
+    return result
 
 
 def _members(

@@ -78,8 +78,8 @@ def _words(problem: _Raw) -> str:
 def _removed(member: _Raw, size: int) -> t.Dict[str, t.List[str]]:
     """The disks that go with a member above the size, and those that stay, as texts."""
     above = member["there"] and member["index"] >= size
-    words = [(f"{disk['name']} {render_mib(disk['size'])}", disk["preserve"]) for disk in member["disks"] if above]
-    return {"loses": [text for text, stays in words if not stays], "keeps": [text for text, stays in words if stays]}
+    parts = [(f"{disk['name']} {render_mib(disk['size'])}", disk["preserve"]) for disk in member["disks"] if above]
+    return {"loses": [text for text, stays in parts if not stays], "keeps": [text for text, stays in parts if stays]}
 
 
 def _destroyed(member: _Raw, check: t.Optional[_Raw], size: int) -> int:

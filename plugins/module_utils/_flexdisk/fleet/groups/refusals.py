@@ -63,12 +63,12 @@ def _failures(group: Group, policy: RollPolicy, problems: Problems) -> None:
     if policy.on_failure == CONTINUE:
         return
     if len(blind | group.failed) > budget:
-        words = [
+        parts = [
             f"{', '.join(sorted(names))} {what}"
             for names, what in ((group.failed, "failed"), (blind - group.failed, "cannot be read"))
             if names
         ]
-        problems.add("InvalidArgument", f"failure_budget is {budget}, but {' and '.join(words)}")
+        problems.add("InvalidArgument", f"failure_budget is {budget}, but {' and '.join(parts)}")
 
 
 def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
@@ -103,14 +103,14 @@ def _removals(group: Group, policy: RollPolicy, steps: t.Sequence[Step], problem
     if len(gone) > most:
         known = {member.name: member for member in group.members}
         names = [action.member for action in gone]
-        words = "; ".join(_removal(known[name]) if name in known else name for name in names[:SHOWN])
+        text = "; ".join(_removal(known[name]) if name in known else name for name in names[:SHOWN])
         more = f"; and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""
         them = "it" if len(gone) == 1 else "them"
         size = max(action.index for action in gone) + 1
         keeps = f"-e flexdisk_size={size}" if group.only_size else f"size: {size}"
         problems.add(
             "InvalidArgument",
-            f"size is {group.size}, so {len(gone)} would be deleted, but max_removed is {most}: {words}{more}. "
+            f"size is {group.size}, so {len(gone)} would be deleted, but max_removed is {most}: {text}{more}. "
             f"Write {keeps} to keep {them}, or max_removed: {len(gone)} in the policy to delete {them}",
         )
 
@@ -143,9 +143,9 @@ def _blocked(end: Group, left: t.Sequence[Member], policy: RollPolicy) -> str:
     floor = policy.floor(end.size)
     names = [member.name for member in left if member.index < end.size] or [member.name for member in left]
     serving = f"{end.serving} member{' is' if end.serving == 1 else 's are'} in service"
-    words = f"{', '.join(names)} cannot be changed: {serving}, at least {floor} must be,"
-    words += f" and at most {policy.max_down_per_host} of a host may be down"
+    text = f"{', '.join(names)} cannot be changed: {serving}, at least {floor} must be,"
+    text += f" and at most {policy.max_down_per_host} of a host may be down"
     down = [member for member in end.members if not member.serves and member.index < end.size]
     if down:
-        words += "; down: " + ", ".join(f"{member.name} on {member.host or 'no host'}" for member in down)
-    return words
+        text += "; down: " + ", ".join(f"{member.name} on {member.host or 'no host'}" for member in down)
+    return text

@@ -51,13 +51,13 @@ def summary(group: Group, plan: GroupPlan) -> str:
     for step in plan.steps:
         for action in step.actions:
             numbers[action.do] = numbers.get(action.do, 0) + 1
-    words = [count(len(plan.steps), "step")]
-    words += [f"{number} {_PARTICIPLES[do]}" for do, number in sorted(numbers.items())]
-    words += [f"{max(len(step.actions) for step in plan.steps)} at a time"]
-    words += [f"at least {plan.in_service} of {group.size} in service"]
-    words += [f"for a while {count(plan.peak, 'member')}"] if plan.peak > group.size else []
-    words += [f"pauses {plan.pauses} s"] if plan.pauses else []
-    return f"{group.name}: {', '.join(words)}"
+    parts = [count(len(plan.steps), "step")]
+    parts += [f"{number} {_PARTICIPLES[do]}" for do, number in sorted(numbers.items())]
+    parts += [f"{max(len(step.actions) for step in plan.steps)} at a time"]
+    parts += [f"at least {plan.in_service} of {group.size} in service"]
+    parts += [f"for a while {count(plan.peak, 'member')}"] if plan.peak > group.size else []
+    parts += [f"pauses {plan.pauses} s"] if plan.pauses else []
+    return f"{group.name}: {', '.join(parts)}"
 
 
 def done_table(

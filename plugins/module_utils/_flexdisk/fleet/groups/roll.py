@@ -81,8 +81,8 @@ def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
     if returning:
         return _step(group, policy, [(member, RETURN) for member in falling(returning)], pause=0)
     if marked:
-        words = [(member, FINISH if member.index < group.size else REMOVE) for member in falling(marked)]
-        return _step(group, policy, words)
+        parts = [(member, FINISH if member.index < group.size else REMOVE) for member in falling(marked)]
+        return _step(group, policy, parts)
     staying = [member for member in group.there if member.index < group.size and _free(group, member)]
     alive = [member for member in staying if member.change == LIVE]
     if alive:

@@ -77,16 +77,16 @@ def entry(
 
 def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) -> t.List[t.Dict[str, t.Any]]:
     """What each member shall be: nothing, for those above the size. more: further words for the others."""
-    found = []
+    result = []
     for member in members:
         word = group["generation"] if member["name"] in group["replace"] else ""
         if member["there"] and member["index"] >= group["size"]:
-            found.append(removal(member, group["template"]))
+            result.append(removal(member, group["template"]))
         else:
-            found.append({**entry(member, group["template"], group["members"], recreate, word), **more})
+            result.append({**entry(member, group["template"], group["members"], recreate, word), **more})
         if member["there"] and member["name"] in (group.get("adopt") or ()):
-            del found[-1]["member"]  # the run marks it before it asks
-    return found
+            del result[-1]["member"]  # the run marks it before it asks
+    return result
 
 
 def removal(member: _Raw, template: _Raw) -> t.Dict[str, t.Any]:

@@ -75,7 +75,7 @@ def _summary(hosts: t.Sequence[str], found: t.Mapping[str, _Dict], time: str, un
     vms = [vm for host in hosts for vm in found[host]["vm_info"]["vms"]]
     counts = [found[host]["disk_verify"]["counts"] for host in hosts]
     drifted = sum(bool(vm["cause"]) for host in hosts for vm in found[host]["zfs_quota"]["vms"])
-    words = [
+    parts = [
         _count(len(hosts), "host"),
         _count(len(vms), "VM"),
         _count(sum(len(vm["disks"]) for vm in vms), "disk"),
@@ -83,7 +83,7 @@ def _summary(hosts: t.Sequence[str], found: t.Mapping[str, _Dict], time: str, un
         _count(sum(count["warning"] for count in counts), "warning"),
         f"quota off the law on {_count(drifted, 'VM')}",
     ]
-    lines = [element("p", None, ", ".join(words) + f". Made at {time}.")]
+    lines = [element("p", None, ", ".join(parts) + f". Made at {time}.")]
     if unread:
         names = Html(", ".join(map(isolated, sorted(unread))))
         lines.append(element("p", {"class": "bad"}, "Not read, and missing on this page: ", names, "."))

@@ -31,12 +31,12 @@ def placed_vms(entries: t.Iterable[_Raw], names: t.Container[str]) -> t.List[t.D
     """The entries of vm for a host that has or gets these of the VMs whose host is chosen (C(hypervisor) is C(auto)),
     without that word. Other entries stay as they are.
     """
-    found = []
+    result = []
     for entry in entries:
         free = entry.get("hypervisor") == "auto"
         if not free or (entry.get("name") or entry.get("vm")) in names:
-            found.append({key: value for key, value in entry.items() if not (free and key == "hypervisor")})
-    return found
+            result.append({key: value for key, value in entry.items() if not (free and key == "hypervisor")})
+    return result
 
 
 def _on(name: str, checks: t.Sequence[_Raw], beside: int) -> t.Dict[str, t.Any]:

@@ -63,8 +63,8 @@ def parse_request(raw: _Raw, facts: Facts, exclusive: t.Sequence[str], problems:
     selection.check_targets(names)
     for key in ("max_moves", "min_gain"):
         if raw[key] is not None and not 0 <= raw[key] < math.inf:
-            words = "must not be negative" if raw[key] < 0 else "must be a number"
-            problems.add("InvalidArgument", f"{key} is {raw[key]}, but {words}")
+            text = "must not be negative" if raw[key] < 0 else "must be a number"
+            problems.add("InvalidArgument", f"{key} is {raw[key]}, but {text}")
     figures = {key: raw[key] for key in ("max_moves", "min_gain") if raw[key] is not None}
     return Request(
         kind,
@@ -105,8 +105,8 @@ class _Selection:
         groups = self._known("from_groups", known.groups, "host group")
         for host in hosts:
             if host in self._facts.unread:
-                said = f"host {host} could not be read, so its VMs are not known: {self._facts.unread[host]}"
-                self._problems.add("ResourceNotFound", said)
+                text = f"host {host} could not be read, so its VMs are not known: {self._facts.unread[host]}"
+                self._problems.add("ResourceNotFound", text)
         named = raw["vms"] is not None
         asked = self._named(raw["vms"]) if named else sorted(known.vms)
         found = []
@@ -141,8 +141,8 @@ class _Selection:
                 self._problems.add("InUse", f"VM {name} is being moved already; the playbook move_vm goes on")
             elif len(fits) != 1:
                 places = [f"{one.uuid} on {self._facts.known.vms[one.uuid].primary}" for one in fits]
-                said = f"VM {name} is {' and '.join(places)}. Name the one that you mean by its UUID."
-                self._problems.add("Ambiguous" if fits else "ResourceNotFound", said if fits else self._nobody(name))
+                text = f"VM {name} is {' and '.join(places)}. Name the one that you mean by its UUID."
+                self._problems.add("Ambiguous" if fits else "ResourceNotFound", text if fits else self._nobody(name))
             elif fits[0].uuid in found:
                 self._problems.add(
                     "InvalidArgument", f"VM {name} is named more than once, also as {found[fits[0].uuid]}"
@@ -154,8 +154,8 @@ class _Selection:
     def _nobody(self, name: str) -> str:
         """C(there is no VM wbe01 on hv01, hv02. Did you mean web01?)."""
         similar = did_you_mean(name, {one.alias: one.alias for one in self._facts.names if one.alias})
-        words = f"there is no VM {name} on {', '.join(self._facts.known.hosts)}{self._silent()}"
-        return f"{words}. {similar}" if similar else words
+        text = f"there is no VM {name} on {', '.join(self._facts.known.hosts)}{self._silent()}"
+        return f"{text}. {similar}" if similar else text
 
     def _silent(self) -> str:
         unread = ", ".join(self._facts.unread)
@@ -176,8 +176,8 @@ class _Selection:
         for group in self._known("to_groups", known.groups, "host group"):
             own = [name for name in names if known.hosts[known.vms[name].primary].group == group]
             if own:
-                words = ", ".join(map(self._facts.alias, own))
-                self._problems.add("InvalidArgument", f"to_groups: {words}: in the host group {group} already")
+                text = ", ".join(map(self._facts.alias, own))
+                self._problems.add("InvalidArgument", f"to_groups: {text}: in the host group {group} already")
             check_usable(group, self._facts, self._problems)
 
 
@@ -187,8 +187,8 @@ def check_usable(group: str, facts: Facts, problems: Problems) -> None:
         problems.add("InvalidArgument", f"to_groups: the host group {group} is {UNALLOCABLE}, so it takes no VMs")
     members = [name for name, host in facts.known.hosts.items() if host.group == group]
     if all(name in facts.unread for name in members):
-        said = "; ".join(f"{name}: {facts.unread[name]}" for name in members)
-        problems.add("ResourceNotFound", f"to_groups: no host of {group} could be read: {said}")
+        text = "; ".join(f"{name}: {facts.unread[name]}" for name in members)
+        problems.add("ResourceNotFound", f"to_groups: no host of {group} could be read: {text}")
 
 
 def has_tag(tags: _Raw, key: str, value: object) -> bool:

@@ -103,14 +103,14 @@ def _groups(hosts: t.Sequence[_Raw]) -> t.Dict[str, str]:
 
 def _routes(seen: _Seen) -> t.Set[t.Tuple[str, str, str, str]]:
     """Name and UUID of each VM that is on its way, where from, and where to."""
-    found = set()
+    result = set()
     for (host, uuid), mark in seen.marks.items():
         name = mark["alias"] or uuid
         if mark["phase"] == COMING:
-            found.add((name, uuid, mark["host"], host))
+            result.add((name, uuid, mark["host"], host))
         elif mark["phase"] == LEAVING or (mark["phase"] == MOVED and (host, uuid) in seen.has):
-            found.add((name, uuid, host, mark["host"]))
-    return found
+            result.add((name, uuid, host, mark["host"]))
+    return result
 
 
 def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str]:
@@ -128,14 +128,14 @@ def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str
         return old, PUT_BACK, f"it had not left {old} yet"
     others = _others(uuid, old, new, seen)
     if others and mark is not None and mark["host"] == new:
-        words = f"{' and '.join(others)} has it, too, or expects it"
-        words += f"; if it was taken over, failover_vm with flexdisk_failover_state=returned ends it on {old}"
-        return old, STUCK, words
+        text = f"{' and '.join(others)} has it, too, or expects it"
+        text += f"; if it was taken over, failover_vm with flexdisk_failover_state=returned ends it on {old}"
+        return old, STUCK, text
     if mark is not None and mark["host"] == new:
         silent = [host for host in mark.get("asks", ()) if host not in seen.hosts]
         if silent:
-            words = f"it has left {old}, and {' and '.join(silent)} could not be asked whether it has been"
-            return old, STUCK, f"{words} taken over; the playbook move_vm goes on"
+            text = f"it has left {old}, and {' and '.join(silent)} could not be asked whether it has been"
+            return old, STUCK, f"{text} taken over; the playbook move_vm goes on"
         if new in seen.hosts:
             return old, MOVE, ""
         if new not in seen.asked:
@@ -169,8 +169,8 @@ def queue(jobs: t.Sequence[_Raw], stage: str, most: int) -> _Dict:
     sizes = []
     found = [batch[at : at + most] for batch in _batches(jobs) for at in range(0, len(batch), most)]
     for number, batch in enumerate(found, 1):
-        said = f"{stage}, batch {number} of {len(found)}"
-        hosts.append({"name": said, "says": ", ".join(job["name"] for job in batch)})
+        text = f"{stage}, batch {number} of {len(found)}"
+        hosts.append({"name": text, "says": ", ".join(job["name"] for job in batch)})
         for job in batch:
             operation = {**job["operations"][0], "name": job["name"], "why": job.get("why", "")}
             needs = [names[other] for other in job["needs"]]
@@ -182,13 +182,13 @@ def queue(jobs: t.Sequence[_Raw], stage: str, most: int) -> _Dict:
 def _batches(jobs: t.Sequence[_Raw]) -> t.List[t.List[_Raw]]:
     """Jobs that can run at the same time, one batch after the other. Each job follows those that it depends on."""
     level: t.Dict[int, int] = {}
-    found: t.List[t.List[_Raw]] = []
+    result: t.List[t.List[_Raw]] = []
     for job in jobs:
         level[job["job"]] = max((level[other] + 1 for other in job["depends"]), default=0)
-        if level[job["job"]] == len(found):
-            found.append([])
-        found[level[job["job"]]].append(job)
-    return found
+        if level[job["job"]] == len(result):
+            result.append([])
+        result[level[job["job"]]].append(job)
+    return result
 
 
 def table(ended: t.Sequence[_Raw]) -> t.List[str]:

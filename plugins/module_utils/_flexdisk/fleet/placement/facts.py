@@ -98,12 +98,12 @@ def _with_replicas(
     infos = {raw["name"]: raw["info"] or {} for raw in hosts}
     guids = {(name, pool["name"]): pool.get("guid") for name, info in infos.items() for pool in info.get("pools", ())}
     homes = {vm.name: (vm.pool, guids.get((vm.primary, vm.pool))) for vm in vms}
-    found = {}
+    result = {}
     for name, host in known.items():
         told = [(one["vm"], one["pool"], one["home"]) for one in infos[name].get("replicas") or ()]
         old = [vm for vm, pool, home in told if vm in homes and homes[vm][0] == pool and homes[vm][1] != home]
-        found[name] = replace(host, replicas=frozenset(old)) if old else host
-    return found
+        result[name] = replace(host, replicas=frozenset(old)) if old else host
+    return result
 
 
 def _moves(info: _Raw) -> t.List[_Raw]:
@@ -136,16 +136,16 @@ def _groups(hosts: t.Sequence[_Raw], raw: t.Sequence[_Raw], problems: Problems) 
     names = list(dict.fromkeys(map(group_of, hosts)))
     if without and len(without) < len(hosts):
         used = ", ".join(name for name in names if name != ONLY)
-        words = f"{', '.join(without)}: in no host group, but other hosts are in {used}. Each host must be in one."
-        problems.add("InvalidArgument", words)
+        text = f"{', '.join(without)}: in no host group, but other hosts are in {used}. Each host must be in one."
+        problems.add("InvalidArgument", text)
     _once("host group", [group["name"] for group in raw], problems)
     for group in raw:
         if group["name"] not in names:
             problems.add("InvalidArgument", f"host group {group['name']} has no host; there are {', '.join(names)}")
         ratio = group.get("cpu_ratio")
         if ratio is not None and not 0 < ratio < math.inf:
-            words = f"host group {group['name']}: cpu_ratio is {ratio}, but must be a number above 0"
-            problems.add("InvalidArgument", words)
+            text = f"host group {group['name']}: cpu_ratio is {ratio}, but must be a number above 0"
+            problems.add("InvalidArgument", text)
     told = {group["name"]: group for group in raw}
     return {name: _group(name, told.get(name, {})) for name in names}
 
@@ -212,30 +212,30 @@ class _Host:
         )
 
     def _pool(self, raw: _Raw) -> t.Tuple[int, int]:
-        what = f"{self._what}, pool {raw['name']}"
-        size, available = (self._figure(raw, what, key) for key in ("size", "available"))
-        self._check(available <= size, f"{what}: {available} MiB are available, but it has {size} MiB")
+        text = f"{self._what}, pool {raw['name']}"
+        size, available = (self._figure(raw, text, key) for key in ("size", "available"))
+        self._check(available <= size, f"{text}: {available} MiB are available, but it has {size} MiB")
         return size, available
 
     def _vm(self, raw: _Raw, info: _Raw) -> _Vm:
         uuid = of(raw, f"{self._what}, vms", "uuid", str)
         alias = of(raw, f"{self._what}, VM {uuid}", "alias", str)
-        what = f"{self._what}, VM {alias or uuid}"
-        disks = of(raw, what, "disks", dict)
-        self._check(len(disks) == 1, f"{what}: has its disks in {len(disks)} pools, but must have them in one")
+        text = f"{self._what}, VM {alias or uuid}"
+        disks = of(raw, text, "disks", dict)
+        self._check(len(disks) == 1, f"{text}: has its disks in {len(disks)} pools, but must have them in one")
         for pool in disks:
             self._check(
-                any(one["name"] == pool for one in info["pools"]), f"{what}: has disks in {pool}, a pool unknown here"
+                any(one["name"] == pool for one in info["pools"]), f"{text}: has disks in {pool}, a pool unknown here"
             )
         pool = next(iter(disks), "")
-        disk = self._figure(disks, f"{what}, disks", pool) if disks else 0
-        tags, state = of(raw, what, "tags", dict), of(raw, what, "state", str)
-        self._check(state in _STATES, f"{what}: state is {state:.40}, which no hypervisor says of a VM")
+        disk = self._figure(disks, f"{text}, disks", pool) if disks else 0
+        tags, state = of(raw, text, "tags", dict), of(raw, text, "state", str)
+        self._check(state in _STATES, f"{text}: state is {state:.40}, which no hypervisor says of a VM")
         vm = KnownVm(
             uuid,
             self._name,
-            memory=self._figure(raw, what, "memory"),
-            cpus=self._figure(raw, what, "vcpus"),
+            memory=self._figure(raw, text, "memory"),
+            cpus=self._figure(raw, text, "vcpus"),
             template=COPIED,
             disks=(disk,),
             disk=disk,

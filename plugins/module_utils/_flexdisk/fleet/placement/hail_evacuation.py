@@ -50,6 +50,6 @@ def single(places: Places, vm: KnownVm, group: str, targets: t.Sequence[str], ki
     ways, reasons = to_each(places, places.begin(vm.name), kind, targets, measure(places, group))
     best = last_of_best(ways)
     if best is None:
-        told = "".join(f" Node {target} failed: {reason};" for target, reason in reasons.items())
-        return Solution(None, (), f"Can't find any good node: {told}")
+        text = "".join(f" Node {target} failed: {reason};" for target, reason in reasons.items())
+        return Solution(None, (), f"Can't find any good node: {text}")
     return Solution(best.moved, best.operations)

@@ -65,15 +65,15 @@ def _carried_out(places: Places, name: str, solution: Solution) -> t.Optional[Jo
 
 
 def _uses(places: Places, states: t.Sequence[Moved]) -> t.Dict[_Resource, Use]:
-    found = {}
+    result = {}
     for host, last in states[-1].accounts.items() if states else ():
         first = places.accounts[host]
         ways = [state.accounts.get(host, first) for state in states]
         for kind in ("memory",) if first.pools else ("memory", "disk"):  # what pools give away never comes back
             taken = [_free(first, kind) - _free(account, kind) for account in ways]
             if any(taken):
-                found[host, kind] = Use(max(0, *taken), _free(first, kind) - _free(last, kind))
-    return found
+                result[host, kind] = Use(max(0, *taken), _free(first, kind) - _free(last, kind))
+    return result
 
 
 def _free(account: Account, kind: str) -> int:
@@ -122,14 +122,14 @@ def in_turn(uses: t.Sequence[t.Iterable[t.Hashable]], most: int) -> t.List[t.Set
 
     uses: the things that each job uses. The jobs that use one thing stand in as many lines as may use it at a time.
     """
-    found: t.List[t.Set[int]] = []
+    result: t.List[t.Set[int]] = []
     lines: t.Dict[t.Hashable, t.List[int]] = {}
     for number, things in enumerate(uses):
         before = [lines.setdefault(thing, []) for thing in things]
-        found.append({line[-most] for line in before if len(line) >= most})
+        result.append({line[-most] for line in before if len(line) >= most})
         for line in before:
             line.append(number)
-    return found
+    return result
 
 
 def _direct(numbers: t.Set[int], needed: t.Sequence[t.Set[int]]) -> t.Set[int]:

@@ -59,8 +59,8 @@ class _New:
         told: _Raw = raw["hosts"] if raw["hosts"] is not None else dict.fromkeys(known.hosts)
         for host in told:
             if host not in known.hosts:
-                said = f"{self._what}: there is no host {host}, but {', '.join(known.hosts)}"
-                self._problems.add("ResourceNotFound", said)
+                text = f"{self._what}: there is no host {host}, but {', '.join(known.hosts)}"
+                self._problems.add("ResourceNotFound", text)
         found: t.Dict[str, t.Union[KnownVm, str, None]] = {}
         if not all(told.values()):  # those that say nothing of their own are read once, so that problems are told once
             alike = self._problems.attempt("", self._at, "", {})
@@ -74,8 +74,8 @@ class _New:
         what = f"{self._what}, host {host}" if host else self._what
         unknown = sorted(set(own) - {"refused", "disks", "memory", "vcpus", "beside"})
         if unknown:
-            said = f"{what}: {', '.join(unknown)} is unknown. There are refused, disks, memory, vcpus and beside."
-            raise FlexdiskError("InvalidArgument", said)
+            text = f"{what}: {', '.join(unknown)} is unknown. There are refused, disks, memory, vcpus and beside."
+            raise FlexdiskError("InvalidArgument", text)
         if own.get("refused"):
             return str(own["refused"])
         raw = {**self._raw, **own}

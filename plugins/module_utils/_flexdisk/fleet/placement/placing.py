@@ -85,8 +85,8 @@ def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
 
 def why_no_host(places: Places, new: NewVm, ranks: _Ranks) -> t.Dict[str, str]:
     """Why a VM can be on no host of the ranks, by host. A host that could take it would make another one unsafe."""
-    found = {}
+    result = {}
     for host in [host for rank in ranks for key in rank for host in places.hosts_of(key)]:
         moved = _at(places, new, host)
-        found[host] = moved if isinstance(moved, str) else why_unsafe(places, host, moved)
-    return found
+        result[host] = moved if isinstance(moved, str) else why_unsafe(places, host, moved)
+    return result

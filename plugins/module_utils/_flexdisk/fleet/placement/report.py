@@ -49,10 +49,10 @@ def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[Wai
 def _summary(request: Request, moved: t.Sequence[_Dict], failed: t.Sequence[_Dict], answer: Answer) -> str:
     """C(evacuate: 3 VMs move, 1 cannot, score 2.104 -> 1.811)."""
     verb = ("gets a host", "get hosts") if request.kind == PLACE else ("moves", "move")
-    words = [f"{len(moved)} VM{' ' + verb[0] if len(moved) == 1 else 's ' + verb[1]}"]
-    words += [f"{len(failed)} cannot"] if failed else []
-    words += [f"score {answer.before:.3f} -> {answer.after:.3f}"] if moved else []
-    return f"{request.kind}: {', '.join(words)}"
+    parts = [f"{len(moved)} VM{' ' + verb[0] if len(moved) == 1 else 's ' + verb[1]}"]
+    parts += [f"{len(failed)} cannot"] if failed else []
+    parts += [f"score {answer.before:.3f} -> {answer.after:.3f}"] if moved else []
+    return f"{request.kind}: {', '.join(parts)}"
 
 
 def _vm(job: Job) -> KnownVm:
@@ -78,9 +78,9 @@ def _moved(facts: Facts, job: Job) -> _Dict:
 
 def _failed(facts: Facts, name: str, why: t.Mapping[str, str]) -> _Dict:
     hosts = {host: said or "could take it, but not in any order of the moves" for host, said in why.items()}
-    told = "; ".join(f"{host}: {said}" for host, said in hosts.items())
+    text = "; ".join(f"{host}: {said}" for host, said in hosts.items())
     uuid = name if name in facts.known.vms else ""
-    return {"name": facts.alias(name), "uuid": uuid, "reason": told or "no host group takes it", "hosts": hosts}
+    return {"name": facts.alias(name), "uuid": uuid, "reason": text or "no host group takes it", "hosts": hosts}
 
 
 def _job(number: int, facts: Facts, job: Job, waits: Waits) -> _Dict:

@@ -66,11 +66,11 @@ def _worked_out(account: Account) -> _Values:
 
 def _pairs(account: Account) -> t.Dict[_Pair, int]:
     """How often each exclusive tag is in each failure domain of the host, if it is usable."""
-    found = {}
+    result = {}
     for location in account.host.locations if account.host.usable else ():
         for tag, count in account.tags.items():
-            found[location, tag] = count
-    return found
+            result[location, tag] = count
+    return result
 
 
 def _flat(account: Account) -> float:
@@ -164,14 +164,14 @@ def _beyond(pairs: t.Mapping[_Pair, int]) -> int:
 def together(deltas: t.Iterable[Delta]) -> Delta:
     """Several changes in one."""
     every = iter(deltas)
-    found = next(every, None)
-    if found is None:
+    result = next(every, None)
+    if result is None:
         return Delta(0.0, _NOTHING, _NOTHING, _NO_PAIRS)
     for delta in every:
-        sums = tuple([one + other for one, other in zip(found.sums, delta.sums)])
-        squares = tuple([one + other for one, other in zip(found.squares, delta.squares)])
-        found = Delta(found.flat + delta.flat, sums, squares, _added(found.pairs, delta.pairs))
-    return found
+        sums = tuple([one + other for one, other in zip(result.sums, delta.sums)])
+        squares = tuple([one + other for one, other in zip(result.squares, delta.squares)])
+        result = Delta(result.flat + delta.flat, sums, squares, _added(result.pairs, delta.pairs))
+    return result
 
 
 def _added(one: t.Mapping[_Pair, int], other: t.Mapping[_Pair, int]) -> t.Mapping[_Pair, int]:

@@ -105,15 +105,15 @@ def sorted_ways(places: Places, wish: Wish, kind: str, targets: t.Sequence[str],
 def why_nowhere(places: Places, wish: Wish) -> t.Dict[str, str]:
     """Why the VM can go to no host, by host, or by group where the group is the reason."""
     vm = places.vms[wish.name]
-    found: t.Dict[str, str] = {}
+    result: t.Dict[str, str] = {}
     for key in [key for rank in wish.ranks for key in rank]:
         why = why_not_group(places.known, vm, key, wish.enters)
         if why:
-            found[places.known.groups[key].name] = told(places, vm, "", why)
+            result[places.known.groups[key].name] = told(places, vm, "", why)
             continue
         for host in places.hosts_of(key):
-            found[host] = _why_not(places, wish, host)
-    return found
+            result[host] = _why_not(places, wish, host)
+    return result
 
 
 def _why_not(places: Places, wish: Wish, host: str) -> str:
@@ -163,9 +163,9 @@ def _words(vm: KnownVm, account: Account, code: str) -> str:
     if code == NO_POOL:
         return f"has no pool {vm.pool}"
     if code == NO_REPLICAS:
-        words = f"-e flexdisk_vm={vm.name} -e flexdisk_replica_host={account.host.name}"
-        words = f"playbook replicate {words} -e flexdisk_replica_state=absent gives them up"
-        return f"has replicas of it from an earlier home; {words}"
+        text = f"-e flexdisk_vm={vm.name} -e flexdisk_replica_host={account.host.name}"
+        text = f"playbook replicate {text} -e flexdisk_replica_state=absent gives them up"
+        return f"has replicas of it from an earlier home; {text}"
     if code == NO_DISK and vm.pool:
         return f"pool {vm.pool}: {render_pair(vm.disk, account.pools[vm.pool])}"
     if code == NO_DISK:

@@ -187,12 +187,12 @@ def better_elsewhere(mine: Rival, rivals: t.Sequence[Rival], most: t.Optional[in
             if one.begun or one.host not in recorded:  # else the record tells of the same replicas
                 yield from _comes_there(mine, one, most)
         elif one.term > mine.term:
-            words = f"{one.host} has a record of it from after another failover; it comes back there, with"
-            yield "TooOld", f"{words} flexdisk_target={one.host}"
+            text = f"{one.host} has a record of it from after another failover; it comes back there, with"
+            yield "TooOld", f"{text} flexdisk_target={one.host}"
         elif one.term == mine.term and one.pool != mine.pool:
-            words = f"{one.host} has a record of it on {one.home} (pool guid {one.pool}), and {mine.host} has one of it"
-            words += f" on {mine.home} (pool guid {mine.pool}); find out which one is old, and leave that host out with"
-            yield "Ambiguous", f"{words} {without(one.host)} or {without(mine.host)}"
+            text = f"{one.host} has a record of it on {one.home} (pool guid {one.pool}), and {mine.host} has one of it"
+            text += f" on {mine.home} (pool guid {mine.pool}); find out which one is old, and leave that host out with"
+            yield "Ambiguous", f"{text} {without(one.host)} or {without(mine.host)}"
         elif one.term == mine.term and most is None:
             yield from _newer_elsewhere(mine, one)
 
@@ -201,20 +201,20 @@ def _comes_there(mine: Rival, one: Rival, most: t.Optional[int]) -> t.Iterator[t
     """Why the VM belongs to the host that it moves to. It does not if the move is from before a failover, or if mine
     knows the set that has come there.
     """
-    words = f"its move from {one.home} to {one.host} has not ended"
+    text = f"its move from {one.home} to {one.host} has not ended"
     way = f"bring {one.home} up, and end the move with flexdisk_target={one.host} of the playbook move_vm"
     if one.begun:
         way = f"flexdisk_target={one.host} of the playbook move_vm goes on there, also without {one.home}"
     if one.term != UNKNOWN and one.term < mine.term:
         return
     if one.term > mine.term:
-        yield "TooOld", f"{words}, and began after another failover than {mine.host} knows of; {way}"
+        yield "TooOld", f"{text}, and began after another failover than {mine.host} knows of; {way}"
     elif one.begun:
-        yield "InUse", f"{words}, and it has left {one.home}: {one.host} has all that it had; {way}"
+        yield "InUse", f"{text}, and it has left {one.home}: {one.host} has all that it had; {way}"
     elif most is None and not mine.includes(one):
         yield (
             "TooOld",
-            f"{words}, and it is not known that {mine.host} has all that {one.host} has: {one.host} can have what the"
+            f"{text}, and it is not known that {mine.host} has all that {one.host} has: {one.host} can have what the"
             f" VM wrote until it was stopped. To lose nothing, {way}. To give up what has come to {one.host}, give"
             f" flexdisk_max_data_loss; after the failover, flexdisk_target={one.host} and flexdisk_move_state=stays of"
             f" the playbook move_vm, without {one.home}, remove it there",
@@ -225,20 +225,20 @@ def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
     """Why another host with replicas of the same home could lose less. It is not if this one knows its set."""
     accept = "flexdisk_max_data_loss allows to lose more"
     if one.why_not:
-        words = f"{one.host} has replicas of it, too, and does not know how new they are: {one.why_not}. Look there"
-        yield "Ambiguous", f"{words}, or leave {one.host} out with {without(one.host)}; {accept}"
+        text = f"{one.host} has replicas of it, too, and does not know how new they are: {one.why_not}. Look there"
+        yield "Ambiguous", f"{text}, or leave {one.host} out with {without(one.host)}; {accept}"
     elif not one.points or mine.includes(one):
         return
     elif one.includes(mine):
-        words = f"{one.host} has a set of its snapshots that is newer than the one of {mine.host};"
-        yield "TooOld", f"{words} flexdisk_target={one.host} loses less, and {accept}"
+        text = f"{one.host} has a set of its snapshots that is newer than the one of {mine.host};"
+        yield "TooOld", f"{text} flexdisk_target={one.host} loses less, and {accept}"
     else:
         clocks = f"{_noted(one)}, {_noted(mine)}, each by its own clock"
-        words = (
+        text = (
             f"neither the replicas on {one.host} nor those on {mine.host} have the other's set of snapshots, so it is"
         )
-        words += f" not known who loses less ({clocks}). Find out, and leave one of them out with"
-        yield "Ambiguous", f"{words} {without(one.host)} or {without(mine.host)}; {accept}"
+        text += f" not known who loses less ({clocks}). Find out, and leave one of them out with"
+        yield "Ambiguous", f"{text} {without(one.host)} or {without(mine.host)}; {accept}"
 
 
 def _noted(rival: Rival) -> str:

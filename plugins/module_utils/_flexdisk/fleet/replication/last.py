@@ -29,8 +29,8 @@ def check(vm: VmTransfer) -> None:
     for disk in vm.disks:
         ways = [s for s in disk.sent if isinstance(s, Increment) and not s.base.bookmark and s.to.name == vm.set]
         if len(disk.sent) != 1 or not ways:
-            words = f"VM {vm.label}: the replica of disk {disk.name} is not what the sync has left; run the move again"
-            raise FlexdiskError("Changed", words)
+            text = f"VM {vm.label}: the replica of disk {disk.name} is not what the sync has left; run the move again"
+            raise FlexdiskError("Changed", text)
 
 
 def taken(vm: VmTransfer, found: t.Mapping[str, t.Tuple[int, int]]) -> VmTransfer:

@@ -88,8 +88,8 @@ def ended(vm: str, hosts: Hosts, move: t.Optional[_Raw], runs: bool, stopped: fl
         return Ended(f"{line}; it was down for {down} s", down)
     since = move["since"]
     down = max(0.0, round(now - seconds_of(since)))
-    told = f"it was down for about {down} s, since {since} by the clock of {hosts.old}"
-    return Ended(f"{line}; its move had been interrupted, and {told}", down)
+    text = f"it was down for about {down} s, since {since} by the clock of {hosts.old}"
+    return Ended(f"{line}; its move had been interrupted, and {text}", down)
 
 
 def _space(one: _Raw, hosts: Hosts, takes: int) -> str:

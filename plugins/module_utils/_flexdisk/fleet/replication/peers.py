@@ -78,5 +78,5 @@ def lacking(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:
         room = peer.pools[place][1]
         if needed > room:
             figures = render_apart(needed, room)
-            words = "the replicas need %s in pool %s of %s, which has %s"
-            yield Problem("InsufficientSpace", words % (figures[0], place, peer.name, figures[1]))
+            text = "the replicas need %s in pool %s of %s, which has %s"
+            yield Problem("InsufficientSpace", text % (figures[0], place, peer.name, figures[1]))

@@ -45,10 +45,8 @@ def find(seen: Seen, wanted: Wanted) -> Places:
     homes = [host for host in have if host not in old]
     source = [*homes, *([coming[wanted.target].target] if wanted.target in coming else [])]
     if wanted.state == "forgotten":
-        words = (
-            f"{wanted.vm} is on its way to {_all(coming)}, and its tombstone is needed until it is there; go on with"
-        )
-        return Places(homes, "", [f"{words} flexdisk_target={next(iter(coming))}"] if coming else [])
+        text = f"{wanted.vm} is on its way to {_all(coming)}, and its tombstone is needed until it is there; go on with"
+        return Places(homes, "", [f"{text} flexdisk_target={next(iter(coming))}"] if coming else [])
     found = [*_where(seen, wanted, homes, old, source), *_elsewhere(seen, coming, wanted)]
     found += _taken_over(seen, wanted, source)
     return Places(homes, source[0] if source else "", found)
@@ -71,8 +69,8 @@ def _where(
         gone = [(host, one.target) for host, one in seen.items() if one.phase == MOVED and not homes]
         yield "; ".join([*said, *(f"{host} says that it has gone to {target}" for host, target in gone)])
     elif wanted.state == "stays" and _has_left(seen, source[0]):
-        words = f"{wanted.vm} has left {source[0]} for {wanted.target}, so it is too late to give the move up; the same"
-        yield f"{words} command without flexdisk_move_state goes on"
+        text = f"{wanted.vm} has left {source[0]} for {wanted.target}, so it is too late to give the move up; the same"
+        yield f"{text} command without flexdisk_move_state goes on"
     elif wanted.state == "stays" and not homes and source[0] not in seen:
         yield f"{wanted.vm} comes from {source[0]}, which is not among the hosts of this run"
 
@@ -88,13 +86,13 @@ def _elsewhere(seen: Seen, coming: Seen, wanted: Wanted) -> t.Iterator[str]:
         if host == wanted.target:
             continue
         if one.taking:
-            words = (
+            text = (
                 f"{wanted.vm} is being taken over from {one.target} on {host}; the playbook failover_vm goes on there,"
             )
-            yield f"{words} or gives that up with flexdisk_failover_state=stays"
+            yield f"{text} or gives that up with flexdisk_failover_state=stays"
         elif one.has_left:
-            words = f"{wanted.vm} has left {one.target}, and {host} has all that it had; go on with"
-            yield f"{words} flexdisk_target={host}"
+            text = f"{wanted.vm} has left {one.target}, and {host} has all that it had; go on with"
+            yield f"{text} flexdisk_target={host}"
         elif _has_left(seen, one.target):
             yield f"{wanted.vm} has left {one.target} for {host}; go on with flexdisk_target={host}"
         else:
@@ -111,9 +109,9 @@ def _taken_over(seen: Seen, wanted: Wanted, source: t.Sequence[str]) -> t.Iterat
         return
     unheard = sorted({host for one in leaves for host in one.asks if host not in seen})
     if unheard and not wanted.unasked:
-        words = f"{wanted.vm} has left its host, and {_all(unheard)} could not be asked whether it"
-        words += " has been taken over. --limit must not leave it out; if it is gone for good,"
-        yield f"{words} flexdisk_start_unasked=true goes on"
+        text = f"{wanted.vm} has left its host, and {_all(unheard)} could not be asked whether it"
+        text += " has been taken over. --limit must not leave it out; if it is gone for good,"
+        yield f"{text} flexdisk_start_unasked=true goes on"
     term = max(one.term for one in leaves)
     raised = [host for host, one in seen.items() if one.phase == MOVED and one.term > term]
     if raised:

@@ -121,8 +121,8 @@ def digest(record: Record) -> str:
 
 def variables_of(record: Record) -> str:
     """The UEFI variables of the VM, as a text of the driver; "" for none."""
-    found: str = record.description.get(_VARIABLES, "")
-    return found
+    result: str = record.description.get(_VARIABLES, "")
+    return result
 
 
 def with_variables(record: Record, variables: str) -> Record:
@@ -151,22 +151,24 @@ def read_record(given: t.Any) -> Record:
         hidden = tuple(_hidden(one, given["uuid"]) for one in given.get("hidden", ()))
         flexible = None if given["flexible"] is None else int(given["flexible"])
         made = {"disks": disks, "snapshots": taken, "hidden": hidden, "flexible": flexible}
-        found = Record(**{**given, **made})
-        whole = all(_is_number(number) for number in (found.home, found.memory, found.vcpus, found.quota))
-        good = whole and identity.is_uuid(found.uuid) and is_host(found.host) and found.state in ("running", "stopped")
-        if not (good and isinstance(found.autoboot, bool) and isinstance(found.indestructible, bool)):
+        result = Record(**{**given, **made})
+        whole = all(_is_number(number) for number in (result.home, result.memory, result.vcpus, result.quota))
+        good = (
+            whole and identity.is_uuid(result.uuid) and is_host(result.host) and result.state in ("running", "stopped")
+        )
+        if not (good and isinstance(result.autoboot, bool) and isinstance(result.indestructible, bool)):
             raise ValueError("a field has another type")
-        if not all(isinstance(one, dict) for one in (found.description, found.marks)):
+        if not all(isinstance(one, dict) for one in (result.description, result.marks)):
             raise ValueError("description and marks are dictionaries")
-        if not all(isinstance(one, str) for one in (found.description["template"], variables_of(found))):
+        if not all(isinstance(one, str) for one in (result.description["template"], variables_of(result))):
             raise ValueError("template is a text")
-        uefi.decode(variables_of(found))
-        if not failover.is_plausible(found.marks.get(failover.FACT) or "none:0"):
+        uefi.decode(variables_of(result))
+        if not failover.is_plausible(result.marks.get(failover.FACT) or "none:0"):
             raise ValueError("the term of its failover is none")
-        _facts(found.marks)
+        _facts(result.marks)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
         raise FlexdiskError("InvalidArgument", f"this is no record of a VM ({type(exc).__name__})") from exc
-    return found
+    return result
 
 
 def _disk(given: t.Any) -> DiskRecord:

@@ -24,8 +24,8 @@ def summary(syncs: Shown, peer: str) -> str:
     disks = [disk for _name, one in busy for disk in one.disks]
     sends = sum(disk.sends for disk in disks)
     streams = sum(len(disk.streams) for disk in disks)
-    words = f"{count(len(busy), 'VM')} to {peer}: {count(streams, 'stream')}, about {render_bytes(sends)}"
-    return words + (f"; {len(syncs) - len(busy)} have everything" if len(busy) < len(syncs) else "")
+    text = f"{count(len(busy), 'VM')} to {peer}: {count(streams, 'stream')}, about {render_bytes(sends)}"
+    return text + (f"; {len(syncs) - len(busy)} have everything" if len(busy) < len(syncs) else "")
 
 
 def done(

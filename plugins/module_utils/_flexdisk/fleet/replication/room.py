@@ -60,15 +60,15 @@ def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) ->
     left = without_sets(vm, failed)
     needed = sum(holds(disk.volume) for disk in _synced(left))
     used = vm.root.used - sum(v.used for v in vm.volumes) + sum(v.used for v in left.volumes)
-    words = "the snapshots of the sync take %s, and"
+    text = "the snapshots of the sync take %s, and"
     if quota and needed > quota - used:
-        words += " the VM has %s left; a larger flexible_disk_size makes room"
-        words %= render_apart(needed, max(0, quota - used))
-        words += snapshots.others_hold(part.name for disk in _synced(left) for part in disk.snapshots)
-        yield Problem("InsufficientSpace", words, vm.config.label)
+        text += " the VM has %s left; a larger flexible_disk_size makes room"
+        text %= render_apart(needed, max(0, quota - used))
+        text += snapshots.others_hold(part.name for disk in _synced(left) for part in disk.snapshots)
+        yield Problem("InsufficientSpace", text, vm.config.label)
         return
     more = takes(vm, failed, quota)
     if more > available:
         figures = render_apart(more, available)
-        words = f"{words % render_bytes(needed)} the VM needs {figures[0]} more of pool {vm.config.pool}, which has"
-        yield Problem("InsufficientSpace", f"{words} {figures[1]}", vm.config.label)
+        text = f"{text % render_bytes(needed)} the VM needs {figures[0]} more of pool {vm.config.pool}, which has"
+        yield Problem("InsufficientSpace", f"{text} {figures[1]}", vm.config.label)

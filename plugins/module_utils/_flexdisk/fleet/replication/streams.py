@@ -149,16 +149,16 @@ def common(disk: Original, replica: Replica) -> t.Optional[Point]:
 def check_role(disk: Original, replica: Replica, home: int = 0) -> None:
     """Raise FlexdiskError InUse for what is no replica of this disk. home: the guid of the disk's pool."""
     if replica.uuid != disk.uuid:
-        said = f"says that it is a replica of {replica.uuid}" if replica.uuid else "does not say that it is a replica"
-        raise FlexdiskError("InUse", f"{replica.dataset} {said}; nothing is received there for the disk {disk.uuid}")
+        text = f"says that it is a replica of {replica.uuid}" if replica.uuid else "does not say that it is a replica"
+        raise FlexdiskError("InUse", f"{replica.dataset} {text}; nothing is received there for the disk {disk.uuid}")
     if replica.kind != disk.kind:
         raise FlexdiskError("InUse", f"{replica.dataset} is a {replica.kind}, and the disk a {disk.kind}")
     if home and replica.home != home:
         where = f"{replica.host or 'another host'} (pool guid {replica.home})"
-        words = f"{replica.dataset} is the replica of this disk on {where}, not of the one here"
+        text = f"{replica.dataset} is the replica of this disk on {where}, not of the one here"
         more = "If the VM has moved, the playbook replicate with flexdisk_replica_state=absent gives it up. If it was"
         more += " taken over since, this replica can have more than the VM, and absent leaves it: look at it, then"
-        raise FlexdiskError("InUse", f"{words}. {more} destroy it by hand there (zfs release, zfs destroy -r)")
+        raise FlexdiskError("InUse", f"{text}. {more} destroy it by hand there (zfs release, zfs destroy -r)")
 
 
 def check_ways_back(replica: Replica, streams: t.Iterable[Stream]) -> None:
@@ -169,9 +169,9 @@ def check_ways_back(replica: Replica, streams: t.Iterable[Stream]) -> None:
             place = next((number for number, one in enumerate(points) if one.guid == stream.to.guid), len(points))
             newer = [one.name for one in points[place + 1 :]]
             if replica.written or place == len(points) or not set(newer) <= set(stream.lost):
-                words = f"{replica.dataset} has changed since the sync was planned; it was to go back to"
+                text = f"{replica.dataset} has changed since the sync was planned; it was to go back to"
                 raise FlexdiskError(
-                    "ReplicaChanged", f"{words} @{stream.to.name} and has {', '.join(newer) or 'nothing'} since"
+                    "ReplicaChanged", f"{text} @{stream.to.name} and has {', '.join(newer) or 'nothing'} since"
                 )
 
 

@@ -55,18 +55,18 @@ class Back(t.NamedTuple):
     @property
     def words(self) -> t.List[str]:
         """What is lost of the disk, in words."""
-        found = []
+        result = []
         newer = [point for point in reversed(self.lost) if not _is_of_others(point)]
         if newer:
             size = self.lost_bytes
             with_what = f"with {render_bytes(size)}, which another disk lacks" if size else "with nothing in it"
-            found.append(f"disk {self.disk.name} loses {_words_of(newer)} {with_what}")
+            result.append(f"disk {self.disk.name} loses {_words_of(newer)} {with_what}")
         others = [point for point in reversed(self.lost) if _is_of_others(point)]
         if others:
-            found.append(f"disk {self.disk.name} loses {_words_of(others)}, which others have taken of its replica")
+            result.append(f"disk {self.disk.name} loses {_words_of(others)}, which others have taken of its replica")
         if self.replica.token:
-            found.append(f"disk {self.disk.name} loses what has arrived of an interrupted stream")
-        return found
+            result.append(f"disk {self.disk.name} loses what has arrived of an interrupted stream")
+        return result
 
 
 @dataclass(frozen=True)
@@ -126,8 +126,8 @@ def without(record: Record, names: t.Collection[str]) -> Record:
     """
     strange = sorted(set(names) - {word for disk in record.disks for word in (disk.uuid, disk.name)})
     if strange:
-        words = f"the record of VM {record.label} has no disk {', '.join(strange)}, but "
-        raise FlexdiskError("InvalidArgument", words + ", ".join(disk.name for disk in record.disks))
+        text = f"the record of VM {record.label} has no disk {', '.join(strange)}, but "
+        raise FlexdiskError("InvalidArgument", text + ", ".join(disk.name for disk in record.disks))
     for disk in (disk for disk in record.disks if disk.boot and {disk.uuid, disk.name} & set(names)):
         raise FlexdiskError("InvalidArgument", f"VM {record.label} boots from disk {disk.name}")
     return replace(record, disks=tuple(disk for disk in record.disks if not {disk.uuid, disk.name} & set(names)))
@@ -136,8 +136,8 @@ def without(record: Record, names: t.Collection[str]) -> Record:
 def _of_disk(record: Record, disk: DiskRecord, kept: Kept, begun: bool) -> t.Iterator[Problem]:
     found = kept.get(disk.uuid)
     if found is None:
-        words = "it has no replica here; if it had left the VM, flexdisk_leave_out names it"
-        yield Problem("NoCompleteSet", words, record.label, disk.name)
+        text = "it has no replica here; if it had left the VM, flexdisk_leave_out names it"
+        yield Problem("NoCompleteSet", text, record.label, disk.name)
         return
     if found.vm not in ("", record.uuid):
         yield Problem("NoCompleteSet", _of_other(disk, found), record.label, disk.name)
@@ -148,13 +148,13 @@ def _of_disk(record: Record, disk: DiskRecord, kept: Kept, begun: bool) -> t.Ite
     except FlexdiskError as exc:
         yield Problem(exc.code, exc.message, record.label, disk.name)
     if replica.written and replica.snapshots and not (begun or found.back):
-        words = f"{replica.dataset} was written to since its newest snapshot, {render_bytes(replica.written)};"
-        yield Problem("ReplicaChanged", f"{words} zfs rollback gives that up", record.label, disk.name)
+        text = f"{replica.dataset} was written to since its newest snapshot, {render_bytes(replica.written)};"
+        yield Problem("ReplicaChanged", f"{text} zfs rollback gives that up", record.label, disk.name)
 
 
 def _of_other(disk: DiskRecord, found: Held) -> str:
-    words = f"it is a disk of VM {found.vm} by now, says its replica {found.replica.dataset}, so it has left this VM"
-    return words if disk.boot else f"{words}; flexdisk_leave_out names it"
+    text = f"it is a disk of VM {found.vm} by now, says its replica {found.replica.dataset}, so it has left this VM"
+    return text if disk.boot else f"{text}; flexdisk_leave_out names it"
 
 
 def _newest(replicas: t.Sequence[Replica]) -> str:
@@ -168,13 +168,13 @@ def _has(replica: Replica, name: str) -> bool:
 
 
 def _no_set(disks: t.Sequence[DiskRecord], kept: Kept) -> str:
-    words = "there is no set of snapshots that the replicas of all its disks have: "
-    words += "; ".join(f"{disk.name} has {_names(kept[disk.uuid].replica)}" for disk in disks)
+    text = "there is no set of snapshots that the replicas of all its disks have: "
+    text += "; ".join(f"{disk.name} has {_names(kept[disk.uuid].replica)}" for disk in disks)
     newest = max((p for disk in disks for p in _sets(kept[disk.uuid].replica)), key=lambda p: p.createtxg, default=None)
     lack = [disk for disk in disks if newest and not _has(kept[disk.uuid].replica, newest.name) and not disk.boot]
     if lack:
-        words += ". If a disk had left the VM, flexdisk_leave_out names it: "
-    return words + ", ".join(disk.name for disk in lack)
+        text += ". If a disk had left the VM, flexdisk_leave_out names it: "
+    return text + ", ".join(disk.name for disk in lack)
 
 
 def _sets(replica: Replica) -> t.List[Point]:
@@ -201,11 +201,11 @@ def _kept_by_others(record: Record, back: Back, kept: Kept, begun: bool) -> t.It
     for point in back.lost:
         name = f"{back.replica.dataset}@{point.name}"
         if _is_of_others(point) and point.written and not (begun or kept[back.disk.uuid].back):
-            words = f"{name} is newer than the set, and does not come from the disk: destroy it if it is not needed"
-            yield Problem("ReplicaChanged", words, record.label, back.disk.name)
+            text = f"{name} is newer than the set, and does not come from the disk: destroy it if it is not needed"
+            yield Problem("ReplicaChanged", text, record.label, back.disk.name)
         elif point.pinned:
-            words = f"{name} is newer than the set, and is held by somebody else; zfs holds shows by whom"
-            yield Problem("InUse", words, record.label, back.disk.name)
+            text = f"{name} is newer than the set, and is held by somebody else; zfs holds shows by whom"
+            yield Problem("InUse", text, record.label, back.disk.name)
 
 
 def _beside(record: Record, kept: Kept, backs: t.Sequence[Back]) -> t.Iterator[str]:
@@ -215,8 +215,8 @@ def _beside(record: Record, kept: Kept, backs: t.Sequence[Back]) -> t.Iterator[s
         replica = kept[uuid].replica
         newest = max((point.createtxg for point in _sets(replica)), default=since)
         if kept[uuid].vm == record.uuid and replica.home == record.home and backs and newest >= since:
-            words = f"{replica.dataset} is of a disk that the record of {record.label} lacks;"
-            yield f"{words} the VM comes back without it, and the replica stays"
+            text = f"{replica.dataset} is of a disk that the record of {record.label} lacks;"
+            yield f"{text} the VM comes back without it, and the replica stays"
 
 
 def _names(replica: Replica) -> str:

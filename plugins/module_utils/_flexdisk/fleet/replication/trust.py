@@ -72,8 +72,8 @@ def receiver(zfs: str, dataset: str, own: t.Mapping[str, str], note: str) -> str
     """
     options = [word for key, value in own.items() for word in ("-o", f"{key}={value}")]
     left_out = [word for key in (*_NOT_RECEIVED, *_OURS) if key not in own for word in ("-x", key)]
-    words = [zfs, "receive", "-s", "-u", *options, *left_out, dataset]
-    return f"echo $$ >{shlex.quote(note)} && exec {' '.join(map(shlex.quote, words))}"
+    parts = [zfs, "receive", "-s", "-u", *options, *left_out, dataset]
+    return f"echo $$ >{shlex.quote(note)} && exec {' '.join(map(shlex.quote, parts))}"
 
 
 def teller(zfs: str, words: t.Sequence[str]) -> str:
@@ -133,5 +133,5 @@ def ssh(address: Address, key: str, known: str) -> t.Tuple[str, ...]:
         "ServerAliveCountMax": "4",
         "LogLevel": "ERROR",
     }
-    words = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
-    return ("ssh", "-F", "none", "-T", *words, "-i", key, "-p", str(address.port), "-l", "root", address.host)
+    parts = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
+    return ("ssh", "-F", "none", "-T", *parts, "-i", key, "-p", str(address.port), "-l", "root", address.host)

@@ -37,15 +37,15 @@ def has_it(vm: str, alias: str, claims: Claims, home: str) -> t.Iterator[str]:
     for host, one in _said_of(vm, claims):
         if host == home or one.phase:
             continue
-        words = f"{host} has it"
+        text = f"{host} has it"
         if one.alias != alias:
-            words += f", called {one.alias}" if one.alias else ", without an alias"
+            text += f", called {one.alias}" if one.alias else ", without an alias"
         if one.taking:
-            yield f"{words}: it is being taken over from {one.taking} there; the playbook failover_vm goes on there"
+            yield f"{text}: it is being taken over from {one.taking} there; the playbook failover_vm goes on there"
         elif one.running:
-            yield f"{words}, and it is not stopped there"
+            yield f"{text}, and it is not stopped there"
         else:
-            yield f"{words}. If that is an old copy, leave {host} out with {without(host)}"
+            yield f"{text}. If that is an old copy, leave {host} out with {without(host)}"
 
 
 def home_answers(vm: str, label: str, home: str, claims: Claims) -> str:
@@ -95,25 +95,23 @@ def _is_newer(host: str, stone: Claim, record: Recorded, stones: t.Mapping[str, 
 
 def _gone(host: str, stone: Claim, record: Recorded, claims: Claims, age: str, most: t.Optional[int]) -> Gone:
     there, here = stone.other, record.here
-    words = f"{host} says that it has moved on to {there} ({stone.since or 'at an unknown time'})"
+    text = f"{host} says that it has moved on to {there} ({stone.since or 'at an unknown time'})"
     if stone.term is not None and stone.term > record.term:
-        words += f", after another failover than {here} knows of. Bring {there} up, or give a host as flexdisk_target"
-        return Gone(f"{words} that has replicas from there", True)
-    words += f", and {here} only has replicas of it from {record.home}, {age}"
+        text += f", after another failover than {here} knows of. Bring {there} up, or give a host as flexdisk_target"
+        return Gone(f"{text} that has replicas from there", True)
+    text += f", and {here} only has replicas of it from {record.home}, {age}"
     if there not in claims:
-        words += f". {there} is not among the hosts of this run: it has to be asked whether it answers. If it is gone"
-        words += (
-            " for good, flexdisk_move_state=forgotten and flexdisk_forget_unseen=true of the playbook move_vm, with"
-        )
-        return Gone(f"{words} --limit {host}, give the tombstone up", True)
+        text += f". {there} is not among the hosts of this run: it has to be asked whether it answers. If it is gone"
+        text += " for good, flexdisk_move_state=forgotten and flexdisk_forget_unseen=true of the playbook move_vm, with"
+        return Gone(f"{text} --limit {host}, give the tombstone up", True)
     if most is not None:
-        return Gone(f"{words}: what it has written on {there} is lost", False)
+        return Gone(f"{text}: what it has written on {there} is lost", False)
     accept = f"flexdisk_max_data_loss brings back what {here} has"
     if claims[there] is not None:  # else it is refused, for it has the VM
-        words += f". {there} does not have it any more; if it was not deleted there on purpose, {accept}"
-        return Gone(words, True)
-    words += f". {there} has had newer data: bring {there} up, or give a host as flexdisk_target that has replicas from"
-    return Gone(f"{words} there. If {there} is gone for good, {accept}", True)
+        text += f". {there} does not have it any more; if it was not deleted there on purpose, {accept}"
+        return Gone(text, True)
+    text += f". {there} has had newer data: bring {there} up, or give a host as flexdisk_target that has replicas from"
+    return Gone(f"{text} there. If {there} is gone for good, {accept}", True)
 
 
 def _said_of(vm: str, claims: Claims) -> t.List[t.Tuple[str, Claim]]:
