@@ -21,8 +21,10 @@ HERE = {"inventory_hostname": "hv1"}
 UNDEFINED: Any = object()  # the variable is left out
 
 SHOWN: tuple[bool, dict[str, Any], list[dict[str, Any]]] = (
-    True, {"_flexdisk_done": {"plan": []}, "ansible_diff_mode": False},
-         [{"_flexdisk_done": {}}, {"ansible_diff_mode": True}])  # fmt: skip
+    True,
+    {"_flexdisk_done": {"plan": []}, "ansible_diff_mode": False},
+    [{"_flexdisk_done": {}}, {"ansible_diff_mode": True}],
+)
 
 
 def chosen(name: str) -> tuple[bool, dict[str, Any], list[dict[str, Any]]]:
@@ -93,8 +95,8 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
         True, {**HERE, "_flexdisk_state": "moved", "_flexdisk_source": "hv1", "_flexdisk": {"flexdisk_target": "hv2"}},
         [{"_flexdisk": {"flexdisk_target": "hv1"}}, {"inventory_hostname": "hv2"}]),
     "move_vm: Say that there was no tombstone: when": (
-        True, {"_flexdisk_state": "forgotten", "_flexdisk_tombstones": [{"changed": False}]},
-        [{"_flexdisk_state": "moved"}, {"_flexdisk_tombstones": [{"changed": True}]}]),
+        True, {"_flexdisk_state": "forgotten", "_flexdisk_forgotten": []},
+        [{"_flexdisk_state": "moved"}, {"_flexdisk_forgotten": ITEM}]),
     "parts/moves: Refuse another plan than the one that was approved: when": (
         True, {"_flexdisk": {"flexdisk_move_digest": "d"}, "flexdisk_move_plan": {"jobs": ITEM}},
         [{"_flexdisk": {}}, {"flexdisk_move_plan": {"jobs": []}}]),
@@ -134,16 +136,51 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
                "_flexdisk_broken": False, "_flexdisk_results": [{"changed": True}]},
         [{"_flexdisk_batch": {"pause": 0}}, {"ansible_check_mode": True}, {"_flexdisk_over": ITEM},
          {"_flexdisk_results": [{"changed": False}]}]),
+    "instance_group: Mark them: when (adopt)": (
+        True, {"_instance_group_info": {"vms": []}, "_instance_group_marking": ITEM},
+        [{"_instance_group_info": {}}, {"_instance_group_marking": []}]),
+    "instance_group: Wait for their guest agents: when": (
+        True, {"instance_group_gate": {"guest_agent": "true"}, "_instance_group_back": ITEM},
+        [{"instance_group_gate": {}}, {"instance_group_gate": {"guest_agent": "false"}}, {"_instance_group_back": []}]),
     "instance_group: Wait for their guest agents: until": (
-        True, {"_instance_group_answer": {"vms": [{"guest_agent": "connected"}]}},
-        [{"_instance_group_answer": {}}, {"_instance_group_answer": {"vms": [{"guest_agent": "none"}]}}]),
+        True, {"_instance_group_agents": {"vms": [{"guest_agent": "connected"}]}},
+        [{"_instance_group_agents": {}}, {"_instance_group_agents": {"vms": [{"guest_agent": "none"}]}}]),
+    "instance_group: Refuse host groups where the hosts are named: that": (
+        False, {"instance_group_host_groups": ["g"], "_instance_group_auto": False},
+        [{"instance_group_host_groups": []}, {"_instance_group_auto": True}]),
     "instance_group: Give the lease back: when": (
-        True, {**HERE, "_instance_group_turn": {"memory": {"places": {"hv1": "p"}}}, "ansible_check_mode": False},
-        [{"_instance_group_turn": {"memory": {"places": {}}}}, {"ansible_check_mode": True},
-         {"_instance_group_turn": {}}]),
+        True, {**HERE, "_instance_group_places": ["hv1"], "ansible_check_mode": False, "_instance_group_lease": {}},
+        [{"_instance_group_places": []}, {"ansible_check_mode": True}, {"_instance_group_places": UNDEFINED},
+         {"_instance_group_lease": {"error_code": "InUse"}}]),
+    "instance_group: Mark them: when (out)": (
+        True, {"_instance_group_marks": True, "_instance_group_names": ["a"]},
+        [{"_instance_group_marks": False}, {"_instance_group_names": []}]),
+    "instance_group: Choose hosts for members that are nowhere: when": (
+        True, {"_instance_group_auto": True, "_instance_group_chosen": ["b"],
+               "_instance_group_found": {"new": ITEM, "members": [{"reachable": True}]}},
+        [{"_instance_group_auto": False}, {"_instance_group_chosen": ["a"]},
+         {"_instance_group_found": {"new": [], "members": [{"reachable": True}]}},
+         {"_instance_group_found": {"new": ITEM, "members": [{"reachable": False}]}}]),
+    "instance_group: Ask what the template means for the members: when": (
+        True, {"instance_group_only_size": "false", "_instance_group_asked": ITEM},
+        [{"instance_group_only_size": "true"}, {"_instance_group_asked": []}]),
+    "instance_group: Plan what is left: failed_when": (
+        True, {"_instance_group_plan": {"problems": []}, "_instance_group_log": []},
+        [{"_instance_group_plan": {}}, {"_instance_group_log": ITEM}]),
     "instance_group: Say what failed: when": (
-        False, {"_instance_group_answer": {}},
-        [{"_instance_group_answer": {"error_code": "InUse"}}, {"_instance_group_answer": {"unreachable": True}}]),
+        False, {"_instance_group_change": {}},
+        [{"_instance_group_change": {"error_code": "InUse"}}, {"_instance_group_change": {"unreachable": True}}]),
+    "instance_group: Go back to what the members were: when": (
+        True, {"_instance_group_stop": "x", "instance_group_policy": {"on_failure": "revert"}},
+        [{"_instance_group_stop": ""}, {"instance_group_policy": {}}]),
+    "instance_group: Stop at the deadline: when": (
+        True, {"instance_group_policy": {"deadline": "1h"}, "_instance_group_stop": False,
+               "_instance_group_actions": ITEM, "_instance_group_begun": "0", "_instance_group_deadline": "60"},
+        [{"instance_group_policy": {}}, {"_instance_group_stop": True}, {"_instance_group_actions": []},
+         {"_instance_group_deadline": str(1 << 40)}]),
+    "instance_group: Do the next step, if there is one: when": (
+        True, {"_instance_group_stop": False, "_instance_group_actions": ITEM},
+        [{"_instance_group_stop": True}, {"_instance_group_actions": []}]),
     "vm_placement: Ask whether this host can take the VMs: when": (
         True, {"vm_placement_vms": ITEM, "_vm_placement_info": {}},
         [{"vm_placement_vms": []}, {"_vm_placement_info": {"skipped": True}}]),
@@ -162,71 +199,6 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "flexible_disks: Change the disks of the declared VMs: when": (
         True, {"flexible_disks_plan_only": "false", "flexible_disks_vms": ITEM},
         [{"flexible_disks_plan_only": "true"}, {"flexible_disks_vms": []}]),
-    "vm_replica: Refuse to forget a host that cannot be asked: that": (
-        False, {"_vm_replica_asked": {}, "vm_replica_forget_unseen": "false"},
-        [{"_vm_replica_asked": {"vms": []}}, {"vm_replica_forget_unseen": "true"}]),
-    "vm_replica: Remove the records of the VMs from the peer, before the home forgets that it has some: when": (
-        True, {"_vm_replica_asked": {"vms": []}, "item": {"vms": ["u"]}},
-        [{"_vm_replica_asked": {}}, {"item": {"vms": []}}]),
-    **{f"vm_replica: {name}: when": (
-        True, {"vm_replica_failover": "absent", "_vm_replica_removed": {"failover": ["u"]}},
-        [{"vm_replica_failover": "unchanged"}, {"_vm_replica_removed": {"failover": []}}])
-       for name in ("Remove the records from all other hosts",
-                    "Let VMs start with the host again, without asking the peer")},
-    "vm_replica: Destroy the replicas: when": (
-        False, {"_vm_replica_asked": {}, "vm_replica_forget_unseen": "true"},
-        [{"_vm_replica_asked": {"vms": []}}, {"vm_replica_forget_unseen": "false"}]),
-    "vm_replica: Say that the replicas are still there: when": (
-        True, {"_vm_replica_asked": {}, "ansible_check_mode": False},
-        [{"_vm_replica_asked": {"vms": []}}, {"ansible_check_mode": True}]),
-    "vm_replica: Remove the records of the VMs from the peer: when": (
-        False, {"vm_replica_failover": "unchanged", "_vm_replica_stale": []},
-        [{"vm_replica_failover": "absent"}, {"_vm_replica_stale": ["u"]}]),
-    "vm_replica: Refuse a peer that is not in the inventory, or the host itself: that": (
-        True, {"vm_replica_peer": "hv2", "vm_replica_home": "hv1", "groups": {"all": ["hv1", "hv2"]}},
-        [{"vm_replica_peer": "hv3"}, {"vm_replica_peer": "hv1"}]),
-    "vm_replica: Fail if a VM has no complete replicas: that": (
-        True, {"_vm_replica_lacking": [], "_vm_replica_why": ""},
-        [{"_vm_replica_lacking": ["a"]}, {"_vm_replica_why": "x"}]),
-    "vm_replica: Say what was sent: when": (
-        True, {"ansible_check_mode": True, "ansible_diff_mode": False},
-        [{"_vm_replica_moves": True}, {"ansible_diff_mode": True}]),
-    "vm_replica: Prepare the failover of VMs: when": (
-        False, {"vm_replica_failover": "unchanged", "_vm_replica_sync": {"failover": []}, "_vm_replica_stale": []},
-        [{"vm_replica_failover": "present"}, {"_vm_replica_sync": {"failover": ["u"]}}, {"_vm_replica_stale": ["u"]}]),
-    "vm_move: Ask the host where the VM went: when": (
-        True, {"_vm_move_went": "hv2", "hostvars": {"hv2": {}}, "vm_move_seen": {"hv2": {"vm": ""}},
-               "_vm_move_seen": {"move": {"vm": "u"}}},
-        [{"hostvars": {}}, {"vm_move_seen": {"hv2": {"vm": "u"}}}]),
-    "vm_move: Say that the tombstone is gone: when": (
-        True, {"vm_move_state": "forgotten", "_vm_move_forgotten": {"changed": True}},
-        [{"vm_move_state": "moved"}, {"_vm_move_forgotten": {"changed": False}}]),
-    "vm_move: Stop the VM, send what it has written last, and end it here: failed_when": (
-        False, {"_vm_move_left": {"changed": True, "failed": False}},
-        [{"_vm_move_left": {"changed": True, "failed": True}}, {"_vm_move_left": {"changed": False, "failed": False}}]),
-    "vm_move: Refuse a target that is not in the inventory, or the host itself: that": (
-        True, {"vm_move_target": "hv2", "vm_move_source": "hv1", "groups": {"all": ["hv1", "hv2"]}},
-        [{"vm_move_target": "hv3"}, {"vm_move_target": "hv1"}]),
-    "vm_move: Say that a move goes on that was interrupted: when": (
-        True, {"vm_move_state": "moved", "_vm_move_goes_on": "x"},
-        [{"vm_move_state": "stays"}, {"_vm_move_goes_on": ""}]),
-    "vm_move: Bring the disks over, and end the VM here: when": (
-        True, {"vm_move_state": "moved", "_vm_move_phase": "leaving"},
-        [{"vm_move_state": "stays"}, {"_vm_move_phase": "moved"}]),
-    "vm_move: Go on with a VM that has left: when": (
-        True, {"vm_move_state": "moved", "_vm_move_phase": "moved"},
-        [{"vm_move_state": "stays"}, {"_vm_move_phase": "leaving"}]),
-    "vm_move: Finish here, and start there: when": (
-        True, {"vm_move_state": "moved", "ansible_check_mode": False},
-        [{"vm_move_state": "stays"}, {"ansible_check_mode": True}]),
-    "vm_move: Say that there was nothing to end: when": (
-        True, {"vm_move_state": "stays", "_vm_move_stayed": {"changed": False},
-               "_vm_move_canceled": {"changed": False}},
-        [{"vm_move_state": "moved"}, {"_vm_move_stayed": {"changed": True}}, {"_vm_move_canceled": {"changed": True}},
-         {"_vm_move_canceled": {}}]),
-    "vm_move: Say that the move was given up: when": (
-        True, {"vm_move_state": "stays", "_vm_move_stayed": {"changed": True}, "_vm_move_canceled": {"changed": False}},
-        [{"vm_move_state": "moved"}, {"_vm_move_stayed": {"changed": False}}]),
 }  # fmt: skip
 # Bases that say something else than the first ones, where one part decides only beside others
 MORE = [
@@ -241,9 +213,6 @@ MORE = [
     ("tasks/grow_batch: Pause after a batch that has changed something or has failed: when", True,
      {"_flexdisk_batch": {"pause": 1}, "ansible_check_mode": False, "_flexdisk_over": [], "_flexdisk_broken": True,
       "_flexdisk_results": []}),
-    ("vm_replica: Say what was sent: when", True, {"ansible_check_mode": False, "ansible_diff_mode": True}),
-    ("vm_move: Say that the move was given up: when", True,
-     {"vm_move_state": "stays", "_vm_move_stayed": {"changed": False}, "_vm_move_canceled": {"changed": True}}),
 ]  # fmt: skip
 ELSEWHERE = {  # they ask filters and lookups of the collection: plays test them
     "grow_guests: Refuse variables that choose other guests than the run has: that",

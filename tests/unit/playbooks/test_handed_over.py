@@ -24,17 +24,6 @@ GIVEN = {
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
     "host_info": "hypervisor libvirt_uri pool",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
-    "replica_info": "hypervisor libvirt_uri",
-    "replica_receive close": "authorized_keys hypervisor libvirt_uri lock_timeout since ssh_directories transfers",
-    "replica_receive open": "authorized_keys hypervisor libvirt_uri lock_timeout ssh_directories transfers",
-    "replica_receive remove": "authorized_keys homes hypervisor libvirt_uri lock_timeout vms",
-    "replica_send announce": "hypervisor libvirt_uri lock_timeout peer peer_name peer_pool vms",
-    "replica_send finish": "complete hypervisor libvirt_uri lock_timeout peer_name transfers",
-    "replica_send prepare": "address hypervisor libvirt_uri lock_timeout peer peer_name peer_pool port vms",
-    "replica_send remove": "hypervisor libvirt_uri lock_timeout peer_name vms",
-    "replica_send send": (
-        "address bandwidth_limit host_keys hypervisor libvirt_uri lock_timeout peer_name port transfers"
-    ),
     "role flexible_disks": "",
     "role guest_growth": "",
     "role instance_group": (
@@ -46,37 +35,21 @@ GIVEN = {
         "allow_force_stop bandwidth_limit hosts hypervisor libvirt_uri lock_timeout state stop_timeout target "
         "target_pool vm"
     ),
+    "next_call": "arguments task",
+    "roles/vm_move/tasks/main: role vm_replica": "authorized_keys home lock_timeout peer_hypervisor peer_libvirt_uri",
     "role vm_placement": "hypervisor libvirt_uri",
-    "role vm_replica": "bandwidth_limit hypervisor libvirt_uri peer peer_pool vms",
+    "role vm_replica": "bandwidth_limit hypervisor libvirt_uri peer",
     "vm": "hypervisor libvirt_uri vms",
     "vm_disks": "allow_restart hypervisor libvirt_uri pool stop_timeout vms",
-    "vm_failover drop": "hypervisor libvirt_uri lock_timeout vms",
     "vm_failover end": "authorized_keys begun hypervisor libvirt_uri peers vm",
     "vm_failover end or give_up": "authorized_keys elsewhere hypervisor libvirt_uri old peers vm",
     "vm_failover look": "hypervisor libvirt_uri",
-    "vm_failover mark": "failover hypervisor libvirt_uri lock_timeout name vms",
-    "vm_failover note": "hypervisor libvirt_uri lock_timeout peer_name vms",
     "vm_failover start": "boot hypervisor libvirt_uri name peers unasked",
     "vm_failover stay": "hypervisor libvirt_uri vm",
-    "vm_failover store": "hypervisor incoming_allowed libvirt_uri lock_timeout pools records",
     "vm_failover take_over": "elsewhere hypervisor incoming_allowed leave_out libvirt_uri name peers vm",
     "vm_info": "hypervisor libvirt_uri",
     "vm_move arrive": "authorized_keys hypervisor libvirt_uri lock_timeout peer_name vm",
-    "vm_move cancel": "authorized_keys hypervisor libvirt_uri lock_timeout stayed term vm",
-    "vm_move expect": "hypervisor incoming_allowed libvirt_uri lock_timeout name record target_pool vm",
-    "vm_move forget": "hypervisor libvirt_uri lock_timeout peers unseen vm",
-    "vm_move go": "allow_force_stop hypervisor libvirt_uri lock_timeout peer_name peers stop_timeout unasked vm",
-    "vm_move leave": (
-        "address allow_force_stop bandwidth_limit digest host_keys hypervisor libvirt_uri lock_timeout name "
-        "peer_name port stop_timeout transfer variables vm"
-    ),
     "vm_move look": "hypervisor libvirt_uri name vm",
-    "vm_move renew": "hypervisor libvirt_uri lock_timeout record vm",
-    "vm_move stay": "hypervisor libvirt_uri lock_timeout stop_timeout vm",
-    "vm_move stop": (
-        "allow_force_stop digest hypervisor libvirt_uri lock_timeout name peer_name stop_timeout transfer vm"
-    ),
-    "vm_move tidy": "allow_force_stop hypervisor libvirt_uri lock_timeout stop_timeout vm",
     "vm_snapshot": "hypervisor libvirt_uri name pool state vms",
     "zfs_quota": "hypervisor libvirt_uri pool",
     "playbooks/adopt: disk_adopt": "forget state",
@@ -92,7 +65,7 @@ GIVEN = {
     "playbooks/parts/under_way: role vm_placement": "involved",
     "playbooks/plan: role flexible_disks": "only plan_only recalculate_quota",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
-    "playbooks/replicate: role vm_replica": "failover forget_unseen state",
+    "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
     "playbooks/report: vm_info": "pool space",
     "playbooks/resize_disk: disk": "dangerous_allow_shrink size uuid vm",
     "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",
@@ -133,17 +106,8 @@ GIVEN = {
     "roles/virtual_machine/tasks/main: vm": (
         "allow_force_stop allow_restart expect_lines expect_plan lock_timeout on_refusal packages pool stop_timeout"
     ),
-    "roles/vm_move/tasks/leave: role vm_replica": "authorized_keys home lock_timeout peer_hypervisor peer_libvirt_uri",
-    "roles/vm_move/tasks/moved: vm_move arrive": "allow_force_stop stop_timeout",
-    "roles/vm_move/tasks/moved: vm_move look": "peer_name peers",
-    "roles/vm_move/tasks/variables: vm_move look": "peer_name",
     "roles/vm_placement/tasks/main: move_plan": "new_vms",
     "roles/vm_placement/tasks/main: vm": "on_refusal packages pool",
-    "roles/vm_replica/tasks/absent: vm_failover drop": "homes",
-    "roles/vm_replica/tasks/failover: vm_failover drop": "homes",
-    "roles/vm_replica/tasks/failover: vm_failover mark": "peer_name",
-    "roles/vm_replica/tasks/fit: vm_failover mark": "peer_name",
-    "roles/vm_replica/tasks/present: replica_info": "ssh_directories",
 }
 DEFAULTS = {  # of variables that no role has: what docs/variables.md tells, or what stands for nothing said
     "flexdisk_adopt_state": "adopted",

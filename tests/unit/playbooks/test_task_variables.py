@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .tasks import FILES, ROLES, ROOT, Task, every_task, included
+from .tasks import FILES, ROLES, ROOT, Task, every_task, included, role_variables
 
 PRIVATE = r"(?<![\w'.])_[a-z]\w*"
 GUARDED = PRIVATE + r"(?= \| default\(| is (?:not )?defined)"
@@ -69,7 +69,7 @@ def test_what_is_set_for_a_task_is_read():
 
 
 def set_in(path: Path) -> frozenset[str]:
-    return frozenset(name for task in tasks_by_file()[path] for name in task.here.get("vars") or ())
+    return role_variables(path).union(name for task in tasks_by_file()[path] for name in task.here.get("vars") or ())
 
 
 @cache
