@@ -19,11 +19,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     replica_send_run,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.arguments import HOST, LOCK
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import (
-    Call,
-    error,
-    locked,
-)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module import error
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call, locked
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import calls
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, refusal
 from ansible_collections.flexdisk.hypervisor.plugins.modules import (
