@@ -28,7 +28,7 @@ from tree import ROOT
 BEGIN, END = "<!-- generated: begin -->\n", "<!-- generated: end -->\n"
 PLAYBOOKS = sorted(path.stem for path in (ROOT / "playbooks").glob("*.yml"))
 ROLES = sorted(path.name for path in (ROOT / "roles").iterdir())
-OWN = rf"(?:flexdisk|rfd154|{'|'.join(ROLES)})_"  # how the names of variables begin
+OWN = rf"(?:flexdisk|{'|'.join(ROLES)})_"  # how the names of variables begin
 CHAINED = [name for name in PLAYBOOKS if "_" in name]  # a word of prose that no other meaning can have
 WORD = re.compile(
     rf"(?P<code>\b{OWN}[\w*]+(?:=\w+)?|--[a-z]+)|(?<=the role )(?P<role>\w+)|\bdocs/(?P<page>\w+)\.md"

@@ -32,6 +32,7 @@ SCENARIOS = [
     "two_to_four",
 ]
 ROOT = PLAYBOOK.parents[2]
+EXAMPLES = ROOT / "examples" / "rfd154"
 RFD154 = ["create_machine", "image_sizes", "default_disks", "reuse_slot", "grow", "shrink"]
 RFD154_IMAGE = "aaaaaaaa-0000-4000-8000-000000000154"
 VM = "cccccccc-0000-4000-8000-00000000000c"
@@ -92,14 +93,14 @@ def test_rfd154(lab: Lab, example: str, hypervisor: str) -> None:
         "flexible_disks_pool": lab.pool,
         **({"rfd154_template": template} if hypervisor == "libvirt" else {}),
     }
-    done = lab.playbook(ROOT / "playbooks" / f"rfd154_{example}.yml", "-e", json.dumps(words))
+    done = lab.playbook(EXAMPLES / f"{example}.yml", "-e", json.dumps(words))
     assert "failed=0" in done.stdout
     left = lab.zfs("list", "-H", "-o", "name", "-d", "1", lab.pool).split()
     assert set(left) <= {lab.pool, f"{lab.pool}/{RFD154_IMAGE}", f"{lab.pool}/flexdisk"}
 
 
 def test_every_example_of_rfd154_is_run() -> None:
-    assert sorted(RFD154) == sorted(path.stem.removeprefix("rfd154_") for path in (ROOT / "playbooks").glob("rfd154_*"))
+    assert sorted(RFD154) == sorted(path.stem for path in EXAMPLES.glob("*.yml"))
 
 
 @pytest.mark.full

@@ -18,7 +18,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*
 PLAYBOOKS = sorted(path.stem for path in ROOT.glob("playbooks/*.yml"))
 ROLES = sorted(path.name for path in ROOT.glob("roles/*"))
 ARGUMENTS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())["_flexdisk_arguments"]
-NAME = rf"(?<![./\w])((?:flexdisk|{'|'.join(ROLES)}|rfd154)_\w+)"
+NAME = rf"(?<![./\w])((?:flexdisk|{'|'.join(ROLES)})_\w+)"
 HINT = "tests/tools/reference.py writes it into the page"
 
 
@@ -120,7 +120,7 @@ def test_pages_name_only_variables_that_exist(page):
     }
     text = page.read_text()
     results = re.findall(NAME, (ROOT / "docs" / "variables.md").read_text().split("<!-- generated: end -->")[1])
-    prefixes = {f"{name}_" for name in ("flexdisk", "rfd154", *ROLES)}
+    prefixes = {f"{name}_" for name in ("flexdisk", *ROLES)}
     files = {"flexdisk_vms"}
     settings = yaml.safe_load((ROOT / "extensions" / "awx" / "objects" / "settings.yml").read_text())
     assert {*re.findall(NAME, text)} - known - {*results} - prefixes - {*PLAYBOOKS} - files - {*settings} == set()

@@ -201,7 +201,7 @@ def conditions() -> dict[str, str]:
                     if f"{name} ({parts[-1]})" in CASES:
                         name += f" ({parts[-1]})"
                     found[name] = " and ".join(f"({text})" for text in texts)
-    return {name: text for name, text in found.items() if not name.startswith("rfd154_")}
+    return found
 
 
 TEMPLAR = Templar(DataLoader())

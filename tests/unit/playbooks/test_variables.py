@@ -29,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[3]
 PLAYBOOKS = sorted((ROOT / "playbooks").glob("*.yml"))
 VARS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())
 ARGUMENTS = VARS["_flexdisk_arguments"]
-OURS = r"\b(?:flexdisk|disk_registry|flexible_disks|virtual_machine|instance_group|rfd154)_[a-z_0-9]+"
+OURS = r"\b(?:flexdisk|disk_registry|flexible_disks|virtual_machine|instance_group)_[a-z_0-9]+"
 LEFT_BY_ROLES = {"flexible_disks_plan", "flexible_disks_result", "virtual_machine_result"}
 TWO = [{"vm": "n1"}, {"name": "n2"}]
 WEB = {"name": "web", "size": 2, "template": {"package": "small"}}
@@ -51,7 +51,7 @@ def test_every_variable_is_checked_and_documented(path):
     assert used <= known, used - known
     told = set(re.findall(OURS, header)) - {path.stem}
     assert known - EVERYWHERE <= told
-    assert {name for name in told if name.startswith(("flexdisk_", "rfd154_"))} <= known | set(VARS["_flexdisk_left"])
+    assert {name for name in told if name.startswith("flexdisk_")} <= known | set(VARS["_flexdisk_left"])
     assert f"_flexdisk_playbook: {path.stem}\n" in play
 
 
@@ -208,7 +208,6 @@ def play(collections, name, variables, *words):
         ("scale_group", {"flexdisk_group": "web", "flexdisk_size": "more", "flexdisk_groups": [WEB]}, ["more"]),
         ("grow_guests", {"flexdisk_guests": "all", "flexdisk_vm": "web01"},
          ["flexdisk_hosts is unknown", "flexdisk_guests", "argument 'flexdisk_vm'", "dict"]),
-        ("rfd154_grow", {"rfd154_scale": 0}, ["rfd154_image", "rfd154_scale is 0, but must be at least 1"]),
         ("add_disk", {"flexible_disk_allow_restart": True}, ["Did you mean flexible_disks_allow_restart?"]),
         ("add_disk", {"allow_restart": True}, ["allow_restart is an option of modules", "disks_allow_restart"]),
         ("restart_group", {"flexdisk_generation": " "}, ["flexdisk_generation is empty"]),

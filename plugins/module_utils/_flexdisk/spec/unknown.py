@@ -83,7 +83,7 @@ def _is_slip(word: str, meant: str) -> bool:
 
 def option(name: str) -> str:
     """Return what a module calls the option of a variable: allow_restart for flexible_disks_allow_restart."""
-    return re.sub(r"^(flexdisk|flexible_disks|virtual_machine|instance_group|disk_registry|rfd154)_", "", name)
+    return re.sub(r"^(flexdisk|flexible_disks|virtual_machine|instance_group|disk_registry)_", "", name)
 
 
 def _alike(name: str, known: t.Collection[str]) -> t.List[str]:
