@@ -48,7 +48,9 @@ def test_names(name, kind, parent, pool):
     assert (Dataset(name, kind).parent, Dataset(name, kind).pool) == (parent, pool)
 
 
-@pytest.mark.parametrize(("kind", "size", "backs"), [("volume", 0, True), ("filesystem", 1, True),
-                                                    ("filesystem", 0, False), ("snapshot", 5, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("kind", "size", "backs"),
+    [("volume", 0, True), ("filesystem", 1, True), ("filesystem", 0, False), ("snapshot", 5, False)],
+)
 def test_what_backs_a_disk(kind, size, backs):
     assert Dataset("zones/x", kind, volsize=size).backs == backs
