@@ -10,6 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.books import (
+    after_replica,
+    settle_replicas,
+    without_replica,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.account import (
     NO_DISK,
     NO_MEMORY,
@@ -34,7 +39,8 @@ REPLICA = replace(HERE, name="replica", primary="hv2", secondary="hv1")
 def account(free_after, change):
     """An account with a VM and a replica of 2048 MiB, whose free memory is so much after the change."""
     found = Account(HOST, GROUP)
-    found.settle([HERE], [replace(REPLICA, memory=2048)])
+    found.settle([HERE])
+    settle_replicas(found, [replace(REPLICA, memory=2048)])
     found.free += free_after - change(found).free
     return found
 
@@ -42,8 +48,8 @@ def account(free_after, change):
 CHANGES = {
     "a VM leaves": lambda now: now.without_vm(HERE),
     "a VM comes": lambda now: now.after_vm(COMING),
-    "a replica leaves": lambda now: now.without_replica(replace(REPLICA, primary="hv4"), "hv4"),
-    "a replica comes": lambda now: now.after_replica(replace(REPLICA, primary="hv4"), "hv4"),
+    "a replica leaves": lambda now: without_replica(now, replace(REPLICA, primary="hv4"), "hv4"),
+    "a replica comes": lambda now: after_replica(now, replace(REPLICA, primary="hv4"), "hv4"),
 }
 
 
@@ -57,7 +63,8 @@ def test_a_host_is_safe_only_with_more_memory_than_replicas_may_need(change):
 @pytest.mark.parametrize(("reported", "unsafe"), [(2047, True), (2048, False)])
 def test_what_a_host_reports_decides_whether_it_is_safe_at_first(reported, unsafe):
     found = Account(replace(HOST, free_memory=reported), GROUP)
-    found.settle([HERE], [replace(REPLICA, memory=2048)])
+    found.settle([HERE])
+    settle_replicas(found, [replace(REPLICA, memory=2048)])
     assert (found.free, found.unsafe) == (reported, unsafe)
 
 
@@ -71,13 +78,13 @@ def test_what_a_host_reports_decides_whether_it_is_safe_at_first(reported, unsaf
 )
 def test_only_what_runs_takes_memory_and_what_may_run_takes_cpus(vm, after):
     found = Account(HOST, GROUP)
-    found.settle([vm], [])
+    found.settle([vm])
     assert (found.free, found.cpus, found.reported) == after
 
 
 def test_a_vm_that_leaves_gives_back_what_it_had():
     found = Account(HOST, GROUP)
-    found.settle([HERE], [])
+    found.settle([HERE])
     before = {name: getattr(found, name) for name in ("free", "cpus", "spindles", "primaries", "location")}
     again = found.without_vm(HERE, 1).after_vm(HERE, 1)
     assert {name: getattr(again, name) for name in before} == before

@@ -126,7 +126,8 @@ def every_task() -> tuple[Task, ...]:
         again = defaultdict(list)
         for task in found:
             for path in included(task):
-                again[path].append((task.scope, task.options))
+                if path != task.path:  # a loop begins with what others have given it
+                    again[path].append((task.scope, task.options))
         if again == given:
             return tuple(found)
         given = dict(again)

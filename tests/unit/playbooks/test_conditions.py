@@ -136,51 +136,16 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
                "_flexdisk_broken": False, "_flexdisk_results": [{"changed": True}]},
         [{"_flexdisk_batch": {"pause": 0}}, {"ansible_check_mode": True}, {"_flexdisk_over": ITEM},
          {"_flexdisk_results": [{"changed": False}]}]),
-    "instance_group: Mark them: when (adopt)": (
-        True, {"_instance_group_info": {"vms": []}, "_instance_group_marking": ITEM},
-        [{"_instance_group_info": {}}, {"_instance_group_marking": []}]),
-    "instance_group: Wait for their guest agents: when": (
-        True, {"instance_group_gate": {"guest_agent": "true"}, "_instance_group_back": ITEM},
-        [{"instance_group_gate": {}}, {"instance_group_gate": {"guest_agent": "false"}}, {"_instance_group_back": []}]),
     "instance_group: Wait for their guest agents: until": (
-        True, {"_instance_group_agents": {"vms": [{"guest_agent": "connected"}]}},
-        [{"_instance_group_agents": {}}, {"_instance_group_agents": {"vms": [{"guest_agent": "none"}]}}]),
-    "instance_group: Refuse host groups where the hosts are named: that": (
-        False, {"instance_group_host_groups": ["g"], "_instance_group_auto": False},
-        [{"instance_group_host_groups": []}, {"_instance_group_auto": True}]),
+        True, {"_instance_group_answer": {"vms": [{"guest_agent": "connected"}]}},
+        [{"_instance_group_answer": {}}, {"_instance_group_answer": {"vms": [{"guest_agent": "none"}]}}]),
     "instance_group: Give the lease back: when": (
-        True, {**HERE, "_instance_group_places": ["hv1"], "ansible_check_mode": False, "_instance_group_lease": {}},
-        [{"_instance_group_places": []}, {"ansible_check_mode": True}, {"_instance_group_places": UNDEFINED},
-         {"_instance_group_lease": {"error_code": "InUse"}}]),
-    "instance_group: Mark them: when (out)": (
-        True, {"_instance_group_marks": True, "_instance_group_names": ["a"]},
-        [{"_instance_group_marks": False}, {"_instance_group_names": []}]),
-    "instance_group: Choose hosts for members that are nowhere: when": (
-        True, {"_instance_group_auto": True, "_instance_group_chosen": ["b"],
-               "_instance_group_found": {"new": ITEM, "members": [{"reachable": True}]}},
-        [{"_instance_group_auto": False}, {"_instance_group_chosen": ["a"]},
-         {"_instance_group_found": {"new": [], "members": [{"reachable": True}]}},
-         {"_instance_group_found": {"new": ITEM, "members": [{"reachable": False}]}}]),
-    "instance_group: Ask what the template means for the members: when": (
-        True, {"instance_group_only_size": "false", "_instance_group_asked": ITEM},
-        [{"instance_group_only_size": "true"}, {"_instance_group_asked": []}]),
-    "instance_group: Plan what is left: failed_when": (
-        True, {"_instance_group_plan": {"problems": []}, "_instance_group_log": []},
-        [{"_instance_group_plan": {}}, {"_instance_group_log": ITEM}]),
+        True, {**HERE, "_instance_group_turn": {"memory": {"places": {"hv1": "p"}}}, "ansible_check_mode": False},
+        [{"_instance_group_turn": {"memory": {"places": {}}}}, {"ansible_check_mode": True},
+         {"_instance_group_turn": {}}]),
     "instance_group: Say what failed: when": (
-        False, {"_instance_group_change": {}},
-        [{"_instance_group_change": {"error_code": "InUse"}}, {"_instance_group_change": {"unreachable": True}}]),
-    "instance_group: Go back to what the members were: when": (
-        True, {"_instance_group_stop": "x", "instance_group_policy": {"on_failure": "revert"}},
-        [{"_instance_group_stop": ""}, {"instance_group_policy": {}}]),
-    "instance_group: Stop at the deadline: when": (
-        True, {"instance_group_policy": {"deadline": "1h"}, "_instance_group_stop": False,
-               "_instance_group_actions": ITEM, "_instance_group_begun": "0", "_instance_group_deadline": "60"},
-        [{"instance_group_policy": {}}, {"_instance_group_stop": True}, {"_instance_group_actions": []},
-         {"_instance_group_deadline": str(1 << 40)}]),
-    "instance_group: Do the next step, if there is one: when": (
-        True, {"_instance_group_stop": False, "_instance_group_actions": ITEM},
-        [{"_instance_group_stop": True}, {"_instance_group_actions": []}]),
+        False, {"_instance_group_answer": {}},
+        [{"_instance_group_answer": {"error_code": "InUse"}}, {"_instance_group_answer": {"unreachable": True}}]),
     "vm_placement: Ask whether this host can take the VMs: when": (
         True, {"vm_placement_vms": ITEM, "_vm_placement_info": {}},
         [{"vm_placement_vms": []}, {"_vm_placement_info": {"skipped": True}}]),

@@ -19,8 +19,8 @@ GIVEN = {
     "disk_info": "hypervisor libvirt_uri pool state vm",
     "disk_verify": "hypervisor libvirt_uri pool",
     "group_gate": "guest_agent http members tcp",
-    "group_lease": "pool",
-    "group_plan": "after failed hosts keeps_disks members name only_size policy size",
+    "group_lease": "group hypervisor libvirt_uri lock_timeout pool state ttl",
+    "group_turn": "group",
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
     "host_info": "hypervisor libvirt_uri pool",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
@@ -84,24 +84,15 @@ GIVEN = {
     ),
     "roles/flexible_disks/tasks/others: vm_info": "pool",
     "roles/flexible_disks/tasks/others: zfs_quota": "lock_timeout vms",
-    "roles/instance_group/tasks/adopt: vm": "allow_force_stop lock_timeout on_refusal packages pool stop_timeout",
-    "roles/instance_group/tasks/back: group_gate": "delay limit retries stable_for",
-    "roles/instance_group/tasks/back: vm": "allow_force_stop lock_timeout on_refusal packages pool stop_timeout",
-    "roles/instance_group/tasks/back: vm_info": "vms",
-    "roles/instance_group/tasks/lease: group_lease": "group hypervisor libvirt_uri lock_timeout state ttl",
-    "roles/instance_group/tasks/main: group_lease": "group hypervisor libvirt_uri lock_timeout state ttl",
-    "roles/instance_group/tasks/out: vm": "allow_force_stop lock_timeout on_refusal packages pool stop_timeout",
+    "roles/instance_group/tasks/agents: vm_info": "vms",
+    "roles/instance_group/tasks/gate: group_gate": "delay limit retries stable_for",
+    "roles/instance_group/tasks/info: vm_info": "leases",
+    "roles/instance_group/tasks/lease: group_lease": "renew take_over",
     "roles/instance_group/tasks/place: role vm_placement": "beside optional packages pool spread to_groups vms",
-    "roles/instance_group/tasks/plan: vm": (
-        "allow_force_stop allow_restart lock_timeout on_refusal packages pool stop_timeout"
-    ),
-    "roles/instance_group/tasks/plan: vm_info": "leases",
-    "roles/instance_group/tasks/renew: group_lease": "renew take_over",
-    "roles/instance_group/tasks/revert: vm": (
-        "allow_force_stop allow_restart lock_timeout on_refusal packages pool stop_timeout"
-    ),
-    "roles/instance_group/tasks/step: vm": (
-        "allow_force_stop allow_restart lock_timeout on_refusal packages pool stop_timeout"
+    "roles/instance_group/tasks/turn: group_turn": "answers bad last placed serving",
+    **dict.fromkeys(
+        ("roles/instance_group/tasks/ask: vm", "roles/instance_group/tasks/vm: vm"),
+        "allow_force_stop allow_restart lock_timeout on_refusal packages pool stop_timeout",
     ),
     "roles/virtual_machine/tasks/main: vm": (
         "allow_force_stop allow_restart expect_lines expect_plan lock_timeout on_refusal packages pool stop_timeout"

@@ -173,12 +173,18 @@ def test_a_result_in_a_play_of_somebody_else_stays():
 
 
 def test_a_result_in_a_role():
-    defaults = {"virtual_machine_allow_restart": False}
-    role = SimpleNamespace(get_name=lambda: "flexdisk.hypervisor.virtual_machine", get_default_vars=lambda: defaults)
-    found = for_user(FAILED, SimpleNamespace(_role=role), {})
-    assert found["problems"][0]["message"] == "-e virtual_machine_allow_restart=true"
-    role.get_name = lambda: "somebody.else.role"
+    """Also of a task in a role that another one of this collection includes."""
+    outer = _role("flexdisk.hypervisor.virtual_machine", {"virtual_machine_allow_restart": False})
+    for role in (outer, _role("flexdisk.hypervisor.vm_placement", {}, outer)):
+        found = for_user(FAILED, SimpleNamespace(_role=role), {})
+        assert found["problems"][0]["message"] == "-e virtual_machine_allow_restart=true"
+    role = _role("somebody.else.role", {"virtual_machine_allow_restart": False})
     assert for_user(FAILED, SimpleNamespace(_role=role), {}) == FAILED
+
+
+def _role(name, defaults, *chain):
+    """A role of ansible-core. chain: the roles that have included it."""
+    return SimpleNamespace(get_name=lambda: name, get_default_vars=lambda: defaults, get_dep_chain=lambda: list(chain))
 
 
 def test_a_host_that_is_left_out_is_quoted_for_a_shell():

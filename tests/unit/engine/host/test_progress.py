@@ -499,8 +499,7 @@ def test_those_who_look_do_not_disturb_a_transfer(directory, monkeypatch):
         pass
     held = os.open(directory / f"transfer-{VM}.lock", os.O_RDONLY)
     assert lock._take(held, lock.fcntl.LOCK_SH)
-    monkeypatch.setattr(lock, "time", SimpleNamespace(sleep=lambda _s: os.close(held), strftime=time.strftime,
-                                                      gmtime=time.gmtime))  # fmt: skip
+    monkeypatch.setattr(lock, "time", SimpleNamespace(sleep=lambda _s: os.close(held), time=time.time))
     with lock.transfers(SubprocessRunner(), [VM], "a sync") as one, progress.telling(one, print) as made:
         made.now("db01", "data", "sending")
         assert [(o["lock"], o["state"]) for o in lock.under_way("tank")] == [(f"transfer-{VM}", "running")]

@@ -39,7 +39,7 @@ ROOT = f"zones/{VM}"
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
     """The time stands still, so that what two nodes say of it is the same."""
-    stopped = SimpleNamespace(gmtime=lambda: None, strftime=lambda _form, _now: "2026-02-03T04:05:06Z")
+    stopped = SimpleNamespace(time=lambda: 1770091506.0)
     monkeypatch.setattr(perform, "time", stopped)
 
 

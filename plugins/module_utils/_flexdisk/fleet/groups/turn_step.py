@@ -50,7 +50,7 @@ def _marked(group: _Raw, memory: Memory, heard: Heard) -> Turn:
     """Their hooks run. Those that could not be marked are left alone."""
     names = {name for answer in heard.answers.values() for name in ended(answer)}
     memory = replace(memory, bad=[m["name"] for m in _unmarked(group, memory) if m["name"] not in names])
-    leaving = _by_host(heard, _leaving(memory))
+    leaving = _by_host(heard, _members_leaving(memory))
     return Turn(memory, "hooks", "out", "Take them out of service", hooks=group["before_member"], members=leaving)
 
 
@@ -151,7 +151,7 @@ def _able(memory: Memory) -> t.List[_Dict]:
     return [member for member in memory.batch if member["name"] not in memory.bad]
 
 
-def _leaving(memory: Memory) -> t.List[_Dict]:
+def _members_leaving(memory: Memory) -> t.List[_Dict]:
     return [member for member in _able(memory) if member["do"] not in STAYING]
 
 
@@ -159,7 +159,7 @@ def _unmarked(group: _Raw, memory: Memory) -> t.List[_Dict]:
     """The members that leave service and have to be marked. One that a run has left half made counts as marked: nothing
     but its declaration can be done to it. Those that the step has put back have lost their marks.
     """
-    return [m for m in _leaving(memory) if _needs_marks(group) and (memory.reverting or not m["marked"])]
+    return [m for m in _members_leaving(memory) if _needs_marks(group) and (memory.reverting or not m["marked"])]
 
 
 def _returning(memory: Memory) -> t.List[_Dict]:
