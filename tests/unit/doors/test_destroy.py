@@ -34,7 +34,7 @@ ALLOWED = {
     "engine/replication/own_copies.py: zfs.destroy": "a copy that is ours alone: ZFS refuses one with snapshots",
     "engine/failover/failover_return.py: self._copies.destroy": "snapshots that were named one by one",
     "engine/failover/failover_return.py: self._zfs.destroy": "a disk, after its snapshots: ZFS refuses one with others",
-    "engine/failover/failover_return.py: self._copies.roll_back": "to the newest snapshot: ZFS refuses if there is a newer one",
+    "engine/failover/failover_return.py: self._copies.roll_back": "to the newest snapshot: ZFS refuses any other",
     "engine/replication/way_back.py: copies.roll_back": "a copy that is ours alone, to its newest snapshot",
     "engine/steps/apply_vm.py: storage_of(tools).roll_back": "the storage, which goes through the door",
 }
