@@ -396,6 +396,18 @@ def test_every_step_begins_with_a_lease_that_is_as_good_as_new():
     assert (marking.do, marking.vms) == ("vm", {"hv0": [{"vm": "web-0", "drained": True}]})
 
 
+def test_hosts_are_chosen_once_for_a_look():
+    """Also if a member has got none: one that would be there for a while only may remain without."""
+    group = {**GROUP, "hosts": "auto", "size": 2}
+    look = {"vms": [], "parked": [], "skipped_vms": [], "intents": [], "pools": [], "moves": []}
+    reading = replace(held(), vms={})
+    placing = turn.take(group, json.loads(json.dumps(reading.result())), Heard(2.0, ["hv0"], answers={"hv0": look}))
+    assert (placing.do, [vm["vm"] for vm in placing.place["vms"]["hv0"]]) == ("place", ["web-0", "web-1"])
+    heard = Heard(3.0, ["hv0"], answers={"hv0": look}, placed={"web-0": "hv0"})
+    asking = turn.take(group, json.loads(json.dumps(placing.result())), heard)
+    assert (asking.do, asking.memory.chosen) == ("ask", {"web-0": "hv0"})
+
+
 # -- what is said before and after a run
 
 

@@ -106,13 +106,13 @@ def _adopted(_group: _Raw, memory: Memory, heard: Heard) -> Turn:
     return _read_vms(memory, "look")
 
 
-def _look(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _look(group: _Raw, memory: Memory, heard: Heard, places: bool = True) -> Turn:
     """The hosts have said what VMs they have. Hosts are chosen for members that are nowhere, with "hosts: auto"."""
     found = _find(group, memory, heard, _unmarked(group, heard))
     if found["problems"]:
         return refuse(memory, found["problems"])
     memory = replace(memory, members=found["members"], keeps_disks=found["keeps_disks"])
-    place = _placement(group, memory, heard, found["new"])
+    place = _placement(group, memory, heard, found["new"]) if places else {}
     if place:
         return Turn(memory, "place", "placed", "Choose hosts for members that are nowhere", place=place)
     entries = {host: [] if group["only_size"] else _asked(group, memory, heard, host) for host in heard.hosts}
@@ -122,8 +122,8 @@ def _look(group: _Raw, memory: Memory, heard: Heard) -> Turn:
 
 
 def _placed(group: _Raw, memory: Memory, heard: Heard) -> Turn:
-    """Hosts were chosen, and the hosts have still said what they have said."""
-    return _look(group, replace(memory, chosen={**(memory.chosen or {}), **heard.placed}), heard)
+    """Hosts were chosen, for all members that can have one, and the hosts have still said what they have said."""
+    return _look(group, replace(memory, chosen={**(memory.chosen or {}), **heard.placed}), heard, places=False)
 
 
 def _read(heard: Heard) -> t.Dict[str, _Raw]:
