@@ -18,6 +18,8 @@ NOISE = re.compile(
 )
 VOLATILE = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ|\d+ s {2,}|\d+(\.\d+)? s\b"
+    # how ssh says that a host cannot be reached depends on what it was doing
+    r"|(Data could not be sent to remote host|Failed to connect to the host).*"
 )
 
 
@@ -49,8 +51,8 @@ def runs(output: str) -> dict[str, list[str]]:
 
 
 def same(shown: list[str], printed: list[str]) -> bool:
-    """Whether these are the same lines, but for UUIDs, times, the order in which hosts have answered, and the places of
-    warnings, which Ansible writes to another stream.
+    """Whether these are the same lines, but for UUIDs, times, what ssh says of a host that is off, the order in which
+    hosts have answered, and the places of warnings, which Ansible writes to another stream.
     """
     return _parts(shown) == _parts(printed)
 
