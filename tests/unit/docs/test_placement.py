@@ -12,6 +12,7 @@ import subprocess
 from pathlib import Path
 
 from ansible_collections.flexdisk.hypervisor.extensions.iallocator.ganeti.protocol import _ANSWERS
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import Request
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import NEAR, WEIGHTS
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -32,6 +33,13 @@ def test_the_options_are_those_of_the_program():
 def test_the_requests_are_those_that_it_answers():
     (sentence,) = re.findall(r"^It answers (.*)\.$", PAGE, re.MULTILINE)
     assert sorted(re.findall(r"`([a-z-]+)`", sentence)) == sorted(_ANSWERS)
+
+
+def test_the_limits_of_a_rebalance_are_those_that_hold_without_others():
+    shown = dict(re.findall(r"`flexdisk_move_(min_gain|max_moves)` \(([0-9.]+)\)", PAGE))
+    usual = Request("rebalance")
+    limits = {"min_gain": usual.min_gain, "max_moves": usual.max_moves}
+    assert {name: float(value) for name, value in shown.items()} == limits
 
 
 def test_the_weights_are_those_of_the_score():

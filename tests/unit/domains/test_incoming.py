@@ -204,6 +204,8 @@ def test_the_element_of_a_disk(old, new, named):
         ({"bhyve_extra_opts": ""}, []),
         ({"pci_devices": [{"path": "/devices/a"}]}, ["pci_devices of the other host"]),
         ({"nics": [{"mac": "02:08:20:00:00:01", "allow_ip_spoofing": True}]}, ["allow_ip_spoofing"]),
+        ({"nics": [{"allow_restricted_traffic": True}]}, ["allow_restricted_traffic"]),
+        ({"nics": [{"allow_unfiltered_promisc": True}]}, ["allow_unfiltered_promisc"]),
         ({"fs_allowed": "ufs"}, ["fs_allowed, which is no option of a bhyve VM"]),
     ],
 )
