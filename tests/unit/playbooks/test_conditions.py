@@ -112,12 +112,6 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "parts/under_way: Refuse to go on with moves that were not approved: when": (
         True, {"_flexdisk": {"flexdisk_move_digest": "d"}, "_flexdisk_stage": "begun"},
         [{"_flexdisk": {}}, {"_flexdisk_stage": "left"}]),
-    "remove_disk: Destroy the disk: when": (
-        True, {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": ITEM, "_flexdisk_unfinished": False},
-        [{"_flexdisk_home": "hv2"}, {"_flexdisk_disk_known": []}]),
-    "remove_disk: Say that there is no such disk: when": (
-        True, {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": []},
-        [{"_flexdisk_home": "hv2"}, {"_flexdisk_disk_known": ITEM}]),
     "snapshot: Refuse two ways to name the VMs: that": (
         False, {"_flexdisk": {"flexdisk_vm": "a", "flexdisk_snapshot_vms": ["b"]}},
         [{"_flexdisk": {"flexdisk_vm": "a"}}, {"_flexdisk": {"flexdisk_snapshot_vms": ["b"]}}]),
@@ -169,8 +163,6 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
 MORE = [
     ("move_vm: Move the VM, or forget it: when", True,
      {**HERE, "_flexdisk_state": "forgotten", "_flexdisk_source": "", "_flexdisk": {}}),
-    ("remove_disk: Destroy the disk: when", True,
-     {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": [], "_flexdisk_unfinished": True}),
     ("create_vm: Refuse a name that is not declared for exactly one host: that", True,
      {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1"], "hostvars": {"hv1": {"_flexdisk_auto": []}}}),
     ("failover_vm: Look where that is: when", True,
@@ -181,7 +173,6 @@ MORE = [
 ]  # fmt: skip
 ELSEWHERE = {  # they ask filters and lookups of the collection: plays test them
     "grow_guests: Refuse variables that choose other guests than the run has: that",
-    "tasks/refuse_unadopted: Read volumes that the VM has and does not know, if the disk may be one: when",
 }
 
 

@@ -22,6 +22,7 @@ GIVEN = {
     "group_lease": "group hypervisor libvirt_uri lock_timeout pool state ttl",
     "group_turn": "group",
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
+    "host_order": "playbook",
     "host_info": "hypervisor libvirt_uri pool",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
     "role flexible_disks": "",
@@ -71,6 +72,7 @@ GIVEN = {
     "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",
     "playbooks/snapshot: vm_snapshot": "keep on_refusal packages",
     "playbooks/tasks/carry_out_move: role vm_move": "source",
+    "playbooks/tasks/orphans: host_order": "orphans read",
     "playbooks/tasks/place: role vm_placement": "packages pool vms",
     "playbooks/tasks/plan_moves: move_plan": (
         "allowed_moves from_groups from_hosts max_moves min_gain moves_between_groups moves_per_host vm_tags vms"

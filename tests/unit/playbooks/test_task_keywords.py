@@ -14,7 +14,7 @@ from .tasks import Task, every_task
 
 SECRET = ("vm_move look", "vm_move expect", "vm_move renew", "vm_failover mark", "vm_failover store")
 SHOWN = ("Refuse VMs that another host may have taken over",)  # it only fails, and that has no record
-ONCE = ("group_plan", "move_plan", "group_gate")  # they run on the controller, for all hosts
+ONCE = ("group_plan", "host_order", "move_plan", "group_gate")  # they run on the controller, for all hosts
 CALLS = [
     (task, key.rpartition(".")[2], value or {})
     for task in every_task()

@@ -144,7 +144,8 @@ def standing(playbook="resize_disk", play="Resize", at="Resize"):
     return {
         "_flexdisk_stands": {"play": play, "playbook": playbook},
         "_flexdisk_variables": VARS,
-        "_flexdisk_here": {"web": {"vm": WEB}},
+        "inventory_hostname": "hv01",
+        "_flexdisk_order": {"here": {"hv01": {"web": {"vm": WEB}}, "hv02": {}}},
         "ansible_play_name": at,
     }
 
