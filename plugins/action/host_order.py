@@ -47,7 +47,9 @@ class ActionModule(ActionBase):
         except (MemoryError, OverflowError, RecursionError) as exc:
             raise AnsibleActionFail("host_order: a number is too large, or a value lies in too many others") from exc
         if order.problems:
-            return {**answer, "failed": True, "msg": " ".join(cut(order.problems))}
+            *others, last = cut(order.problems)
+            texts = [text if text.endswith(".") else f"{text}." for text in others]
+            return {**answer, "failed": True, "msg": " ".join([*texts, last])}
         return {**answer, **dataclasses.asdict(order)}
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters declared_vm and undone: what the inventory says of one VM."""
+"""The filter declared_vm: what the inventory says of one VM."""
 
 from __future__ import annotations
 
@@ -21,11 +21,6 @@ def declared_vm(*given: t.Any) -> t.Dict[str, str]:
     return _guarded("declared_vm", declared.declared_vm, *given)
 
 
-def undone(*given: t.Any) -> t.List[str]:
-    """Where the inventory declares the VM so that the next run for it would undo a change."""
-    return _guarded("undone", declared.undone, *given)
-
-
 def _guarded(name: str, work: t.Callable[..., _Result], *args: t.Any) -> _Result:
     """What work returns. Input of a strange form becomes an error of the filter."""
     try:
@@ -38,4 +33,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters({"declared_vm": declared_vm, "undone": undone})
+        return _core.filters({"declared_vm": declared_vm})

@@ -35,7 +35,20 @@ options:
       - The playbook.
     type: str
     required: true
-    choices: [add_disk, attach_disk, detach_disk, remove_disk, resize_disk]
+    choices:
+      - add_disk
+      - adopt
+      - attach_disk
+      - change_package
+      - delete_vm
+      - detach_disk
+      - list_disks
+      - recalculate_quota
+      - remove_disk
+      - resize_disk
+      - rollback
+      - snapshot
+      - verify_disks
   read:
     description:
       - Whether each host was read.

@@ -53,7 +53,6 @@ def composed() -> dict[str, str]:
 
 
 OMIT = "left out"  # what `omit` gives here
-VMS_HERE = {"_flexdisk_here": {"db01": {"vm": "u1"}, "db02": {"vm": "u2"}, "u1": {"vm": "u1"}}}
 
 Case = tuple[dict[str, Any], Any]
 
@@ -61,15 +60,6 @@ Case = tuple[dict[str, Any], Any]
 def meant(**variables: Any) -> dict[str, Any]:
     """Variables of a playbook, as its first task leaves them."""
     return {"_flexdisk": variables}
-
-
-def vms_of_this_host(name: str) -> list[Case]:
-    """The named VMs, each once, or all."""
-    return [({**meant(**{name: ["db01"]}), **VMS_HERE}, ["u1", "u2"]), ({**meant(), **VMS_HERE}, OMIT)]
-
-
-def one_vm(name: str) -> list[Case]:
-    return [({**meant(**{name: "db01"}), **VMS_HERE}, "u1"), ({**meant(), **VMS_HERE}, OMIT)]
 
 
 def named(name: str, otherwise: dict[str, Any], value: Any) -> list[Case]:
@@ -113,8 +103,6 @@ CASES: dict[str, list[Case]] = {
     **{f"{role}: {task}: {role}_chosen": cases for role, (names, cases) in ROLES.items()
        for task in ("Refuse the name of a VM that is not declared", *names)},
     **{f"{role}: {task}: expect_plan": approved(role) for role, (names, _cases) in ROLES.items() for task in names},
-    "adopt: Adopt or release the disks: vms": [
-        ({**meant(flexdisk_adopt_vms=["a"]), "_flexdisk_entries": ["e"]}, ["e"]), (meant(), OMIT)],
     "apply: Refuse digests that do not fit the hosts: _flexdisk_problems": [
         ({"_flexdisk_open": ["hv1"], "_flexdisk_strange": ["hv8"], "_flexdisk_idle": ["hv3"]},
          ["hv1 has declared VMs, but flexdisk_plan_digests has no digest of it.",
@@ -149,9 +137,6 @@ CASES: dict[str, list[Case]] = {
     "grow_guests: Let the guests of each batch grow: _flexdisk_over": [
         ({"_flexdisk_bad": ["a", "b"], "_flexdisk_growth": {"budget": budget}}, over)
         for budget, over in ((0, ["a", "b"]), (1, ["a", "b"]), (2, []), (-1, []))],
-    "list_disks: Find the named VM on one host: _flexdisk_names": named("flexdisk_list_vm", meant(), []),
-    "list_disks: Read the disks: vm": one_vm("flexdisk_list_vm"),
-    "recalculate_quota: Set quota and reservation of the VMs: vms": vms_of_this_host("flexdisk_quota_vms"),
     "recalculate_quota: Report which figures were wrong: _flexdisk_lines": [
         ({"_flexdisk_drift": "%d and %d bytes", "flexdisk_quota": {"vms": [
             {"alias": "a", "uuid": "u1", "cause": "set by hand", "drift": {"quota_bytes": 1, "reservation_bytes": -2}},
@@ -162,17 +147,6 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
-    "rollback: Find each VM on one host: _flexdisk_names": named(
-        "flexdisk_vm", meant(flexdisk_snapshot_vms=["x"]), ["x"]),
-    "snapshot: Find each named VM on one host: _flexdisk_names": [
-        *named("flexdisk_vm", meant(flexdisk_snapshot_vms=["x"]), ["x"]), (meant(), [])],
-    "snapshot: Find each named VM on one host: _flexdisk_strict": [  # a name could be another VM on a host that is off
-        (meant(), False), (meant(flexdisk_snapshot_keep=3), True), (meant(flexdisk_snapshot_state="absent"), True),
-        (meant(flexdisk_snapshot_state="present"), False)],
-    "snapshot: Take or delete the snapshots: vms": [
-        ({"_flexdisk_some": True, **VMS_HERE}, ["u1", "u2"]), ({"_flexdisk_some": False, **VMS_HERE}, OMIT)],
-    "snapshot: Take or delete the snapshots: _flexdisk_some": [
-        (meant(flexdisk_vm="a"), True), (meant(flexdisk_snapshot_vms=["a"]), True), (meant(), False)],
     "tasks/choose_declared: Find the named VM on one host: _flexdisk_names": named("flexdisk_vm", meant(), []),
     "tasks/choose_declared: Note which declared VMs are meant: _flexdisk_only": [
         ({**meant(flexdisk_vm="u1"), "_flexdisk_declaration": {"name": "a"}}, "a"), (meant(), "")],
@@ -184,7 +158,6 @@ CASES: dict[str, list[Case]] = {
         ({**meant(), "_flexdisk_here": {}}, False)],
     "tasks/show_plans: Show the plans: _flexdisk_why": [
         (meant(flexdisk_vm="a"), "does not have a"), (meant(), "nothing is declared")],
-    "verify_disks: Verify the disks: vms": vms_of_this_host("flexdisk_verify_vms"),
     "verify_disks: Fail if a finding is as severe as flexdisk_verify_fail_on: _flexdisk_bad": [
         ({**meant(flexdisk_verify_fail_on="warning"), **COUNTS}, 5),
         ({**meant(flexdisk_verify_fail_on="error"), **COUNTS}, 2),

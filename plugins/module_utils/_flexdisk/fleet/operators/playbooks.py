@@ -7,8 +7,14 @@ from __future__ import annotations
 
 import typing as t
 
-from . import one_disk
-from .order import Playbook
+from . import one_disk, vms
+from .order import Playbook, Raw
+
+
+def _deletes(variables: Raw) -> bool:
+    """Whether snapshots are deleted, so that another VM of the name must not be meant."""
+    return "flexdisk_snapshot_keep" in variables or variables.get("flexdisk_snapshot_state") == "absent"
+
 
 PLAYBOOKS: t.Mapping[str, Playbook] = {
     "add_disk": Playbook(one_disk.add_disk),
@@ -19,5 +25,38 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         one_disk.detach_disk,
         names=lambda given: [given.get("flexdisk_vm", given["flexdisk_disk"])],
         finds_disks=lambda given: "flexdisk_vm" not in given,
+    ),
+    "change_package": Playbook(vms.change_package),
+    "delete_vm": Playbook(vms.delete_vm, options={"exact": True}),
+    "rollback": Playbook(
+        vms.chosen("flexdisk_vm", "flexdisk_snapshot_vms"),
+        names=vms.vms_of("flexdisk_vm", "flexdisk_snapshot_vms"),
+        check=vms.one_way,
+    ),
+    "snapshot": Playbook(
+        vms.chosen("flexdisk_vm", "flexdisk_snapshot_vms"),
+        names=vms.vms_of("flexdisk_vm", "flexdisk_snapshot_vms"),
+        strict=_deletes,
+        check=vms.not_two_ways,
+    ),
+    "adopt": Playbook(
+        vms.adopt,
+        names=vms.vms_of("flexdisk_adopt_vms"),
+        strict=lambda given: given.get("flexdisk_adopt_state") == "released",
+        check=vms.odd_names,
+    ),
+    "recalculate_quota": Playbook(
+        vms.chosen("flexdisk_quota_vms"), names=vms.vms_of("flexdisk_quota_vms"), strict=lambda given: False
+    ),
+    "verify_disks": Playbook(
+        vms.chosen("flexdisk_verify_vms"),
+        names=vms.vms_of("flexdisk_verify_vms"),
+        strict=lambda given: bool(given.get("flexdisk_verify_repair")),
+    ),
+    "list_disks": Playbook(
+        vms.chosen("flexdisk_list_vm"),
+        names=vms.vms_of("flexdisk_list_vm"),
+        strict=lambda given: False,
+        options={"gone": True},
     ),
 }
