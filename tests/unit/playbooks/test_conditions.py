@@ -63,12 +63,6 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "failover_vm: Look where that is: when": (
         True, {**HERE, "_flexdisk": {"flexdisk_old_host": "hv1"}, "_flexdisk_answers": ["hv1"]},
         [{"_flexdisk_answers": []}, {"_flexdisk": {"flexdisk_old_host": "hv2"}}]),
-    "list_disks: Refuse to lay out what is no table: that": (
-        False, {"_flexdisk": {"flexdisk_list_format": "json"}, "_flexdisk_layout": ["x"]},
-        [{"_flexdisk": {}}, {"_flexdisk_layout": []}]),
-    "list_disks: Refuse two ways to choose the columns: that": (
-        False, {"_flexdisk": {"flexdisk_list_long": True, "flexdisk_list_fields": []}},
-        [{"_flexdisk": {"flexdisk_list_long": True}}, {"_flexdisk": {"flexdisk_list_fields": []}}]),
     "move_vm: Refuse a move without a target: that": (
         False, {"_flexdisk": {}, "_flexdisk_state": "moved"},
         [{"_flexdisk": {"flexdisk_target": "hv2"}}, {"_flexdisk_state": "forgotten"}]),

@@ -14,6 +14,7 @@ from .tasks import FILES, ROLES, ROOT, every_task, read
 
 # What every call of a module (or of one of its steps), or of a role, is given; behind a colon, those of a file besides
 GIVEN = {
+    "check_variables": "playbook",
     "disk": "allow_restart hypervisor libvirt_uri pool stop_timeout",
     "disk_adopt": "hypervisor libvirt_uri pool vms",
     "disk_info": "hypervisor libvirt_uri pool state vm",

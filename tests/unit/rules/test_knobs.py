@@ -142,8 +142,7 @@ def test_a_vm_is_called_as_the_user_called_it():
 
 def standing(playbook="resize_disk", play="Resize", at="Resize"):
     return {
-        "_flexdisk_stands": {"play": play, "playbook": playbook},
-        "_flexdisk_variables": VARS,
+        "_flexdisk": {"stands": {"play": play, "playbook": playbook}},
         "_flexdisk_here": {"web": {"vm": WEB}},
         "ansible_play_name": at,
     }
