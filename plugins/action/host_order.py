@@ -21,7 +21,9 @@ ARGUMENTS: t.Dict[str, t.Any] = {
     "playbook": {"type": "str", "required": True, "choices": sorted(PLAYBOOKS)},
     "read": {"type": "bool", "default": False},
     "orphans": {"type": "bool", "default": False},
+    "placed": {"type": "dict"},
 }
+SECRET = ("create_vm",)  # what new VMs are given can be
 
 _Dict = t.Dict[str, t.Any]
 
@@ -40,7 +42,7 @@ class ActionModule(ActionBase):
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
         args: _Dict = checked[1]
         try:
-            order = decide(PLAYBOOKS[args["playbook"]], _play(task_vars or {}, args["read"], args["orphans"]))
+            order = decide(PLAYBOOKS[args["playbook"]], _play(task_vars or {}, args))
         except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as exc:
             wants = "host_order wants what the playbooks of flexdisk.hypervisor give it"
             raise AnsibleActionFail(f"{wants} ({exc!r})") from exc
@@ -50,16 +52,17 @@ class ActionModule(ActionBase):
             *others, last = cut(order.problems)
             texts = [text if text.endswith(".") else f"{text}." for text in others]
             return {**answer, "failed": True, "msg": " ".join([*texts, last])}
-        return {**answer, **dataclasses.asdict(order)}
+        return {**answer, "_ansible_no_log": args["playbook"] in SECRET, **dataclasses.asdict(order)}
 
 
-def _play(variables: _Dict, read: bool, orphans: bool) -> Play:
+def _play(variables: _Dict, args: _Dict) -> Play:
     hosts = list(variables["ansible_play_hosts"])
     known = {host: variables["hostvars"][host] for host in hosts}
-    looked = [known[host].get("_flexdisk_orphans") or {} for host in hosts] if orphans else []
+    looked = [known[host].get("_flexdisk_orphans") or {} for host in hosts] if args["orphans"] else []
     return Play(
         {host: known[host]["_flexdisk"] for host in hosts},
-        {host: known[host]["_flexdisk_read"] for host in hosts} if read else {},
+        {host: known[host]["_flexdisk_read"] for host in hosts} if args["read"] else {},
         [host for host in variables["ansible_play_hosts_all"] if host not in hosts],
-        [disk for result in looked for disk in result.get("disks", ())] if orphans else None,
+        [disk for result in looked for disk in result.get("disks", ())] if args["orphans"] else None,
+        placed=args["placed"],
     )

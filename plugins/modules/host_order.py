@@ -18,6 +18,7 @@ description:
     which host. It fails, before anything is changed, if the playbook must refuse what was asked for.
   - It is a part of the playbooks for operators, which register what it reads. Nobody else has to call it.
   - It runs on the controller and touches no host. Its options and results can change with each version.
+  - Its results for C(create_vm) are not shown, because they can hold secrets of new VMs.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
 attributes:
@@ -40,6 +41,7 @@ options:
       - adopt
       - attach_disk
       - change_package
+      - create_vm
       - delete_vm
       - detach_disk
       - list_disks
@@ -59,6 +61,10 @@ options:
       - Whether the orphaned volumes of the VM were read, too.
     type: bool
     default: false
+  placed:
+    description:
+      - The hosts that were chosen for new VMs, by VM.
+    type: dict
 seealso:
   - module: flexdisk.hypervisor.vm_info
 """
@@ -79,6 +85,10 @@ reads:
   type: bool
 orphans:
   description: The VM, by its host, whose orphaned volumes must be read first.
+  returned: success
+  type: dict
+place:
+  description: The new VMs that each host may get, if hosts must be chosen for them first.
   returned: success
   type: dict
 calls:

@@ -60,3 +60,15 @@ def test_what_no_playbook_gives_is_an_error_in_words(tmp_path):
     status, said = play(tmp_path, {"_flexdisk": GIVEN, "_flexdisk_read": {"msg": "skipped"}}, read=True)
     assert status != 0
     assert "host_order wants what the playbooks of flexdisk.hypervisor give it (KeyError(" in said
+
+
+def test_new_vms_are_registered_but_not_shown(tmp_path):
+    """Their entries can have secrets."""
+    given = {"virtual_machine_vms": [{"name": "new", "options": {"secret_metadata": {"key": "p4ssw0rd"}}}]}
+    facts = {"ansible.builtin.set_fact": {"_flexdisk": given}, "no_log": True}
+    task = {"flexdisk.hypervisor.host_order": {"playbook": "create_vm"}, "register": "order"}
+    then = {"ansible.builtin.debug": {"msg": "makes {{ order.calls['nowhere.invalid'].vms | length }}"}}
+    command, env = playbook(tmp_path, facts, task, then)
+    done = subprocess.run([*command, "-vv"], env=env, capture_output=True, text=True, check=False)
+    assert "makes 1" in done.stdout
+    assert "p4ssw0rd" not in done.stdout + done.stderr

@@ -35,13 +35,6 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "adopt: Write the saved identities to the controller: when": (
         True, {"_flexdisk": {"flexdisk_adopt_papers": "f"}, "flexdisk_adopted": {"released": ITEM}},
         [{"_flexdisk": {}}, {"flexdisk_adopted": {"released": []}}, {"flexdisk_adopted": {}}]),
-    "create_vm: Refuse a name that is not declared for exactly one host: that": (
-        True, {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1", "hv2"],
-               "hostvars": {"hv1": {"_flexdisk_auto": ["a"]}}},
-        [{"_flexdisk_hosts": []}, {"hostvars": {"hv1": {"_flexdisk_auto": []}}}]),
-    "create_vm: Create or change the declared VMs: when": (
-        False, {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_mine_names": ["b"]},
-        [{"_flexdisk": {}}, {"_flexdisk_mine_names": ["a"]}]),
     "create_vm: Show what changes: when": (
         True, {"virtual_machine_result": {"plan": []}, "ansible_diff_mode": False},
         [{"virtual_machine_result": {}}, {"ansible_diff_mode": True}]),
@@ -143,8 +136,6 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
 MORE = [
     ("move_vm: Move the VM, or forget it: when", True,
      {**HERE, "_flexdisk_state": "forgotten", "_flexdisk_source": "", "_flexdisk": {}}),
-    ("create_vm: Refuse a name that is not declared for exactly one host: that", True,
-     {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1"], "hostvars": {"hv1": {"_flexdisk_auto": []}}}),
     ("failover_vm: Look where that is: when", True,
      {**HERE, "_flexdisk": {}, "_flexdisk_answers": ["hv1"]}),
     ("tasks/grow_batch: Pause after a batch that has changed something or has failed: when", True,

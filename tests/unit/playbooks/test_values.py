@@ -108,15 +108,6 @@ CASES: dict[str, list[Case]] = {
          ["hv1 has declared VMs, but flexdisk_plan_digests has no digest of it.",
           "hv8 is in flexdisk_plan_digests, but not in the inventory.",
           "hv3 is in flexdisk_plan_digests, but none of the VMs that are meant is declared for it."])],
-    "create_vm: Note which VMs are declared for this host: _flexdisk_declared": sums(
-        "_flexdisk_by_vm", "_flexdisk_by_name"),
-    "create_vm: Note which VMs are declared for this host: _flexdisk_settled": [
-        ({"_flexdisk_by_vm": ["a", "b"], "_flexdisk_by_name": [], "_flexdisk_autos": ["b"]}, ["a"]),
-        ({"_flexdisk_by_vm": ["b"], "_flexdisk_by_name": ["c"], "_flexdisk_autos": ["b"]}, ["c"])],
-    "create_vm: Note which VMs are declared for this host: _flexdisk_autos": sums(
-        "_flexdisk_auto_by_vm", "_flexdisk_auto_by_name"),
-    "create_vm: Find the VM on all hosts: _flexdisk_names": named(
-        "flexdisk_vm", {**meant(), "_flexdisk_auto": ["x"]}, ["x"]),
     "grow_guests: Choose the guests: _flexdisk_unknown": [
         (meant(flexdisk_guests="g"), {}), (meant(), {"reason": "it is no VM of the inventory plugin"})],
     "grow_guests: Choose the guests: _flexdisk_tellers": [

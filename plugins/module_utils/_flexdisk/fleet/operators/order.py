@@ -29,8 +29,8 @@ class Play:
     """The orphaned volumes of the VM, as disk_info returns them. None: nobody has looked."""
     here: Here = field(default_factory=dict)
     """What of the named VMs or disks each host has: C({name: {vm: UUID}}), or C({name: {disk: UUID}})."""
-    placed: t.Mapping[str, str] = field(default_factory=dict)
-    """The hosts that were chosen for new VMs."""
+    placed: t.Optional[t.Mapping[str, str]] = None
+    """The hosts that were chosen for new VMs. None: nobody has chosen."""
 
 
 @dataclass
@@ -42,6 +42,8 @@ class Order:
     """Whether the VMs of all hosts must be read first."""
     orphans: t.Dict[str, str] = field(default_factory=dict)
     """The VM, by its host, whose orphaned volumes must be read first."""
+    place: t.Dict[str, t.List[t.Dict[str, t.Any]]] = field(default_factory=dict)
+    """The new VMs that each host may get, if hosts must be chosen for them first."""
     calls: t.Dict[str, t.Dict[str, t.Any]] = field(default_factory=dict)
     """The arguments of the module by host. A host without any is left alone."""
     lines: t.Dict[str, t.List[str]] = field(default_factory=dict)
@@ -64,7 +66,7 @@ def _vm(variables: Raw) -> t.Sequence[str]:
     return [variables["flexdisk_vm"]]
 
 
-def _fine(_variables: Raw) -> t.Sequence[str]:
+def _fine(_known: t.Any) -> t.Sequence[str]:
     return ()
 
 
@@ -82,6 +84,8 @@ class Playbook:
     """Whether all names are refused if a host could not be read."""
     check: t.Callable[[Raw], t.Sequence[str]] = _fine
     """What is wrong with the variables, before a host is read."""
+    check_all: t.Callable[[Play], t.Sequence[str]] = _fine
+    """What is wrong with those of all hosts together."""
     options: t.Mapping[str, bool] = field(default_factory=dict)
     """More options of find_vms."""
 
@@ -90,6 +94,7 @@ def decide(playbook: Playbook, play: Play) -> Order:
     """Return what a playbook does on each host."""
     variables = play.variables.values()
     problems = _by_hosts({host: playbook.check(given) for host, given in play.variables.items()})
+    problems += playbook.check_all(play)
     names = list(dict.fromkeys(name for given in variables for name in playbook.names(given)))
     if problems or (names and not play.read):
         return Order(problems, reads=bool(names))

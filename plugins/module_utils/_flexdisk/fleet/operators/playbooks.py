@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import one_disk, vms
+from . import create, one_disk, vms
 from .order import Playbook, Raw
 
 
@@ -58,5 +58,8 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         names=vms.vms_of("flexdisk_list_vm"),
         strict=lambda given: False,
         options={"gone": True},
+    ),
+    "create_vm": Playbook(
+        create.create_vm, names=create.asked_for, check_all=create.not_for_one_host, options={"optional": True}
     ),
 }
