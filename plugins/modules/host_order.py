@@ -39,14 +39,17 @@ options:
     choices:
       - add_disk
       - adopt
+      - apply
       - attach_disk
       - change_package
       - create_vm
       - delete_vm
       - detach_disk
       - list_disks
+      - plan
       - recalculate_quota
       - remove_disk
+      - replicate
       - resize_disk
       - rollback
       - snapshot
@@ -103,6 +106,11 @@ here:
   description: The named VMs or disks of each host.
   returned: success
   type: dict
+left_out:
+  description: What is wrong with names that the playbook leaves out. It fails for them at the end.
+  returned: success
+  type: list
+  elements: str
 without:
   description: Which hosts have none of them, as a sentence.
   returned: success

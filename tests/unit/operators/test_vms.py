@@ -134,6 +134,17 @@ def test_disks_of_one_vm_or_all_are_listed():
     assert calls("list_disks", {"flexdisk_list_vm": uuid}, read={**READ, "hv02": gone}) == {"hv02": {"vms": [uuid]}}
 
 
+@pytest.mark.parametrize("playbook", ["plan", "apply"])
+def test_declared_disks_of_one_vm_or_all(playbook):
+    lists = {"hv01": {"flexible_disks_vms": [{"vm": WEB}, {"vm": "x"}]}, "hv02": {"flexible_disks_vms": []}}
+    assert calls(playbook, {}, inventory=lists, read={}) == {"hv01": {"only": ""}}
+    assert calls(playbook, {"flexdisk_vm": "web"}, inventory=lists) == {"hv01": {"only": WEB}}
+    assert refused(playbook, {"flexdisk_vm": "db"}, inventory=lists) == [
+        "VM db is on hv02, but flexible_disks_vms does not declare it there. It declares no VM."
+    ]
+    assert "hv03 could not be read" in refused(playbook, {"flexdisk_vm": "web"}, unread=["hv03"])[0]
+
+
 def test_a_problem_of_one_host_says_so():
     found = refused("rollback", {"flexdisk_vm": "web"}, inventory={"hv02": {"flexdisk_snapshot_vms": ["db"]}}, read={})
     assert found[0].startswith("hv02: Name the VM with flexdisk_vm")

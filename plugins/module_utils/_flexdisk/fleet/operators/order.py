@@ -50,6 +50,8 @@ class Order:
     """What is shown beside the result of the module, by host."""
     here: Here = field(default_factory=dict)
     """As in Play: how the user calls the VMs of each host."""
+    left_out: t.List[str] = field(default_factory=list)
+    """What is wrong with names that are left out."""
     without: str = ""
     """Which hosts have nothing that was named, as a sentence."""
 
@@ -86,8 +88,14 @@ class Playbook:
     """What is wrong with the variables, before a host is read."""
     check_all: t.Callable[[Play], t.Sequence[str]] = _fine
     """What is wrong with those of all hosts together."""
-    options: t.Mapping[str, bool] = field(default_factory=dict)
-    """More options of find_vms."""
+    gone: t.Callable[[Raw], bool] = _never
+    """Whether a name may be the UUID of a VM that has left nothing but detached disks."""
+    exact: bool = False
+    """Whether the beginning of a UUID is refused."""
+    optional: bool = False
+    """Whether a VM may be on no host."""
+    goes_on: bool = False
+    """Whether names that do not mean exactly one are left out, and are problems at the end."""
 
 
 def decide(playbook: Playbook, play: Play) -> Order:
@@ -98,21 +106,26 @@ def decide(playbook: Playbook, play: Play) -> Order:
     names = list(dict.fromkeys(name for given in variables for name in playbook.names(given)))
     if problems or (names and not play.read):
         return Order(problems, reads=bool(names))
-    found = Found({host: {} for host in play.variables}, [])
-    if names:
-        strict = any(map(playbook.strict, variables))
-        find = find_disks if any(map(playbook.finds_disks, variables)) else find_vms
-        found = find(play.read, names, play.unread, strict, **playbook.options)
-        if found.problems:
-            return Order(found.problems)
+    found = _find(playbook, play, names) if names else Found({host: {} for host in play.variables}, [])
+    if found.problems and not playbook.goes_on:
+        return Order(found.problems)
     try:
         order = playbook.calls(replace(play, here=found.here))
     except FlexdiskError as exc:
         return Order([exc.message])
-    without = "" if not names or playbook.options.get("optional") else _without(found.here, names)
+    without = "" if not names or playbook.optional else _without(found.here, names)
     if order.orphans:
         return Order(orphans=order.orphans, here=found.here, without=without)
-    return replace(order, here=found.here, without=without)
+    return replace(order, here=found.here, left_out=found.problems, without=without)
+
+
+def _find(playbook: Playbook, play: Play, names: t.Sequence[str]) -> Found:
+    variables = list(play.variables.values())
+    strict = any(map(playbook.strict, variables))
+    if any(map(playbook.finds_disks, variables)):
+        return find_disks(play.read, names, play.unread, strict)
+    gone = any(map(playbook.gone, variables))
+    return find_vms(play.read, names, play.unread, strict, playbook.optional, gone, playbook.exact)
 
 
 def given(variables: Raw, **options: str) -> t.Dict[str, t.Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import create, one_disk, vms
+from . import create, one_disk, replicate, vms
 from .order import Playbook, Raw
 
 
@@ -19,7 +19,7 @@ def _deletes(variables: Raw) -> bool:
 PLAYBOOKS: t.Mapping[str, Playbook] = {
     "add_disk": Playbook(one_disk.add_disk),
     "resize_disk": Playbook(one_disk.resize_disk),
-    "remove_disk": Playbook(one_disk.remove_disk, options={"exact": True}),
+    "remove_disk": Playbook(one_disk.remove_disk, exact=True),
     "attach_disk": Playbook(one_disk.attach_disk),
     "detach_disk": Playbook(
         one_disk.detach_disk,
@@ -27,7 +27,7 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         finds_disks=lambda given: "flexdisk_vm" not in given,
     ),
     "change_package": Playbook(vms.change_package),
-    "delete_vm": Playbook(vms.delete_vm, options={"exact": True}),
+    "delete_vm": Playbook(vms.delete_vm, exact=True),
     "rollback": Playbook(
         vms.chosen("flexdisk_vm", "flexdisk_snapshot_vms"),
         names=vms.vms_of("flexdisk_vm", "flexdisk_snapshot_vms"),
@@ -57,9 +57,17 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         vms.chosen("flexdisk_list_vm"),
         names=vms.vms_of("flexdisk_list_vm"),
         strict=lambda given: False,
-        options={"gone": True},
+        gone=lambda given: True,
     ),
-    "create_vm": Playbook(
-        create.create_vm, names=create.asked_for, check_all=create.not_for_one_host, options={"optional": True}
+    "create_vm": Playbook(create.create_vm, names=create.asked_for, check_all=create.not_for_one_host, optional=True),
+    "replicate": Playbook(
+        replicate.replicate,
+        names=replicate.names,
+        strict=replicate.gives_up,
+        check=replicate.unclear,
+        gone=replicate.gives_up,
+        goes_on=True,
     ),
+    "plan": Playbook(vms.declared_disks, names=vms.vms_of("flexdisk_vm")),
+    "apply": Playbook(vms.declared_disks, names=vms.vms_of("flexdisk_vm")),
 }

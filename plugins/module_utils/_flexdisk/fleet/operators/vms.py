@@ -9,7 +9,7 @@ import json
 import typing as t
 
 from . import refusals
-from .declared import undone
+from .declared import DISKS, declared_vm, undone
 from .order import Order, Play, Raw, given
 
 
@@ -50,6 +50,17 @@ def delete_vm(play: Play) -> Order:
         )
         order.calls[host] = {"vms": [{"vm": uuid, "state": "absent", **permits}]}
     return order
+
+
+def declared_disks(play: Play) -> Order:
+    """The VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all."""
+    named = next(_named(play), None)
+    if named is None:
+        hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
+        return Order(calls={host: {"only": ""} for host in hosts})
+    lists = {host: variables.get(DISKS) for host, variables in play.variables.items()}
+    found = declared_vm(play.read, lists, named[3], named[2])
+    return Order([found["problem"]] if found["problem"] else [], calls={found["host"]: {"only": found["name"]}})
 
 
 def adopt(play: Play) -> Order:
