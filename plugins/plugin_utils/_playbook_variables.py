@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters answers, unknown_variables and foreign_hosts: what variables mean, and what is wrong with them."""
+"""The variables of a playbook: what they mean, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import named_hosts, unknown, unread
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import unknown, unread
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core, _extra
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _extra
 
-_ROLES = Path(__file__).resolve().parents[2] / "roles"
+_ROOT = Path(__file__).resolve().parents[2]
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -71,7 +71,7 @@ def _with_keys(name: str, wanted: Wanted) -> Wanted:
 @functools.lru_cache(maxsize=None)
 def _options_of(role: str) -> t.Mapping[str, t.Any]:
     """The argument specification of a role of this collection."""
-    text = (_ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
+    text = (_ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     return t.cast("t.Mapping[str, t.Any]", yaml.load(text, Loader=_FAST)["argument_specs"]["main"]["options"])
 
 
@@ -84,31 +84,28 @@ def _plain(value: t.Any) -> t.Any:
     return str(value) if isinstance(value, str) else value
 
 
-def unknown_variables(given: t.Sequence[str], playbook: str, told: t.Mapping[str, t.Any]) -> t.List[str]:
-    """given: the names of all variables. told: playbooks/vars/arguments.yml."""
-    readers = unread.Readers(told)
-    names = unknown.Names(list(readers.arguments[playbook]), readers.known, told["_flexdisk_choosing"])
+@functools.lru_cache(maxsize=None)
+def specifications() -> unread.Readers:
+    """Return what playbooks/vars/arguments.yml says. The roles that it names are read, too."""
+    text = (_ROOT / "playbooks" / "vars" / "arguments.yml").read_text(encoding="utf-8")
+    readers = unread.Readers(yaml.load(text, Loader=_FAST))
+    for arguments in readers.arguments.values():
+        for wanted in arguments.values():
+            if "role" in wanted:
+                _options_of(wanted["role"])
+    return readers
+
+
+def unknown_variables(given: t.Iterable[str], playbook: str, readers: unread.Readers) -> t.List[str]:
+    """Return what is wrong with the names of all variables that are set, and with variables of -e."""
+    names = unknown.Names(list(readers.arguments[playbook]), readers.known, readers.choosing)
     return cut([*unknown.problems(given, names), *_unread_variables(names, readers)])
 
 
 def _unread_variables(names: unknown.Names, readers: unread.Readers) -> t.List[str]:
     """What is wrong with variables of -e, as far as all playbooks of the run are known."""
     extra = {name: value for name, value in _extra.variables().items() if not names.misses(name)}
-    playbooks = _extra.playbooks()
+    playbooks = _extra.playbooks() if extra else None
     if not playbooks or not playbooks <= set(readers.arguments):
         return []
     return unread.problems(extra, sorted(playbooks), readers)
-
-
-def foreign_hosts(variables: t.Mapping[str, t.Any], hosts: t.Sequence[str]) -> t.List[str]:
-    """Return what is wrong with the hosts that variables of a playbook name. hosts: the hypervisors."""
-    return named_hosts.problems(variables, hosts)
-
-
-class FilterModule:
-    """Filters of the collection in this file."""
-
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters(
-            {"answers": answers, "unknown_variables": unknown_variables, "foreign_hosts": foreign_hosts}
-        )
