@@ -65,6 +65,14 @@ def meant(**variables: Any) -> dict[str, Any]:
     return {"_flexdisk": variables}
 
 
+PLANS = ("plan: Plan the disks of the declared VMs", "apply: Apply the approved plan")
+
+
+def declared(host: str) -> dict[str, Any]:
+    """Where the named VM is declared, as hv1 sees it."""
+    return {"_flexdisk_declaration": {"host": host}, "inventory_hostname": "hv1"}
+
+
 def vms_of_this_host(name: str) -> list[Case]:
     """The named VMs, each once, or all."""
     return [({**meant(**{name: ["db01"]}), **VMS_HERE}, ["u1", "u2"]), ({**meant(), **VMS_HERE}, OMIT)]
@@ -103,13 +111,11 @@ def only(role: str, parts: dict[str, Any], of_parts: list[Any]) -> list[Case]:
 VIRTUAL_MACHINE = only(
     "virtual_machine", {"virtual_machine_by_name": ["n"], "virtual_machine_by_vm": ["v"]}, ["n", "v"]
 )
-FLEXIBLE_DISKS = only("flexible_disks", {"flexible_disks_one": ["o"]}, ["o"])
 ROLES = {
     "virtual_machine": (["Create, change or delete the declared VMs"], VIRTUAL_MACHINE),
-    "flexible_disks": (["Plan the disks of the declared VMs", "Compare the plans of all hosts with the approved ones",
-                        "Change the disks of the declared VMs"], FLEXIBLE_DISKS),
 }  # fmt: skip
-SKIPPED, READ = {"skipped": True}, {"vms": []}
+SKIPPED: dict[str, Any] = {"skipped": True}
+READ: dict[str, Any] = {"vms": []}
 FOUR = {"vm_placement_vms": ["a", "b"], "_vm_placement_by_vm": ["v"], "_vm_placement_by_name": ["n"]}
 ORPHANS = {"byname": {"name": "data", "uuid": "u1", "volume": "zones/x/disk0"},
            "byuuid": {"name": "other", "uuid": UUID, "volume": "zones/x/disk1"},
@@ -202,15 +208,17 @@ CASES: dict[str, list[Case]] = {
         ({"_flexdisk_some": True, **VMS_HERE}, ["u1", "u2"]), ({"_flexdisk_some": False, **VMS_HERE}, OMIT)],
     "snapshot: Take or delete the snapshots: _flexdisk_some": [
         (meant(flexdisk_vm="a"), True), (meant(flexdisk_snapshot_vms=["a"]), True), (meant(), False)],
-    "tasks/choose_declared: Find the named VM on one host: _flexdisk_names": named("flexdisk_vm", meant(), []),
-    "tasks/choose_declared: Note which declared VMs are meant: _flexdisk_only": [
-        ({**meant(flexdisk_vm="u1"), "_flexdisk_declaration": {"name": "a"}}, "a"), (meant(), "")],
-    "tasks/choose_declared: Note which declared VMs are meant: _flexdisk_concerned": [
-        ({**meant(flexdisk_vm="a", flexible_disks_vms=["a"]), "_flexdisk_here": {}}, False),
-        ({**meant(flexdisk_vm="a"), "_flexdisk_here": {"a": 1}}, True),
-        ({**meant(flexible_disks_vms=["a"]), "_flexdisk_here": {}}, True),
-        ({**meant(flexible_disks_vms=[]), "_flexdisk_here": {"a": 1}}, False),
-        ({**meant(), "_flexdisk_here": {}}, False)],
+    "tasks/choose_declared: Note which hosts have some: _flexdisk_chosen_hosts": [
+        ({**meant(flexdisk_vm="a"), "_flexdisk_declaration": {"host": "hv1"}, "_flexdisk_declaring": ["hv2"]}, ["hv1"]),
+        ({**meant(), "_flexdisk_declaring": ["hv2"]}, ["hv2"])],
+    **{f"{play}: _flexdisk_only": [
+        ({**meant(flexdisk_vm="u1"), "_flexdisk_declaration": {"name": "a"}}, "a"), (meant(), "")] for play in PLANS},
+    **{f"{play}: _flexdisk_concerned": [
+        ({**meant(flexdisk_vm="a", flexible_disks_vms=["a"]), **declared("hv2")}, False),
+        ({**meant(flexdisk_vm="a"), **declared("hv1")}, True),
+        ({**meant(flexible_disks_vms=["a"]), **declared("hv2")}, True),
+        ({**meant(flexible_disks_vms=[]), **declared("hv1")}, False),
+        ({**meant(), **declared("hv1")}, False)] for play in PLANS},
     "tasks/refuse_unadopted: Ask for the repair of an orphan: _flexdisk_meant": [
         orphans("data", "byname", "byname", "byuuid", "byplace"), orphans("data", "byplace", "byuuid", "byplace"),
         orphans(UUID.upper(), "byuuid", "byname", "byuuid", "byplace")],
