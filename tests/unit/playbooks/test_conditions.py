@@ -27,99 +27,23 @@ SHOWN: tuple[bool, dict[str, Any], list[dict[str, Any]]] = (
 )
 
 
-def chosen(name: str) -> tuple[bool, dict[str, Any], list[dict[str, Any]]]:
-    """A task that is done unless the user has named something that is not here."""
-    return False, {"_flexdisk": {name: "x"}, "_flexdisk_here": []}, [{"_flexdisk": {}}, {"_flexdisk_here": ["x"]}]
-
-
 # By play or role, task and keyword: what a condition says of some variables, and what each makes the opposite of that
 CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     **{f"{name}: Show what changes: when": SHOWN
        for name in ("add_disk", "attach_disk", "change_package", "delete_vm", "detach_disk", "resize_disk", "rollback",
                     "snapshot")},
-    "adopt: Adopt or release the disks: when": chosen("flexdisk_adopt_vms"),
-    "list_disks: Read the disks: when": chosen("flexdisk_list_vm"),
-    "recalculate_quota: Recalculate and report: when": chosen("flexdisk_quota_vms"),
-    "verify_disks: Verify the disks: when": chosen("flexdisk_verify_vms"),
     "adopt: Write the saved identities to the controller: when": (
         True, {"_flexdisk": {"flexdisk_adopt_papers": "f"}, "flexdisk_adopted": {"released": ITEM}},
         [{"_flexdisk": {}}, {"flexdisk_adopted": {"released": []}}, {"flexdisk_adopted": {}}]),
-    "create_vm: Refuse a name that is not declared for exactly one host: that": (
-        True, {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1", "hv2"],
-               "hostvars": {"hv1": {"_flexdisk_auto": ["a"]}}},
-        [{"_flexdisk_hosts": []}, {"hostvars": {"hv1": {"_flexdisk_auto": []}}}]),
-    "create_vm: Create or change the declared VMs: when": (
-        False, {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_mine_names": ["b"]},
-        [{"_flexdisk": {}}, {"_flexdisk_mine_names": ["a"]}]),
     "create_vm: Show what changes: when": (
         True, {"virtual_machine_result": {"plan": []}, "ansible_diff_mode": False},
         [{"virtual_machine_result": {}}, {"ansible_diff_mode": True}]),
-    "failover_vm: Ask whether the failover can go on, before the VM ends on its old host: when": (
-        True, {**HERE, "_flexdisk_to": "hv1", "_flexdisk_begun": {"hv1": "hv2"}, "_flexdisk_answers": ["hv2"]},
-        [{"inventory_hostname": "hv3"}, {"_flexdisk_begun": {}}, {"_flexdisk_answers": ["hv1"]}]),
-    "failover_vm: End the VM on its old host, which is there again: when": (
-        True, {**HERE, "_flexdisk_to": "hv2", "_flexdisk_begun": {"hv2": "hv1"}, "_flexdisk_answers": ["hv1", "hv3"]},
-        [{"inventory_hostname": "hv3"}, {"_flexdisk_answers": ["hv2"]}]),
-    "failover_vm: Look where that is: when": (
-        True, {**HERE, "_flexdisk": {"flexdisk_old_host": "hv1"}, "_flexdisk_answers": ["hv1"]},
-        [{"_flexdisk_answers": []}, {"_flexdisk": {"flexdisk_old_host": "hv2"}}]),
-    "move_vm: Refuse a move without a target: that": (
-        False, {"_flexdisk": {}, "_flexdisk_state": "moved"},
-        [{"_flexdisk": {"flexdisk_target": "hv2"}}, {"_flexdisk_state": "forgotten"}]),
-    "move_vm: Look again by UUID, for it may have another name here: when": (
-        True, {"_flexdisk_identities": ["u"], "_flexdisk": {"flexdisk_vm": "a"},
-               "_flexdisk_seen": {"vm": "", "move": None}},
-        [{"_flexdisk_identities": ["u", "v"]}, {"_flexdisk_identities": []}, {"_flexdisk_identities": ["a"]},
-         {"_flexdisk_seen": {"msg": "failed"}}, {"_flexdisk_seen": {"vm": "u", "move": None}},
-         {"_flexdisk_seen": {"vm": "", "move": {"vm": "u"}}}]),
-    "move_vm: Refuse a target that could not be reached: that": (
-        False, {"_flexdisk_state": "moved", "_flexdisk_to": "hv2", "_flexdisk_off": ["hv2"]},
-        [{"_flexdisk_state": "stays"}, {"_flexdisk_off": ["hv3"]}]),
-    "move_vm: Say that the VM is there: when": (
-        True, {"_flexdisk_state": "moved", "_flexdisk": {"flexdisk_target": "hv2"},
-               "_flexdisk_whereabouts": {"homes": ["hv2"]}},
-        [{"_flexdisk_state": "forgotten"}, {"_flexdisk_whereabouts": {"homes": ["hv1"]}},
-         {"_flexdisk_whereabouts": {"homes": []}}]),
-    "move_vm: End a move on its target, if the host that the VM has left cannot be asked: when": (
-        True, {**HERE, "_flexdisk_state": "moved", "_flexdisk": {"flexdisk_target": "hv1"},
-               "_flexdisk_whereabouts": {"homes": [], "source": "hv9"}, "ansible_play_hosts": ["hv1"]},
-        [{"_flexdisk_state": "stays"}, {"_flexdisk_whereabouts": {"homes": ["hv1"], "source": "hv9"}},
-         {"inventory_hostname": "hv2"}, {"ansible_play_hosts": ["hv1", "hv9"]}]),
-    "move_vm: Move the VM, or forget it: when": (
-        True, {**HERE, "_flexdisk_state": "moved", "_flexdisk_source": "hv1", "_flexdisk": {"flexdisk_target": "hv2"}},
-        [{"_flexdisk": {"flexdisk_target": "hv1"}}, {"inventory_hostname": "hv2"}]),
     "move_vm: Say that there was no tombstone: when": (
         True, {"_flexdisk_state": "forgotten", "_flexdisk_forgotten": []},
         [{"_flexdisk_state": "moved"}, {"_flexdisk_forgotten": ITEM}]),
-    "parts/moves: Refuse another plan than the one that was approved: when": (
-        True, {"_flexdisk": {"flexdisk_move_digest": "d"}, "flexdisk_move_plan": {"jobs": ITEM}},
-        [{"_flexdisk": {}}, {"flexdisk_move_plan": {"jobs": []}}]),
-    "parts/moves: Fail if a VM has not moved: that": (
-        True, {"_flexdisk_rows": [{"fine": True}]},
-        [{"_flexdisk_rows": [{"fine": False}]}, {"_flexdisk_unplanned": "x"}]),
-    "parts/under_way: Read the hosts of other groups that have to do with their moves, too: when": (
-        True, {**HERE, "_vm_placement_told": False, "_flexdisk_others": ["hv1"]},
-        [{"_vm_placement_told": True}, {"_flexdisk_others": []}]),
-    "parts/under_way: Say which VMs have gone to where this run does not look: when": (
-        True, {"_flexdisk_elsewhere": ITEM, "_flexdisk_stage": "begun"},
-        [{"_flexdisk_elsewhere": []}, {"_flexdisk_stage": "left"}]),
-    "parts/under_way: Refuse to go on with moves that were not approved: when": (
-        True, {"_flexdisk": {"flexdisk_move_digest": "d"}, "_flexdisk_stage": "begun"},
-        [{"_flexdisk": {}}, {"_flexdisk_stage": "left"}]),
-    "remove_disk: Destroy the disk: when": (
-        True, {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": ITEM, "_flexdisk_unfinished": False},
-        [{"_flexdisk_home": "hv2"}, {"_flexdisk_disk_known": []}]),
-    "remove_disk: Say that there is no such disk: when": (
-        True, {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": []},
-        [{"_flexdisk_home": "hv2"}, {"_flexdisk_disk_known": ITEM}]),
-    "snapshot: Refuse two ways to name the VMs: that": (
-        False, {"_flexdisk": {"flexdisk_vm": "a", "flexdisk_snapshot_vms": ["b"]}},
-        [{"_flexdisk": {"flexdisk_vm": "a"}}, {"_flexdisk": {"flexdisk_snapshot_vms": ["b"]}}]),
-    "snapshot: Take or delete the snapshots: when": (
-        False, {"_flexdisk_some": True, "_flexdisk_here": []}, [{"_flexdisk_some": False}, {"_flexdisk_here": ["a"]}]),
-    "tasks/carry_out_move: Refuse what cannot be done: that": (
-        True, {"_flexdisk_lacking": [], "_flexdisk_move": {"do": "move"}},
-        [{"_flexdisk_lacking": ["job1"]}, {"_flexdisk_move": {"do": "nothing"}}]),
+    "parts/stage: Read the hosts of other groups that have to do with moves that have begun, too: when": (
+        True, {**HERE, "_flexdisk_stage": "left", "_vm_placement_told": False, "_flexdisk_others": ["hv1"]},
+        [{"_flexdisk_stage": "planned"}, {"_vm_placement_told": True}, {"_flexdisk_others": []}]),
     "tasks/find: Say which hosts have none of them: when": (
         True, {"_flexdisk_without": ["hv1"]}, [{"_flexdisk_optional": True}, {"_flexdisk_without": []}]),
     "tasks/grow_batch: Let the guests of the batch grow: when": (
@@ -152,21 +76,12 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
 }  # fmt: skip
 # Bases that say something else than the first ones, where one part decides only beside others
 MORE = [
-    ("move_vm: Move the VM, or forget it: when", True,
-     {**HERE, "_flexdisk_state": "forgotten", "_flexdisk_source": "", "_flexdisk": {}}),
-    ("remove_disk: Destroy the disk: when", True,
-     {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": [], "_flexdisk_unfinished": True}),
-    ("create_vm: Refuse a name that is not declared for exactly one host: that", True,
-     {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1"], "hostvars": {"hv1": {"_flexdisk_auto": []}}}),
-    ("failover_vm: Look where that is: when", True,
-     {**HERE, "_flexdisk": {}, "_flexdisk_answers": ["hv1"]}),
     ("tasks/grow_batch: Pause after a batch that has changed something or has failed: when", True,
      {"_flexdisk_batch": {"pause": 1}, "ansible_check_mode": False, "_flexdisk_over": [], "_flexdisk_broken": True,
       "_flexdisk_results": []}),
 ]  # fmt: skip
 ELSEWHERE = {  # they ask filters and lookups of the collection: plays test them
     "grow_guests: Refuse variables that choose other guests than the run has: that",
-    "tasks/refuse_unadopted: Read volumes that the VM has and does not know, if the disk may be one: when",
 }
 
 
