@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters find_vms and similar_names: on which host of a play each VM is that somebody names."""
+"""The filter find_vms: on which host of a play each VM is that somebody names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import find
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import similar
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 
@@ -23,16 +22,8 @@ def find_vms(read: t.Mapping[str, t.Any], *names: t.Any, **options: t.Any) -> t.
         raise AnsibleFilterError(f"find_vms needs a result of vm_info for each host ({exc!r})") from exc
 
 
-def similar_names(name: str, known: t.Mapping[str, t.Sequence[str]]) -> str:
-    """Return a question about a name that nothing has, empty if no known name is similar. known: names by host."""
-    try:
-        return similar(str(name), known)
-    except (AttributeError, TypeError) as exc:
-        raise AnsibleFilterError(f"similar_names needs a list of names for each host ({exc!r})") from exc
-
-
 class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters({"find_vms": find_vms, "similar_names": similar_names})
+        return _core.filters({"find_vms": find_vms})

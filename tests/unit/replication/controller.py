@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from ansible_collections.flexdisk.hypervisor.plugins.action.next_call import TASKS
+from ansible_collections.flexdisk.hypervisor.plugins.action.next_turn import FLOWS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import vm_failover
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import (
@@ -94,21 +95,29 @@ class Controller:
     def does(self, task: str, arguments: Params, check: bool = False) -> Params:
         """The result of a task. Raises Stopped, or Lost."""
         run = calls.Run(check, False, lambda host: {} if host in self.hosts else None)
-        answers: list[calls.Answer] = []
+        flow = {**TASKS, **FLOWS}[task]
+        answers: list[calls.Answer | calls.Answers] = []
         while True:
-            turn = calls.next_turn(TASKS[task](arguments, run), answers)
+            turn = calls.next_turn(flow(arguments, run), answers)
             self.messages += [str(turn.says.text)] if turn.says else []
-            if turn.call is None:
+            if turn.at_once is not None:
+                answers.append({call.host: self._answers(call, check) for call in turn.at_once.calls})
+            elif turn.call is not None:
+                answer = self._answers(turn.call, check)
+                if answer.lost and not turn.call.may_be_lost:
+                    raise Lost(answer.msg)
+                answers.append(answer)
+            else:
                 break
-            began = time.time()
-            result = calls.kept(turn.call, self._does(turn.call, check))
-            if result.get("unreachable") and not turn.call.may_be_lost:
-                raise Lost(result["msg"])
-            answers.append(calls.Answer(result, began, time.time()))
-            self.answers[turn.call.name] = answers[-1]
         if turn.failure is not None:
             raise turn.failure
         return dict(turn.result or {})
+
+    def _answers(self, call: calls.Call, check: bool) -> calls.Answer:
+        began = time.time()
+        answer = calls.Answer(calls.kept(call, self._does(call, check)), began, time.time())
+        self.answers[call.name] = answer
+        return answer
 
     def _does(self, call: calls.Call, check: bool) -> Params:
         if call.host in self.lost:
@@ -117,6 +126,8 @@ class Controller:
         params = {key: option.get("default") for key, option in {**options, **HOST, **LOCK}.items()}
         given = {key: value for key, value in call.arguments.items() if value is not None}
         assert set(given) <= set(params), call
+        if "authorized_keys" in params:  # as module_defaults of a play have it
+            given.setdefault("authorized_keys", str(self.world.authorized))
         host = self.hosts[call.host]
         self.world.acting(host)
         what = Call(host.zfs(), host.driver(), None, check or call.check, host)
