@@ -18,6 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import (
     answers,
     specifications,
+    templated,
     unknown_variables,
 )
 
@@ -53,7 +54,7 @@ class ActionModule(ActionBase):
         """What the action adds to its result."""
         readers = specifications()
         own = readers.arguments[playbook]
-        given = self._given(own, variables)
+        given = templated(self._templar, own, variables)
         found = answers(given, own)
         meant: _Dict = found["variables"]
         problems = [*found["problems"], *_limit(variables)]
@@ -66,23 +67,6 @@ class ActionModule(ActionBase):
         secret = any(re.match(readers.secret, name) for name in given)
         stands = {"play": variables.get("ansible_play_name"), "playbook": playbook}
         return {**meant, "stands": stands, "_ansible_no_log": secret}
-
-    def _given(self, names: t.Iterable[str], variables: _Dict) -> _Dict:
-        """The variables of the playbook that are set, as Ansible hands them over."""
-        given: _Dict = {}
-        for name in names:
-            if name in variables:
-                try:
-                    given[name] = self._templar.template(variables[name])
-                except _core.OMITTED:
-                    continue
-                except AnsibleError as exc:
-                    secret = re.match(specifications().secret, name)
-                    if not secret:
-                        raise AnsibleError(f"The variable {name} cannot be read.") from exc
-                    why = f"ansible HOST -m ansible.builtin.debug -a var={name} shows why: it may hold secrets"
-                    raise AnsibleError(f"The variable {name} cannot be read; {why}.") from None
-        return given
 
     def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
         """What is wrong with hosts that variables name. Modules run there, also on the controller, as localhost."""

@@ -17,11 +17,14 @@ _Dict = t.Mapping[str, t.Any]
 
 
 # Any: a task of ansible-core, which has no types.
-def for_user(result: _Dict, task: t.Any, task_vars: _Dict) -> t.Dict[str, t.Any]:
+def for_user(
+    result: _Dict, task: t.Any, task_vars: _Dict, reads: t.AbstractSet[str] = frozenset()
+) -> t.Dict[str, t.Any]:
     """Return the result of a module with messages that name variables instead of options where the task is one of this
     collection's playbooks or roles, and VMs as the user has named them. Elsewhere the result is as it was.
+    reads: more variables that count there.
     """
-    variables = _of_playbook(task_vars) | _of_role(task)
+    variables = _of_playbook(task_vars) | _of_role(task) | reads
     if not (result.get("failed") or result.get("warnings")) or not variables:
         return dict(result)
     names = _names(task_vars)

@@ -85,18 +85,9 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "disk_registry: Say that nothing is declared for this host: when": (
         True, {"disk_registry_adopt": "false", "disk_registry_verify": "false", "disk_registry_disks": []},
         [{"disk_registry_adopt": "true"}, {"disk_registry_verify": "true"}, {"disk_registry_disks": ITEM}]),
-    "flexible_disks: Refuse changes of other VMs, which no plan has: when": (
-        False, {"flexible_disks_plan_only": "false", "flexible_disks_only": []},
-        [{"flexible_disks_expect_plan": ""}, {"flexible_disks_plan_only": "true"}, {"flexible_disks_only": ["a"]}]),
-    "flexible_disks: Plan the disks of the declared VMs: when": (
-        True, {"flexible_disks_plan_only": "true", "flexible_disks_vms": ITEM},
-        [{"flexible_disks_plan_only": "false"}, {"flexible_disks_vms": []}]),
     "flexible_disks: Compare the plans of all hosts with the approved ones: when": (
-        True, {"flexible_disks_plan_only": "false", "flexible_disks_expect_plan": "d", "flexible_disks_vms": ITEM},
-        [{"flexible_disks_plan_only": "true"}, {"flexible_disks_expect_plan": UNDEFINED}, {"flexible_disks_vms": []}]),
-    "flexible_disks: Change the disks of the declared VMs: when": (
-        True, {"flexible_disks_plan_only": "false", "flexible_disks_vms": ITEM},
-        [{"flexible_disks_plan_only": "true"}, {"flexible_disks_vms": []}]),
+        True, {"flexible_disks_plan_only": "false", "flexible_disks_expect_plan": "d"},
+        [{"flexible_disks_plan_only": "true"}, {"flexible_disks_expect_plan": UNDEFINED}]),
 }  # fmt: skip
 # Bases that say something else than the first ones, where one part decides only beside others
 MORE = [

@@ -15,6 +15,10 @@ from .tasks import FILES, ROLES, ROOT, every_task, read
 # What every call of a module (or of one of its steps), or of a role, is given; behind a colon, those of a file besides
 GIVEN = {
     "check_variables": "playbook",
+    "declared_disks": "",
+    "declared_disks change": "",
+    "declared_disks compare": "",
+    "declared_disks plan": "",
     "disk": "allow_restart hypervisor libvirt_uri pool stop_timeout",
     "disk_adopt": "hypervisor libvirt_uri pool vms",
     "disk_info": "hypervisor libvirt_uri pool state vm",
@@ -50,7 +54,8 @@ GIVEN = {
     "vm_snapshot": "hypervisor libvirt_uri name pool state vms",
     "zfs_quota": "hypervisor libvirt_uri pool",
     "playbooks/adopt: disk_adopt": "forget state",
-    "playbooks/apply: role flexible_disks": "expect_lines expect_plan only plan_only recalculate_quota",
+    "playbooks/apply: declared_disks change": "variables",
+    "playbooks/apply: declared_disks compare": "variables",
     "playbooks/attach_disk: disk": "from_vm index name pci_slot state take uuid vm",
     "playbooks/change_package: vm": "packages",
     "playbooks/delete_vm: vm": "stop_timeout",
@@ -59,7 +64,7 @@ GIVEN = {
     "playbooks/move_vm: role vm_move": "forget_unseen seen unasked",
     "playbooks/tasks/turns: next_turn": "arguments flow",
     "playbooks/parts/under_way: role vm_placement": "involved",
-    "playbooks/plan: role flexible_disks": "only plan_only recalculate_quota",
+    "playbooks/plan: declared_disks plan": "pools variables",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
     "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
     "playbooks/report: vm_info": "pool space",
@@ -77,9 +82,6 @@ GIVEN = {
     "roles/disk_registry/tasks/main: disk": "allow_force_stop disks lock_timeout on_refusal",
     "roles/disk_registry/tasks/main: disk_adopt": "lock_timeout on_refusal",
     "roles/disk_registry/tasks/verify: disk_verify": "lock_timeout repair",
-    "roles/flexible_disks/tasks/main: vm_disks": (
-        "allow_force_stop expect_lines expect_plan lock_timeout matching on_refusal"
-    ),
     "roles/flexible_disks/tasks/others: vm_info": "pool",
     "roles/flexible_disks/tasks/others: zfs_quota": "lock_timeout vms",
     "roles/instance_group/tasks/agents: vm_info": "vms",

@@ -86,11 +86,8 @@ def only(role: str, parts: dict[str, Any], of_parts: list[Any]) -> list[Case]:
 VIRTUAL_MACHINE = only(
     "virtual_machine", {"virtual_machine_by_name": ["n"], "virtual_machine_by_vm": ["v"]}, ["n", "v"]
 )
-FLEXIBLE_DISKS = only("flexible_disks", {"flexible_disks_one": ["o"]}, ["o"])
 ROLES = {
     "virtual_machine": (["Create, change or delete the declared VMs"], VIRTUAL_MACHINE),
-    "flexible_disks": (["Plan the disks of the declared VMs", "Compare the plans of all hosts with the approved ones",
-                        "Change the disks of the declared VMs"], FLEXIBLE_DISKS),
 }  # fmt: skip
 SKIPPED: dict[str, Any] = {"skipped": True}
 READ: dict[str, Any] = {"vms": []}
@@ -138,15 +135,6 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
-    "tasks/choose_declared: Find the named VM on one host: _flexdisk_names": named("flexdisk_vm", meant(), []),
-    "tasks/choose_declared: Note which declared VMs are meant: _flexdisk_only": [
-        ({**meant(flexdisk_vm="u1"), "_flexdisk_declaration": {"name": "a"}}, "a"), (meant(), "")],
-    "tasks/choose_declared: Note which declared VMs are meant: _flexdisk_concerned": [
-        ({**meant(flexdisk_vm="a", flexible_disks_vms=["a"]), "_flexdisk_here": {}}, False),
-        ({**meant(flexdisk_vm="a"), "_flexdisk_here": {"a": 1}}, True),
-        ({**meant(flexible_disks_vms=["a"]), "_flexdisk_here": {}}, True),
-        ({**meant(flexible_disks_vms=[]), "_flexdisk_here": {"a": 1}}, False),
-        ({**meant(), "_flexdisk_here": {}}, False)],
     "tasks/show_plans: Show the plans: _flexdisk_why": [
         (meant(flexdisk_vm="a"), "does not have a"), (meant(), "nothing is declared")],
     "verify_disks: Fail if a finding is as severe as flexdisk_verify_fail_on: _flexdisk_bad": [

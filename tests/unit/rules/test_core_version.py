@@ -22,7 +22,7 @@ PLUGINS = "ansible_collections.flexdisk.hypervisor.plugins"
 ALONE = [
     path.stem
     for path in sorted((ROOT / "plugins" / "action").glob("*.py"))
-    if not re.search(r"_execute_module|\(Watched", path.read_text())
+    if "_core.check()" in path.read_text() or not re.search(r"_execute_module|\(Watched", path.read_text())
 ]
 FILTERS = sorted(path.stem for path in (ROOT / "plugins" / "filter").glob("*.py"))
 
