@@ -59,8 +59,6 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "tasks/carry_out_move: Refuse what cannot be done: that": (
         True, {"_flexdisk_lacking": [], "_flexdisk_move": {"do": "move"}},
         [{"_flexdisk_lacking": ["job1"]}, {"_flexdisk_move": {"do": "nothing"}}]),
-    "tasks/find: Say which hosts have none of them: when": (
-        True, {"_flexdisk_without": ["hv1"]}, [{"_flexdisk_optional": True}, {"_flexdisk_without": []}]),
     "tasks/grow_batch: Let the guests of the batch grow: when": (
         True, {"inventory_hostname": "g", "_flexdisk_batch": {"guests": ["g"]}, "_flexdisk_unreached": []},
         [{"_flexdisk_batch": {"guests": []}}, {"_flexdisk_unreached": ["g"]}]),
