@@ -102,7 +102,7 @@ GIVEN = {
     "roles/virtual_machine/tasks/main: vm": (
         "allow_force_stop allow_restart expect_lines expect_plan lock_timeout on_refusal packages pool stop_timeout"
     ),
-    "roles/vm_placement/tasks/main: move_plan": "new_vms",
+    "roles/vm_placement/tasks/main: move_plan": "answers",
     "roles/vm_placement/tasks/main: vm": "on_refusal packages pool",
 }
 DEFAULTS = {  # of variables that no role has: what docs/variables.md tells, or what stands for nothing said

@@ -64,14 +64,6 @@ def meant(**variables: Any) -> dict[str, Any]:
     return {"_flexdisk": variables}
 
 
-PLANS = ("plan: Plan the disks of the declared VMs", "apply: Apply the approved plan")
-
-
-def declared(host: str) -> dict[str, Any]:
-    """Where the named VM is declared, as hv1 sees it."""
-    return {"_flexdisk_declaration": {"host": host}, "inventory_hostname": "hv1"}
-
-
 def named(name: str, otherwise: dict[str, Any], value: Any) -> list[Case]:
     """The one name that is given, or others."""
     return [(meant(**{name: "db01"}), ["db01"]), (otherwise, value)]
@@ -145,17 +137,6 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
-    "tasks/choose_declared: Note which hosts have some: _flexdisk_chosen_hosts": [
-        ({**meant(flexdisk_vm="a"), "_flexdisk_declaration": {"host": "hv1"}, "_flexdisk_declaring": ["hv2"]}, ["hv1"]),
-        ({**meant(), "_flexdisk_declaring": ["hv2"]}, ["hv2"])],
-    **{f"{play}: _flexdisk_only": [
-        ({**meant(flexdisk_vm="u1"), "_flexdisk_declaration": {"name": "a"}}, "a"), (meant(), "")] for play in PLANS},
-    **{f"{play}: _flexdisk_concerned": [
-        ({**meant(flexdisk_vm="a", flexible_disks_vms=["a"]), **declared("hv2")}, False),
-        ({**meant(flexdisk_vm="a"), **declared("hv1")}, True),
-        ({**meant(flexible_disks_vms=["a"]), **declared("hv2")}, True),
-        ({**meant(flexible_disks_vms=[]), **declared("hv1")}, False),
-        ({**meant(), **declared("hv1")}, False)] for play in PLANS},
     "tasks/show_plans: Show the plans: _flexdisk_why": [
         (meant(flexdisk_vm="a"), "does not have a"), (meant(), "nothing is declared")],
     "verify_disks: Fail if a finding is as severe as flexdisk_verify_fail_on: _flexdisk_bad": [
