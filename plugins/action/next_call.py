@@ -94,8 +94,7 @@ class ActionModule(ActionBase):
     def _do(self, call: Call, variables: _Dict) -> _Dict:
         """The result of a module, as its own task would have it."""
         name, task = PREFIX + call.module, self._task.copy()
-        given = {key: value for key, value in call.arguments.items() if value is not None}
-        task.action, task.args = name, _core.with_defaults(name, self._task, given, self._templar)
+        task.action, task.args = name, _core.with_defaults(name, self._task, call.options, self._templar)
         task.check_mode, task.no_log = task.check_mode or call.check, task.no_log or call.hidden
         loader = self._shared_loader_obj.action_loader
         action = loader.get(

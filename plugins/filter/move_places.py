@@ -20,7 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 def move_places(
     seen: t.Mapping[str, t.Mapping[str, t.Any]], vm: str, target: str = "", state: str = "moved", unasked: bool = False
 ) -> t.Dict[str, t.Any]:
-    """seen: what flexdisk.hypervisor.vm_move returns of its step look, by hosts."""
+    """seen: what the step look of a move returns, by hosts."""
     try:
         told = {host: one for host, one in read_sightings(seen).items() if one is not None}
         found = places.find(told, places.Wanted(vm, target, state, bool(unasked)))
@@ -29,7 +29,7 @@ def move_places(
         meant = "" if is_there or state == "forgotten" else similar(vm, known)
         return {**found._asdict(), "problems": [*found.problems, *([meant] if meant else [])]}
     except (AttributeError, FlexdiskError, LookupError, TypeError, ValueError) as exc:
-        raise AnsibleFilterError(f"move_places wants what flexdisk.hypervisor.vm_move returns ({exc!r})") from exc
+        raise AnsibleFilterError(f"move_places wants what the step look of a move returns ({exc!r})") from exc
 
 
 class FilterModule:

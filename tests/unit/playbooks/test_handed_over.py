@@ -41,15 +41,15 @@ GIVEN = {
     "role vm_replica": "bandwidth_limit hypervisor libvirt_uri peer",
     "vm": "hypervisor libvirt_uri vms",
     "vm_disks": "allow_restart hypervisor libvirt_uri pool stop_timeout vms",
-    "vm_failover end": "authorized_keys begun hypervisor libvirt_uri peers vm",
-    "vm_failover end or give_up": "authorized_keys elsewhere hypervisor libvirt_uri old peers vm",
-    "vm_failover look": "hypervisor libvirt_uri",
-    "vm_failover start": "boot hypervisor libvirt_uri name peers unasked",
-    "vm_failover stay": "hypervisor libvirt_uri vm",
-    "vm_failover take_over": "elsewhere hypervisor incoming_allowed leave_out libvirt_uri name peers vm",
+    "failover end": "authorized_keys begun hypervisor libvirt_uri peers vm",
+    "failover end or give_up": "authorized_keys elsewhere hypervisor libvirt_uri old peers vm",
+    "failover look": "hypervisor libvirt_uri",
+    "failover start": "boot hypervisor libvirt_uri name peers unasked",
+    "failover stay": "hypervisor libvirt_uri vm",
+    "failover take_over": "elsewhere hypervisor incoming_allowed leave_out libvirt_uri name peers vm",
     "vm_info": "hypervisor libvirt_uri",
-    "vm_move arrive": "authorized_keys hypervisor libvirt_uri lock_timeout peer_name vm",
-    "vm_move look": "hypervisor libvirt_uri name vm",
+    "move arrive": "authorized_keys hypervisor libvirt_uri lock_timeout peer_name vm",
+    "move look": "hypervisor libvirt_uri name vm",
     "vm_snapshot": "hypervisor libvirt_uri name pool state vms",
     "zfs_quota": "hypervisor libvirt_uri pool",
     "playbooks/adopt: disk_adopt": "forget state",
@@ -58,10 +58,10 @@ GIVEN = {
     "playbooks/change_package: vm": "packages",
     "playbooks/delete_vm: vm": "stop_timeout",
     "playbooks/detach_disk: disk": "name state uuid vm",
-    "playbooks/failover_vm: vm_failover look": "vm",
+    "playbooks/failover_vm: failover look": "vm",
     "playbooks/list_disks: disk_info": "name space tags type uuid",
     "playbooks/move_vm: role vm_move": "forget_unseen seen unasked",
-    "playbooks/move_vm: vm_move arrive": "name peers unasked",
+    "playbooks/move_vm: move arrive": "name peers unasked",
     "playbooks/parts/under_way: role vm_placement": "involved",
     "playbooks/plan: role flexible_disks": "only plan_only recalculate_quota",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
@@ -142,9 +142,10 @@ def calls() -> list[Call]:
         for key, value in task.here.items():
             module = key.removeprefix("flexdisk.hypervisor.")
             if module != key and isinstance(value, dict | None):
-                options = value or {}
+                options = dict(value or {})
+                options.update(options.get("arguments") or {} if module == "host_step" else {})
                 step = str(options.get("step", ""))
-                name = f"{module} {'end or give_up' if '{{' in step else step}".strip()
+                name = f"{options.get('run', module)} {'end or give_up' if '{{' in step else step}".strip()
                 defaults = {option.partition(".")[2] for option in task.options if option.startswith(f"{module}.")}
                 found.append(Call(name, file, task.label, frozenset(options) | defaults))
         if role := task.here.get("ansible.builtin.include_role"):

@@ -12,11 +12,11 @@ import pytest
 
 from .tasks import Task, every_task
 
-SECRET = ("vm_move look", "vm_move expect", "vm_move renew", "vm_failover mark", "vm_failover store")
+SECRET = ("move look", "move expect", "move renew", "failover mark", "failover store")
 SHOWN = ("Refuse VMs that another host may have taken over",)  # it only fails, and that has no record
 ONCE = ("group_plan", "move_plan", "group_gate")  # they run on the controller, for all hosts
 CALLS = [
-    (task, key.rpartition(".")[2], value or {})
+    (task, str((value or {}).get("run") or key.rpartition(".")[2]), value or {})
     for task in every_task()
     for key, value in task.here.items()
     if key.startswith("flexdisk.hypervisor.")
@@ -46,7 +46,7 @@ def asks(task: Task, *_call: str) -> bool:
         (tolerant, "ignore_unreachable", True),
         (lambda _task, module, _step: module in ONCE, "run_once", True),
         (lambda _task, module, _step: module == "guest_growth", "become", True),
-        (lambda task, module, _step: asks(task) and module != "vm_move", "changed_when", False),
+        (lambda task, module, _step: asks(task) and module != "move", "changed_when", False),
         (
             lambda task, module, _: task.here.get("changed_when") is False and module != "group_lease",
             "check_mode",

@@ -17,13 +17,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps, places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
-from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_failover import OPTIONS as FAILOVER
-from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS as MOVE
 
 from .controller import Controller, Lost
 from .world import VM, Host, World
@@ -69,8 +67,8 @@ class Plays:
         return Call(host.zfs(), host.driver(), None, check, host)
 
     def _move(self, on: str, **given: Any) -> dict[str, Any]:
-        """The module vm_move on a host."""
-        params = {key: option.get("default") for key, option in MOVE.items()}
+        """A step of a move on a host."""
+        params = host_steps.defaults()
         params.update(vm=VM, name=on, authorized_keys=str(self.world.authorized), **given)
         call = self._call(on)
         arguments, problems = vm_move.parse(params)
@@ -78,8 +76,8 @@ class Plays:
         return self._ended(vm_move.run(call, print, arguments))
 
     def _failover(self, on: str, check: bool = False, **given: Any) -> dict[str, Any]:
-        """The module vm_failover on a host."""
-        params = {key: option.get("default") for key, option in FAILOVER.items()}
+        """A step of a failover on a host."""
+        params = host_steps.defaults()
         params.update(vm=VM, authorized_keys=str(self.world.authorized), **given)
         call = self._call(on, check)
         arguments, problems = vm_failover.parse(params)
