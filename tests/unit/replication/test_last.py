@@ -20,6 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records, trust
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import last, room
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import Full
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import told
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves
@@ -134,6 +135,23 @@ def test_a_replica_that_is_not_what_the_sync_has_left(world):
         world.announced()
     assert caught.value.code == "Changed"
     assert not list(world.folder.glob(f"transfer-{VM}/*"))
+
+
+def test_what_goes_quickly(world):
+    """One increment of each disk, from a snapshot to the set: from a bookmark no snapshots of users would travel."""
+    vm, _asked = answers(world)
+    last.check(vm)
+    (stream,) = vm.disks[0].sent
+    for streams in (
+        (stream, stream),
+        (),
+        (replace(stream, base=stream.base._replace(bookmark=True)),),
+        (replace(stream, to=stream.to._replace(name="other")),),
+        (Full(stream.to),),
+    ):
+        with pytest.raises(FlexdiskError, match="is not what the sync has left") as caught:
+            last.check(replace(vm, disks=(replace(vm.disks[0], streams=streams), *vm.disks[1:])))
+        assert caught.value.code == "Changed"
 
 
 def test_older_sets_go(world):
