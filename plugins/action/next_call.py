@@ -9,12 +9,11 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import (
     Answer,
-    Call,
     CallFailed,
     Flow,
     Run,
@@ -31,9 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     give_up_replicas,
     keep_replicas,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
-
-PREFIX = "flexdisk.hypervisor."
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _calling, _core
 
 _Dict = t.Dict[str, t.Any]
 _Flow = t.Callable[[_Dict, Run], Flow]
@@ -72,7 +69,7 @@ class ActionModule(ActionBase):
         if call is None:
             raise AnsibleError("next_call: there is no call left")
         began = time.time()
-        result = self._do(call, variables)
+        result = _calling.do(self, call, variables)
         if result.get("unreachable") and not call.may_be_lost:
             return result
         answer = {str(len(answers)): {"result": kept(call, result), "began": began, "ended": time.time()}}
@@ -87,43 +84,9 @@ class ActionModule(ActionBase):
     def _turn(self, variables: _Dict, answers: t.Mapping[str, _Dict]) -> Turn:
         """What is next after these answers, by their numbers."""
         args = self._task.args
-        run = Run(bool(self._task.check_mode), bool(self._task.diff), lambda host: _options(variables, host))
+        run = Run(bool(self._task.check_mode), bool(self._task.diff), lambda host: _calling.options(variables, host))
         given = [Answer(**answers[str(number)]) for number in range(len(answers))]
         return next_turn(TASKS[args["task"]](args["arguments"], run), given)
-
-    def _do(self, call: Call, variables: _Dict) -> _Dict:
-        """The result of a module, as its own task would have it."""
-        name, task = PREFIX + call.module, self._task.copy()
-        task.action, task.args = name, _core.with_defaults(name, self._task, call.options, self._templar)
-        task.check_mode, task.no_log = task.check_mode or call.check, task.no_log or call.hidden
-        loader = self._shared_loader_obj.action_loader
-        action = loader.get(
-            name if loader.has_plugin(name) else "ansible.legacy.normal",
-            task=task,
-            connection=self._connection,
-            play_context=self._play_context,
-            loader=self._loader,
-            templar=self._templar,
-            shared_loader_obj=self._shared_loader_obj,
-        )
-        try:
-            result: _Dict = action.run(task_vars=variables)
-        except AnsibleConnectionFailure as exc:
-            if not call.may_be_lost:
-                raise
-            return {"unreachable": True, "msg": str(exc)}
-        except AnsibleError as exc:
-            return {"failed": True, "msg": str(exc)}
-        return {**result, "changed": bool(result.get("changed")) and not call.check}
-
-
-def _options(variables: _Dict, host: str) -> t.Optional[_Dict]:
-    """The options of modules for a host by the inventory."""
-    if host not in variables["hostvars"]:
-        return None
-    known = variables["hostvars"][host]
-    hypervisor = known.get("flexible_disks_hypervisor") or "auto"
-    return {"hypervisor": hypervisor, "libvirt_uri": known.get("flexible_disks_libvirt_uri") or "qemu:///system"}
 
 
 def _told(turn: Turn) -> _Dict:

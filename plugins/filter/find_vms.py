@@ -161,16 +161,8 @@ def _problem(
     return f"{text} of {', '.join(hosts)}{', but ' + silent if unread else ''}."
 
 
-def similar_names(name: str, known: t.Mapping[str, t.Sequence[str]]) -> str:
-    """Return a question about a name that nothing has, empty if no known name is similar. known: names by host."""
-    try:
-        return similar(str(name), known)
-    except (AttributeError, TypeError) as exc:
-        raise AnsibleFilterError(f"similar_names needs a list of names for each host ({exc!r})") from exc
-
-
 class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters({"find_vms": find_vms, "find_disks": find_disks, "similar_names": similar_names})
+        return _core.filters({"find_vms": find_vms, "find_disks": find_disks})

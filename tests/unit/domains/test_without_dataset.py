@@ -9,7 +9,6 @@ from __future__ import annotations
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
-from ansible_collections.flexdisk.hypervisor.plugins.filter.move_places import move_places
 from ansible_collections.flexdisk.hypervisor.plugins.filter.verify_lines import verify_lines
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_info import (
@@ -21,6 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     verify,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import calls, relocation
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import for_playbooks
 
@@ -82,10 +82,12 @@ def test_an_adoption_of_all_names_those_that_are_left_out(linux):
 def test_a_move_says_that_the_vm_is_there(linux):
     strays(linux, 64)
     departure = Departure(linux.zfs(), linux.driver(), linux.runner, Policy())
-    seen = {"lab01": departure.look("web01", "lab01"), "lab02": departure.look("other", "lab02")}
-    [told] = move_places(seen, "web01", "lab02")["problems"]
+    looks = {"lab01": departure.look("web01", "lab01"), "lab02": departure.look("other", "lab02")}
+    answers = {host: calls.Answer(look, 0, 0) for host, look in looks.items()}
+    wanted = relocation.Relocation("web01", list(looks), "lab02")
+    turn = calls.next_turn(relocation.relocate(wanted, calls.Run(False, False, lambda _host: {})), [answers])
     words = f"web01 is on lab01, but not adopted: it has no dataset tank/{VM}; the playbook converge makes it"
-    assert told.startswith(words)
+    assert str(turn.failure).startswith(words)
 
 
 def result_of_disks(linux):

@@ -79,11 +79,6 @@ def test_a_misspelt_name_is_asked_about():
     assert find(["web1"]) == ({}, ["VM web1 is on none of hv01, hv02. Did you mean web01 on hv01?"])
     hosts = {"hv01": host(vm(A, "a", disk(B, "data"), disk(C, "")))}
     assert find(["dta"], hosts, "disks")[1] == ["disk dta is on none of hv01. Did you mean data on hv01?"]
-    similar = FILTERS["similar_names"]
-    assert similar("DB1", {"hv01": ["db01"], "hv02": ["db10"]}) == "Did you mean db10 on hv02 or db01 on hv01?"
-    assert similar("mail", {"hv01": ["db01"], "hv02": []}) == ""
-    with pytest.raises(AnsibleFilterError, match="similar_names needs a list of names"):
-        similar("a", ["b"])
 
 
 def test_a_copy_with_the_same_uuid_has_to_end():

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import vm_failover
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
@@ -64,6 +67,26 @@ def test_an_argument_that_is_given_is_what_the_step_gets(host):
     result = host("host_step", run="move", step="look", arguments={"vm": "web01", "name": "hv01"})
     assert (result["vm"], result["move"], result["changed"]) == (VM, None, False)
     assert not host("host_step", run="failover", step="look")["vms"][0]["failover"]
+
+
+def test_a_timeout_is_seconds_or_iso_8601(host):
+    def stays(value):
+        return host("host_step", check=True, run="move", step="stay", arguments={"vm": VM, "stop_timeout": value})
+
+    assert {stays(value)["msg"] for value in (60, "60", "PT1M")} == {"no move of the VM has begun here"}
+    assert "stop_timeout: 'soon' is not a duration" in stays("soon")["msg"]
+    assert "stop_timeout 0: from 1 to 86400" in stays(0)["msg"]
+
+
+def test_durations_of_roles_are_seconds_or_iso_8601():
+    """What takes seconds only says so by its type."""
+    roles = Path(__file__).resolve().parents[3] / "roles"
+    options = {}
+    for path in roles.glob("*/meta/argument_specs.yml"):
+        options.update(yaml.safe_load(path.read_text())["argument_specs"]["main"]["options"])
+    kinds = {name: option["type"] for name, option in options.items() if name.endswith(("_timeout", "_ttl"))}
+    assert len(kinds) >= 12
+    assert set(kinds.values()) == {"raw"}
 
 
 def test_a_call_has_the_options_of_the_module():

@@ -54,46 +54,12 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "create_vm: Show what changes: when": (
         True, {"virtual_machine_result": {"plan": []}, "ansible_diff_mode": False},
         [{"virtual_machine_result": {}}, {"ansible_diff_mode": True}]),
-    "failover_vm: Ask whether the failover can go on, before the VM ends on its old host: when": (
-        True, {**HERE, "_flexdisk_to": "hv1", "_flexdisk_begun": {"hv1": "hv2"}, "_flexdisk_answers": ["hv2"]},
-        [{"inventory_hostname": "hv3"}, {"_flexdisk_begun": {}}, {"_flexdisk_answers": ["hv1"]}]),
-    "failover_vm: End the VM on its old host, which is there again: when": (
-        True, {**HERE, "_flexdisk_to": "hv2", "_flexdisk_begun": {"hv2": "hv1"}, "_flexdisk_answers": ["hv1", "hv3"]},
-        [{"inventory_hostname": "hv3"}, {"_flexdisk_answers": ["hv2"]}]),
-    "failover_vm: Look where that is: when": (
-        True, {**HERE, "_flexdisk": {"flexdisk_old_host": "hv1"}, "_flexdisk_answers": ["hv1"]},
-        [{"_flexdisk_answers": []}, {"_flexdisk": {"flexdisk_old_host": "hv2"}}]),
     "list_disks: Refuse to lay out what is no table: that": (
         False, {"_flexdisk": {"flexdisk_list_format": "json"}, "_flexdisk_layout": ["x"]},
         [{"_flexdisk": {}}, {"_flexdisk_layout": []}]),
     "list_disks: Refuse two ways to choose the columns: that": (
         False, {"_flexdisk": {"flexdisk_list_long": True, "flexdisk_list_fields": []}},
         [{"_flexdisk": {"flexdisk_list_long": True}}, {"_flexdisk": {"flexdisk_list_fields": []}}]),
-    "move_vm: Refuse a move without a target: that": (
-        False, {"_flexdisk": {}, "_flexdisk_state": "moved"},
-        [{"_flexdisk": {"flexdisk_target": "hv2"}}, {"_flexdisk_state": "forgotten"}]),
-    "move_vm: Look again by UUID, for it may have another name here: when": (
-        True, {"_flexdisk_identities": ["u"], "_flexdisk": {"flexdisk_vm": "a"},
-               "_flexdisk_seen": {"vm": "", "move": None}},
-        [{"_flexdisk_identities": ["u", "v"]}, {"_flexdisk_identities": []}, {"_flexdisk_identities": ["a"]},
-         {"_flexdisk_seen": {"msg": "failed"}}, {"_flexdisk_seen": {"vm": "u", "move": None}},
-         {"_flexdisk_seen": {"vm": "", "move": {"vm": "u"}}}]),
-    "move_vm: Refuse a target that could not be reached: that": (
-        False, {"_flexdisk_state": "moved", "_flexdisk_to": "hv2", "_flexdisk_off": ["hv2"]},
-        [{"_flexdisk_state": "stays"}, {"_flexdisk_off": ["hv3"]}]),
-    "move_vm: Say that the VM is there: when": (
-        True, {"_flexdisk_state": "moved", "_flexdisk": {"flexdisk_target": "hv2"},
-               "_flexdisk_whereabouts": {"homes": ["hv2"]}},
-        [{"_flexdisk_state": "forgotten"}, {"_flexdisk_whereabouts": {"homes": ["hv1"]}},
-         {"_flexdisk_whereabouts": {"homes": []}}]),
-    "move_vm: End a move on its target, if the host that the VM has left cannot be asked: when": (
-        True, {**HERE, "_flexdisk_state": "moved", "_flexdisk": {"flexdisk_target": "hv1"},
-               "_flexdisk_whereabouts": {"homes": [], "source": "hv9"}, "ansible_play_hosts": ["hv1"]},
-        [{"_flexdisk_state": "stays"}, {"_flexdisk_whereabouts": {"homes": ["hv1"], "source": "hv9"}},
-         {"inventory_hostname": "hv2"}, {"ansible_play_hosts": ["hv1", "hv9"]}]),
-    "move_vm: Move the VM, or forget it: when": (
-        True, {**HERE, "_flexdisk_state": "moved", "_flexdisk_source": "hv1", "_flexdisk": {"flexdisk_target": "hv2"}},
-        [{"_flexdisk": {"flexdisk_target": "hv1"}}, {"inventory_hostname": "hv2"}]),
     "move_vm: Say that there was no tombstone: when": (
         True, {"_flexdisk_state": "forgotten", "_flexdisk_forgotten": []},
         [{"_flexdisk_state": "moved"}, {"_flexdisk_forgotten": ITEM}]),
@@ -167,14 +133,10 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
 }  # fmt: skip
 # Bases that say something else than the first ones, where one part decides only beside others
 MORE = [
-    ("move_vm: Move the VM, or forget it: when", True,
-     {**HERE, "_flexdisk_state": "forgotten", "_flexdisk_source": "", "_flexdisk": {}}),
     ("remove_disk: Destroy the disk: when", True,
      {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": [], "_flexdisk_unfinished": True}),
     ("create_vm: Refuse a name that is not declared for exactly one host: that", True,
      {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1"], "hostvars": {"hv1": {"_flexdisk_auto": []}}}),
-    ("failover_vm: Look where that is: when", True,
-     {**HERE, "_flexdisk": {}, "_flexdisk_answers": ["hv1"]}),
     ("tasks/grow_batch: Pause after a batch that has changed something or has failed: when", True,
      {"_flexdisk_batch": {"pause": 1}, "ansible_check_mode": False, "_flexdisk_over": [], "_flexdisk_broken": True,
       "_flexdisk_results": []}),

@@ -15,6 +15,7 @@ from typing import Any
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.action.next_call import TASKS
+from ansible_collections.flexdisk.hypervisor.plugins.action.next_turn import FLOWS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.arguments import HOST, LOCK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.host_run import checked
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module import error
@@ -78,21 +79,29 @@ class Controller:
     def does(self, task: str, arguments: Params, check: bool = False) -> Params:
         """The result of a task. Raises Stopped, or Lost."""
         run = calls.Run(check, False, lambda host: {} if host in self.hosts else None)
-        answers: list[calls.Answer] = []
+        flow = {**TASKS, **FLOWS}[task]
+        answers: list[calls.Answer | calls.Answers] = []
         while True:
-            turn = calls.next_turn(TASKS[task](arguments, run), answers)
+            turn = calls.next_turn(flow(arguments, run), answers)
             self.messages += [str(turn.says.text)] if turn.says else []
-            if turn.call is None:
+            if turn.at_once is not None:
+                answers.append({call.host: self._answers(call, check) for call in turn.at_once.calls})
+            elif turn.call is not None:
+                answer = self._answers(turn.call, check)
+                if answer.lost and not turn.call.may_be_lost:
+                    raise Lost(answer.msg)
+                answers.append(answer)
+            else:
                 break
-            began = time.time()
-            result = calls.kept(turn.call, self._does(turn.call, check))
-            if result.get("unreachable") and not turn.call.may_be_lost:
-                raise Lost(result["msg"])
-            answers.append(calls.Answer(result, began, time.time()))
-            self.answers[turn.call.name] = answers[-1]
         if turn.failure is not None:
             raise turn.failure
         return dict(turn.result or {})
+
+    def _answers(self, call: calls.Call, check: bool) -> calls.Answer:
+        began = time.time()
+        answer = calls.Answer(calls.kept(call, self._does(call, check)), began, time.time())
+        self.answers[call.name] = answer
+        return answer
 
     def _does(self, call: calls.Call, check: bool) -> Params:
         if call.host in self.lost:

@@ -17,10 +17,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps, places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .controller import Controller, Lost
@@ -29,7 +28,6 @@ from .world import VM, Host, World
 NAMES = ("hv01", "hv02", "hv03")
 POOL = "zones"
 _PARTS = ("vm", "move", "term", "asks")
-_OF_OTHERS = ("vm", "move", "term")
 
 
 class Refused(Exception):
@@ -101,44 +99,19 @@ class Plays:
         found = self._move(name, step="look")
         return {key: found[key] for key in _PARTS}
 
-    def _others(self, seen: dict[str, dict[str, Any]], name: str) -> dict[str, Any]:
-        """What the other hosts say, to one of them."""
-        said: dict[str, Any] = dict.fromkeys(self.dead, "")
-        for other, one in seen.items():
-            said.update({} if other == name else {other: {key: one[key] for key in _OF_OTHERS}})
-        return said
-
     def move_vm(self, target: str, state: str = "moved") -> None:
-        seen = self.seen()
-        found = places.find(read_sightings(seen), places.Wanted(VM, target, state, False))
-        if found.problems:
-            raise Refused(". ".join(found.problems))
-        if state == "forgotten":
-            for name in self.alive:
-                self._forget(name, seen)
-        elif found.source not in self.alive:
-            if state == "moved" and not found.homes:
-                if target in self.dead:
-                    raise Refused(f"{target} cannot be reached")
-                self._move(target, step="arrive", peer_name=found.source, peers=self._others(seen, target))
-        elif found.source != target:
-            self._leaves(found.source, target, state, self._others(seen, found.source))
+        found = self._does("relocate", {"vm": VM, "hosts": NAMES, "target": target, "state": state})
+        for name, one in found["moves"].items():
+            sync = self.controller.sync(name, target, [])
+            self._does("move", {"vm": one["vm"], "sync": sync, "state": state, "seen": one["seen"]})
 
-    def _forget(self, name: str, seen: dict[str, dict[str, Any]]) -> None:
-        if seen[name]["move"]:
-            self._move(name, step="forget", peers=self._others(seen, name))
-
-    def _leaves(self, source: str, target: str, state: str, others: dict[str, Any]) -> None:
-        """The role vm_move."""
-        sync = self.controller.sync(source, target, [])
-        self._does("move", {"vm": VM, "sync": sync, "state": state, "seen": others})
-
-    def _does(self, task: str, arguments: dict[str, Any]) -> None:
+    def _does(self, task: str, arguments: dict[str, Any]) -> dict[str, Any]:
         sync = arguments.get("sync", arguments)
-        self.between(sync["home"], sync["peer"])
+        if sync.get("home") and sync["peer"]:
+            self.between(sync["home"], sync["peer"])
         self.controller.lost = frozenset(self.dead)
         try:
-            self.controller.does(task, arguments)
+            return self.controller.does(task, arguments)
         except (Stopped, Lost) as exc:
             raise Refused(str(exc)) from exc
 
@@ -179,58 +152,23 @@ class Plays:
 
     def failover_vm(self, target: str, most: int | None = None, without: Collection[str] = ()) -> None:
         """without: hosts that --limit leaves out."""
-        said = {name: one for name, one in self._looks().items() if name not in without}
-        if target not in said:
-            raise Refused(f"{target} could not be asked")
-        homes = [one["host"] for one in said[target]["records"]]
-        if len(homes) != 1 and not said[target]["vms"]:
-            raise Refused(f"{target} has {len(homes)} records")
-        begun = self._begun(said).get(target, "")
-        if set(homes) & set(without):
-            raise Refused("the home must be asked")
-        peers: dict[str, Any] = {name: "" for name in NAMES if name not in without}
-        peers.update({name: one["vms"] + one["moved"] for name, one in said.items()})
-        elsewhere = {name: one["records"] + one["moved"] for name, one in said.items()}
-        given: dict[str, Any] = {"step": "take_over", "name": target, "peers": peers}
-        given["elsewhere"] = {**elsewhere, target: []}
-        if begun in said:
-            self._failover(target, check=True, **given)
-            self._failover(begun, step="end", peers={target: said[target]["vms"]}, begun=True)
-        self._failover(target, **given, max_data_loss=most)
-
-    @staticmethod
-    def _begun(said: dict[str, dict[str, Any]]) -> dict[str, str]:
-        return {name: one["vms"][0]["taking"] for name, one in said.items() if one["vms"] and one["vms"][0]["taking"]}
+        self._recovers("taken_over", without, target=target, fenced=True, max_data_loss=most)
 
     def failover_stays(self) -> None:
-        said = self._looks()
-        begun = self._begun(said)
-        whole = {name for name, one in said.items() if one["vms"] and not one["vms"][0]["left"]}
-        whole |= {name for name, one in said.items() if one["moved"] and one["moved"][0].get("begun")}
-        if self.dead and len(begun) != 1:
-            raise Refused(f"{self.dead} could not be asked")
-        if len(begun) > 1:
-            raise Refused(f"{list(begun)} have begun")
-        if begun and not whole - set(begun):
-            raise Refused("no host says that it has it whole")
-        for name in begun:
-            self._failover(name, step="stay")
+        self._recovers("stays")
 
-    def ends(self, step: str, old: str = "") -> list[str]:
-        """returned (end) or given_up (give_up). What becomes of the disks."""
-        said = self._looks()
-        moved = {name: one["moved"] for name, one in said.items()}
-        if old and old not in said:
-            raise Refused(f"{old} could not be asked")
-        would = {}
-        for name in [old] if old else said:
-            peers = {other: said[other]["vms"] if other in said else "" for other in NAMES if other != name}
-            given = {"step": step, "peers": peers, "old": bool(old), "elsewhere": moved}
-            disks = self._failover(name, check=True, **given)["disks"]
-            would.update({name: given} if disks else {})
-        if len(would) > 1:
-            raise Refused(f"{list(would)} have something of it")
-        return [words for name, given in would.items() for words in self._failover(name, **given)["disks"]]
+    def ends(self, state: str, old: str = "") -> list[str]:
+        """returned or given_up. What becomes of the disks."""
+        self.controller.answers.pop("Do it", None)
+        self._recovers(state, old_host=old)
+        done = self.controller.answers.get("Do it")
+        return list(done.result["disks"]) if done else []
+
+    def _recovers(self, state: str, without: Collection[str] = (), **more: Any) -> None:
+        hosts = [name for name in NAMES if name not in without]
+        keys = dict.fromkeys(NAMES, str(self.world.authorized))
+        given = {"vm": VM, "hosts": hosts, "every": NAMES, "state": state, "authorized_keys": keys}
+        self._does("recover", {**given, **more})
 
     # -- start_host
 

@@ -231,7 +231,7 @@ class Voyage:
 
     def returned(self):
         with self.disturbed(0.5, 150):
-            self.plays.ends("end")
+            self.plays.ends("returned")
 
     def absent(self):
         """Replicas are given up. What only they had is given up with them."""
@@ -311,9 +311,9 @@ class Voyage:
             self.tried(said, f"vm_disks on {have[0]}", lambda: self.converge(have[0]))
         for name, one in self.plays.seen().items():
             self.goes_on(name, one["move"] or {}, said)
-        if not self.tried(said, "returned", lambda: self.plays.ends("end")):
+        if not self.tried(said, "returned", lambda: self.plays.ends("returned")):
             for name in (one for one in NAMES if one != self.running()):
-                if not self.tried(said, f"returned of {name}", lambda name=name: self.plays.ends("end", name)):
+                if not self.tried(said, f"returned of {name}", lambda name=name: self.plays.ends("returned", name)):
                     self.looks_at_older_data(name, said[-1])
                     self.ended_first(name, said[-1])
         self.looked()
@@ -368,7 +368,7 @@ class Voyage:
         if "is there already" in message:
             self.nothing_is_lost()
             self.counts["given up"] += 1
-            self.calmly(lambda: self.plays.ends("give_up", name))
+            self.calmly(lambda: self.plays.ends("given_up", name))
             self.newest = []
 
     def works(self, name):
@@ -384,7 +384,7 @@ class Voyage:
         if self.random.random() < 0.3:
             for one in NAMES:
                 if one != name:
-                    self.calmly(lambda one=one: self.plays.ends("give_up", one))
+                    self.calmly(lambda one=one: self.plays.ends("given_up", one))
             self.newest = []
 
     def replicates(self, peer):

@@ -42,7 +42,7 @@ def taken(plays):
     dies(plays, "hv01")
     plays.failover_vm("hv02", 10**9)
     plays.dead.clear()
-    plays.ends("end")
+    plays.ends("returned")
 
 
 def new_disks(plays, name):

@@ -23,6 +23,7 @@ from ...rules.replicas import is_host
 from ..host import lock, progress
 from ..host.journal import host_name
 from ..replication.replica_send import Sender
+from ..run.arguments import seconds
 from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
 from ..run.module_run import locked as module_locked
@@ -86,7 +87,7 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     for words in incoming.problems(params["incoming_allowed"]):
         problems.add("InvalidArgument", words)
     policy = Policy(
-        stop_timeout=params["stop_timeout"],
+        stop_timeout=problems.attempt("", seconds, params, "stop_timeout"),
         allow_force_stop=params["allow_force_stop"],
         incoming_allowed=tuple(params["incoming_allowed"]),
     )

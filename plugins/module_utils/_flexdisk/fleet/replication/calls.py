@@ -52,12 +52,25 @@ class Call(t.NamedTuple):
         return {key: value for key, value in self.arguments.items() if value is not None}
 
 
+class AtOnce(t.NamedTuple):
+    """Calls of one module on several hosts at the same time. Only the flow of a play has them.
+
+    The flow gets the answers by hosts, and goes on whatever they are. A host without an answer counts as lost. A host
+    that fails or is lost drops out of the run, unless its call may fail or be lost.
+    """
+
+    calls: t.Sequence[Call]
+    """They differ in hosts and arguments only."""
+
+
 class Message(t.NamedTuple):
     """Tell the user."""
 
     name: str
     """As that of a call."""
     text: t.Union[str, t.List[str]]
+    host: str = ""
+    """The host that it is about; "" for none."""
 
 
 class Answer(t.NamedTuple):
@@ -101,8 +114,11 @@ class CallFailed(Stopped):
         self.call = call
 
 
+Answers = t.Mapping[str, Answer]  # to calls that are made at once, by hosts
 Flow = t.Generator[t.Union[Call, Message], Answer, _Dict]
 Part = t.Generator[t.Union[Call, Message], Answer, t.Any]  # of a flow
+PlayFlow = t.Generator[t.Union[Call, AtOnce, Message], t.Any, _Dict]  # of all hosts of a play together
+PlayPart = t.Generator[t.Union[Call, AtOnce, Message], t.Any, t.Any]
 
 
 class Run(t.NamedTuple):
@@ -122,12 +138,14 @@ class Turn(t.NamedTuple):
     says: t.Optional[Message]
     """What the user is told first."""
     call: t.Optional[Call] = None
-    """The next call. Without one, the task has ended."""
+    """The next call."""
+    at_once: t.Optional[AtOnce] = None
+    """The next calls, of the flow of a play. Without any call, the task has ended."""
     failure: t.Optional[Stopped] = None
     result: t.Optional[_Dict] = None
 
 
-def next_turn(flow: Flow, answers: t.Sequence[Answer]) -> Turn:
+def next_turn(flow: t.Union[Flow, PlayFlow], answers: t.Sequence[t.Union[Answer, Answers]]) -> Turn:
     """Return what is next after these answers to the first calls."""
     rest, says = iter(answers), None
     try:
@@ -139,14 +157,22 @@ def next_turn(flow: Flow, answers: t.Sequence[Answer]) -> Turn:
                 continue
             answer = next(rest, None)
             if answer is None:
-                return Turn(says, call=step)
+                return Turn(says, at_once=step) if isinstance(step, AtOnce) else Turn(says, call=step)
             says = None
-            fails = (answer.failed and not step.may_fail) or (answer.lost and not step.may_be_lost)
-            step = flow.throw(CallFailed(step, answer)) if fails else flow.send(answer)
+            failure = _failure(step, answer)
+            step = flow.throw(failure) if failure else flow.send(answer)  # type: ignore[arg-type]
     except StopIteration as end:
         return Turn(says, result=end.value or {})
     except Stopped as exc:
         return Turn(says, failure=exc)
+
+
+def _failure(step: t.Union[Call, AtOnce], answer: t.Union[Answer, Answers]) -> t.Optional[CallFailed]:
+    """Return what is raised in the flow because of an answer."""
+    if isinstance(step, AtOnce) or not isinstance(answer, Answer):
+        return None
+    fails = (answer.failed and not step.may_fail) or (answer.lost and not step.may_be_lost)
+    return CallFailed(step, answer) if fails else None
 
 
 def kept(call: Call, result: t.Mapping[str, t.Any]) -> _Dict:

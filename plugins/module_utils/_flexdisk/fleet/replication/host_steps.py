@@ -47,7 +47,7 @@ ARGUMENTS: _Spec = {
     "since": {"type": "int"},
     "ssh_directories": {"type": "list", "elements": "path", "default": ["/etc/ssh", "/var/ssh"]},
     "stayed": {"type": "int"},
-    "stop_timeout": {"type": "int", "default": 180},
+    "stop_timeout": {"type": "raw", "default": 180},
     "target_pool": {"type": "str"},
     "term": {"type": "int"},
     "transfer": {"type": "dict"},

@@ -36,7 +36,8 @@ class Move:
     unasked: bool = False
     forget_unseen: bool = False
     incoming_allowed: t.Sequence[str] = ()
-    stop_timeout: int = 180
+    stop_timeout: t.Union[int, str] = 180
+    """Seconds, or ISO 8601, as the lock_timeout of the sync."""
     allow_force_stop: bool = False
 
     @property

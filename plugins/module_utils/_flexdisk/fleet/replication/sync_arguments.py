@@ -25,7 +25,7 @@ class Sync:
     home_options: _Options = field(default_factory=dict)
     """Of modules on this host: hypervisor and libvirt_uri."""
     peer_options: _Options = field(default_factory=dict)
-    lock_timeout: int = 60
+    lock_timeout: t.Union[int, str] = 60
     address: str = ""
     """Where the home reaches the peer by SSH."""
     port: int = 22

@@ -1,0 +1,54 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How actions do a call of a flow on the host of their task."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleConnectionFailure, AnsibleError
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Call
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+
+PREFIX = "flexdisk.hypervisor."
+
+_Dict = t.Dict[str, t.Any]
+
+
+def do(action: ActionBase, call: Call, variables: _Dict) -> _Dict:
+    """Return the result of the module, as its own task would have it."""
+    name, task = PREFIX + call.module, action._task.copy()
+    task.action, task.args = name, _core.with_defaults(name, action._task, call.options, action._templar)
+    task.check_mode, task.no_log = task.check_mode or call.check, task.no_log or call.hidden
+    loader = action._shared_loader_obj.action_loader
+    module = loader.get(
+        name if loader.has_plugin(name) else "ansible.legacy.normal",
+        task=task,
+        connection=action._connection,
+        play_context=action._play_context,
+        loader=action._loader,
+        templar=action._templar,
+        shared_loader_obj=action._shared_loader_obj,
+    )
+    try:
+        result: _Dict = module.run(task_vars=variables)
+    except AnsibleConnectionFailure as exc:
+        if not call.may_be_lost:
+            raise
+        return {"unreachable": True, "msg": str(exc)}
+    except AnsibleError as exc:
+        return {"failed": True, "msg": str(exc)}
+    return {**result, "changed": bool(result.get("changed")) and not call.check}
+
+
+def options(variables: _Dict, host: str) -> t.Optional[_Dict]:
+    """Return the options of modules for a host by the inventory."""
+    if host not in variables["hostvars"]:
+        return None
+    known = variables["hostvars"][host]
+    hypervisor = known.get("flexible_disks_hypervisor") or "auto"
+    return {"hypervisor": hypervisor, "libvirt_uri": known.get("flexible_disks_libvirt_uri") or "qemu:///system"}
