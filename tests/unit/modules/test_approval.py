@@ -54,6 +54,7 @@ def test_four_steps(host, module):
 
 def test_how_a_vm_is_stopped_is_approved_with_the_plan(host):
     """Whoever approves that a guest is asked has not approved that it is halted, or asked for a shorter time."""
+    host("vm_disks", vms=[{"vm": "web01", "disks": DISKS[:2]}])
     host.node("vmadm", "start", VM)
     entry = {"vm": "web01", "disks": [DISKS[0], {**DISKS[1], "size": "128MiB"}]}
 
