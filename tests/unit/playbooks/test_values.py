@@ -109,7 +109,8 @@ ROLES = {
     "flexible_disks": (["Plan the disks of the declared VMs", "Compare the plans of all hosts with the approved ones",
                         "Change the disks of the declared VMs"], FLEXIBLE_DISKS),
 }  # fmt: skip
-SKIPPED, READ = {"skipped": True}, {"vms": []}
+SKIPPED = {"skipped": True}
+READ: dict[str, Any] = {"vms": []}
 FOUR = {"vm_placement_vms": ["a", "b"], "_vm_placement_by_vm": ["v"], "_vm_placement_by_name": ["n"]}
 ORPHANS = {"byname": {"name": "data", "uuid": "u1", "volume": "zones/x/disk0"},
            "byuuid": {"name": "other", "uuid": UUID, "volume": "zones/x/disk1"},
