@@ -15,7 +15,7 @@ author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Takes, renews or releases the lease of a group. A run that changes the members of a group takes it first, renews it
-    with every step, and releases it at the end. A second run on the same group is refused, and told who is at work.
+    with every step, and releases it at the end. A second run on the same group is refused with the name of the first.
   - The lease lies on one hypervisor, in a property of C(POOL/flexdisk). All runs on a group must ask the same
     hypervisor and the same pool. The role C(flexdisk.hypervisor.instance_group) finds it with O(state=reported) on all
     hosts. Where there is none yet, the guids of the pools and the name of the group decide where it lies.

@@ -22,7 +22,7 @@ description:
     mounted ext2, ext3, ext4, XFS and Btrfs file systems, LVM, LUKS, and ZFS pools whose device is a vdev of its own.
     Everything else is refused with what was found.
   - Less than 16 MiB is left as it is.
-  - Everything is planned anew from what the guest says. So the same task ends the work of a run that was killed.
+  - Each run plans everything from what the guest says. So the same task ends the work of a run that was killed.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
   - flexdisk.hypervisor._flexdisk.disk_of_guest

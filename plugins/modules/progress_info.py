@@ -17,9 +17,9 @@ description:
   - Reports the step, the VM and the disk of each task that is changing the host, and how far its copy or transfer has
     come. It reads small files, asks neither the hypervisor nor ZFS, and waits for nobody. So it answers while they do
     not.
-  - Run it as root, as the tasks that change a host. Others are told of no task.
-  - A task that was killed leaves what it has told last, until the next task takes its lock. RV(progress[].state) says
-    so.
+  - Run it as root, as the tasks that change a host. Others see no task.
+  - A task that was killed leaves what it has reported last, until the next task takes its lock.
+    RV(progress[].state) says so.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
@@ -71,8 +71,8 @@ progress:
       returned: always
     silent:
       description: >-
-        Seconds since the task told something new. A step that copies nothing tells only its beginning, so this can be
-        long.
+        Seconds since the task reported something new. A step that copies nothing reports only its beginning. So
+        this can be long.
       type: int
       returned: always
     pid:

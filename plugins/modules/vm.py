@@ -101,7 +101,7 @@ options:
         description:
           - UUID of the image that a new VM boots from, the dataset C(POOL/UUID) with its snapshot C(final).
           - For an existing VM, an image other than the one that it boots from is refused, if that image is known. If
-            the entry of its boot disk has C(recreate), and C(boot) or the first place, the boot disk is made anew from
+            the entry of its boot disk has C(recreate), and C(boot) or the first place, the boot disk is made again from
             the image instead, and everything else stays. The old one is detached. This is refused with libvirt.
           - An image together with an empty list of disks is refused.
         type: str

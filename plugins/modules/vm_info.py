@@ -503,7 +503,7 @@ leases:
       type: bool
       returned: always
     token:
-      description: The run that has it, as M(flexdisk.hypervisor.group_lease) tells runs apart.
+      description: The run that has it, by its O(flexdisk.hypervisor.group_lease#module:token).
       type: str
       returned: if it can be read
     holder:

@@ -37,7 +37,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_adopt, 
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")])
+BESIDE = ("roles/*", "extensions/iallocator", "tests/streams", "tests/lab", "tests/integration")
+PAGES = sorted(page for part in (".", "docs") for page in (ROOT / part).glob("*.md"))
+PAGES += sorted(page for part in BESIDE for page in ROOT.glob(f"{part}/README.md"))
 OURS = "flexdisk.hypervisor."
 
 

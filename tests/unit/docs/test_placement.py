@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""docs/placement.md says what the program and the score are."""
+"""docs/placement.md says what the score is, and the page of the allocator what the program is."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = (ROOT / "docs" / "placement.md").read_text()
+ALLOCATOR = (ROOT / "extensions" / "iallocator" / "README.md").read_text()
 PROGRAM = ROOT / "extensions" / "iallocator" / "flexdisk-iallocator"
 CASES = json.loads((ROOT / "tests" / "unit" / "data" / "hail.json").read_text())
 
@@ -27,11 +28,11 @@ def run(*arguments, stdin=""):
 
 def test_the_options_are_those_of_the_program():
     told = set(re.findall(r"^  (--[a-z-]+)", run("--help"), re.MULTILINE))
-    assert set(re.findall(r"^\| `(--[a-z-]+)` \|", PAGE, re.MULTILINE)) == told
+    assert set(re.findall(r"^\| `(--[a-z-]+)` \|", ALLOCATOR, re.MULTILINE)) == told
 
 
 def test_the_requests_are_those_that_it_answers():
-    (sentence,) = re.findall(r"^It answers (.*)\.$", PAGE, re.MULTILINE)
+    (sentence,) = re.findall(r"^It answers (.*)\.$", ALLOCATOR, re.MULTILINE)
     assert sorted(re.findall(r"`([a-z-]+)`", sentence)) == sorted(_ANSWERS)
 
 

@@ -25,7 +25,7 @@ from .test_hail import FIRST, REQUESTS
 
 COUNT, MORE = 200, 2000
 TOLD = 1_000_000  # the figures of the page are those of the requests from this seed on, whatever the environment says
-PAGE = (Path(__file__).resolve().parents[3] / "docs" / "placement.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "extensions" / "iallocator" / "README.md").read_text()
 SECTION = " ".join(PAGE.partition("## How near to the best\n")[2].partition("\n## ")[0].split())
 
 

@@ -29,6 +29,7 @@ GIVEN = {
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
     "host_order": "playbook",
     "host_info": "hypervisor libvirt_uri pool",
+    "move_jobs": "do",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
     "role flexible_disks": "",
     "role guest_growth": "",
@@ -63,7 +64,11 @@ GIVEN = {
     "playbooks/list_disks: disk_info": "name space tags type uuid",
     "playbooks/move_vm: role vm_move": "forget_unseen seen unasked",
     "playbooks/tasks/turns: next_turn": "arguments flow",
-    "playbooks/parts/under_way: role vm_placement": "involved",
+    "playbooks/parts/stage: role vm_placement": "involved",
+    "playbooks/parts/moves: move_jobs": "last",
+    "playbooks/parts/stage: move_jobs": (
+        "digest forks from_groups from_hosts hosts last plan stage unplanned vm_tags vms"
+    ),
     "playbooks/plan: declared_disks plan": "pools variables",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
     "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",

@@ -33,6 +33,13 @@ def tolerant(task: Task, module: str, _step: str) -> bool:
     return task.here.get("failed_when") is False and "no_log" not in task.here and module != "guest_growth"
 
 
+def for_all(task: Task, module: str, _step: str) -> bool:
+    """It decides for all hosts of the play."""
+    given = task.here.get(f"flexdisk.hypervisor.{module}") or {}
+    decides = module == "next_turn" and "turn" not in given
+    return decides or (module == "move_jobs" and given["do"] in ("queue", "tell"))
+
+
 def asks(task: Task, *_call: str) -> bool:
     return task.here.get("check_mode") is True
 
@@ -42,13 +49,7 @@ def asks(task: Task, *_call: str) -> bool:
     [
         (tolerant, "ignore_unreachable", True),
         (lambda _task, module, _step: module in ONCE, "run_once", True),
-        (
-            lambda task, module, _step: (
-                module == "next_turn" and "turn" not in task.here[f"flexdisk.hypervisor.{module}"]
-            ),
-            "run_once",
-            True,
-        ),
+        (for_all, "run_once", True),
         (lambda _task, module, _step: module == "guest_growth", "become", True),
         (lambda task, module, _step: asks(task) and module != "vm_move", "changed_when", False),
         (

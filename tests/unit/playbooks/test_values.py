@@ -159,6 +159,15 @@ CASES: dict[str, list[Case]] = {
     "vm_placement: Note what the planner must know: _vm_placement_groups": [
         ({"_vm_placement_named": [{"name": "a"}, {"name": "b"}], "_vm_placement_elsewhere": ["b"],
           "_vm_placement_nameless": [{"hosts": 1}]}, [{"name": "a"}, {"hosts": 1}])],
+    "move_vm: Move the VM, or forget it: vm_move_lock_timeout": [
+        (meant(flexible_disks_stop_timeout=5), 65), (meant(), 240)],
+    "parts/stage: Carry out moves: hosts": [
+        ({"_flexdisk_of_stage": "g", "groups": {"g": ["a"]}}, "g"),
+        ({"_flexdisk_of_stage": "g", "groups": {}}, "all:!all")],
+    "parts/stage: Carry out moves: serial": [
+        ({"_flexdisk_of_stage": "g", "groups": {"g": ["a"]}, "hostvars": {"a": {"_flexdisk_sizes": [2]}}}, [2]),
+        ({"_flexdisk_of_stage": "g", "groups": {"g": []}, "hostvars": {}}, 1),
+        ({"_flexdisk_of_stage": "g", "groups": {"g": ["a"]}}, 1)],
     "disk_registry: Give existing disks their identity: vms": [
         ({"disk_registry_adopt_vms": ["a"]}, ["a"]), ({"disk_registry_adopt_vms": []}, OMIT)],
 }  # fmt: skip
@@ -176,7 +185,7 @@ def test_each_part_of_a_value_is_seen(name):
 
 
 # They are about to be decided in Python
-COMING = ("failover_vm", "move_vm", "start_host", "replicate", "parts", "tasks/carry_out_move", "tasks/read_for_moves",
+COMING = ("start_host", "replicate", "tasks/carry_out_move", "tasks/read_for_moves",
           "tasks/plan_moves", "tasks/check_variables")  # fmt: skip
 
 

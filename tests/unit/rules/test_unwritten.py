@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether anything was written to a disk. The figures were measured on OpenZFS 2.1 (docs/disks-verify.md)."""
+"""Whether anything was written to a disk. The figures were measured on OpenZFS 2.1."""
 
 from __future__ import annotations
 

@@ -52,6 +52,7 @@ def test_streams(name):
 
 
 def test_the_page_has_every_scenario_and_test():
-    said = set(re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "streams.md").read_text(encoding="utf-8"), re.MULTILINE))
+    page = (ROOT / "tests" / "streams" / "README.md").read_text(encoding="utf-8")
+    said = set(re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE))
     suite = (ROOT / "tests" / "lab" / "suite" / "test_streams.py").read_text(encoding="utf-8")
     assert said == {*SCENARIOS, *re.findall(r"^def (test_\w+)", suite, re.MULTILINE)} - {"test_streams"}

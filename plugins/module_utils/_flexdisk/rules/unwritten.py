@@ -5,7 +5,7 @@
 
 C(referenced) and C(written) do not tell: a block that compresses to 112 bytes is kept in the pointer to it and takes
 nothing. C(logicalused) counts each block of data in full, those of snapshots too, and never the origin of a clone.
-docs/disks-verify.md has what was measured.
+tests/unit/rules/test_unwritten.py has what was measured.
 """
 
 from __future__ import annotations

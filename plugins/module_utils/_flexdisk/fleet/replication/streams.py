@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which stream a replica needs next. The facts behind it are those of docs/streams.md."""
+"""Which stream a replica needs next. The facts behind it are those of tests/streams/README.md."""
 
 from __future__ import annotations
 
