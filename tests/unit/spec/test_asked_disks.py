@@ -34,8 +34,6 @@ def test_the_options_are_as_documented():
 
 def test_each_variable_of_the_role_counts():
     assert {"vms", "only", "plan_only", "recalculate_quota", *PASSED} == OPTIONS
-    module = yaml.safe_load((ROOT / "plugins" / "modules" / "vm_disks.yml").read_text())
-    assert PASSED[3] in module["DOCUMENTATION"]["options"]
 
 
 def test_the_defaults_of_the_role_are_those_of_its_specification():
