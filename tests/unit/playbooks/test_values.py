@@ -64,11 +64,6 @@ def meant(**variables: Any) -> dict[str, Any]:
     return {"_flexdisk": variables}
 
 
-def named(name: str, otherwise: dict[str, Any], value: Any) -> list[Case]:
-    """The one name that is given, or others."""
-    return [(meant(**{name: "db01"}), ["db01"]), (otherwise, value)]
-
-
 def sums(*names: str) -> list[Case]:
     """Lists that are put together: a member of each is there."""
     return [({name: [name] for name in names}, list(names))]
