@@ -44,6 +44,7 @@ class Watched(ActionBase):
     pause = PAUSE
     rest = 4
     _shown: t.Sequence[str] = ()
+    reads: t.AbstractSet[str] = frozenset()  # variables that messages name, beside those of the playbook and the role
 
     def is_watched(self, task_vars: _Dict) -> bool:
         """Whether the task, which is neither asynchronous nor in check mode, is watched."""
@@ -63,7 +64,7 @@ class Watched(ActionBase):
             result = self._execute_module(task_vars=task_vars, wrap_async=asynchronous)
         else:
             result = self._watched(task_vars)
-        return {**answer, **for_user(result, self._task, task_vars or {})}
+        return {**answer, **for_user(result, self._task, task_vars or {}, self.reads)}
 
     def _watched(self, task_vars: t.Optional[_Dict]) -> _Dict:
         """Run the module in the background, and tell how far it has come until it ends."""

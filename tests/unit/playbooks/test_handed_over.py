@@ -14,6 +14,11 @@ from .tasks import FILES, ROLES, ROOT, every_task, read
 
 # What every call of a module (or of one of its steps), or of a role, is given; behind a colon, those of a file besides
 GIVEN = {
+    "check_variables": "playbook",
+    "declared_disks": "",
+    "declared_disks change": "",
+    "declared_disks compare": "",
+    "declared_disks plan": "",
     "disk": "allow_restart hypervisor libvirt_uri pool stop_timeout",
     "disk_adopt": "hypervisor libvirt_uri pool vms",
     "disk_info": "hypervisor libvirt_uri pool state vm",
@@ -22,6 +27,7 @@ GIVEN = {
     "group_lease": "group hypervisor libvirt_uri lock_timeout pool state ttl",
     "group_turn": "group",
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
+    "host_order": "playbook",
     "host_info": "hypervisor libvirt_uri pool",
     "move_jobs": "do",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
@@ -49,7 +55,8 @@ GIVEN = {
     "vm_snapshot": "hypervisor libvirt_uri name pool state vms",
     "zfs_quota": "hypervisor libvirt_uri pool",
     "playbooks/adopt: disk_adopt": "forget state",
-    "playbooks/apply: role flexible_disks": "expect_lines expect_plan only plan_only recalculate_quota",
+    "playbooks/apply: declared_disks change": "variables",
+    "playbooks/apply: declared_disks compare": "variables",
     "playbooks/attach_disk: disk": "from_vm index name pci_slot state take uuid vm",
     "playbooks/change_package: vm": "packages",
     "playbooks/delete_vm: vm": "stop_timeout",
@@ -62,7 +69,7 @@ GIVEN = {
     "playbooks/parts/stage: move_jobs": (
         "digest forks from_groups from_hosts hosts last plan stage unplanned vm_tags vms"
     ),
-    "playbooks/plan: role flexible_disks": "only plan_only recalculate_quota",
+    "playbooks/plan: declared_disks plan": "pools variables",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
     "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
     "playbooks/report: vm_info": "pool space",
@@ -70,6 +77,8 @@ GIVEN = {
     "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",
     "playbooks/snapshot: vm_snapshot": "keep on_refusal packages",
     "playbooks/tasks/carry_out_move: role vm_move": "source",
+    "playbooks/tasks/orphans: host_order": "orphans read",
+    "playbooks/tasks/place: host_order": "placed read",
     "playbooks/tasks/place: role vm_placement": "packages pool vms",
     "playbooks/tasks/plan_moves: move_plan": (
         "allowed_moves from_groups from_hosts max_moves min_gain moves_between_groups moves_per_host vm_tags vms"
@@ -78,9 +87,6 @@ GIVEN = {
     "roles/disk_registry/tasks/main: disk": "allow_force_stop disks lock_timeout on_refusal",
     "roles/disk_registry/tasks/main: disk_adopt": "lock_timeout on_refusal",
     "roles/disk_registry/tasks/verify: disk_verify": "lock_timeout repair",
-    "roles/flexible_disks/tasks/main: vm_disks": (
-        "allow_force_stop expect_lines expect_plan lock_timeout matching on_refusal"
-    ),
     "roles/flexible_disks/tasks/others: vm_info": "pool",
     "roles/flexible_disks/tasks/others: zfs_quota": "lock_timeout vms",
     "roles/instance_group/tasks/agents: vm_info": "vms",

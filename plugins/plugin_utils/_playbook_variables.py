@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters answers, unknown_variables and foreign_hosts: what variables mean, and what is wrong with them."""
+"""The variables of a playbook: what they mean, and what is wrong with them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ import typing as t
 from pathlib import Path
 
 import yaml
+from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import named_hosts, unknown, unread
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import unknown, unread
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core, _extra
 
-_ROLES = Path(__file__).resolve().parents[2] / "roles"
+_ROOT = Path(__file__).resolve().parents[2]
 _FAST = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -56,7 +57,7 @@ def answers(given: t.Mapping[str, object], specification: t.Mapping[str, Wanted]
     whole = {name: _with_keys(name, wanted) if name in given else wanted for name, wanted in specification.items()}
     variables, unclear = meant(whole, given, read)
     known = {name: dict(wanted) for name, wanted in specification.items() if name not in unclear}
-    checked = ArgumentSpecValidator(known).validate(_plain(variables))
+    checked = ArgumentSpecValidator(known).validate(plain(variables))
     return {"variables": variables, "problems": cut([*unclear.values(), *checked.error_messages])}
 
 
@@ -65,50 +66,66 @@ def _with_keys(name: str, wanted: Wanted) -> Wanted:
     if "role" not in wanted:
         return wanted
     more: t.Dict[str, Wanted] = {key: {} for key in wanted.get("also", ())}
-    return {**wanted, "keys": {**_options_of(wanted["role"])[name]["options"], **more}}
+    return {**wanted, "keys": {**options_of(wanted["role"])[name]["options"], **more}}
 
 
 @functools.lru_cache(maxsize=None)
-def _options_of(role: str) -> t.Mapping[str, t.Any]:
+def options_of(role: str) -> t.Mapping[str, t.Any]:
     """The argument specification of a role of this collection."""
-    text = (_ROLES / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
+    text = (_ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     return t.cast("t.Mapping[str, t.Any]", yaml.load(text, Loader=_FAST)["argument_specs"]["main"]["options"])
 
 
-def _plain(value: t.Any) -> t.Any:
+def plain(value: t.Any) -> t.Any:
     """As Python's own containers and text: the validator copies what it gets, and Ansible's own are costly to copy."""
     if isinstance(value, t.Mapping):
-        return {_plain(name): _plain(inner) for name, inner in value.items()}
+        return {plain(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
+        return [plain(inner) for inner in value]
     return str(value) if isinstance(value, str) else value
 
 
-def unknown_variables(given: t.Sequence[str], playbook: str, told: t.Mapping[str, t.Any]) -> t.List[str]:
-    """given: the names of all variables. told: playbooks/vars/arguments.yml."""
-    readers = unread.Readers(told)
-    names = unknown.Names(list(readers.arguments[playbook]), readers.known, told["_flexdisk_choosing"])
+@functools.lru_cache(maxsize=None)
+def specifications() -> unread.Readers:
+    """Return what playbooks/vars/arguments.yml says. The roles that it names are read, too."""
+    text = (_ROOT / "playbooks" / "vars" / "arguments.yml").read_text(encoding="utf-8")
+    readers = unread.Readers(yaml.load(text, Loader=_FAST))
+    for arguments in readers.arguments.values():
+        for wanted in arguments.values():
+            if "role" in wanted:
+                options_of(wanted["role"])
+    return readers
+
+
+# Any: a templar of ansible-core, which has no types.
+def templated(templar: t.Any, names: t.Iterable[str], variables: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
+    """Return those of the variables that are set, without templates. Other variables may hold what fails or is slow."""
+    result: t.Dict[str, t.Any] = {}
+    for name in names:
+        if name not in variables:
+            continue
+        try:
+            result[name] = templar.template(variables[name])
+        except _core.OMITTED:
+            continue
+        except AnsibleError as exc:
+            if not re.match(specifications().secret, name):
+                raise AnsibleError(f"The variable {name} cannot be read.") from exc
+            why = f"ansible HOST -m ansible.builtin.debug -a var={name} shows why: it may hold secrets"
+            raise AnsibleError(f"The variable {name} cannot be read; {why}.") from None
+    return result
+
+
+def unknown_variables(given: t.Iterable[str], playbook: str, readers: unread.Readers) -> t.List[str]:
+    """Return what is wrong with the names of all variables that are set, and with variables of -e."""
+    names = unknown.Names(list(readers.arguments[playbook]), readers.known, readers.choosing)
     return cut([*unknown.problems(given, names), *_unread_variables(names, readers)])
 
 
 def _unread_variables(names: unknown.Names, readers: unread.Readers) -> t.List[str]:
     """What is wrong with variables of -e, as far as all playbooks of the run are known."""
     extra = {name: value for name, value in _extra.variables().items() if not names.misses(name)}
-    playbooks = _extra.playbooks()
+    playbooks = _extra.playbooks() if extra else None
     if not playbooks or not playbooks <= set(readers.arguments):
         return []
     return unread.problems(extra, sorted(playbooks), readers)
-
-
-def foreign_hosts(variables: t.Mapping[str, t.Any], hosts: t.Sequence[str]) -> t.List[str]:
-    """Return what is wrong with the hosts that variables of a playbook name. hosts: the hypervisors."""
-    return named_hosts.problems(variables, hosts)
-
-
-class FilterModule:
-    """Filters of the collection in this file."""
-
-    def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters(
-            {"answers": answers, "unknown_variables": unknown_variables, "foreign_hosts": foreign_hosts}
-        )

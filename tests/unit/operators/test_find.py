@@ -2,16 +2,18 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters find_vms and find_disks: one name, one VM, on all hosts together."""
+"""On which host a VM or a disk is: one name, one VM, on all hosts together."""
 
 from __future__ import annotations
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.find_vms import FilterModule
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.find import (
+    find_disks,
+    find_vms,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import similar
 
-FILTERS = FilterModule().filters()
 A, B, C, D = (
     "%s-0000-4000-8000-00000000000%d" % (start, n) for n, start in enumerate(["cafe0000"] * 2 + ["abcd0000"] * 2)
 )
@@ -35,11 +37,11 @@ HOSTS = {
 }
 
 
-def find(names, hosts=None, kind="vms", **options):
-    found = FILTERS["find_" + kind](hosts or HOSTS, names, **options)
+def find(names, hosts=None, finds=find_vms, **options):
+    found = finds(hosts or HOSTS, names, **options)
     return {
-        name: (where, *place.values()) for where, here in found["here"].items() for name, place in here.items()
-    }, found["problems"]
+        name: (where, *place.values()) for where, here in found.here.items() for name, place in here.items()
+    }, found.problems
 
 
 @pytest.mark.parametrize(
@@ -78,7 +80,9 @@ def test_no_vm(name):
 def test_a_misspelt_name_is_asked_about():
     assert find(["web1"]) == ({}, ["VM web1 is on none of hv01, hv02. Did you mean web01 on hv01?"])
     hosts = {"hv01": host(vm(A, "a", disk(B, "data"), disk(C, "")))}
-    assert find(["dta"], hosts, "disks")[1] == ["disk dta is on none of hv01. Did you mean data on hv01?"]
+    assert find(["dta"], hosts, find_disks)[1] == ["disk dta is on none of hv01. Did you mean data on hv01?"]
+    assert similar("DB1", {"hv01": ["db01"], "hv02": ["db10"]}) == "Did you mean db10 on hv02 or db01 on hv01?"
+    assert similar("mail", {"hv01": ["db01"], "hv02": []}) == ""
 
 
 def test_a_copy_with_the_same_uuid_has_to_end():
@@ -92,7 +96,7 @@ def test_a_copy_with_the_same_uuid_has_to_end():
 
 
 def test_all_names_are_judged_together():
-    here, problems = find("web01, db01,nobody")
+    here, problems = find(["web01", " db01", "nobody"])
     assert here == {"web01": ("hv01", C)}
     assert [problem.split()[1] for problem in problems] == ["db01", "nobody"]
 
@@ -124,21 +128,16 @@ def test_disks():
         "hv01": host(vm(C, "web01", disk(A, "data"), {"name": ""}), detached=[dict(disk(D, "ledger"), vm=C)]),
         "hv02": host(vm(B, "db01", disk(B, "data"))),
     }
-    assert find(["ledger", A], hosts, "disks") == ({"ledger": ("hv01", D), A: ("hv01", A)}, [])
-    assert find(["data"], hosts, "disks")[1] == [
+    assert find(["ledger", A], hosts, find_disks) == ({"ledger": ("hv01", D), A: ("hv01", A)}, [])
+    assert find(["data"], hosts, find_disks)[1] == [
         "disk data is on hv01 (%s) and on hv02 (%s). Say with --limit or its UUID or flexdisk_vm which one you mean."
         % (A, B)
     ]
     copied = {name: host(vm(C, "web01", disk(A, "data"))) for name in ("hv01", "hv02")}
-    assert find(["data"], copied, "disks")[1] == [
+    assert find(["data"], copied, find_disks)[1] == [
         f"disk data is on hv01 ({A}) and on hv02 ({A}). Say with --limit or flexdisk_vm which one you mean."
     ]
-    assert find(["cafe0000"], hosts, "disks")[1] == ["disk cafe0000 is on none of hv01, hv02."]
-
-
-def test_no_result_of_vm_info():
-    with pytest.raises(AnsibleFilterError, match="vm_info"):
-        find(["web01"], {"hv01": {"msg": "skipped"}})
+    assert find(["cafe0000"], hosts, find_disks)[1] == ["disk cafe0000 is on none of hv01, hv02."]
 
 
 def test_what_destroys_takes_no_name_that_could_mean_another_vm_later():
@@ -155,9 +154,9 @@ def test_what_destroys_takes_no_name_that_could_mean_another_vm_later():
 
 
 def test_many_names_make_a_short_message():
-    found = FILTERS["find_vms"](HOSTS, [f"nobody{number}" for number in range(10_000)])
-    assert len(found["problems"]) == 21
-    assert found["problems"][-1] == "and 9980 more problems"
+    found = find_vms(HOSTS, [f"nobody{number}" for number in range(10_000)])
+    assert len(found.problems) == 21
+    assert found.problems[-1] == "and 9980 more problems"
 
 
 def test_one_host_with_two_names_is_refused_whatever_is_asked():
@@ -165,6 +164,6 @@ def test_one_host_with_two_names_is_refused_whatever_is_asked():
     pools = {"pools": [{"name": "zones", "guid": 11}]}
     twice = {"hv01": {**host(vm(A, "db01")), **pools}, "alias": {**host(vm(A, "db01")), **pools}}
     words = "hv01 and alias have the same pool (guid 11), so they are one host with several names. Take all but one"
-    for name, kind in (("db01", "vms"), ("nobody", "vms"), ("data", "disks")):
-        (problem,) = find([name], twice, kind)[1]
+    for name, finds in (("db01", find_vms), ("nobody", find_vms), ("data", find_disks)):
+        (problem,) = find([name], twice, finds)[1]
         assert problem.startswith(words), problem

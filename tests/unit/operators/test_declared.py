@@ -2,18 +2,26 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters of playbooks for one VM: what the inventory says of it, and its disks."""
+"""One VM: what the inventory says of it, and which of its disks a name means."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.declarations import FilterModule
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.declared import (
+    declared_vm,
+    declaring,
+    undone,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.disks import (
+    is_unadopted,
+    vm_disk,
+    why_not_new,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
-FILTERS = FilterModule().filters()
 WEB, OTHER, DB = (f"{start}0000-0000-4000-8000-000000000000" for start in ("cafe", "beef", "abcd"))
 
 
@@ -36,7 +44,7 @@ FOUND = {
 
 
 def declared(lists, uuid=WEB, name="web01"):
-    return FILTERS["declared_vm"](FOUND, lists, uuid, name)
+    return declared_vm(FOUND, lists, uuid, name)
 
 
 @pytest.mark.parametrize("named", ["web01", WEB, WEB.upper(), "cafe"])
@@ -93,24 +101,22 @@ def test_what_is_not_declared_once_where_it_is(lists, words):
     ],
 )  # fmt: skip
 def test_where_disks_are_declared(inventory, places):
-    assert FILTERS["declaring"](FOUND, inventory, WEB, "data") == places
+    assert declaring(FOUND, inventory, WEB, "data") == places
     uuid = DATA["uuid"]  # detach_disk may know the disk only, not its VM
-    assert FILTERS["declaring"](FOUND, inventory, uuid, uuid) == [
-        place.replace("entry data", f"entry {uuid}") for place in places
-    ]
+    assert declaring(FOUND, inventory, uuid, uuid) == [place.replace("entry data", f"entry {uuid}") for place in places]
 
 
 @pytest.mark.parametrize(
-    ("state", "undone"), [(None, False), ("present", False), ("attached", True), ("detached", True)]
+    ("state", "refused"), [(None, False), ("present", False), ("attached", True), ("detached", True)]
 )
-def test_the_registry_can_leave_open_where_a_disk_is_attached(state, undone):
+def test_the_registry_can_leave_open_where_a_disk_is_attached(state, refused):
     inventory = {"hv01": {"disk_registry_disks": [{"name": "data", **({"state": state} if state else {})}]}}
-    assert bool(FILTERS["declaring"](FOUND, inventory, WEB, "data", True)) == undone
+    assert bool(declaring(FOUND, inventory, WEB, "data", True)) == refused
 
 
 def test_members_of_a_group_have_the_disks_of_its_template():
     groups = {"flexdisk_groups": [{"name": "web"}, {"name": "db"}]}
-    assert FILTERS["declaring"](FOUND, {"hv01": groups, "hv02": groups}, DB) == ["flexdisk_groups, in the group web"]
+    assert declaring(FOUND, {"hv01": groups, "hv02": groups}, DB) == ["flexdisk_groups, in the group web"]
 
 
 @pytest.mark.parametrize(
@@ -128,8 +134,8 @@ def test_members_of_a_group_have_the_disks_of_its_template():
 def test_what_the_next_run_would_undo(inventory, package, deletion):
     """A change of the package, or a deletion. Disks alone make no VM again."""
     place = ["virtual_machine_vms of hv01, in the entry web01"]
-    assert FILTERS["undone"](FOUND, {"hv01": inventory}, WEB, {"package": "large"}) == (place if package else [])
-    assert FILTERS["undone"](FOUND, {"hv01": inventory}, WEB) == (place if deletion else [])
+    assert undone(FOUND, {"hv01": inventory}, WEB, {"package": "large"}) == (place if package else [])
+    assert undone(FOUND, {"hv01": inventory}, WEB) == (place if deletion else [])
 
 
 def test_what_a_group_would_undo():
@@ -139,34 +145,34 @@ def test_what_a_group_would_undo():
     large = {"name": group, "size": int(index) + 1, "template": {"package": "large"}}
     place = [f"flexdisk_groups, in the group {group}"]
     inventory = {host: {"flexdisk_groups": [large]} for host in FOUND}
-    assert FILTERS["undone"](FOUND, inventory, DB) == place
-    assert FILTERS["undone"](FOUND, inventory, DB, {"package": "small"}) == place
-    assert FILTERS["undone"](FOUND, inventory, DB, {"package": "large"}) == []
+    assert undone(FOUND, inventory, DB) == place
+    assert undone(FOUND, inventory, DB, {"package": "small"}) == place
+    assert undone(FOUND, inventory, DB, {"package": "large"}) == []
     large["size"] = int(index)
-    assert FILTERS["undone"](FOUND, inventory, DB) == []
+    assert undone(FOUND, inventory, DB) == []
 
 
 @pytest.mark.parametrize(
     ("name", "size"), [("data", 20480), (DATA["uuid"].upper(), 20480), ("old", 1024), ("dat", None)]
 )
 def test_a_disk_of_the_vm(name, size):
-    assert FILTERS["vm_disk"](FOUND["hv01"], WEB, name).get("size") == size
+    assert vm_disk(FOUND["hv01"], WEB, name).get("size") == size
 
 
 def test_two_disks_of_one_name():
     """The module would take the attached one, and the other one in the next run."""
     found = {"vms": [vm(WEB, "web01", DATA, disk("", 1), disk("", 2), parked=[disk("data", 1, "u2", "parked")])]}
     words = rf"has 2 disks data: {DATA['uuid']} \(attached\) and u2 \(detached\)\. Name .* by its UUID"
-    for name, more in (("vm_disk", ()), ("new_disk", ("20GiB",))):
-        with pytest.raises(AnsibleFilterError, match=words):
-            FILTERS[name](found, WEB, "data", *more)
-    assert FILTERS["vm_disk"](found, WEB, "u2")["size"] == 1
-    assert FILTERS["vm_disk"](found, WEB, "") == {}
+    for choose, more in ((vm_disk, ()), (why_not_new, ("20GiB",))):
+        with pytest.raises(FlexdiskError, match=words):
+            choose(found, WEB, "data", *more)
+    assert vm_disk(found, WEB, "u2")["size"] == 1
+    assert vm_disk(found, WEB, "") == {}
 
 
 def test_a_vm_that_is_left_alone_has_no_disk():
-    assert FILTERS["vm_disk"](FOUND["hv02"], OTHER, "data") == {}
-    assert FILTERS["declaring"](FOUND, {}, OTHER, "data") == []
+    assert vm_disk(FOUND["hv02"], OTHER, "data") == {}
+    assert declaring(FOUND, {}, OTHER, "data") == []
 
 
 @pytest.mark.parametrize(
@@ -181,7 +187,7 @@ def test_a_vm_that_is_left_alone_has_no_disk():
     ],
 )
 def test_a_new_disk(name, size, why):
-    assert FILTERS["new_disk"](FOUND["hv01"], WEB, name, size) == why
+    assert why_not_new(FOUND["hv01"], WEB, name, size) == why
 
 
 @pytest.mark.parametrize(
@@ -201,27 +207,13 @@ def test_the_slot_of_a_new_disk(name, slot, why):
     """A slot that another disk has makes no difference for the one that is there already."""
     boot = {**disk("", 64), "pci_slot": "0:4:0", "boot": True, "volume": "zones/x"}
     found = {"vms": [vm(WEB, "web01", {**DATA, "pci_slot": "0:4:5", "boot": False}, boot)], "skipped_vms": []}
-    assert re.fullmatch(why + ".*" if why else why, FILTERS["new_disk"](found, WEB, name, "20GiB", slot))
+    assert re.fullmatch(why + ".*" if why else why, why_not_new(found, WEB, name, "20GiB", slot))
 
 
 def test_a_disk_that_has_what_remains_is_there():
     found = {"vms": [vm(WEB, "web01", disk("data", 5, remaining=True))], "skipped_vms": []}
-    assert FILTERS["new_disk"](found, WEB, "data", "remaining") == ""
-    assert FILTERS["new_disk"](found, WEB, "data", "much").startswith('size "much" is not valid')
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments", "words"),
-    [
-        ("new_disk", ({}, WEB, "data", "1GiB"), "new_disk wants"),
-        ("vm_disk", ({}, DB, "data"), "vm_disk wants"),
-        ("declared_vm", (FOUND, {"hv01": [{"name": "x"}]}, WEB, "web01"), "declared_vm wants"),
-        ("declaring", ({}, {}, WEB), "declaring wants"),
-    ],
-)
-def test_what_is_no_input(name, arguments, words):
-    with pytest.raises(AnsibleFilterError, match=words):
-        FILTERS[name](*arguments)
+    assert why_not_new(found, WEB, "data", "remaining") == ""
+    assert why_not_new(found, WEB, "data", "much").startswith('size "much" is not valid')
 
 
 @pytest.mark.parametrize(
@@ -230,7 +222,7 @@ def test_what_is_no_input(name, arguments, words):
 def test_a_disk_that_only_reports_name(name, means):
     disks = [{**disk("disk0", 1), "volume": "zones/u/disk0"}, {**disk("", 2), "volume": "zones/u/disk1"}]
     found = {"vms": [vm(WEB, "web01", *disks)], "skipped_vms": []}
-    assert FILTERS["unadopted_disk"](found, WEB, name) is means
-    assert FILTERS["unadopted_disk"](found, DB, name) is False
+    assert is_unadopted(found, WEB, name) is means
+    assert is_unadopted(found, DB, name) is False
     named = {"vms": [vm(WEB, "web01", *disks, {**disk("disk1", 3), "volume": "zones/u/disk2"})], "skipped_vms": []}
-    assert FILTERS["unadopted_disk"](named, WEB, name) is (name == "(disk1)")
+    assert is_unadopted(named, WEB, name) is (name == "(disk1)")
