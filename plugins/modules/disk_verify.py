@@ -214,10 +214,11 @@ import typing as t
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.modules.disk_verify import REPLICA_DAYS, failure, result, verify
+from ..module_utils._flexdisk.engine.modules.disk_verify import failure, result, verify
 from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
 from ..module_utils._flexdisk.rules.findings import REPAIRABLE
+from ..module_utils._flexdisk.rules.verify import REPLICA_DAYS, UNUSED_DAYS
 
 
 def main() -> None:
@@ -226,7 +227,7 @@ def main() -> None:
         argument_spec={
             "vms": {"type": "list", "elements": "str"},
             "repair": {"type": "list", "elements": "str", "default": [], "choices": [*REPAIRABLE]},
-            "unused_days": {"type": "int", "default": 30},
+            "unused_days": {"type": "int", "default": UNUSED_DAYS},
             "replica_days": {"type": "int", "default": REPLICA_DAYS},
             "fail_on": {"type": "str", "default": "never", "choices": ["never", "warning", "error"]},
             **HOST,

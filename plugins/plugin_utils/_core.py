@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import typing as t
 
-from ansible import template
+from ansible import errors, template
 from ansible.errors import AnsibleError, AnsibleFilterError
 from ansible.executor import module_common
 from ansible.release import __version__
@@ -17,6 +17,9 @@ from ansible.release import __version__
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import core_version
 
 CODE = " [AnsibleTooOld]"
+
+# What templating raises for a value that is left out with omit, since ansible-core 2.19.
+OMITTED: t.Type[Exception] = getattr(errors, "AnsibleValueOmittedError", errors.AnsibleError)
 
 _Filters = t.Dict[str, t.Callable[..., t.Any]]
 

@@ -14,8 +14,7 @@ from ansible.errors import AnsibleError
 from ansible.parsing.dataloader import DataLoader
 from ansible.utils.vars import load_extra_vars
 
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing import COLLECTION
-
+COLLECTION = "flexdisk.hypervisor"
 _PREFIX = COLLECTION + "."
 _FOLDER = os.path.realpath(os.path.join(os.path.dirname(__file__), "..", "..", "playbooks"))
 _IMPORTS = ("import_playbook", "ansible.builtin.import_playbook")

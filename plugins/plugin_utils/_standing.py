@@ -10,8 +10,8 @@ import dataclasses
 import typing as t
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import called, spelled
-
-COLLECTION = "flexdisk.hypervisor"
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._extra import COLLECTION
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import specifications
 
 _Dict = t.Mapping[str, t.Any]
 
@@ -51,11 +51,10 @@ def for_user(result: _Dict, task: t.Any, task_vars: _Dict) -> t.Dict[str, t.Any]
 
 def _of_playbook(task_vars: _Dict) -> t.Set[str]:
     """The variables of the playbook that runs; none in a play of somebody else, which may follow one of ours."""
-    stands = task_vars.get("_flexdisk_stands")
-    specs = task_vars.get("_flexdisk_variables")
-    if not stands or not specs or stands.get("play") != task_vars.get("ansible_play_name"):
+    stands = (task_vars.get("_flexdisk") or {}).get("stands")
+    if not stands or stands.get("play") != task_vars.get("ansible_play_name"):
         return set()
-    return {str(name) for name in specs.get("_flexdisk_arguments", {}).get(stands.get("playbook"), ())}
+    return set(specifications().arguments.get(stands.get("playbook"), ()))
 
 
 # Any: see above.
@@ -69,6 +68,8 @@ def _of_role(task: t.Any) -> t.Set[str]:
 
 def _names(task_vars: _Dict) -> t.Dict[str, str]:
     """The names under which the user has named VMs, by UUID."""
-    here = task_vars.get("_flexdisk_here") or {}
+    order = task_vars.get("_flexdisk_order") or {}
+    decided = order.get("here", {}).get(task_vars.get("inventory_hostname"), {})
+    here = {**(task_vars.get("_flexdisk_here") or {}), **decided}
     pairs = {str(found["vm"]): str(name) for name, found in here.items() if "vm" in found}
     return {uuid: name for uuid, name in pairs.items() if not uuid.startswith(name.lower())}

@@ -25,6 +25,7 @@ ROOMS = {
     "plan": "from what is there and what is declared to steps",
     "fleet": "what concerns many hosts",
     "fleet/groups": "rolling updates of groups of VMs, for all hosts together",
+    "fleet/operators": "playbooks for operators: where a named VM is, what is refused, what is done on which host",
     "fleet/replication": "copies of disks on other hosts: which snapshots, which base, what is kept",
     "fleet/placement": "where VMs go, decided as Ganeti's hail does, or better",
     "fleet/page": "the report of all hosts as an HTML page",

@@ -18,7 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.modules import move_plan as
 from .actions import plain, playbook
 
 ROOT = Path(__file__).resolve().parents[3]
-FILTERS = [ROOT / "plugins" / "filter" / f"{name}.yml" for name in ("new_vms", "placed_vms")]
+FILTERS = [ROOT / "plugins" / "filter" / f"{name}.yml" for name in ("new_vms",)]
 EXAMPLES = [
     *yaml.safe_load(documented.EXAMPLES),
     *(task for page in FILTERS for task in yaml.safe_load(yaml.safe_load(page.read_text())["EXAMPLES"])),
@@ -70,4 +70,4 @@ def test_the_examples_and_a_refusal_run(tmp_path):
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"ok={len(tasks)} " in done.stdout
-    assert done.stdout.count("All assertions passed") == 5
+    assert done.stdout.count("All assertions passed") == 4

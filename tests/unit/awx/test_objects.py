@@ -13,7 +13,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answers
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers
 
 from . import rules
 

@@ -21,7 +21,7 @@ import pytest
 import yaml
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answers
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGES = sorted({*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("roles/*/README.md")})

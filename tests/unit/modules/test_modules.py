@@ -45,6 +45,7 @@ MODULES = (
     "disk_verify",
     "group_lease",
     "host_info",
+    "host_metrics",
     "progress_info",
     "replica_info",
     "vm",
@@ -234,6 +235,16 @@ def test_what_host_info_returns_is_documented(host, node):
         assert not found["changed"]
         assert_documented({"host": found["host"]}, documented)
         assert [vm["alias"] for vm in found["host"]["vms"]] == ["web01"]
+
+
+def test_what_host_metrics_returns_is_documented(host, tmp_path):
+    documented = documentation("host_metrics", "RETURN")
+    for check in (True, False):
+        found = host("host_metrics", check=check, path=str(tmp_path / "flexdisk.prom"))
+        assert found["changed"]
+        assert_documented({"text": found["text"]}, documented)
+    assert (tmp_path / "flexdisk.prom").read_text() == found["text"]
+    assert set(documented["text"]["sample"].splitlines()[:2]) <= set(found["text"].splitlines())
 
 
 def test_where_tasks_are_is_documented(host, monkeypatch):
@@ -730,7 +741,7 @@ def test_options_are_as_documented(module):
         of_all = yaml.safe_load(fragment.REFUSAL)["options"]["on_refusal"]
         documented["on_refusal"] = {**of_all, **documented.get("on_refusal", {})}
         documented.update(yaml.safe_load(fragment.APPROVAL)["options"])
-    if not module.endswith("_info"):
+    if not module.endswith(("_info", "_metrics")):
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     if module == "disk" or (module.startswith("vm") and module != "vm_info"):
         documented.update(yaml.safe_load(fragment.POWER)["options"])

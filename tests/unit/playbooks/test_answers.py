@@ -17,8 +17,8 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answers
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers
 
 from .nodes import Nodes
 

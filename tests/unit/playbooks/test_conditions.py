@@ -27,71 +27,23 @@ SHOWN: tuple[bool, dict[str, Any], list[dict[str, Any]]] = (
 )
 
 
-def chosen(name: str) -> tuple[bool, dict[str, Any], list[dict[str, Any]]]:
-    """A task that is done unless the user has named something that is not here."""
-    return False, {"_flexdisk": {name: "x"}, "_flexdisk_here": []}, [{"_flexdisk": {}}, {"_flexdisk_here": ["x"]}]
-
-
 # By play or role, task and keyword: what a condition says of some variables, and what each makes the opposite of that
 CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     **{f"{name}: Show what changes: when": SHOWN
        for name in ("add_disk", "attach_disk", "change_package", "delete_vm", "detach_disk", "resize_disk", "rollback",
                     "snapshot")},
-    "adopt: Adopt or release the disks: when": chosen("flexdisk_adopt_vms"),
-    "list_disks: Read the disks: when": chosen("flexdisk_list_vm"),
-    "recalculate_quota: Recalculate and report: when": chosen("flexdisk_quota_vms"),
-    "verify_disks: Verify the disks: when": chosen("flexdisk_verify_vms"),
     "adopt: Write the saved identities to the controller: when": (
         True, {"_flexdisk": {"flexdisk_adopt_papers": "f"}, "flexdisk_adopted": {"released": ITEM}},
         [{"_flexdisk": {}}, {"flexdisk_adopted": {"released": []}}, {"flexdisk_adopted": {}}]),
-    "create_vm: Refuse a name that is not declared for exactly one host: that": (
-        True, {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1", "hv2"],
-               "hostvars": {"hv1": {"_flexdisk_auto": ["a"]}}},
-        [{"_flexdisk_hosts": []}, {"hostvars": {"hv1": {"_flexdisk_auto": []}}}]),
-    "create_vm: Create or change the declared VMs: when": (
-        False, {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_mine_names": ["b"]},
-        [{"_flexdisk": {}}, {"_flexdisk_mine_names": ["a"]}]),
     "create_vm: Show what changes: when": (
         True, {"virtual_machine_result": {"plan": []}, "ansible_diff_mode": False},
         [{"virtual_machine_result": {}}, {"ansible_diff_mode": True}]),
-    "list_disks: Refuse to lay out what is no table: that": (
-        False, {"_flexdisk": {"flexdisk_list_format": "json"}, "_flexdisk_layout": ["x"]},
-        [{"_flexdisk": {}}, {"_flexdisk_layout": []}]),
-    "list_disks: Refuse two ways to choose the columns: that": (
-        False, {"_flexdisk": {"flexdisk_list_long": True, "flexdisk_list_fields": []}},
-        [{"_flexdisk": {"flexdisk_list_long": True}}, {"_flexdisk": {"flexdisk_list_fields": []}}]),
     "move_vm: Say that there was no tombstone: when": (
         True, {"_flexdisk_state": "forgotten", "_flexdisk_forgotten": []},
         [{"_flexdisk_state": "moved"}, {"_flexdisk_forgotten": ITEM}]),
-    "parts/moves: Refuse another plan than the one that was approved: when": (
-        True, {"_flexdisk": {"flexdisk_move_digest": "d"}, "flexdisk_move_plan": {"jobs": ITEM}},
-        [{"_flexdisk": {}}, {"flexdisk_move_plan": {"jobs": []}}]),
-    "parts/moves: Fail if a VM has not moved: that": (
-        True, {"_flexdisk_rows": [{"fine": True}]},
-        [{"_flexdisk_rows": [{"fine": False}]}, {"_flexdisk_unplanned": "x"}]),
-    "parts/under_way: Read the hosts of other groups that have to do with their moves, too: when": (
-        True, {**HERE, "_vm_placement_told": False, "_flexdisk_others": ["hv1"]},
-        [{"_vm_placement_told": True}, {"_flexdisk_others": []}]),
-    "parts/under_way: Say which VMs have gone to where this run does not look: when": (
-        True, {"_flexdisk_elsewhere": ITEM, "_flexdisk_stage": "begun"},
-        [{"_flexdisk_elsewhere": []}, {"_flexdisk_stage": "left"}]),
-    "parts/under_way: Refuse to go on with moves that were not approved: when": (
-        True, {"_flexdisk": {"flexdisk_move_digest": "d"}, "_flexdisk_stage": "begun"},
-        [{"_flexdisk": {}}, {"_flexdisk_stage": "left"}]),
-    "remove_disk: Destroy the disk: when": (
-        True, {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": ITEM, "_flexdisk_unfinished": False},
-        [{"_flexdisk_home": "hv2"}, {"_flexdisk_disk_known": []}]),
-    "remove_disk: Say that there is no such disk: when": (
-        True, {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": []},
-        [{"_flexdisk_home": "hv2"}, {"_flexdisk_disk_known": ITEM}]),
-    "snapshot: Refuse two ways to name the VMs: that": (
-        False, {"_flexdisk": {"flexdisk_vm": "a", "flexdisk_snapshot_vms": ["b"]}},
-        [{"_flexdisk": {"flexdisk_vm": "a"}}, {"_flexdisk": {"flexdisk_snapshot_vms": ["b"]}}]),
-    "snapshot: Take or delete the snapshots: when": (
-        False, {"_flexdisk_some": True, "_flexdisk_here": []}, [{"_flexdisk_some": False}, {"_flexdisk_here": ["a"]}]),
-    "tasks/carry_out_move: Refuse what cannot be done: that": (
-        True, {"_flexdisk_lacking": [], "_flexdisk_move": {"do": "move"}},
-        [{"_flexdisk_lacking": ["job1"]}, {"_flexdisk_move": {"do": "nothing"}}]),
+    "parts/stage: Read the hosts of other groups that have to do with moves that have begun, too: when": (
+        True, {**HERE, "_flexdisk_stage": "left", "_vm_placement_told": False, "_flexdisk_others": ["hv1"]},
+        [{"_flexdisk_stage": "planned"}, {"_vm_placement_told": True}, {"_flexdisk_others": []}]),
     "tasks/find: Say which hosts have none of them: when": (
         True, {"_flexdisk_without": ["hv1"]}, [{"_flexdisk_optional": True}, {"_flexdisk_without": []}]),
     "tasks/grow_batch: Let the guests of the batch grow: when": (
@@ -133,17 +85,12 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
 }  # fmt: skip
 # Bases that say something else than the first ones, where one part decides only beside others
 MORE = [
-    ("remove_disk: Destroy the disk: when", True,
-     {**HERE, "_flexdisk_home": "hv1", "_flexdisk_disk_known": [], "_flexdisk_unfinished": True}),
-    ("create_vm: Refuse a name that is not declared for exactly one host: that", True,
-     {"_flexdisk": {"flexdisk_vm": "a"}, "_flexdisk_hosts": ["hv1"], "hostvars": {"hv1": {"_flexdisk_auto": []}}}),
     ("tasks/grow_batch: Pause after a batch that has changed something or has failed: when", True,
      {"_flexdisk_batch": {"pause": 1}, "ansible_check_mode": False, "_flexdisk_over": [], "_flexdisk_broken": True,
       "_flexdisk_results": []}),
 ]  # fmt: skip
 ELSEWHERE = {  # they ask filters and lookups of the collection: plays test them
     "grow_guests: Refuse variables that choose other guests than the run has: that",
-    "tasks/refuse_unadopted: Read volumes that the VM has and does not know, if the disk may be one: when",
 }
 
 

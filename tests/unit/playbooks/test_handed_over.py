@@ -14,6 +14,7 @@ from .tasks import FILES, ROLES, ROOT, every_task, read
 
 # What every call of a module (or of one of its steps), or of a role, is given; behind a colon, those of a file besides
 GIVEN = {
+    "check_variables": "playbook",
     "disk": "allow_restart hypervisor libvirt_uri pool stop_timeout",
     "disk_adopt": "hypervisor libvirt_uri pool vms",
     "disk_info": "hypervisor libvirt_uri pool state vm",
@@ -22,7 +23,9 @@ GIVEN = {
     "group_lease": "group hypervisor libvirt_uri lock_timeout pool state ttl",
     "group_turn": "group",
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
+    "host_order": "playbook",
     "host_info": "hypervisor libvirt_uri pool",
+    "move_jobs": "do",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
     "role flexible_disks": "",
     "role guest_growth": "",
@@ -56,7 +59,11 @@ GIVEN = {
     "playbooks/list_disks: disk_info": "name space tags type uuid",
     "playbooks/move_vm: role vm_move": "forget_unseen seen unasked",
     "playbooks/tasks/turns: next_turn": "arguments flow",
-    "playbooks/parts/under_way: role vm_placement": "involved",
+    "playbooks/parts/stage: role vm_placement": "involved",
+    "playbooks/parts/moves: move_jobs": "last",
+    "playbooks/parts/stage: move_jobs": (
+        "digest forks from_groups from_hosts hosts last plan stage unplanned vm_tags vms"
+    ),
     "playbooks/plan: role flexible_disks": "only plan_only recalculate_quota",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
     "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
@@ -65,6 +72,8 @@ GIVEN = {
     "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",
     "playbooks/snapshot: vm_snapshot": "keep on_refusal packages",
     "playbooks/tasks/carry_out_move: role vm_move": "source",
+    "playbooks/tasks/orphans: host_order": "orphans read",
+    "playbooks/tasks/place: host_order": "placed read",
     "playbooks/tasks/place: role vm_placement": "packages pool vms",
     "playbooks/tasks/plan_moves: move_plan": (
         "allowed_moves from_groups from_hosts max_moves min_gain moves_between_groups moves_per_host vm_tags vms"

@@ -12,7 +12,7 @@ import pytest
 
 from .tasks import Task, every_task
 
-ONCE = ("group_plan", "move_plan", "group_gate")  # they run on the controller, for all hosts
+ONCE = ("group_plan", "host_order", "move_plan", "group_gate")  # they run on the controller, for all hosts
 CALLS = [
     (task, str((value or {}).get("run") or key.rpartition(".")[2]), value or {})
     for task in every_task()
@@ -33,6 +33,13 @@ def tolerant(task: Task, module: str, _step: str) -> bool:
     return task.here.get("failed_when") is False and "no_log" not in task.here and module != "guest_growth"
 
 
+def for_all(task: Task, module: str, _step: str) -> bool:
+    """It decides for all hosts of the play."""
+    given = task.here.get(f"flexdisk.hypervisor.{module}") or {}
+    decides = module == "next_turn" and "turn" not in given
+    return decides or (module == "move_jobs" and given["do"] in ("queue", "tell"))
+
+
 def asks(task: Task, *_call: str) -> bool:
     return task.here.get("check_mode") is True
 
@@ -42,13 +49,7 @@ def asks(task: Task, *_call: str) -> bool:
     [
         (tolerant, "ignore_unreachable", True),
         (lambda _task, module, _step: module in ONCE, "run_once", True),
-        (
-            lambda task, module, _step: (
-                module == "next_turn" and "turn" not in task.here[f"flexdisk.hypervisor.{module}"]
-            ),
-            "run_once",
-            True,
-        ),
+        (for_all, "run_once", True),
         (lambda _task, module, _step: module == "guest_growth", "become", True),
         (lambda task, module, _step: asks(task) and module != "move", "changed_when", False),
         (
@@ -65,5 +66,5 @@ def test_calls_that_need_a_keyword_have_it(which, keyword, wanted):
 def test_facts_that_are_too_long_or_secret_are_not_printed():
     facts = {task.here["name"]: task for task in every_task() if "ansible.builtin.set_fact" in task.here}
     hidden = {name for name, task in facts.items() if task.here.get("no_log") is True}
-    seen = {"Keep what is declared for this host", "Put together what the page shows"}
+    seen = {"Put together what the page shows"}
     assert hidden >= seen

@@ -79,8 +79,12 @@ def test_the_callback_refuses(monkeypatch):
 def test_what_ansible_is_told_is_the_same():
     runtime = yaml.safe_load((ROOT / "meta" / "runtime.yml").read_text())
     assert runtime["requires_ansible"] == ">=%d.%d.0" % core_version.FLOOR
-    tasks = yaml.safe_load((ROOT / "playbooks" / "tasks" / "check_variables.yml").read_text())
-    task = tasks[0]["ansible.builtin.assert"]
-    assert "version('%d.%d', '>=')" % core_version.FLOOR in task["that"]
-    said = task["fail_msg"].replace("{{ ansible_version.full }}", "2.18.0")
-    assert said == core_version.refusal("2.18.0") + _core.CODE
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "playbooks").glob("*.yml")), ids=lambda path: path.stem)
+def test_playbooks_begin_with_an_action_that_refuses(path):
+    plays = yaml.safe_load(path.read_text())
+    assert "check_variables" in ALONE
+    first = [next(iter(play.get("tasks", [{}]))) for play in plays]
+    imported = ["ansible.builtin.import_playbook" in play for play in plays]
+    assert "flexdisk.hypervisor.check_variables" in first[0] or imported[0]

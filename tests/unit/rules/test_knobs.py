@@ -142,9 +142,9 @@ def test_a_vm_is_called_as_the_user_called_it():
 
 def standing(playbook="resize_disk", play="Resize", at="Resize"):
     return {
-        "_flexdisk_stands": {"play": play, "playbook": playbook},
-        "_flexdisk_variables": VARS,
-        "_flexdisk_here": {"web": {"vm": WEB}},
+        "_flexdisk": {"stands": {"play": play, "playbook": playbook}},
+        "inventory_hostname": "hv01",
+        "_flexdisk_order": {"here": {"hv01": {"web": {"vm": WEB}}, "hv02": {}}},
         "ansible_play_name": at,
     }
 

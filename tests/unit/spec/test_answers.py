@@ -11,10 +11,9 @@ import math
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import FilterModule, read
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import meant
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers, read
 
-answers = FilterModule().filters()["answers"]
 NAMES = {"type": "list", "elements": "str"}
 KEEP = {"type": "dict", "options": {"last": {"type": "int"}, "note": {"type": "str"}}}
 ENTRIES = {"type": "list", "elements": "dict", "options": {"vm": {"type": "str"}, "index": {"type": "int"}}}

@@ -14,9 +14,9 @@ from ansible import context
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.utils import vars as of_ansible
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import unknown_variables
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.unread import Readers, problems
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _extra
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import unknown_variables
 
 PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 VARS = yaml.safe_load((PLAYBOOKS / "vars" / "arguments.yml").read_text())
@@ -121,21 +121,21 @@ def started(monkeypatch):
 def test_a_run_of_our_playbooks_alone(started, tmp_path):
     """A play of somebody else may read what ours do not."""
     started(TARGET, "flexdisk.hypervisor.evacuate_host")
-    assert unknown_variables([*TARGET], "evacuate_host", VARS) == SAID
+    assert unknown_variables([*TARGET], "evacuate_host", READERS) == SAID
     assert _extra.variables() == TARGET
     started(TARGET, str(PLAYBOOKS / "evacuate_host.yml"))
-    assert unknown_variables([*TARGET], "evacuate_host", VARS) == SAID
+    assert unknown_variables([*TARGET], "evacuate_host", READERS) == SAID
     site = tmp_path / "site.yml"
     site.write_text("- name: Empty it\n  ansible.builtin.import_playbook: flexdisk.hypervisor.evacuate_host\n")
     started(TARGET, str(site))
-    assert unknown_variables([*TARGET], "evacuate_host", VARS) == SAID
+    assert unknown_variables([*TARGET], "evacuate_host", READERS) == SAID
     started(TARGET, str(site), "flexdisk.hypervisor.move_vm")
-    assert unknown_variables([*TARGET], "evacuate_host", VARS) == []
+    assert unknown_variables([*TARGET], "evacuate_host", READERS) == []
     site.write_text(site.read_text() + "- name: Other work\n  hosts: all\n")
     assert _extra.playbooks() is None
-    assert unknown_variables([*TARGET], "evacuate_host", VARS) == []
+    assert unknown_variables([*TARGET], "evacuate_host", READERS) == []
 
 
 def test_without_extra_variables_the_inventory_may_have_more(started):
     started({}, "flexdisk.hypervisor.evacuate_host")
-    assert unknown_variables([*TARGET], "evacuate_host", VARS) == []
+    assert unknown_variables([*TARGET], "evacuate_host", READERS) == []

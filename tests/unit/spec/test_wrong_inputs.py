@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.answers import answers, unknown_variables
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.unread import Readers
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers, unknown_variables
 
 ROOT = Path(__file__).resolve().parents[3]
 VARS = yaml.safe_load((ROOT / "playbooks" / "vars" / "arguments.yml").read_text())
 ARGUMENTS = VARS["_flexdisk_arguments"]
+READERS = Readers(VARS)
 
 
 def wrong(spec):
@@ -156,7 +158,7 @@ FRONT = {
 
 @pytest.mark.parametrize("name", FRONT)
 def test_wrong_letters_in_front_are_found(name):
-    found = [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, VARS)]
+    found = [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, READERS)]
     assert found
     assert all(words.startswith(f"{name} is unknown. Did you mean {FRONT[name]}?") for words in found), found
 
@@ -166,7 +168,7 @@ def test_wrong_letters_in_front_are_found(name):
     [*OWN, "vertical_vm", "flexdata_vm", "exdisk", "flexdis", "felxible", "vritual", "instances_group", "feldisk_vm"],
 )
 def test_names_of_a_users_own_are_not_refused(name):
-    assert [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, VARS)] == []
+    assert [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, READERS)] == []
 
 
 @pytest.mark.parametrize("playbook", ARGUMENTS)
@@ -184,11 +186,12 @@ def test_each_misspelt_variable_is_found(playbook):
             name[: at - 1] + name[at] + name[at - 1] + name[at + 1 :],
         }
         for misspelt in made - known:
-            found = unknown_variables([misspelt], playbook, VARS)
+            found = unknown_variables([misspelt], playbook, READERS)
             assert [words for words in found if f"{misspelt} is unknown" in words], misspelt
             count += 1
     assert count >= len(ARGUMENTS[playbook])
     assert (
-        unknown_variables(["flex", "virtual_hosts", "vm_memory", "instance_id", "ansible_host"], playbook, VARS) == []
+        unknown_variables(["flex", "virtual_hosts", "vm_memory", "instance_id", "ansible_host"], playbook, READERS)
+        == []
     )
-    assert unknown_variables([*known], "grow_guests", {**VARS, "_flexdisk_choosing": "nothing"}) == []
+    assert unknown_variables([*known], "grow_guests", Readers({**VARS, "_flexdisk_choosing": "nothing"})) == []

@@ -22,6 +22,7 @@ from .verify_replicas import replicas_here
 from .verify_space import quota_and_reservation
 
 _DAY = 86400
+UNUSED_DAYS, REPLICA_DAYS = 30, 7  # after which a disk counts as unused, and a replica as stale, by default
 
 _OF_A_VM: t.Tuple[t.Callable[[Facts, Vm], Findings], ...] = (
     references,

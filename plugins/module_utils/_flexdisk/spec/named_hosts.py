@@ -13,10 +13,16 @@ LISTED = "flexdisk_replicas"
 
 def problems(variables: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> t.List[str]:
     """Return what is wrong with the hosts that the variables name. hosts: the hypervisors."""
-    named = [(name, variables[name]) for name in VARIABLES if variables.get(name)]
+    return [_words(where, str(host), hosts) for where, host in named(variables) if str(host) not in hosts]
+
+
+def named(variables: t.Mapping[str, t.Any]) -> t.List[t.Tuple[str, object]]:
+    """Return the hosts that the variables name, each with where it is named."""
     replicas = variables.get(LISTED) or []
-    named += [(f"{LISTED}, vm {one.get('vm', '')}", one["host"]) for one in replicas if one.get("host")]
-    return [_words(where, str(host), hosts) for where, host in named if str(host) not in hosts]
+    return [
+        *((name, variables[name]) for name in VARIABLES if variables.get(name)),
+        *((f"{LISTED}, vm {one.get('vm', '')}", one["host"]) for one in replicas if one.get("host")),
+    ]
 
 
 def _words(where: str, host: str, hosts: t.Collection[str]) -> str:

@@ -33,6 +33,8 @@ class Readers:
         self._roles: t.Mapping[str, t.Collection[str]] = told.get("_flexdisk_roles", {})
         self._of_roles = set(told["_flexdisk_of_roles"])
         self.known = self._of_roles.union(told["_flexdisk_left"], *self.arguments.values())
+        self.choosing: str = told["_flexdisk_choosing"]
+        self.secret: str = told["_flexdisk_secret"]
 
     def reads(self, playbook: str, name: str) -> bool:
         """Whether this playbook, or a role that it runs, reads the variable."""

@@ -18,7 +18,7 @@ from ...plan.planner import admit
 from ...plan.steps import Ended, Step, VmPlan, status_of
 from ...rules.findings import LEAVES, Finding, counts, fails
 from ...rules.inventory import Host
-from ...rules.verify import findings
+from ...rules.verify import REPLICA_DAYS, findings
 from ...zfs.commands import Zfs
 from ...zfs.guard import lift
 from ..host import progress
@@ -31,8 +31,6 @@ from ..steps import renames
 from ..steps.perform import Change, Performers, Tools
 from .vm_info import chosen, skipped
 from .zfs_quota import obstacle
-
-REPLICA_DAYS = 7
 
 
 @dataclass

@@ -8,13 +8,11 @@ from __future__ import annotations
 import typing as t
 
 from ...rules.moves import COMING, LEAVING, MOVED
-from ..tables import aligned
 from .declared import has_tag
 
 _Raw = t.Mapping[str, t.Any]
 _Dict = t.Dict[str, t.Any]
 MOVE, PUT_BACK, STUCK = "move", "put_back", "nothing"
-_COLUMNS = ("VM", "FROM", "TO", "RESULT")
 
 
 class _Seen(t.NamedTuple):
@@ -189,8 +187,3 @@ def _batches(jobs: t.Sequence[_Raw]) -> t.List[t.List[_Raw]]:
             result.append([])
         result[level[job["job"]]].append(job)
     return result
-
-
-def table(ended: t.Sequence[_Raw]) -> t.List[str]:
-    """What became of moves, as the lines of a table. ended: C(name), C(from), C(to) and C(words)."""
-    return aligned(_COLUMNS, [(one["name"], one["from"], one["to"], one["words"]) for one in ended])

@@ -1,0 +1,100 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action check_variables: what the variables of a playbook mean. It runs on the controller and touches no host."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ansible.errors import AnsibleError
+from ansible.plugins.action import ActionBase
+from ansible.plugins.loader import lookup_loader
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import layout, named_hosts
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import (
+    answers,
+    specifications,
+    unknown_variables,
+)
+
+_Dict = t.Dict[str, t.Any]
+
+ARGUMENTS: _Dict = {"playbook": {"type": "str", "required": True}}
+NAME = re.compile(r"[A-Za-z0-9]+(_|$)")
+
+specifications()  # Ansible loads this file before it forks, so the process of each host has them
+
+
+class ActionModule(ActionBase):
+    """The action. It templates the variables of the playbook, and no others: they may hold what fails or is slow."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = False
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+        """The variables that are set, as they are meant; failed, with all that is wrong with them."""
+        _core.check()
+        answer: _Dict = super().run(tmp, task_vars)
+        playbook = str(self._task.args.get("playbook"))
+        if set(self._task.args) != set(ARGUMENTS) or playbook not in specifications().arguments:
+            raise AnsibleError("check_variables wants the name of a playbook of flexdisk.hypervisor, and nothing else")
+        try:
+            return {**answer, **self._checked(playbook, dict(task_vars or {}))}
+        except (MemoryError, OverflowError, RecursionError) as exc:
+            text = "check_variables: a number is too large, or a value lies in too many others"
+            raise AnsibleError(text) from exc
+
+    def _checked(self, playbook: str, variables: _Dict) -> _Dict:
+        """What the action adds to its result."""
+        readers = specifications()
+        own = readers.arguments[playbook]
+        given = self._given(own, variables)
+        found = answers(given, own)
+        meant: _Dict = found["variables"]
+        problems = [*found["problems"], *_limit(variables)]
+        problems += unknown_variables(filter(NAME.match, variables), playbook, readers)
+        problems += self._foreign(meant, variables)
+        if not problems and playbook == "list_disks":
+            problems = layout.problems(meant, own["flexdisk_list_fields"]["choices"])
+        if problems:
+            return {"failed": True, "msg": ". ".join(problems)}
+        secret = any(re.match(readers.secret, name) for name in given)
+        stands = {"play": variables.get("ansible_play_name"), "playbook": playbook}
+        return {**meant, "stands": stands, "_ansible_no_log": secret}
+
+    def _given(self, names: t.Iterable[str], variables: _Dict) -> _Dict:
+        """The variables of the playbook that are set, as Ansible hands them over."""
+        given: _Dict = {}
+        for name in names:
+            if name in variables:
+                try:
+                    given[name] = self._templar.template(variables[name])
+                except _core.OMITTED:
+                    continue
+                except AnsibleError as exc:
+                    secret = re.match(specifications().secret, name)
+                    if not secret:
+                        raise AnsibleError(f"The variable {name} cannot be read.") from exc
+                    why = f"ansible HOST -m ansible.builtin.debug -a var={name} shows why: it may hold secrets"
+                    raise AnsibleError(f"The variable {name} cannot be read; {why}.") from None
+        return given
+
+    def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
+        """What is wrong with hosts that variables name. Modules run there, also on the controller, as localhost."""
+        if not named_hosts.named(meant):
+            return []
+        own = self._templar.template(variables.get("flexdisk_hosts")) or []
+        patterns = ["hypervisors", *([own] if isinstance(own, str) else own)]
+        lookup = lookup_loader.get("ansible.builtin.inventory_hostnames", loader=self._loader, templar=self._templar)
+        return named_hosts.problems(meant, lookup.run(patterns, variables=variables))
+
+
+def _limit(variables: _Dict) -> t.List[str]:
+    """Ansible takes every host for an empty limit, and the variable of a shell may have been empty."""
+    limit = variables.get("ansible_limit", "all") or ""
+    return [] if re.search(r"[^\s,:]", limit) else ["--limit is empty. Leave it out to take all hosts"]

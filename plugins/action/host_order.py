@@ -1,0 +1,68 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action host_order: what a playbook does on which host. It runs on the controller and touches no host."""
+
+from __future__ import annotations
+
+import dataclasses
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.order import Play, decide
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.playbooks import PLAYBOOKS
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+
+ARGUMENTS: t.Dict[str, t.Any] = {
+    "playbook": {"type": "str", "required": True, "choices": sorted(PLAYBOOKS)},
+    "read": {"type": "bool", "default": False},
+    "orphans": {"type": "bool", "default": False},
+    "placed": {"type": "dict"},
+}
+SECRET = ("create_vm",)  # what new VMs are given can be
+
+_Dict = t.Dict[str, t.Any]
+
+
+class ActionModule(ActionBase):
+    """The action. Of each host of the play it knows the variables, and the results that its tasks have registered."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = False
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+        """The order as the result of a task, which fails if the playbook refuses what was asked for."""
+        _core.check()
+        answer: _Dict = super().run(tmp, task_vars)
+        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
+        args: _Dict = checked[1]
+        try:
+            order = decide(PLAYBOOKS[args["playbook"]], _play(task_vars or {}, args))
+        except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as exc:
+            wants = "host_order wants what the playbooks of flexdisk.hypervisor give it"
+            raise AnsibleActionFail(f"{wants} ({exc!r})") from exc
+        except (MemoryError, OverflowError, RecursionError) as exc:
+            raise AnsibleActionFail("host_order: a number is too large, or a value lies in too many others") from exc
+        if order.problems:
+            *others, last = cut(order.problems)
+            texts = [text if text.endswith(".") else f"{text}." for text in others]
+            return {**answer, "failed": True, "msg": " ".join([*texts, last])}
+        return {**answer, "_ansible_no_log": args["playbook"] in SECRET, **dataclasses.asdict(order)}
+
+
+def _play(variables: _Dict, args: _Dict) -> Play:
+    hosts = list(variables["ansible_play_hosts"])
+    known = {host: variables["hostvars"][host] for host in hosts}
+    looked = [known[host].get("_flexdisk_orphans") or {} for host in hosts] if args["orphans"] else []
+    return Play(
+        {host: known[host]["_flexdisk"] for host in hosts},
+        {host: known[host]["_flexdisk_read"] for host in hosts} if args["read"] else {},
+        [host for host in variables["ansible_play_hosts_all"] if host not in hosts],
+        [disk for result in looked for disk in result.get("disks", ())] if args["orphans"] else None,
+        placed=args["placed"],
+    )

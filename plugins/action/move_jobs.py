@@ -1,0 +1,86 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The action move_jobs: what playbooks that carry out moves do next, and what they say. It touches no host."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement import carried
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.execution import Wanted
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+
+_Dict = t.Dict[str, t.Any]
+
+ARGUMENTS: _Dict = {
+    "do": {"type": "str", "choices": ["queue", "begin", "end", "tell"], "required": True},
+    "stage": {"type": "str", "choices": list(carried.STAGES)},
+    "hosts": {"type": "list", "elements": "dict", "default": []},
+    "vms": {"type": "list", "elements": "str", "default": []},
+    "vm_tags": {"type": "dict", "default": {}},
+    "from_hosts": {"type": "list", "elements": "str", "default": []},
+    "from_groups": {"type": "list", "elements": "str", "default": []},
+    "plan": {"type": "dict", "default": {}},
+    "digest": {"type": "str", "default": ""},
+    "forks": {"type": "int", "default": 5},
+    "job": {"type": "dict"},
+    "downtime": {"type": "raw"},
+    "outlook": {"type": "dict"},
+    "failed": {"type": "dict"},
+    "last": {"type": "dict", "default": {}},
+    "unplanned": {"type": "str", "default": ""},
+}
+
+
+class ActionModule(ActionBase):
+    """The action. What became of other jobs stands with their hosts, in the groups of the stages."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+    _supports_diff = False
+
+    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+        """The result of the task, which fails if nothing may be done."""
+        _core.check()
+        start: _Dict = super().run(tmp, task_vars)
+        given: _Dict = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]  # type: ignore[no-untyped-call]
+        does = {"queue": self._queue, "begin": self._begin, "end": self._end, "tell": self._tell}
+        return {**start, "changed": False, **does[given["do"]](given, task_vars or {})}
+
+    def _queue(self, given: _Dict, _variables: _Dict) -> _Dict:
+        wanted = Wanted(given["vms"], given["vm_tags"], given["from_hosts"], given["from_groups"])
+        plan = carried.Planned(given["plan"], given["unplanned"] or given["last"].get("unplanned", ""))
+        approved = carried.Approved(given["digest"], bool(self._task.check_mode))
+        made = carried.queued(given["stage"], given["hosts"], wanted, plan, approved, given["forks"])
+        if made["refused"]:
+            raise AnsibleActionFail(made["refused"])
+        return made
+
+    def _begin(self, given: _Dict, variables: _Dict) -> _Dict:
+        ended = {name: known.get("_flexdisk_ended") for name, known in _queued(variables, [given["stage"]])}
+        why = carried.why_not(given["job"], ended)
+        if why:
+            raise AnsibleActionFail(why)
+        return {}
+
+    def _end(self, given: _Dict, _variables: _Dict) -> _Dict:
+        if given["failed"] is not None:
+            return carried.failed(given["failed"])
+        return carried.done(given["job"]["move"], bool(self._task.check_mode), given["downtime"], given["outlook"])
+
+    def _tell(self, given: _Dict, variables: _Dict) -> _Dict:
+        jobs = [
+            (known["_flexdisk_job"], known.get("_flexdisk_ended")) for _, known in _queued(variables, carried.STAGES)
+        ]
+        return carried.told(jobs, given["last"].get("unplanned", ""))
+
+
+def _queued(variables: _Dict, stages: t.Sequence[str]) -> t.List[t.Tuple[str, t.Any]]:
+    """The hosts of jobs, each with its variables."""
+    names = dict.fromkeys(name for stage in stages for name in variables["groups"].get(f"flexdisk_{stage}", ()))
+    return [(name, variables["hostvars"][name]) for name in names]

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The whole run of host_metrics: observe, find what is wrong, and write it down for a monitoring."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+import typing as t
+
+from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.whole_files import replace
+from ...model.errors import FlexdiskError, Problem, Problems
+from ...rules.exposition import render
+from ...rules.metrics import families
+from ...rules.verify import REPLICA_DAYS, UNUSED_DAYS, findings
+from ...zfs.commands import Zfs
+from ..host.observe import observe
+from .group_lease import leases
+
+SUFFIX = ".prom"
+
+_Answer = t.Tuple[t.Dict[str, t.Any], t.List[str]]
+
+
+def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[str, t.List[Problem]]:
+    """The path of the file, "" for none."""
+    path, problems = params["path"] or "", Problems("")
+    if params["path"] is not None and not (os.path.isabs(path) and path.endswith(SUFFIX)):
+        text = f"path is {path!r}, but must be absolute and end with {SUFFIX}: node_exporter reads no other files"
+        problems.add("InvalidArgument", text)
+    return path, problems
+
+
+def run(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], path: str, check_mode: bool) -> _Answer:
+    """The result with the metrics as text, which a file gets if there is a path; and warnings.
+
+    The file is written also if it says the same, so that its time tells when the host was last read.
+    """
+    host = observe(zfs, hypervisor, pool, complete=True, every=True)
+    held, warnings = leases(zfs, host)
+    found = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
+    text = render(families(host, hypervisor.capabilities.name, found, held))
+    content = text.encode("utf-8", "backslashreplace")
+    changed = bool(path) and _read(path) != content
+    if path and not check_mode:
+        try:
+            replace(path, content, 0o644, durable=False)
+        except OSError as exc:
+            raise FlexdiskError("NotApplied", f"{path} could not be written: {exc.strerror}") from exc
+    return {"changed": changed, "text": text}, warnings
+
+
+def _read(path: str) -> t.Optional[bytes]:
+    """What the file says now, None if there is none. Raises FlexdiskError if nobody could write it."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as exc:
+        if exc.errno == errno.ENOENT and os.path.isdir(os.path.dirname(path)):
+            return None
+        raise FlexdiskError("InvalidArgument", f"path is {path}: {exc.strerror}") from exc

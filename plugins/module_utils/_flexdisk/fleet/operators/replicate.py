@@ -1,0 +1,68 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbook replicate: which VMs each host replicates to which peers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .order import Order, Play, Raw
+
+ABSENT = "absent"
+
+
+def names(variables: Raw) -> t.List[str]:
+    """Return the VMs that are replicated."""
+    return [str(entry["vm"]) for entry in _wanted(variables)]
+
+
+def gives_up(variables: Raw) -> bool:
+    """Whether replicas are given up, also those of VMs that are gone."""
+    return variables.get("flexdisk_replica_state") == ABSENT
+
+
+def unclear(variables: Raw) -> t.List[str]:
+    """What is wrong with variables that do not say what is meant."""
+    named = "flexdisk_vm" in variables
+    problems = []
+    if "flexdisk_replica_host" in variables and not named:
+        problems.append("flexdisk_replica_host needs flexdisk_vm")
+    if gives_up(variables) and not named:
+        problems.append("flexdisk_replica_state=absent needs flexdisk_vm")
+    if gives_up(variables) and variables.get("flexdisk_failover"):
+        problems.append("flexdisk_failover=true needs the replicas that flexdisk_replica_state=absent gives up")
+    if problems or _wanted(variables):
+        return problems
+    if not named:
+        return ["flexdisk_replicas has no entry"]
+    known = ", ".join(dict.fromkeys(str(entry["vm"]) for entry in _entries(variables))) or "none"
+    return [
+        f"flexdisk_replicas has no entry with vm: {variables['flexdisk_vm']}, but with {known}. Name the VM as it "
+        "stands there, or say with flexdisk_replica_host where its replica is"
+    ]
+
+
+def replicate(play: Play) -> Order:
+    """Each host gets the peers of its VMs: C(host), C(pool) and C(vms)."""
+    return Order(calls={host: {"peers": _peers(play, host)} for host in play.variables})
+
+
+def _peers(play: Play, host: str) -> t.List[t.Dict[str, t.Any]]:
+    peers: t.Dict[t.Tuple[str, str], t.List[str]] = {}
+    for entry in _wanted(play.variables[host]):
+        found = play.here[host].get(str(entry["vm"]))
+        if found:
+            peers.setdefault((entry["host"], entry.get("pool") or ""), []).append(found["vm"])
+    return [{"host": peer, "pool": pool, "vms": list(dict.fromkeys(vms))} for (peer, pool), vms in peers.items()]
+
+
+def _wanted(variables: Raw) -> t.List[Raw]:
+    name = variables.get("flexdisk_vm")
+    return [entry for entry in _entries(variables) if name is None or entry["vm"] == name]
+
+
+def _entries(variables: Raw) -> t.Sequence[Raw]:
+    if "flexdisk_replica_host" in variables:
+        return [{"vm": variables.get("flexdisk_vm"), "host": variables["flexdisk_replica_host"]}]
+    return variables.get("flexdisk_replicas") or ()

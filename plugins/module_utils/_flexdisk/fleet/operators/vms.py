@@ -1,0 +1,129 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The playbooks about VMs that a user names, or about all VMs of each host."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from . import refusals
+from .declared import DISKS, declared_vm, undone
+from .order import Order, Play, Raw, given
+
+
+def change_package(play: Play) -> Order:
+    """The VM gets one of the packages, unless the inventory declares another one."""
+    order = Order()
+    for host, variables, name, uuid in _named(play):
+        package = variables["flexdisk_package"]
+        packages = [str(one["name"]) for one in variables.get("flexdisk_packages") or ()]
+        if package not in packages:
+            known = ", ".join(packages) or "none"
+            order.problems.append(f"flexdisk_package is {package}, but flexdisk_packages has {known}")
+        change = {"package": package}
+        places = undone(play.read, play.variables, uuid, change)
+        if places:
+            instead = (
+                f"Write {json.dumps(change)} to {', and to '.join(places)}; then use create_vm for virtual_machine_vms,"
+                " and update_group for flexdisk_groups."
+            )
+            order.problems.append(refusals.declared(f"the package of VM {name}", host, instead))
+        order.calls[host] = {"vms": [{"vm": uuid, **change}]}
+    return order
+
+
+def delete_vm(play: Play) -> Order:
+    """The VM is deleted, unless the inventory declares it."""
+    order = Order()
+    for host, variables, name, uuid in _named(play):
+        places = undone(play.read, play.variables, uuid)
+        if places:
+            instead = (
+                f"Take it out of {', and of '.join(places)}, or make the group smaller with scale_group; then run this "
+                "again."
+            )
+            order.problems.append(refusals.declared(f"VM {name}", host, instead))
+        permits = given(
+            variables, destroy_disks="flexdisk_destroy_disks", destroy_snapshots="flexdisk_destroy_snapshots"
+        )
+        order.calls[host] = {"vms": [{"vm": uuid, "state": "absent", **permits}]}
+    return order
+
+
+def declared_disks(play: Play) -> Order:
+    """The VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all."""
+    named = next(_named(play), None)
+    if named is None:
+        hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
+        return Order(calls={host: {"only": ""} for host in hosts})
+    lists = {host: variables.get(DISKS) for host, variables in play.variables.items()}
+    found = declared_vm(play.read, lists, named[3], named[2])
+    return Order([found["problem"]] if found["problem"] else [], calls={found["host"]: {"only": found["name"]}})
+
+
+def adopt(play: Play) -> Order:
+    """The entries of the VMs that each host has, or all VMs."""
+    order = Order()
+    for host, variables in play.variables.items():
+        entries = variables.get("flexdisk_adopt_vms")
+        here = play.here[host]
+        if entries is None:
+            order.calls[host] = {}
+        elif here:
+            order.calls[host] = {"vms": [{**one, **here[one["vm"]]} for one in entries if one["vm"] in here]}
+    return order
+
+
+def chosen(*names: str) -> t.Callable[[Play], Order]:
+    """Return how a playbook decides that is about named VMs, or about all. names: the variables that name some."""
+
+    def calls(play: Play) -> Order:
+        order = Order()
+        for host, variables in play.variables.items():
+            uuids = list(dict.fromkeys(found["vm"] for found in play.here[host].values()))
+            if not any(name in variables for name in names):
+                order.calls[host] = {}
+            elif uuids:
+                order.calls[host] = {"vms": uuids}
+        return order
+
+    return calls
+
+
+def vms_of(*names: str) -> t.Callable[[Raw], t.List[str]]:
+    """Return what gives the VMs that the first of these variables names that is there: a list, or one VM."""
+
+    def listed(variables: Raw) -> t.List[str]:
+        value = next((variables[name] for name in names if name in variables), None) or []
+        entries = [value] if isinstance(value, str) else value
+        return [one["vm"] if isinstance(one, t.Mapping) else one for one in entries]
+
+    return listed
+
+
+def odd_names(variables: Raw) -> t.List[str]:
+    """What is wrong with the variables of adopt."""
+    odd = [name for name in vms_of("flexdisk_adopt_vms")(variables) if name != name.strip()]
+    text = f"flexdisk_adopt_vms: vm must be a name without blanks around it, got: {', '.join(odd)}"
+    return [text] if odd else []
+
+
+def one_way(variables: Raw) -> t.List[str]:
+    """What is wrong with the variables of rollback."""
+    text = "Name the VM with flexdisk_vm, or several VMs with flexdisk_snapshot_vms; exactly one of the two is needed"
+    return [] if ("flexdisk_vm" in variables) != ("flexdisk_snapshot_vms" in variables) else [text]
+
+
+def not_two_ways(variables: Raw) -> t.List[str]:
+    """What is wrong with the variables of snapshot."""
+    text = "Name one VM with flexdisk_vm, or several with flexdisk_snapshot_vms, but not both"
+    return [text] if "flexdisk_vm" in variables and "flexdisk_snapshot_vms" in variables else []
+
+
+def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
+    """The named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
+    for host, here in play.here.items():
+        for name, found in here.items():
+            yield host, play.variables[host], name, found["vm"]

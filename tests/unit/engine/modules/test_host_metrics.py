@@ -1,0 +1,158 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""host_metrics on the node: what a monitoring is told of the host, and the file that it reads."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
+    group_lease,
+    host_metrics,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import seconds_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+
+from ..conftest import VM
+
+SAMPLE = re.compile(r"(flexdisk_[a-z_]+){(.*)} (-?[0-9]+)")
+OF_VM = f'vm="{VM}",name="web01",pool="zones"'
+POOL = 'pool="zones"'
+OTHER = "cccccccc-0000-4000-8000-000000000002"
+
+
+def ask(sim, path="", check=False, pool=None):
+    return host_metrics.run(Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner), pool, str(path), check)[0]
+
+
+def samples(text):
+    """The values, by name and labels."""
+    found = [SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#")]
+    return {(match[1].removeprefix("flexdisk_"), match[2]): int(match[3]) for match in found}
+
+
+def number(sim, name, key):
+    return int(sim.run("zfs", "get", "-Hpo", "value", key, name))
+
+
+def test_space(sim):
+    sim.adopted(1024)
+    found = samples(ask(sim)["text"])
+    assert found["host_info", 'driver="vmadm"'] == 1
+    available = number(sim, "zones", "available")
+    assert found["pool_available_bytes", POOL] == available
+    assert found["pool_size_bytes", POOL] == available + number(sim, "zones", "used")
+    assert [found[f"pool_{name}_bytes", POOL] for name in ("detached", "replicas", "diverged")] == [0, 0, 0]
+    assert found["vm_flexible_disk_size_bytes", OF_VM] == 30 << 30
+    assert 0 < found["vm_allocatable_bytes", OF_VM] < 30 << 30
+    assert found["vm_quota_drift_bytes", OF_VM] == found["vm_reservation_drift_bytes", OF_VM] == 0
+    quota, reservation = (number(sim, f"zones/{VM}", key) for key in ("quota", "reservation"))
+    sim.run("zfs", "set", f"quota={quota + 5}", f"reservation={reservation - 7}", f"zones/{VM}")
+    found = samples(ask(sim)["text"])
+    assert found["vm_quota_drift_bytes", OF_VM] == 5
+    assert found["vm_reservation_drift_bytes", OF_VM] == -7
+
+
+def test_a_vm_without_flexible_disk_space(sim):
+    sim.create(flexible=None)
+    found = samples(ask(sim)["text"])
+    assert ("vm_quota_drift_bytes", OF_VM) in found
+    assert not {("vm_flexible_disk_size_bytes", OF_VM), ("vm_allocatable_bytes", OF_VM)} & {*found}
+
+
+def test_findings_end_with_zero(sim):
+    sim.adopted(1024)
+    found = samples(ask(sim)["text"])
+    assert [found["findings", f'severity="{severity}"'] for severity in ("error", "warning", "info")] == [0, 0, 0]
+    sim.run("zfs", "set", f"quota={number(sim, f'zones/{VM}', 'quota') + (1 << 20)}", f"zones/{VM}")
+    found = samples(ask(sim)["text"])
+    assert KINDS["quota_drift"].severity == "warning"
+    assert found["findings", 'severity="warning"'] == 1
+    assert found["findings_by_kind", 'kind="quota_drift",severity="warning"'] == 1
+
+
+def test_detached_disks(sim):
+    sim.adopted(1024)
+    sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root", "boot": True}]})
+    (disk,) = [name for name in sim.run("zfs", "list", "-Ho", "name").split() if name.startswith("zones/flexdisk/")]
+    labels = f'disk="{disk.rpartition("/")[2]}",name="a",vm="{VM}",pool="zones"'
+    found = samples(ask(sim)["text"])
+    assert found["detached_disk_size_bytes", labels] == 1 << 30
+    assert found["detached_disk_created_timestamp_seconds", labels] == number(sim, disk, "creation")
+    assert found["pool_detached_bytes", POOL] == number(sim, disk, "used") > 0
+
+
+def test_the_file(sim, tmp_path):
+    """It is as the text says, readable for others, and written each time, which is a change only if it differs."""
+    sim.adopted(1024)
+    path = tmp_path / "flexdisk.prom"
+    assert ask(sim, path, check=True)["changed"]
+    assert not path.exists()
+    first = ask(sim, path)
+    assert first["changed"]
+    assert path.read_text() == first["text"] == ask(sim)["text"]
+    assert path.stat().st_mode & 0o777 == 0o644
+    written = path.stat().st_ino
+    assert not ask(sim, path, check=True)["changed"]
+    assert path.stat().st_ino == written
+    assert not ask(sim, path)["changed"]
+    assert path.stat().st_ino != written
+    sim.run("zfs", "set", f"quota={number(sim, f'zones/{VM}', 'quota') + 5}", f"zones/{VM}")
+    assert ask(sim, path, check=True)["changed"]
+    assert ask(sim, path)["changed"]
+    assert [one.name for one in tmp_path.iterdir()] == ["flexdisk.prom"]
+
+
+def test_a_place_that_cannot_be_written(sim, tmp_path):
+    """Check mode says it, too."""
+    (tmp_path / "folder.prom").mkdir()
+    for path in (tmp_path / "folder.prom", tmp_path / "none" / "flexdisk.prom"):
+        for check in (True, False):
+            with pytest.raises(FlexdiskError, match=f"path is {path}: ") as caught:
+                ask(sim, path, check=check)
+            assert caught.value.code == "InvalidArgument"
+
+
+@pytest.mark.parametrize(
+    ("path", "fine"), [(None, True), ("/x/y.prom", True), ("/x/y.txt", False), ("y.prom", False), ("", False)]
+)
+def test_a_path_that_nobody_reads(path, fine):
+    given, problems = host_metrics.parse({"path": path})
+    assert given == (path or "")
+    assert [problem.code for problem in problems] == ([] if fine else ["InvalidArgument"])
+
+
+def test_what_is_half_done(sim):
+    """The journal of a run, a move, and the lease of a group."""
+    sim.adopted(1024)
+    record = JournalEntry(OTHER, "hv01", "2026-11-29T10:00:00Z", "running", True, True)
+    box = "zones/flexdisk"
+    sim.run("zfs", "set", f"flexdisk:intent.{VM}={journal.encode(record)}", box)
+    sim.run("zfs", "set", f"flexdisk:intent.{OTHER}=?", box)
+    wanted, _problems = group_lease.parse(
+        {
+            "group": "web",
+            "token": VM,
+            "holder": "me",
+            "state": "held",
+            "ttl": 900,
+            "take_over": False,
+            "renew": False,
+            "pool": "zones",
+        }
+    )
+    held = group_lease.run(Zfs(sim.runner), Vmadm(sim.runner), wanted, "zones", check_mode=False)
+    found = samples(ask(sim)["text"])
+    assert found["unfinished_run_since_timestamp_seconds", OF_VM] == seconds_of(record.since)
+    assert found["unfinished_run_since_timestamp_seconds", f'vm="{OTHER}",name="",pool="zones"'] == 0
+    expires = seconds_of(held.result["lease"]["expires"])
+    assert found["lease_expires_timestamp_seconds", 'group="web",pool="zones"'] == expires

@@ -1,0 +1,76 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What host_metrics tells of replicas and of moves, on both hosts."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import host_metrics
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import seconds_of
+
+from .test_move import move, smartos
+from .world import REPLICAS, VM
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    return smartos(tmp_path, monkeypatch)
+
+
+def metrics(host, *labels):
+    """The metrics of a host that have all of these labels, by their names and disks."""
+    text = host_metrics.run(host.zfs(), host.driver(), None, "", False)[0]["text"]
+    lines = [re.fullmatch(r"flexdisk_([a-z_]+){(.*)} (-?[0-9]+)", line) for line in text.splitlines() if line[0] != "#"]
+    found = [(match[1], dict(re.findall(r'([a-z_]+)="([^"]*)"', match[2])), int(match[3])) for match in lines]
+    return {
+        (name, here.get("disk", "")): value
+        for name, here, value in found
+        if all(label in here.items() for label in labels)
+    }
+
+
+def test_how_old_replicas_are(world):
+    """The disk's host tells what each replica lacks, the replica's host how much it takes; both, since when."""
+    began = int(time.time())
+    assert world.sync()[1]
+    uuids = [*world.disks()]
+    for uuid in uuids:
+        told = metrics(world.home, ("vm", VM), ("replica_host", world.peer_name))
+        assert began <= told["disk_replica_synced_timestamp_seconds", uuid] <= time.time()
+        assert told["disk_replica_lag_bytes", uuid] == 0
+        there = metrics(world.peer, ("vm", VM), ("pool", "zones"))
+        synced = world.peer.ok("zfs", "get", "-Ho", "value", "flexdisk:replica.synced", f"{REPLICAS}/{uuid}")
+        assert there["replica_synced_timestamp_seconds", uuid] == seconds_of(synced)
+        assert there["replica_used_bytes", uuid] > 8 * MIB
+    world.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
+    world.write(0, 3)
+    told = metrics(world.home, ("vm", VM))
+    assert 3 * MIB <= told["disk_replica_lag_bytes", uuids[0]] < 4 * MIB
+    assert told["disk_replica_lag_bytes", uuids[1]] == 0
+    dataset = world.disks()[uuids[0]]
+    world.home.ok("zfs", "snapshot", f"{dataset}@mine")
+    assert metrics(world.home)["disk_replica_lag_bytes", uuids[0]] == told["disk_replica_lag_bytes", uuids[0]]
+    for point in world.home.points(dataset):
+        world.home.ok("zfs", "destroy", f"{dataset}@{point}")
+    assert ("disk_replica_lag_bytes", uuids[0]) not in metrics(world.home)
+
+
+def test_a_vm_that_has_moved(world):
+    """Its old host tells of the tombstone, and of the replicas that it has now."""
+    began = int(time.time())
+    assert move(world)
+    told = metrics(world.home, ("vm", VM))
+    moved = metrics(world.home, ("vm", VM), ("phase", "moved"), ("host", world.peer_name))
+    assert began <= moved["move_since_timestamp_seconds", ""] <= time.time()
+    assert ("vm_quota_drift_bytes", "") not in told
+    assert ("vm_quota_drift_bytes", "") in metrics(world.peer, ("vm", VM))
+    assert all(("replica_used_bytes", disk["uuid"]) in told for disk in world.peer.disks(VM))
