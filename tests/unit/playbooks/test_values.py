@@ -143,6 +143,9 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
+    "report: Write the report as a page: run_once": [
+        ({**meant(), "_flexdisk_pages": []}, True), ({**meant(), "_flexdisk_pages": ["hv2"]}, False),
+        ({**meant(flexdisk_report_html="f"), "_flexdisk_pages": []}, False)],
     "tasks/choose_declared: Note which hosts have some: _flexdisk_chosen_hosts": [
         ({**meant(flexdisk_vm="a"), "_flexdisk_declaration": {"host": "hv1"}, "_flexdisk_declaring": ["hv2"]}, ["hv1"]),
         ({**meant(), "_flexdisk_declaring": ["hv2"]}, ["hv2"])],
