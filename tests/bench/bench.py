@@ -35,6 +35,7 @@ NOISE = 1.25  # by how much a figure of linear growth may come out too large
 
 sys.path[:0] = [str(SIMNODE), str(COLLECTIONS), str(Path(__file__).resolve().parent)]
 
+import controller
 import group
 import pages
 import placement
@@ -230,6 +231,9 @@ def main() -> int:
     parser.add_argument("--compare", type=int, default=100, help="number of VMs beside community.general.zfs; 0: not")
     parser.add_argument("--hosts", type=int, default=10, help="number of hosts of a real roll; 0: none")
     parser.add_argument("--placement", type=int, default=1, help="the planner of placement beside hail; 0: not")
+    parser.add_argument(
+        "--controller", default="10,100", help="numbers of hosts of one controller (10,100,1000); 0: none"
+    )
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     missed = []
@@ -249,6 +253,8 @@ def main() -> int:
         print(f"report of {count:>4} VMs as a page: {seconds * 1000:.0f} ms, {size / 1024:.0f} KiB")
     if options.hosts:
         missed += group.calls(options.hosts)
+    if options.controller != "0":
+        missed += controller.controller(WORK / "controller", [int(n) for n in options.controller.split(",")])
     if options.placement:
         missed += placement.placement()
     print("   VMs  disks  processes  seconds  ms per VM  peak MiB  MiB per VM  floors")

@@ -132,6 +132,9 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
+    "report: Write the report as a page: run_once": [
+        ({**meant(), "_flexdisk_pages": []}, True), ({**meant(), "_flexdisk_pages": ["hv2"]}, False),
+        ({**meant(flexdisk_report_html="f"), "_flexdisk_pages": []}, False)],
     "tasks/show_plans: Show the plans: _flexdisk_why": [
         (meant(flexdisk_vm="a"), "does not have a"), (meant(), "nothing is declared")],
     "verify_disks: Fail if a finding is as severe as flexdisk_verify_fail_on: _flexdisk_bad": [

@@ -1,0 +1,167 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What playbooks cost the controller: tasks, CPU seconds and MiB, on hosts whose modules answer at once."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+SIMNODE = ROOT / "extensions" / "simulated_node"
+VMS = 2  # on each host
+FORKS = 4
+TARGET = 0.12  # CPU seconds for each host of a run of converge without changes
+NOISE = 1.25  # by how much a figure of linear growth may come out too large
+READ: dict[str, dict[str, Any]] = {
+    "vm_info": {"space": True},
+    "host_info": {},
+    "disk_info": {"space": True},
+    "disk_verify": {},
+}
+# The Python of the hosts: it gets the module on its standard input, and prints what that said when it was recorded.
+ANSWER = """#!/bin/sh
+name=$(grep -a -o -m 1 "hypervisor[.]plugins[.]modules[.][a-z_]*" | sed -n '1s/.*[.]//p')
+exec cat "{folder}/$name.json"
+"""
+TASK = "    - ansible.builtin.assert: {that: true, quiet: true}\n"
+EMPTY = "- hosts: hypervisors\n  gather_facts: false\n  tasks:\n"
+
+
+class Cost(NamedTuple):
+    """What one run has cost."""
+
+    tasks: int  # results of tasks, of all hosts together
+    seconds: float  # CPU seconds of the controller with all its processes
+    mib: float  # peak memory of its largest process
+    printed: str
+
+
+class Fleet:
+    """Hosts on this machine, all alike. wanted: what their VMs have, as declarations."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        shutil.rmtree(folder, ignore_errors=True)
+        link = folder / "collections" / "ansible_collections" / "flexdisk" / "hypervisor"
+        link.parent.mkdir(parents=True)
+        link.symlink_to(ROOT)
+        (folder / "ansible.cfg").write_text("[defaults]\n")
+        answer = folder / "answer"
+        answer.write_text(ANSWER.format(folder=folder))
+        answer.chmod(0o755)
+        self.wanted, self.digest = self._record()
+
+    def _record(self) -> tuple[list[dict[str, Any]], str]:
+        """Let modules look at a simulated node, and keep what they say. Also the digest of a plan without changes."""
+        node = self.folder / "node"
+        env = {**os.environ, "PYTHONPATH": f"{SIMNODE}:{self.folder / 'collections'}"}
+        env["PATH"] = f"{node}/bin:{os.environ['PATH']}"
+        command = [sys.executable, "-m", "simnode", "--dir", str(node), "init", "--scenario", f"bench:{VMS}"]
+        subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL)
+        looked = subprocess.run([f"{node}/bin/vmadm", "lookup", "-j"], env=env, check=True, capture_output=True)
+        wanted = [{"vm": vm["uuid"], "disks": _declared(vm)} for vm in json.loads(looked.stdout)]
+        _said("vm_disks", {"vms": wanted}, env)  # its disks get their names
+        for name, options in {**READ, "vm_disks": {"vms": wanted}}.items():
+            (self.folder / f"{name}.json").write_text(_said(name, options, env))
+        return wanted, json.loads((self.folder / "vm_disks.json").read_text())["plan_digest"]
+
+    def run(self, playbook: str, hosts: int, variables: dict[str, Any]) -> Cost:
+        """Run a playbook on so many hosts."""
+        names = [f"hv{number:04}" for number in range(hosts)]
+        if playbook == "apply":
+            variables = {**variables, "flexdisk_plan_digests": dict.fromkeys(names, self.digest)}
+        common = {"ansible_connection": "local", "ansible_python_interpreter": str(self.folder / "answer")}
+        inventory, printed = self.folder / "inventory.json", self.folder / "printed"
+        everyone: dict[str, dict[str, str]] = {name: {} for name in names}
+        inventory.write_text(json.dumps({"hypervisors": {"hosts": everyone, "vars": {**common, **variables}}}))
+        book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory), book]
+        with printed.open("w") as stream:
+            child = subprocess.Popen(command, env=self._environment(), stdout=stream, stderr=stream)
+            _pid, status, usage = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        text = printed.read_text()
+        if child.returncode != 0:
+            raise SystemExit(f"{playbook} has failed: {text[-3000:]}")
+        tasks = len(re.findall(r"^(?:ok|changed|skipping|fatal): \[", text, re.MULTILINE))
+        tasks += sum(line.count(",") + 1 for line in re.findall(r"^included: .*", text, re.MULTILINE))
+        return Cost(tasks, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, text)
+
+    def _environment(self) -> dict[str, str]:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
+        return {
+            **ours,
+            "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+            "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
+            "ANSIBLE_HOME": str(self.folder / "home"),
+            "ANSIBLE_FORKS": str(FORKS),
+            "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_PIPELINING": "1",
+        }
+
+    def empty(self, tasks: int) -> str:
+        """A playbook of tasks that do nothing."""
+        path = self.folder / f"empty{tasks}.yml"
+        path.write_text(EMPTY + TASK * tasks)
+        return str(path)
+
+    def plays(self) -> dict[str, tuple[str, dict[str, Any]]]:
+        """What is measured: a playbook, and the variables of its hosts."""
+        declared = {"flexible_disks_vms": self.wanted}
+        return {
+            "converge, nothing declared": ("converge", {"flexible_disks_vms": []}),
+            **{name: (name, declared) for name in ("converge", "plan", "apply")},
+            **{name: (name, {}) for name in ("report", "list_disks", "verify_disks")},
+        }
+
+    def tasks_per_host(self, name: str) -> float:
+        """How many tasks one host more makes."""
+        playbook, variables = self.plays()[name]
+        few, many = (self.run(playbook, hosts, variables).tasks for hosts in (2, 4))
+        return (many - few) / 2
+
+
+def _declared(vm: dict[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {"name": f"disk{n}", "uuid": disk["uuid"], "size": disk["size"], **({"boot": True} if disk.get("boot") else {})}
+        for n, disk in enumerate(vm["disks"])
+    ]
+
+
+def _said(module: str, options: dict[str, Any], env: dict[str, str]) -> str:
+    command = [sys.executable, "-m", f"ansible_collections.flexdisk.hypervisor.plugins.modules.{module}"]
+    given = json.dumps({"ANSIBLE_MODULE_ARGS": options})
+    done = subprocess.run(command, env=env, input=given, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{module} has failed: {done.stdout} {done.stderr}")
+    return done.stdout
+
+
+def controller(folder: Path, sizes: list[int]) -> list[str]:
+    """Print what each playbook costs on so many hosts; which targets are missed."""
+    fleet = Fleet(folder)
+    missed: list[str] = []
+    print("controller                   hosts  tasks per host  CPU s per host  of them empty  peak MiB")
+    for name, (playbook, variables) in fleet.plays().items():
+        before: tuple[int, float] | None = None
+        for hosts in sizes:
+            cost = fleet.run(playbook, hosts, variables)
+            floor = fleet.run(fleet.empty(round(cost.tasks / hosts)), hosts, {}).seconds / hosts
+            each = cost.seconds / hosts
+            row = f"{name:<28} {hosts:>5} {cost.tasks / hosts:>15.1f} {each:>15.3f} {floor:>14.3f}"
+            print(f"{row} {cost.mib:>9.0f}", flush=True)
+            if before and each > NOISE * before[1]:
+                missed.append(f"growth of {name} from {before[0]} to {hosts} hosts")
+            if hosts >= 100 and name.startswith("converge") and each > TARGET:
+                missed.append(f"CPU seconds of {name} on {hosts} hosts")
+            before = (hosts, each)
+    return missed
