@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.answers import (
     answer,
     waits,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.asked import new_vms
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import (
     TAKES,
     parse_request,
@@ -66,6 +68,7 @@ ARGUMENTS: t.Dict[str, t.Any] = {
     "from_groups": {"type": "list", "elements": "str"},
     "to_groups": {"type": "list", "elements": "str"},
     "new_vms": {"type": "list", "elements": "dict", "options": NEW_VM},
+    "answers": {"type": "dict"},
     "exclusive_tags": {"type": "list", "elements": "str"},
     "allowed_moves": {
         "type": "list",
@@ -93,9 +96,28 @@ class ActionModule(ActionBase):
         """The plan as the result of a task, which fails for a request that is refused."""
         _core.check()
         result_of_task: t.Dict[str, t.Any] = super().run(tmp, task_vars)
-        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
-        found = move_plan(checked[1], time.time())
+        arguments = self._checked()
+        if arguments["answers"] is not None:
+            given = {key: value for key, value in self._task.args.items() if key != "answers"}
+            self._task.args = {**given, "new_vms": _answered(arguments["answers"])}
+            arguments = self._checked()
+        found = move_plan(arguments, time.time())
         return {**result_of_task, **found, "failed": "error_code" in found}
+
+    def _checked(self) -> t.Dict[str, t.Any]:
+        checked = self.validate_argument_spec(  # type: ignore[no-untyped-call]
+            argument_spec=ARGUMENTS, mutually_exclusive=[["new_vms", "answers"]]
+        )
+        return t.cast("t.Dict[str, t.Any]", checked[1])
+
+
+def _answered(answers: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
+    """The new VMs, as hosts have answered."""
+    try:
+        return new_vms(answers)
+    except (AttributeError, LookupError, TypeError, ValueError) as exc:
+        wanted = "answers wants vms, checks (results of flexdisk.hypervisor.vm) and beside for each host"
+        raise AnsibleActionFail(f"{wanted} ({exc!r})") from exc
 
 
 def move_plan(arguments: t.Mapping[str, t.Any], now: float) -> t.Dict[str, t.Any]:

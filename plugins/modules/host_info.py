@@ -201,7 +201,7 @@ host:
     moves:
       description:
         - What is written down of VMs that leave this host or come to it, in the order of their UUIDs. A VM that has
-          left stays here until its tombstone is given up. See M(flexdisk.hypervisor.vm_move).
+          left stays here until its tombstone is given up. See the role P(flexdisk.hypervisor.vm_move#role).
       type: list
       elements: dict
       returned: always
@@ -231,7 +231,7 @@ host:
           type: str
           returned: always
         asks:
-          description: As RV(flexdisk.hypervisor.vm_move#module:asks).
+          description: The hosts that must say that they have not taken the VM over before its move goes on.
           type: list
           elements: str
           returned: always

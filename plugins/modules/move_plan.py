@@ -177,6 +177,14 @@ options:
             take the VM. C(memory), C(vcpus) and C(disks) say what it takes there. C(beside) is the number of VMs of the
             set O(new_vms[].spread) that the host has already.
         type: dict
+  answers:
+    description:
+      - What M(flexdisk.hypervisor.vm) says of new VMs in check mode, by the name of each host. It stands for
+        O(new_vms).
+      - C(vms) has the entries that the host may get, C(checks) the results for them. C(beside) is the number of VMs of
+        the set C(spread) that the host has already.
+    type: dict
+    version_added: 0.3.0
   exclusive_tags:
     description:
       - Keys of VM tags. No VM goes to a host that has another one with the same value.
@@ -283,6 +291,20 @@ EXAMPLES = r"""
 - name: Show why
   ansible.builtin.assert:
     that: "placed.failures[0].hosts.hv01 == 'memory: 64 GiB needed, 26 GiB free'"
+
+- name: Plan where a VM goes that one host can take and another one refuses
+  flexdisk.hypervisor.move_plan:
+    request: place
+    hosts: [{name: hv01}, {name: hv02}] # info would say what they have
+    answers:
+      hv01: {vms: [{vm: web}], checks: [{vms: [{vm: web, memory: 1024, vcpus: 2, takes: {zones: 10240}}]}], beside: 0}
+      hv02: {vms: [{vm: web}], checks: [{problems: [{vm: web, message: there is no such image}]}], beside: 0}
+    allow_partial: true
+  register: placed
+
+- name: Show why
+  ansible.builtin.assert:
+    that: "'there is no such image' in placed.failures[0].reason"
 """
 
 RETURN = r"""

@@ -15,7 +15,7 @@ author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Reports the replicas that a host has of disks of VMs on other hosts, with their ages.
-  - The result is also what M(flexdisk.hypervisor.replica_send) must know of the host to which it sends.
+  - The result is also what a sync must know of the host to which it sends.
   - The role P(flexdisk.hypervisor.vm_replica#role) keeps replicas up to date.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
@@ -37,13 +37,13 @@ options:
   ssh_directories:
     description:
       - Fails if none of these directories has a public key of this host, such as C(ssh_host_ed25519_key.pub). Without
-        one, M(flexdisk.hypervisor.replica_receive) lets no stream in.
+        one, no stream is let in.
     type: list
     elements: path
     version_added: 0.3.0
 seealso:
-  - module: flexdisk.hypervisor.replica_send
-  - module: flexdisk.hypervisor.replica_receive
+  - plugin: flexdisk.hypervisor.vm_replica
+    plugin_type: role
 """
 
 EXAMPLES = r"""
@@ -92,7 +92,7 @@ vms:
   type: list
   elements: dict
 failover:
-  description: The UUIDs of the VMs that this host could take over. See M(flexdisk.hypervisor.vm_failover).
+  description: The UUIDs of the VMs that this host could take over. See the playbook C(failover_vm).
   returned: success
   type: list
   elements: str
@@ -149,7 +149,7 @@ replicas:
       type: bool
       returned: always
     sync:
-      description: What M(flexdisk.hypervisor.replica_send) must know.
+      description: What a sync must know.
       type: dict
       returned: always
 """

@@ -22,8 +22,7 @@ _Dict = t.Dict[str, t.Any]
 def do(action: ActionBase, call: Call, variables: _Dict) -> _Dict:
     """Return the result of the module, as its own task would have it."""
     name, task = PREFIX + call.module, action._task.copy()
-    given = {key: value for key, value in call.arguments.items() if value is not None}
-    task.action, task.args = name, _core.with_defaults(name, action._task, given, action._templar)
+    task.action, task.args = name, _core.with_defaults(name, action._task, call.options, action._templar)
     task.check_mode, task.no_log = task.check_mode or call.check, task.no_log or call.hidden
     loader = action._shared_loader_obj.action_loader
     module = loader.get(

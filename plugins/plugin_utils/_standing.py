@@ -72,7 +72,6 @@ def _of_role(task: t.Any) -> t.Set[str]:
 def _names(task_vars: _Dict) -> t.Dict[str, str]:
     """The names under which the user has named VMs, by UUID."""
     order = task_vars.get("_flexdisk_order") or {}
-    decided = order.get("here", {}).get(task_vars.get("inventory_hostname"), {})
-    here = {**(task_vars.get("_flexdisk_here") or {}), **decided}
+    here = order.get("here", {}).get(task_vars.get("inventory_hostname"), {})
     pairs = {str(found["vm"]): str(name) for name, found in here.items() if "vm" in found}
     return {uuid: name for uuid, name in pairs.items() if not uuid.startswith(name.lower())}

@@ -34,15 +34,11 @@ _Dict = t.Dict[str, t.Any]
 
 
 class Watched(ActionBase):
-    """An action whose module may take long. pause: seconds between two looks, or rest times as many as a look takes, if
-    that is more: on a slow host, looks would take time from the work.
-    """
+    """An action whose module may take long."""
 
     _supports_check_mode = True
     _supports_diff = True
     _supports_async = True
-    pause = PAUSE
-    rest = 4
     _shown: t.Sequence[str] = ()
     reads: t.AbstractSet[str] = frozenset()  # variables that messages name, beside those of the playbook and the role
 
@@ -53,6 +49,10 @@ class Watched(ActionBase):
     def shows(self, lock: str) -> bool:
         """Whether the holder of this lock is shown."""
         raise NotImplementedError
+
+    def pause(self, took: float) -> float:
+        """Seconds between two looks. More if a look takes long: on a slow host, looks would take time from the work."""
+        return max(PAUSE, 4 * took)
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
         """The result of the module."""
@@ -80,7 +80,7 @@ class Watched(ActionBase):
         asked = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
         silent, told, took = 0, time.monotonic(), 0.0
         while silent < LOST:
-            time.sleep(PAUSE if silent else max(self.pause, self.rest * took))
+            time.sleep(PAUSE if silent else self.pause(took))
             began = time.monotonic()
             state = self._module("ansible.legacy.async_status", asked, task_vars)
             if state.get("finished"):
@@ -116,29 +116,41 @@ class Watched(ActionBase):
             return {"failed": True, "msg": str(exc)}
 
 
-class WatchedTransfer(Watched):
-    """An action whose module may transfer for long. STEP: the one that does."""
-
-    STEP = ""
-
-    def transfers(self) -> t.Any:
-        """The transfers that the module is given, as they are."""
-        raise NotImplementedError
+class WatchedStep(Watched):
+    """The action of host_step, two of whose steps may transfer for long."""
 
     def is_watched(self, task_vars: _Dict) -> bool:
-        """If it is long."""
-        given = self._task.args
-        return given.get("step") == self.STEP and is_long({**given, "transfers": self.transfers()})
+        """If it transfers, and that is long."""
+        return (self._leaves or self._is("send", "send")) and is_long({**self._given, "transfers": self._transfers})
 
     def shows(self, lock: str) -> bool:
         """The transfer itself."""
-        return lock in {f"transfer-{vm.get('uuid')}" for vm in self.transfers()}
+        return lock in {f"transfer-{vm.get('uuid')}" for vm in self._transfers}
+
+    def pause(self, took: float) -> float:
+        """Less if the VM is down meanwhile."""
+        return max(1.0, took) if self._leaves else super().pause(took)
+
+    def _is(self, run: str, step: str) -> bool:
+        return bool((self._task.args.get("run"), self._task.args.get("step")) == (run, step))
+
+    @property
+    def _leaves(self) -> bool:
+        return self._is("move", "leave")
+
+    @property
+    def _given(self) -> _Dict:
+        given = self._task.args.get("arguments")
+        return given if isinstance(given, dict) else {}
+
+    @property
+    def _transfers(self) -> t.Any:
+        """The transfers that the step is given, as they are."""
+        return [self._given.get("transfer")] if self._leaves else self._given.get("transfers")
 
 
 class WatchedPlan(Watched):
     """An action whose module carries out plans."""
-
-    pause = 1.0
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
         """The result of the module. A digest that is missing where one was looked up approves nothing."""
@@ -154,6 +166,10 @@ class WatchedPlan(Watched):
     def shows(self, lock: str) -> bool:
         """Whoever has the lock of the pools: the module, or the one that it waits for."""
         return not lock.startswith("transfer-")
+
+    def pause(self, took: float) -> float:
+        """A plan is carried out faster than a transfer."""
+        return max(1.0, 4 * took)
 
 
 def is_long(given: t.Mapping[str, t.Any]) -> bool:

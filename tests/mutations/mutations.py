@@ -1048,6 +1048,13 @@ MUTATIONS = (
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
     Mutation(
+        "destroy: no last look before vmadm deletes what is left of a VM",
+        "engine/steps/apply_vm.py",
+        '    if there:\n        text = f"the host changed',
+        '    if False:\n        text = f"the host changed',
+        "tests/unit/replication/test_failover_return.py",
+    ),
+    Mutation(
         "destroy: a VM stays down after a rollback that was refused before it began",
         "engine/steps/apply.py",
         "begun_step = not isinstance(error, Unchanged)",

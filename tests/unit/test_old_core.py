@@ -50,12 +50,9 @@ ARGUMENTS: dict[str, dict[str, object]] = {
     "group_lease": {"group": "web"},
     "guest_growth": {"serial": "abc"},
     "guest_growth_info": {"serial": "abc"},
-    "replica_receive": {"step": "remove", "vms": [VM]},
-    "replica_send": {"step": "remove", "vms": [VM], "peer_name": "hv02"},
+    "host_step": {"run": "receive", "step": "remove", "arguments": {"vms": [VM]}},
     "vm": {"vms": []},
     "vm_disks": {"vms": []},
-    "vm_failover": {"step": "look"},
-    "vm_move": {"step": "look", "vm": "web01", "name": "hv01", "peer_name": "hv02"},
     "vm_snapshot": {"name": "before"},
 }
 

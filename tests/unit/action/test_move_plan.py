@@ -18,11 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.modules import move_plan as
 from .actions import plain, playbook
 
 ROOT = Path(__file__).resolve().parents[3]
-FILTERS = [ROOT / "plugins" / "filter" / f"{name}.yml" for name in ("new_vms",)]
-EXAMPLES = [
-    *yaml.safe_load(documented.EXAMPLES),
-    *(task for page in FILTERS for task in yaml.safe_load(yaml.safe_load(page.read_text())["EXAMPLES"])),
-]
+EXAMPLES = yaml.safe_load(documented.EXAMPLES)
 
 
 def test_the_options_are_as_documented():
@@ -71,3 +67,18 @@ def test_the_examples_and_a_refusal_run(tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"ok={len(tasks)} " in done.stdout
     assert done.stdout.count("All assertions passed") == 4
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"answers": {"hv01": {"vms": []}}, "new_vms": []}, "mutually exclusive: new_vms|answers"),
+        ({"answers": {"hv01": {"checks": []}}}, "answers wants vms, checks (results of flexdisk.hypervisor.vm) and"),
+    ],
+)
+def test_answers_that_are_none(tmp_path, more, text):
+    asked = {"request": "place", "hosts": [{"name": "hv01"}], **more}
+    command, env = playbook(tmp_path, {"flexdisk.hypervisor.move_plan": asked})
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode != 0
+    assert text in done.stdout + done.stderr

@@ -52,6 +52,7 @@ NATURAL = {
     "float": [0, 1, 0.5],
 }
 SIZES = ["50GiB", "200 GiB", "remaining"]
+DURATIONS = {"180": 180, "PT1M30S": 90, "1M30S": None}
 
 
 def questions(template):
@@ -68,6 +69,8 @@ def kind(wanted):
     """The type of the question for a variable, and its choices."""
     of = wanted.get("type", "str")
     choices = wanted.get("choices")
+    if wanted.get("duration"):
+        return "text", None  # seconds, or ISO 8601
     if of == "bool":
         return "multiplechoice", ["false", "true"]
     if of == "list":
@@ -112,7 +115,7 @@ def test_variables_of_roles_have_the_type_that_the_roles_want():
     for playbook in TEMPLATES:
         for name in names & set(asked(playbook)):
             wanted = asked(playbook)[name]
-            kind_of_role = "raw" if wanted.get("duration") else wanted["type"]  # seconds, or ISO 8601 where nobody asks
+            kind_of_role = "raw" if wanted.get("duration") else wanted["type"]
             assert kind_of_role == told[name]["type"], (playbook, name)
 
 
@@ -132,6 +135,7 @@ def test_no_natural_answer_loses_its_meaning(playbook):
         name = question["variable"]
         wanted = ARGUMENTS[playbook][name]
         tried = SIZES if wanted["type"] == "raw" else NATURAL.get(question["type"]) or question["choices"]
+        tried = DURATIONS if wanted.get("duration") else tried
         for answer in [[choice] for choice in tried] if question["type"] == "multiselect" else tried:
             given = rules.launched({"survey_enabled": True, "survey_spec": {"spec": [question]}}, {name: answer})
             arrived = DataLoader().load(rules.extra_vars(given, {}))
@@ -143,6 +147,8 @@ def test_no_natural_answer_loses_its_meaning(playbook):
                     means,
                 )
                 assert means["problems"] or answer in ("null", "~"), (name, answer, means)
+            elif wanted.get("duration"):
+                assert means["variables"][name] == DURATIONS[answer], (name, answer)
             elif wanted.get("type") not in ("list", "dict"):
                 meant = answer == "true" if wanted.get("type") == "bool" else answer
                 assert means["variables"][name] == meant, (name, answer)

@@ -16,10 +16,7 @@ DOOR = "module_utils/_flexdisk/zfs/exact.py"
 COMMANDS = ("module_utils/_flexdisk/zfs/commands.py", "module_utils/_flexdisk/zfs/copies.py")
 # Where a hypervisor destroys by itself, right after the last look.
 BY_HYPERVISOR = {
-    "delete_vm": {
-        "module_utils/_flexdisk/engine/steps/apply_vm.py",
-        "module_utils/_flexdisk/engine/moves/vm_departure.py",
-    },
+    "delete_vm": {"module_utils/_flexdisk/engine/steps/apply_vm.py"},
     "delete_snapshot": {
         "module_utils/_flexdisk/engine/steps/storage.py",
         "module_utils/_flexdisk/engine/steps/apply_vm.py",

@@ -9,7 +9,14 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import SAVED, Sharer, Vm, VmConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import (
+    SAVED,
+    Disk,
+    JournalEntry,
+    Sharer,
+    Vm,
+    VmConfig,
+)
 
 CONFIG = VmConfig("u1", "web01", "bhyve", "stopped", False, "zones", "zones/u1", 1024)
 
@@ -21,3 +28,14 @@ def test_who_is_not_stopped_writes(state):
     vm = Vm(CONFIG, Dataset("zones/u1", "filesystem"), sharers=others)
     assert vm.writers == others[:1]
     assert vm.shared == (f"zones/u1/disk1 is in use by web02, which is {state}",)
+
+
+@pytest.mark.parametrize("boots", [True, False])
+def test_a_boot_disk_that_an_interrupted_run_has_taken_is_remembered(boots):
+    """Else the VM would be started without one."""
+    root = Dataset("zones/u1", "filesystem")
+    entry = JournalEntry("p", "hv01", "2026-01-01T00:00:00Z", "running", True, True, boots=boots)
+    assert Vm(CONFIG, root, interrupted=entry).booted == boots
+    assert not Vm(CONFIG, root).booted
+    disk = Disk(Dataset("zones/u1/disk0", "volume"), "u1", 0, boot=True)
+    assert Vm(CONFIG, root, disks=(disk,)).booted

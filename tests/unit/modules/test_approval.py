@@ -52,6 +52,19 @@ def test_four_steps(host, module):
         assert (again["changed"], again["plan"]) == (False, [again["msg"]])
 
 
+def test_how_a_vm_is_stopped_is_approved_with_the_plan(host):
+    """Whoever approves that a guest is asked has not approved that it is halted, or asked for a shorter time."""
+    host("vm_disks", vms=[{"vm": "web01", "disks": DISKS[:2]}])
+    host.node("vmadm", "start", VM)
+    entry = {"vm": "web01", "disks": [DISKS[0], {**DISKS[1], "size": "128MiB"}]}
+
+    def digest(**power):
+        return host("vm_disks", check=True, vms=[entry], allow_restart=True, **power)["plan_digest"]
+
+    assert digest() == digest(stop_timeout=180) == digest(stop_timeout="PT3M")
+    assert len({digest(), digest(stop_timeout=20), digest(allow_force_stop=True)}) == 3
+
+
 def test_lines_alone_approve_nothing(host):
     said = host("zfs_quota", expect_lines=["1 VM: nothing to change"])
     assert said["error_code"] == "InvalidArgument"

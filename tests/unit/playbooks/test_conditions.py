@@ -44,8 +44,6 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "parts/stage: Read the hosts of other groups that have to do with moves that have begun, too: when": (
         True, {**HERE, "_flexdisk_stage": "left", "_vm_placement_told": False, "_flexdisk_others": ["hv1"]},
         [{"_flexdisk_stage": "planned"}, {"_vm_placement_told": True}, {"_flexdisk_others": []}]),
-    "tasks/find: Say which hosts have none of them: when": (
-        True, {"_flexdisk_without": ["hv1"]}, [{"_flexdisk_optional": True}, {"_flexdisk_without": []}]),
     "tasks/grow_batch: Let the guests of the batch grow: when": (
         True, {"inventory_hostname": "g", "_flexdisk_batch": {"guests": ["g"]}, "_flexdisk_unreached": []},
         [{"_flexdisk_batch": {"guests": []}}, {"_flexdisk_unreached": ["g"]}]),

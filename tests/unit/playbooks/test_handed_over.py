@@ -49,8 +49,8 @@ GIVEN = {
     "role vm_replica": "bandwidth_limit hypervisor libvirt_uri peer",
     "vm": "hypervisor libvirt_uri vms",
     "vm_disks": "allow_restart hypervisor libvirt_uri pool stop_timeout vms",
-    "vm_failover look": "hypervisor libvirt_uri",
-    "vm_failover start": "boot hypervisor libvirt_uri name peers unasked",
+    "failover look": "hypervisor libvirt_uri",
+    "failover start": "boot hypervisor libvirt_uri name peers unasked",
     "vm_info": "hypervisor libvirt_uri",
     "vm_snapshot": "hypervisor libvirt_uri name pool state vms",
     "zfs_quota": "hypervisor libvirt_uri pool",
@@ -102,7 +102,7 @@ GIVEN = {
     "roles/virtual_machine/tasks/main: vm": (
         "allow_force_stop allow_restart expect_lines expect_plan lock_timeout on_refusal packages pool stop_timeout"
     ),
-    "roles/vm_placement/tasks/main: move_plan": "new_vms",
+    "roles/vm_placement/tasks/main: move_plan": "answers",
     "roles/vm_placement/tasks/main: vm": "on_refusal packages pool",
 }
 DEFAULTS = {  # of variables that no role has: what docs/variables.md tells, or what stands for nothing said
@@ -147,9 +147,10 @@ def calls() -> list[Call]:
         for key, value in task.here.items():
             module = key.removeprefix("flexdisk.hypervisor.")
             if module != key and isinstance(value, dict | None):
-                options = value or {}
+                options = dict(value or {})
+                options.update(options.get("arguments") or {} if module == "host_step" else {})
                 step = str(options.get("step", ""))
-                name = f"{module} {'end or give_up' if '{{' in step else step}".strip()
+                name = f"{options.get('run', module)} {'end or give_up' if '{{' in step else step}".strip()
                 defaults = {option.partition(".")[2] for option in task.options if option.startswith(f"{module}.")}
                 found.append(Call(name, file, task.label, frozenset(options) | defaults))
         if role := task.here.get("ansible.builtin.include_role"):

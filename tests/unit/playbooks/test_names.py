@@ -34,6 +34,6 @@ def test_no_fact_has_the_name_of_a_variable_of_tasks():
     """A fact stays until the end of the run, and wins over vars of tasks and plays."""
     every = [one for path in FILES for one in named(yaml.safe_load(path.read_text()))]
     facts, variables = ({name for what, name in every if what == kind} for kind in ("fact", "vars"))
-    assert "_flexdisk_here" in facts
-    assert "_flexdisk_strict" in variables
+    assert "_flexdisk_order" in facts
+    assert "_flexdisk_pools" in variables
     assert sorted(facts & variables) == []

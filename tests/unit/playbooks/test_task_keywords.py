@@ -14,7 +14,7 @@ from .tasks import Task, every_task
 
 ONCE = ("group_plan", "host_order", "move_plan", "group_gate")  # they run on the controller, for all hosts
 CALLS = [
-    (task, key.rpartition(".")[2], value or {})
+    (task, str((value or {}).get("run") or key.rpartition(".")[2]), value or {})
     for task in every_task()
     for key, value in task.here.items()
     if key.startswith("flexdisk.hypervisor.")
@@ -51,7 +51,7 @@ def asks(task: Task, *_call: str) -> bool:
         (lambda _task, module, _step: module in ONCE, "run_once", True),
         (for_all, "run_once", True),
         (lambda _task, module, _step: module == "guest_growth", "become", True),
-        (lambda task, module, _step: asks(task) and module != "vm_move", "changed_when", False),
+        (lambda task, module, _step: asks(task) and module != "move", "changed_when", False),
         (
             lambda task, module, _: task.here.get("changed_when") is False and module != "group_lease",
             "check_mode",

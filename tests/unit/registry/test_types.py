@@ -60,6 +60,10 @@ def test_snapshots_are_given_up_by_a_word(linux):
     refused = linux.go({"name": "data", "type": "file"})
     assert [p.code for p in refused.problems] == ["HasSnapshots"]
     linux.four_steps({"name": "data", "type": "file", "destroy_snapshots": True})
+    linux.host.run("zfs", "snapshot", linux.disk("data").volume.name + "@mine")
+    refused = linux.go({"name": "data", "type": "thick"})
+    assert [p.code for p in refused.problems] == ["HasSnapshots"]
+    linux.four_steps({"name": "data", "type": "thick", "destroy_snapshots": True})
 
 
 def test_no_copy_of_a_file(linux):

@@ -8,69 +8,53 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.action.next_call import TASKS
 from ansible_collections.flexdisk.hypervisor.plugins.action.next_turn import FLOWS
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import vm_failover
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import (
-    replica_receive_run,
-    replica_send_run,
-)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.arguments import HOST, LOCK
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.host_run import checked
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module import error
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call, locked
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import calls
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, refusal
-from ansible_collections.flexdisk.hypervisor.plugins.modules import (
-    replica_info as replica_info_module,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.modules import (
-    replica_receive as replica_receive_module,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.modules import (
-    replica_send as replica_send_module,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.modules import (
-    vm_failover as vm_failover_module,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.modules import (
-    vm_move as vm_move_module,
-)
+from ansible_collections.flexdisk.hypervisor.plugins.modules import host_step, replica_info
 
 Params = dict[str, Any]
 
 
-def _move(call: Call, params: Params) -> Any:
-    arguments, problems = vm_move.parse(params)
-    return refusal(problems) if problems else vm_move.run(call, print, arguments)
+def _defaults(options: Mapping[str, Any]) -> Params:
+    return {key: option.get("default") for key, option in {**options, **HOST, **LOCK}.items()}
 
 
-def _failover(call: Call, params: Params) -> Any:
-    arguments, problems = vm_failover.parse(params)
-    return refusal(problems) if problems else vm_failover.run(call, arguments)
+def _refuses(**result: Any) -> None:
+    raise AssertionError(result["msg"])
 
 
-def _send(call: Call, params: Params) -> Any:
-    arguments, problems = replica_send_run.parse(params)
-    given = replica_send_run.Given(params, print)
-    return refusal(problems) if problems else replica_send_run.run(call, given, arguments)
+class Body:
+    """What a call does on its host."""
 
+    def __init__(self, call: calls.Call) -> None:
+        given = json.loads(json.dumps(call.options))
+        if call.module == "replica_info":
+            self.params = {**_defaults(replica_info.OPTIONS), **given}
+            self.reads = True
+            return
+        self.run = host_step.of_run(call.run)
+        module: Any = SimpleNamespace(params={**_defaults(host_step.OPTIONS), **given}, fail_json=_refuses)
+        self.params = checked(module, ArgumentSpecValidator)
+        self.reads = self.params["step"] in self.run.reads
 
-def _receive(call: Call, params: Params) -> Any:
-    transfers, problems = replica_receive_run.parse(params)
-    return refusal(problems) if problems else replica_receive_run.run(call, params, transfers)
-
-
-BODIES: Mapping[str, tuple[Mapping[str, Any], Callable[[Call, Params], Any]]] = {
-    "vm_move": (vm_move_module.OPTIONS, _move),
-    "vm_failover": (vm_failover_module.OPTIONS, _failover),
-    "replica_send": (replica_send_module.OPTIONS, _send),
-    "replica_receive": (replica_receive_module.OPTIONS, _receive),
-    "replica_info": (replica_info_module.OPTIONS, replica_info_module.body),
-}
+    def does(self, call: Call) -> Any:
+        """The end of it."""
+        if "run" not in self.params:
+            return replica_info.body(call, self.params)
+        given, problems = self.run.parse(self.params)
+        return refusal(problems) if problems else self.run.run(call, print, self.params, given)
 
 
 class Lost(Exception):
@@ -122,20 +106,12 @@ class Controller:
     def _does(self, call: calls.Call, check: bool) -> Params:
         if call.host in self.lost:
             return {"unreachable": True, "msg": f"{call.host} cannot be reached"}
-        options, body = BODIES[call.module]
-        params = {key: option.get("default") for key, option in {**options, **HOST, **LOCK}.items()}
-        given = {key: value for key, value in call.arguments.items() if value is not None}
-        assert set(given) <= set(params), call
-        if "authorized_keys" in params:  # as module_defaults of a play have it
-            given.setdefault("authorized_keys", str(self.world.authorized))
-        host = self.hosts[call.host]
+        host, body = self.hosts[call.host], Body(call)
         self.world.acting(host)
         what = Call(host.zfs(), host.driver(), None, check or call.check, host)
-        reads = what.check_mode or given.get("step", "look") in ("look", "leave", "send")
-        params.update(json.loads(json.dumps(given)))
         try:
-            with locked(host, None, params, call.name, None if reads else print):
-                ended = body(what, params)
+            with locked(host, None, body.params, call.name, None if body.reads or what.check_mode else print):
+                ended = body.does(what)
         except FlexdiskError as exc:
             return {"failed": True, **error(exc)}
         if isinstance(ended, dict):

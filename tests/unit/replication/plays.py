@@ -17,11 +17,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
-from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_failover import OPTIONS as FAILOVER
-from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS as MOVE
 
 from .controller import Controller, Lost
 from .world import VM, Host, World
@@ -66,8 +65,8 @@ class Plays:
         return Call(host.zfs(), host.driver(), None, check, host)
 
     def _move(self, on: str, **given: Any) -> dict[str, Any]:
-        """The module vm_move on a host."""
-        params = {key: option.get("default") for key, option in MOVE.items()}
+        """A step of a move on a host."""
+        params = host_steps.defaults()
         params.update(vm=VM, name=on, authorized_keys=str(self.world.authorized), **given)
         call = self._call(on)
         arguments, problems = vm_move.parse(params)
@@ -75,8 +74,8 @@ class Plays:
         return self._ended(vm_move.run(call, print, arguments))
 
     def _failover(self, on: str, check: bool = False, **given: Any) -> dict[str, Any]:
-        """The module vm_failover on a host."""
-        params = {key: option.get("default") for key, option in FAILOVER.items()}
+        """A step of a failover on a host."""
+        params = host_steps.defaults()
         params.update(vm=VM, authorized_keys=str(self.world.authorized), **given)
         call = self._call(on, check)
         arguments, problems = vm_failover.parse(params)
@@ -167,7 +166,9 @@ class Plays:
 
     def _recovers(self, state: str, without: Collection[str] = (), **more: Any) -> None:
         hosts = [name for name in NAMES if name not in without]
-        self._does("recover", {"vm": VM, "hosts": hosts, "every": NAMES, "state": state, **more})
+        keys = dict.fromkeys(NAMES, str(self.world.authorized))
+        given = {"vm": VM, "hosts": hosts, "every": NAMES, "state": state, "authorized_keys": keys}
+        self._does("recover", {**given, **more})
 
     # -- start_host
 

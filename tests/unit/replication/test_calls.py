@@ -20,7 +20,7 @@ from .test_move import world as world_of_moves
 from .world import VM
 
 world = world_of_moves
-FIRST, SECOND, UNDO = (Call(name, "hv01", "vm_move", {}) for name in ("first", "second", "undo"))
+FIRST, SECOND, UNDO = (Call(name, "hv01", "move", {"step": "look"}) for name in ("first", "second", "undo"))
 
 
 def flow(first=FIRST):

@@ -226,7 +226,7 @@ def test_a_replica_of_another_home_stays_with_a_word(world):
         (words,) = removed.stays
         assert f"{REPLICAS}/{uuid} stays: it is a replica of a disk of VM {VM} in another pool, of " in words
         assert " (guid 42). " in words
-        assert "step=remove and homes=[42] gives it up" in words
+        assert f'"arguments": {{"vms": ["{VM}"], "homes": [42]}}' in words
     gone, stays = world.receiver().remove(["zones"], [VM], [42], False)
     assert (gone, stays) == ([f"{REPLICAS}/{uuid}"], [])
 

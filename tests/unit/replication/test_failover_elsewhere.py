@@ -19,9 +19,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     FailoverReturn,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
-from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_failover import OPTIONS
 
 from .test_failover import protect, take
 from .test_move import move
@@ -46,7 +46,7 @@ def look(world, name, *uuids):
 def fail_over(world, target, silent=(), check=True, left_out=(), **params):
     """The playbook failover_vm to a host, when some hosts are silent, or left out. What the module says."""
     said = {name: look(world, name, VM) for name in world.hv if name not in {target, *silent, *left_out}}
-    given = {name: option.get("default") for name, option in OPTIONS.items()}
+    given = host_steps.defaults()
     given.update(step="take_over", vm=VM, name=target, authorized_keys=str(world.authorized), **params)
     given["peers"] = {**dict.fromkeys(silent, ""), **{name: one["vms"] + one["moved"] for name, one in said.items()}}
     given["elsewhere"] = {name: one["records"] + one["moved"] for name, one in said.items()}

@@ -19,6 +19,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     FailoverReturn,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import (
+    end_rest,
+    rest_of,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
@@ -212,6 +216,22 @@ def test_what_a_vmadm_that_ends_early_leaves_of_the_vm_goes(old, point, kind):
     swap(old)
     assert move(old)
     assert startable(old.peer)
+
+
+@pytest.mark.parametrize("name", [f"zones/{VM}", f"zones/{VM}/disk0"])
+def test_what_has_come_in_the_place_of_a_vm_since_the_host_was_read_is_not_deleted_with_it(old, name):
+    """vmadm was killed after it had destroyed the VM's datasets. It would destroy whatever it finds in their place."""
+    assert COMMANDS["vm-fault"](old.home.node, ["delete volumes", "kill"])[0] == 0
+    with contextlib.suppress(FlexdiskError):
+        back(old).end("db01", claims(old))
+    storage, hypervisor = Zfs(old.home), Vmadm(old.home)
+    host = observe(storage, hypervisor, every=True)
+    assert rest_of(host, VM)[0], "vmadm still knows the VM"
+    old.home.ok("zfs", "create", "-p", f"{name}/precious")
+    with pytest.raises(FlexdiskError, match="now exists; nothing was destroyed") as caught:
+        end_rest(storage, hypervisor, host, VM)
+    assert caught.value.code == "Changed"
+    assert old.home.node.run(["zfs", "list", f"{name}/precious"])[0] == 0
 
 
 def refused(world, code, said):

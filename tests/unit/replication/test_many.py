@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import trust
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
     told,
@@ -72,6 +73,16 @@ def test_an_idle_sync_of_many_takes_as_many_commands_as_one_of_one(many):
         assert (len(complete), changed, failures) == (len(names), False, [])
         counts.append(len(ran))
     assert counts[0] == counts[1]
+
+
+def test_keys_outlast_the_whole_sync(many, monkeypatch):
+    """The VMs are sent one after the other, so that the key of the last one is used last."""
+    amounts = []
+    monkeypatch.setattr(trust, "expiry", lambda amount: amounts.append(amount) or "20990101000000")
+    transfers = many.sent(*OTHERS, "db01")
+    each = [vm.sends for vm in transfers]
+    assert min(each) > 0
+    assert {*amounts} == {sum(each)}
 
 
 def test_a_disk_that_has_gone_does_not_stop_the_others(many):

@@ -926,10 +926,14 @@ def test_only_the_host_that_it_leaves_lets_it_arrive(world):
 
 
 @BOTH
-def test_a_move_back_that_is_given_up(world):
-    """The tombstone is there again."""
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_move_back_that_is_given_up(world, times):
+    """The tombstone is there again, also if the move had begun more than once."""
     move(world)
     swap(world)
+    for _time in range(times - 1):
+        assert world.sync()[1]
+        hosts(world)[1].expect(look(world)["record"], "zones")
     begun(world)
     source, target = hosts(world)
     source.stay(VM)

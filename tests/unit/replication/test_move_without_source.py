@@ -29,14 +29,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     Receiver,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps, places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import HOME
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
-from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_failover import OPTIONS as FAILOVER
-from ansible_collections.flexdisk.hypervisor.plugins.modules.vm_move import OPTIONS
 
 from .test_failover import take
 from .test_failover_elsewhere import fail_over, look
@@ -108,7 +106,7 @@ def says(world, name):
 
 def ends(world, peers, check=False, unasked=False, source="hv01"):
     """What the playbook move_vm does on hv03 without hv01. Whether it has changed something."""
-    given = {name: option.get("default") for name, option in OPTIONS.items()}
+    given = host_steps.defaults()
     given.update(step="arrive", vm=VM, name="hv03", peer_name=source, peers=peers, unasked=unasked)
     given["authorized_keys"] = str(world.authorized)
     host = world.hv["hv03"]
@@ -509,7 +507,7 @@ def test_a_failover_that_has_begun_knows_of_a_later_one(three):
     killed_when(three, "hv02", '"back_to":"[^"]', lambda: take(three))
     said = look(three, "hv02", VM)["records"]
     later = [{**one, "term": 1, "host": "hv03", "home": 99} for one in said]
-    given = {name: option.get("default") for name, option in FAILOVER.items()}
+    given = host_steps.defaults()
     given.update(
         step="take_over", vm=VM, name="hv02", authorized_keys=str(three.authorized), peers={"hv01": "", "hv04": []}
     )

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.flexdisk.hypervisor.plugins.action import replica_send, vm_move
+from ansible_collections.flexdisk.hypervisor.plugins.action import host_step
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import progress
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
@@ -151,34 +151,41 @@ def test_what_is_wrong_is_left_to_the_module(given):
     assert not is_long(given)
 
 
+def step_action(run, step, arguments):
+    """The action of host_step, for a task that does a step."""
+    made = object.__new__(host_step.ActionModule)
+    given = {"run": run, "step": step, "arguments": arguments}
+    made._task = SimpleNamespace(args=given, async_val=0, check_mode=False, no_log=False)
+    return made
+
+
 @pytest.mark.parametrize(
-    ("action", "given", "watched"),
+    ("run", "step", "given", "watched"),
     [
-        (replica_send.ActionModule, {"step": "send", "transfers": transfers(1 << 40)}, True),
-        (replica_send.ActionModule, {"step": "finish", "transfers": transfers(1 << 40)}, False),
-        (vm_move.ActionModule, {"step": "leave", "transfer": transfers(1 << 40)[0]}, True),
-        (vm_move.ActionModule, {"step": "leave", "transfer": transfers(1)[0]}, False),
-        (vm_move.ActionModule, {"step": "leave"}, False),
-        (vm_move.ActionModule, {"step": "arrive"}, False),
+        ("send", "send", {"transfers": transfers(1 << 40)}, True),
+        ("send", "finish", {"transfers": transfers(1 << 40)}, False),
+        ("move", "leave", {"transfer": transfers(1 << 40)[0]}, True),
+        ("move", "leave", {"transfer": transfers(1)[0]}, False),
+        ("move", "leave", {}, False),
+        ("move", "arrive", {}, False),
     ],
 )
-def test_which_steps_are_watched(monkeypatch, action, given, watched):
+def test_which_steps_are_watched(monkeypatch, run, step, given, watched):
     monkeypatch.setattr(ActionBase, "run", lambda *_any: {})
     monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"watched": False})
     monkeypatch.setattr(Watched, "_watched", lambda *_any: {"watched": True})
-    made = object.__new__(action)
-    made._task = SimpleNamespace(args=given, async_val=0, check_mode=False, no_log=False)
+    made = step_action(run, step, given)
     assert made.run() == {"watched": watched}
 
 
 @pytest.mark.parametrize(
-    ("action", "given", "pauses"),
+    ("run", "step", "given", "pauses"),
     [
-        (replica_send.ActionModule, {"transfers": transfers(1 << 40)}, [8, 60, 60]),
-        (vm_move.ActionModule, {"transfer": transfers(1 << 40)[0]}, [1, 15, 15]),  # the VM is down meanwhile
+        ("send", "send", {"transfers": transfers(1 << 40)}, [8, 60, 60]),
+        ("move", "leave", {"transfer": transfers(1 << 40)[0]}, [1, 15, 15]),  # the VM is down meanwhile
     ],
 )
-def test_a_slow_host_is_asked_less_often(monkeypatch, action, given, pauses):
+def test_a_slow_host_is_asked_less_often(monkeypatch, run, step, given, pauses):
     """Each module takes 15 seconds here, of which the line of progress does not count."""
     now, slept, ends = [0.0], [], iter((False, False, True))
 
@@ -195,8 +202,7 @@ def test_a_slow_host_is_asked_less_often(monkeypatch, action, given, pauses):
     monkeypatch.setattr(_watched.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(Watched, "_module", module)
     monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
-    made = object.__new__(action)
-    made._task = SimpleNamespace(args=given, async_val=0)
+    made = step_action(run, step, given)
     assert made._watched({})["finished"]
     assert slept == pauses
 
@@ -214,8 +220,7 @@ def test_a_host_that_was_started_again_is_not_watched_forever(monkeypatch):
     monkeypatch.setattr(_watched.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(Watched, "_module", module)
     monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
-    made = object.__new__(replica_send.ActionModule)
-    made._task = SimpleNamespace(args={"transfers": transfers(1 << 40)}, async_val=0)
+    made = step_action("send", "send", {"transfers": transfers(1 << 40)})
     assert made._watched({}) == {"failed": True, "msg": "the host was started again while the task (job j1) ran"}
     assert (now[0], list(up)) == (24, [2])
 
@@ -226,8 +231,7 @@ def test_a_host_that_is_away_for_a_minute_is_not_lost(monkeypatch):
     monkeypatch.setattr(_watched.time, "sleep", slept.append)
     monkeypatch.setattr(Watched, "_module", lambda *_any: {"failed": True, "msg": "Connection refused"})
     monkeypatch.setattr(ActionBase, "_execute_module", lambda *_any, **_more: {"ansible_job_id": "j1"})
-    made = object.__new__(vm_move.ActionModule)
-    made._task = SimpleNamespace(args={"transfer": transfers(1 << 40)[0]}, async_val=0)
+    made = step_action("move", "leave", {"transfer": transfers(1 << 40)[0]})
     lost = made._watched({})
     assert (lost["failed"], lost["msg"].partition("; ")[2]) == (True, "it may still run there")
     assert slept == [1] + [8] * 9

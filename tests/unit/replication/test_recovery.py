@@ -67,6 +67,12 @@ def test_the_second_look_is_by_uuid():
     assert all(call.may_fail and call.may_be_lost for call in again)
 
 
+def test_each_host_changes_its_own_file_of_keys():
+    keys = {"hv01": "old", "hv02": ""}
+    assert turn([HOME, TAKES], {"msg": "it can"}, authorized_keys=keys).call.arguments["authorized_keys"] == "old"
+    assert turn([LOST, TAKES], authorized_keys=keys).call.arguments["authorized_keys"] is None
+
+
 def test_a_vm_comes_back():
     call = turn([LOST, RECORD, NONE], every=[*HOSTS, "hv04"], max_data_loss=9, leave_out=["d"], vm="db01").call
     given = call.arguments

@@ -228,11 +228,11 @@ class Sighting(t.NamedTuple):
 
 
 def read_sightings(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Optional[Sighting]]:
-    """What hosts say, from results of vm_move; None of one that could not be asked. Raises FlexdiskError for others."""
+    """What hosts say by their results of the step look, None of one that could not be asked. Raises FlexdiskError."""
     try:
         return {str(host): _sighting(one) if one != "" else None for host, one in given.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise FlexdiskError("InvalidArgument", f"peers are no results of vm_move: {exc!r}") from exc
+        raise FlexdiskError("InvalidArgument", f"peers are no results of the step look: {exc!r}") from exc
 
 
 def _sighting(given: t.Any) -> Sighting:

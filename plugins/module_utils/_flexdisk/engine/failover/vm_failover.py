@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module vm_failover: its arguments, and what it tells."""
+"""The steps of a failover that the module host_step does: their arguments, and what they tell."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ from ...rules.replicas import is_host
 from ...zfs.copies import Copies
 from ..host.journal import host_name
 from ..moves.vm_arrival import ends_here
+from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
 from ..run.settled import read_settled
 from . import failover_records, failover_start
@@ -262,3 +263,10 @@ _STEPS = {
     "start": _start,
     "stay": _stay,
 }
+
+FAILOVER = HostRun(
+    task=lambda params: f"a failover, step {params['step']}",
+    parse=parse,
+    run=lambda call, _log, _params, given: run(call, given),
+    reads=("look",),
+)

@@ -476,9 +476,11 @@ def rest_of(host: Host, uuid: str) -> t.Tuple[t.List[VmConfig], t.List[Dataset]]
 
 def end_rest(zfs: Zfs, hypervisor: Hypervisor, host: Host, uuid: str) -> None:
     """Delete what an interrupted deletion has left of a VM that has gone to another host."""
+    from ..steps.apply_vm import delete_rest  # few runs come here
+
     configs, roots = rest_of(host, uuid)
     for config in configs:
-        hypervisor.delete_vm(config.uuid)
+        delete_rest(zfs, hypervisor, config)
     for root in roots:
         if zfs.exists(root.name):
             exact.destroy(zfs, root.planned)

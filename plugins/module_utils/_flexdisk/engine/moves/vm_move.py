@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module vm_move: its arguments, and what it tells."""
+"""The steps of a move that the module host_step does: their arguments, and what they tell."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ from ...rules.replicas import is_host
 from ..host import lock, progress
 from ..host.journal import host_name
 from ..replication.replica_send import Sender
+from ..run.arguments import seconds
+from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
 from ..run.module_run import locked as module_locked
 from ..run.settled import read_settled
@@ -85,7 +87,7 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     for words in incoming.problems(params["incoming_allowed"]):
         problems.add("InvalidArgument", words)
     policy = Policy(
-        stop_timeout=params["stop_timeout"],
+        stop_timeout=problems.attempt("", seconds, params, "stop_timeout"),
         allow_force_stop=params["allow_force_stop"],
         incoming_allowed=tuple(params["incoming_allowed"]),
     )
@@ -237,3 +239,11 @@ def _under_way(uuid: str, record: t.Optional[Record]) -> t.List[Problem]:
     who = lock.transfer_of(uuid) if uuid else ""
     text = f"its disks are being replicated by {who}; run the same command again when that has ended"
     return [Problem("Locked", text, record.label if record is not None else uuid)] if who else []
+
+
+MOVE = HostRun(
+    task=lambda params: f"the move of VM {params['vm']}, step {params['step']}",
+    parse=parse,
+    run=lambda call, log, _params, given: run(call, log, given),
+    reads=("look", "leave"),  # which locks by itself
+)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runs of replica_receive on the peer: let streams in, take stock of what came, give replicas up."""
+"""What the steps of a sync do on the peer: let streams in, take stock of what came, give replicas up."""
 
 from __future__ import annotations
 
@@ -270,7 +270,9 @@ def _of_another_home(there: Kept) -> str:
     replica = there.replica
     text = f"{replica.dataset} stays: it is a replica of a disk of VM {there.vm} in another pool"
     text = f"{text}, of {replica.host} (guid {replica.home}). If nothing of that one is needed any more,"
-    return f"{text} the module replica_receive with step=remove and homes=[{replica.home}] gives it up"
+    given = f'"vms": ["{there.vm}"], "homes": [{replica.home}]'
+    command = f'{{"run": "receive", "step": "remove", "arguments": {{{given}}}}}'
+    return f"{text} ansible HOST -m flexdisk.hypervisor.host_step -a '{command}' gives it up"
 
 
 def _zfs() -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module replica_receive: its arguments, and what it tells."""
+"""The steps of a sync on the host of the replicas, done by host_step: their arguments, and what they tell."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from ...fleet.replication.transfers import VmTransfer, read_transfers
 from ...model.errors import Problem, Problems
 from ...model.text import count
 from ...rules.identity import is_uuid, render_time
+from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
 from .replica_receive import Receiver
 
@@ -46,3 +47,11 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
     stock = receiver.close(transfers, render_time(params["since"]))
     msg = f"{len(stock.complete)} of {count(len(transfers), 'VM')} with complete replicas"
     return Answer({"msg": msg, **stock._asdict()})
+
+
+RECEIVE = HostRun(
+    task=lambda params: f"a sync from another host, step {params['step']}",
+    parse=parse,
+    run=lambda call, _log, params, transfers: run(call, params, transfers),
+    every_pool=False,
+)

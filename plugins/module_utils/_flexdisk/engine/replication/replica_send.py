@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The runs of replica_send on the home of VMs: plan a sync and take its snapshots, send the streams, tidy up."""
+"""What the steps of a sync do on the home of VMs: plan a sync and take its snapshots, send the streams, tidy up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The module replica_send: its arguments, its locks, and what it tells."""
+"""The steps of a sync on the home, done by host_step: their arguments, locks, and what they tell."""
 
 from __future__ import annotations
 
@@ -18,24 +18,18 @@ from ...rules.identity import is_pool, is_uuid
 from ...rules.replicas import is_host
 from ...rules.unmanaged import unmanaged
 from ..host import lock, progress
+from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
 from .replica_send import Sender
 from .trust import unresolved
 
-_Dict = t.Dict[str, t.Any]
-
 
 @dataclass(frozen=True)
 class Given:
-    """The call of the module. log writes a line to the host's log."""
+    """The call of a step. log writes a line to the host's log."""
 
-    params: _Dict
+    params: t.Mapping[str, t.Any]
     log: t.Callable[[str], None]
-
-    @property
-    def long(self) -> bool:
-        """Whether the step takes long and changes no disk of this host, so that others need not wait for it."""
-        return bool(self.params["step"] == "send")
 
 
 @dataclass(frozen=True)
@@ -165,3 +159,17 @@ _STEPS: t.Mapping[str, t.Callable[[Sender, Call, Given, Told], Answer]] = {
     "finish": _finish,
     "remove": _remove,
 }
+
+
+def _task(params: t.Mapping[str, t.Any]) -> str:
+    vms = f" of {', '.join(params['vms'])}" if params["vms"] else ""
+    return f"a sync{vms} to {params['peer_name']}, step {params['step']}"
+
+
+SEND = HostRun(
+    task=_task,
+    parse=parse,
+    run=lambda call, log, params, told_: run(call, Given(params, log), told_),
+    reads=("send",),  # which takes long and changes no disk of this host, so that others need not wait for it
+    every_pool=False,
+)

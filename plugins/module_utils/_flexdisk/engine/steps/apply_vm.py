@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError
+from ...model.vm import VmConfig
 from ...plan.disk_steps import CreateDisk
 from ...plan.vm_steps import (
     ClearRemains,
@@ -25,6 +27,7 @@ from ...rules.journal import used
 from ...rules.layout import container, final, image_of
 from ...rules.unfinished import is_unfinished, lasting_of
 from ...zfs import exact
+from ...zfs.commands import Zfs
 from . import file_disks
 from .apply_moves import Entry, entry_of
 from .perform import Change, Tools
@@ -74,6 +77,19 @@ def delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
     tools.hypervisor.delete_vm(vm.config.uuid)
     if vm.root.kind:
         _end_datasets(tools, vm.root.name, dict((vm.root.planned, *step.parts, *step.snapshots)))
+
+
+def delete_rest(zfs: Zfs, hypervisor: Hypervisor, config: VmConfig) -> None:
+    """Delete a VM whose dataset and volumes had all gone when the host was read.
+
+    Raises FlexdiskError Changed if one is there now: the hypervisor would destroy it, with whatever lies below.
+    """
+    names = [config.dataset if config.pool else "", *(entry.volume for entry in config.disks)]
+    there = [name for name in dict.fromkeys(names) if name and zfs.exists(name)]
+    if there:
+        text = f"the host changed since it was read: {', '.join(there)} now exists; nothing was destroyed"
+        raise FlexdiskError("Changed", f"VM {config.label}: {text}")
+    hypervisor.delete_vm(config.uuid)
 
 
 def _end_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> None:

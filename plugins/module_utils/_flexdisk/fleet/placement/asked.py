@@ -10,19 +10,19 @@ import typing as t
 _Raw = t.Mapping[str, t.Any]
 
 
-def new_vms(answers: t.Mapping[str, _Raw], spread: str = "") -> t.List[t.Dict[str, t.Any]]:
+def new_vms(answers: t.Mapping[str, _Raw]) -> t.List[t.Dict[str, t.Any]]:
     """The C(new_vms) of move_plan.
 
-    answers: for each host C(vms), the entries of vm that it may get, C(checks), results of vm in check mode, and
-    C(beside). Of the checks that say something of a VM the last one counts: it was asked for alone. spread: the name of
-    the set to which all of them belong, "" for none.
+    answers: for each host C(vms), the entries of vm that it may get, C(checks), results of vm in check mode, C(beside),
+    and C(spread), the name of the set to which all of them belong. Of the checks that say something of a VM the last
+    one counts: it was asked for alone.
     """
     found: t.Dict[str, t.Dict[str, t.Any]] = {}
     for host, answer in answers.items():
         for entry in answer["vms"]:
             name = entry.get("name") or entry["vm"]
             tags = (entry.get("options") or {}).get("tags") or {}
-            new = found.setdefault(name, {"name": name, "tags": tags, "spread": spread, "hosts": {}})
+            new = found.setdefault(name, {"name": name, "tags": tags, "spread": answer.get("spread", ""), "hosts": {}})
             new["hosts"][host] = _on(name, answer["checks"], answer["beside"])
     return list(found.values())
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A task on several hosts as one call after another: which module runs on which host, and what its answer leads to.
+"""A task on several hosts as one call after another: which step runs on which host, and what its answer leads to.
 
 Such a task is a generator (Flow). It yields calls, and gets the answer to each; it yields messages for the user; it
 returns its result, or raises Stopped. Nothing but the answers is known from one call to the next: next_turn() starts
@@ -12,19 +12,22 @@ from __future__ import annotations
 
 import typing as t
 
+from . import host_steps
+
 _Dict = t.Dict[str, t.Any]
 
 
 class Call(t.NamedTuple):
-    """One call of a module of this collection."""
+    """One call of a step of host_step, or of another module of this collection."""
 
     name: str
     """What it does, as the name of a task."""
     host: str
     """Its name in the inventory."""
-    module: str
+    run: str
+    """That of the module host_step (move, failover, send or receive) that has the step, or a module."""
     arguments: t.Mapping[str, t.Any]
-    """An argument of None is left out."""
+    """The step, its arguments, and the options of the host. One of None is left out."""
     keeps: t.Sequence[str] = ()
     """The keys of the result that the flow reads; changed, msg and whether it failed are always there."""
     check: bool = False
@@ -35,6 +38,18 @@ class Call(t.NamedTuple):
     """Whether the flow goes on after a failure. Otherwise CallFailed is raised in it."""
     may_be_lost: bool = False
     """Whether the flow goes on if the host cannot be reached. Otherwise the run ends there, as after each task."""
+
+    @property
+    def module(self) -> str:
+        """The module that does it."""
+        return host_steps.MODULE if self.run in host_steps.STEPS else self.run
+
+    @property
+    def options(self) -> _Dict:
+        """The options of that module."""
+        if self.run in host_steps.STEPS:
+            return host_steps.options(self.run, self.arguments)
+        return {key: value for key, value in self.arguments.items() if value is not None}
 
 
 class AtOnce(t.NamedTuple):

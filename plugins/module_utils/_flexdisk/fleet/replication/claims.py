@@ -74,7 +74,7 @@ def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
     try:
         return {str(host): [_claim(one) for one in said] if said != "" else None for host, said in given.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise FlexdiskError("InvalidArgument", f"peers are no results of vm_failover: {exc!r}") from exc
+        raise FlexdiskError("InvalidArgument", f"peers are no results of the step look: {exc!r}") from exc
 
 
 def _claim(given: t.Any) -> Claim:
@@ -167,7 +167,7 @@ def read_rivals(given: t.Mapping[str, t.Any], vm: str) -> t.List[Rival]:
         found = ((str(host), one) for host, said in given.items() for one in said if one["vm"] == vm)
         return [_rival(host, one) for host, one in found if one.get("phase") != MOVED]
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
-        raise FlexdiskError("InvalidArgument", f"elsewhere has no results of vm_failover: {exc!r}") from exc
+        raise FlexdiskError("InvalidArgument", f"elsewhere has no results of the step look: {exc!r}") from exc
 
 
 def _rival(host: str, given: t.Any) -> Rival:

@@ -65,7 +65,7 @@ def drop_everywhere(sync: Sync, run: Run, vms: t.Sequence[str]) -> Part:
 
 def prepare_failover(sync: Sync, run: Run, there: _Dict, planned: _Dict) -> Part:
     """Give the peer what it needs to take the VMs over, or take it away. there: what replica_info tells of the peer.
-    planned: what replica_send returns of its step prepare.
+    planned: what the step prepare on the home returns.
     """
     uuids = [vm["uuid"] for vm in planned["transfers"]]
     stale = [] if sync.failover == "present" else [u for u in uuids if u in there["failover"]]

@@ -36,7 +36,8 @@ class Move:
     unasked: bool = False
     forget_unseen: bool = False
     incoming_allowed: t.Sequence[str] = ()
-    stop_timeout: int = 180
+    stop_timeout: t.Union[int, str] = 180
+    """Seconds, or ISO 8601, as the lock_timeout of the sync."""
     allow_force_stop: bool = False
 
     @property
@@ -65,11 +66,11 @@ class Move:
         return {**self.waits, "stop_timeout": self.stop_timeout, "allow_force_stop": self.allow_force_stop}
 
     def here(self, step: str, /, **more: t.Any) -> _Dict:
-        """Return arguments of vm_move on the host that it leaves."""
+        """Return arguments of a step of the move on the host that it leaves."""
         return {"step": step, **self.sync.home_options, **more}
 
     def there(self, step: str, /, **more: t.Any) -> _Dict:
-        """Return arguments of vm_move on the host that it comes to."""
+        """Return arguments of a step of the move on the host that it comes to."""
         return {"step": step, **self.sync.peer_options, **more}
 
 
@@ -122,7 +123,7 @@ def _look(move: Move, run: Run) -> Part:
     wanted = [host for host in move.hosts if host != move.source and host not in move.seen]
     others = yield from _ask(run, move.vm, wanted if move.state == "moved" else [], move.seen)
     looks = move.here("look", vm=move.vm, name=move.source, peer_name=move.target, peers=others)
-    looked = yield Call("Look at the VM", move.source, "vm_move", looks, _SEEN, hidden=True)
+    looked = yield Call("Look at the VM", move.source, "move", looks, _SEEN, hidden=True)
     seen = looked.result
     going = seen["move"] or {}
     problems = []
@@ -152,7 +153,7 @@ def _ask(
         if options is None:
             continue
         looks = {"step": "look", "vm": vm, "name": host, **options}
-        answer = yield Call(name, host, "vm_move", looks, keeps, hidden=True, may_fail=True, may_be_lost=True)
+        answer = yield Call(name, host, "move", looks, keeps, hidden=True, may_fail=True, may_be_lost=True)
         if "vm" in answer.result:
             told[host] = {key: answer.result[key] for key in keeps}
     return told
@@ -166,7 +167,7 @@ def _leave(move: Move, run: Run, known: _Known) -> Part:
     comes = move.there("expect", vm=known.uuid, name=move.target, record=record, target_pool=pool)
     comes.update(move.waits, incoming_allowed=move.incoming_allowed)
     name = "Ask the target whether the VM can come"
-    expects = Call(name, move.target, "vm_move", comes, ("ready",), hidden=True, may_fail=True)
+    expects = Call(name, move.target, "move", comes, ("ready",), hidden=True, may_fail=True)
     _refuse(move, known, (yield expects._replace(check=True, may_be_lost=True)))
     sync = replace(move.sync, vms=[known.uuid], peer_pool=pool, moves=True)
     planned = yield from keep_replicas(sync, run)
@@ -207,12 +208,12 @@ def _switch(move: Move, sync: Sync, known: _Known) -> Part:
     stopped, variables = 0.0, None
     if known.seen["record"]["description"].get("variables"):
         stops = {**leaves, "step": "stop"}
-        asked = yield Call("Stop the VM before its UEFI variables are read", move.source, "vm_move", stops)
+        asked = yield Call("Stop the VM before its UEFI variables are read", move.source, "move", stops)
         stopped, variables = asked.began, (yield from _bring_variables(move, known.uuid))
     leaves.update(address=sync.address, port=sync.port, host_keys=host_keys)
     leaves.update(bandwidth_limit=sync.bandwidth_limit, variables=variables)
     # From here to its start on the target, the VM is down: each is one call of a module, and needs no other one.
-    left = yield Call("Stop the VM, send what it has written last, and end it here", move.source, "vm_move", leaves)
+    left = yield Call("Stop the VM, send what it has written last, and end it here", move.source, "move", leaves)
     if not left.changed:
         raise Stopped(left.msg)  # what follows must not run while the VM is there
     return stopped or left.began
@@ -222,9 +223,9 @@ def _bring_variables(move: Move, uuid: str) -> Part:
     """Give the UEFI variables of the VM that was stopped to the target. Return their digest."""
     looks = move.here("look", vm=uuid, name=move.source, peer_name=move.target)
     name = "Look at the UEFI variables of the VM that was stopped"
-    looked = yield Call(name, move.source, "vm_move", looks, ("record",), hidden=True)
+    looked = yield Call(name, move.source, "move", looks, ("record",), hidden=True)
     renews = move.there("renew", vm=uuid, record=looked.result["record"] or {}, **move.waits)
-    renewed = yield Call("Give them to the target", move.target, "vm_move", renews, ("variables",), hidden=True)
+    renewed = yield Call("Give them to the target", move.target, "move", renews, ("variables",), hidden=True)
     return renewed.result["variables"]
 
 
@@ -235,21 +236,21 @@ def _go_on(move: Move, run: Run, known: _Known) -> Part:
     others = yield from _ask(run, known.uuid, hosts, known.others)  # again by UUID: it may be called differently there
     goes = move.here("go", vm=known.uuid, peer_name=move.target, peers=others, unasked=move.unasked, **move.stops)
     name = "Make replicas of the disks that are left, unless it was taken over"
-    yield Call(name, move.source, "vm_move", goes)
+    yield Call(name, move.source, "move", goes)
 
 
 def _arrive(move: Move, known: _Known, stopped: float) -> Part:
     """Start the VM on its new host, and tidy up where it was."""
     keys = {"authorized_keys": move.sync.authorized_keys}
     comes = move.there("arrive", vm=known.uuid, peer_name=move.source, **keys, **move.stops)
-    came = yield Call("Give the VM its disks, and start it", move.target, "vm_move", comes)
+    came = yield Call("Give the VM its disks, and start it", move.target, "move", comes)
     before = known.seen["move"]
     runs = (before or known.seen["record"])["state"] == "running"
     ended = outlook.ended(move.vm, move.both, before, runs, stopped, came.ended)
     yield Message("Say how long the VM was down", ended.line)
     tidies = move.here("tidy", vm=known.uuid, **move.stops)
     # The VM is there, and the next sync does it, too.
-    yield Call("Tidy up where the VM was", move.source, "vm_move", tidies, may_fail=True, may_be_lost=True)
+    yield Call("Tidy up where the VM was", move.source, "move", tidies, may_fail=True, may_be_lost=True)
     return {"downtime": ended.downtime}
 
 
@@ -257,12 +258,12 @@ def _stay(move: Move, run: Run, uuid: str, tells: bool = False) -> Part:
     """Give the VM back what it had, and remove what the target has made of it."""
     waits = {**move.waits, "stop_timeout": move.stop_timeout}
     name, keeps = "Give the VM back what it had", ("stayed", "term")
-    stayed = yield Call(name, move.source, "vm_move", move.here("stay", vm=uuid, **waits), keeps)
+    stayed = yield Call(name, move.source, "move", move.here("stay", vm=uuid, **waits), keeps)
     given_up = {"stayed": stayed.result.get("stayed", 0), "term": stayed.result.get("term", 0)}  # none in check mode
     keys = {"authorized_keys": move.sync.authorized_keys}
     cancels = move.there("cancel", vm=uuid, **given_up, **keys, **move.waits)
     name = "Remove what the target has made of it"
-    canceled = yield Call(name, move.target, "vm_move", cancels, may_be_lost=True)
+    canceled = yield Call(name, move.target, "move", cancels, may_be_lost=True)
     if not tells:
         return
     if not stayed.changed and not canceled.changed and not canceled.lost:
@@ -279,7 +280,7 @@ def _stay(move: Move, run: Run, uuid: str, tells: bool = False) -> Part:
 def _forget(move: Move, run: Run) -> Part:
     """Give the tombstone up, if the host where the VM went says that it has it."""
     looks = move.here("look", vm=move.vm, name=move.source)
-    looked = yield Call("Look at the tombstone", move.source, "vm_move", looks, ("move",), hidden=True)
+    looked = yield Call("Look at the tombstone", move.source, "move", looks, ("move",), hidden=True)
     stone = looked.result["move"] or {}
     went, peers = stone.get("host", ""), dict(move.seen)
     said = (move.seen.get(went) or {}).get("vm", "")
@@ -287,7 +288,7 @@ def _forget(move: Move, run: Run) -> Part:
         name = "Ask the host where the VM went"
         peers.update((yield from _ask(run, stone["vm"], [went], {}, name, ("vm", "move"))))
     forgets = move.here("forget", vm=move.vm, peers=peers, unseen=move.forget_unseen, **move.waits)
-    forgotten = yield Call("Give a tombstone up", move.source, "vm_move", forgets)
+    forgotten = yield Call("Give a tombstone up", move.source, "move", forgets)
     if forgotten.changed:
         gone = f", which had gone to {went}," if stone else ""
         ends = "would be given up" if run.check else "is gone, and its name is free there"

@@ -22,8 +22,8 @@ class Hosts(t.NamedTuple):
 
 
 def downtime(sync: _Raw, running: bool) -> str:
-    """How long a VM would be down if all that has changed since the last sync were sent then. sync: what replica_send
-    returns of its step prepare.
+    """How long a VM would be down if all that has changed since the last sync were sent then. sync: what the step
+    prepare returns.
     """
     if not running:
         return "none, for it does not run"

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ...rules.knobs import without
 from ...rules.naming import similar
+from . import host_steps
 from .calls import Answer, AtOnce, Call, CallFailed, Message, PlayFlow, PlayPart, Run, Stopped
 
 _Dict = t.Dict[str, t.Any]
@@ -36,6 +37,8 @@ class Recovery:
     incoming_allowed: t.Optional[t.Sequence[str]] = None
     """Of the target."""
     old_host: str = ""
+    authorized_keys: t.Mapping[str, str] = field(default_factory=dict)
+    """The file of the keys that SSH accepts, by hosts; "" for the usual one."""
 
 
 class _Known(t.NamedTuple):
@@ -123,10 +126,11 @@ def _look(wanted: Recovery) -> PlayPart:
 def _looks(name: str, wanted: Recovery, hosts: t.Sequence[str], **more: t.Any) -> AtOnce:
     """A host that cannot say anything is still asked for the rest."""
     how: _Dict = {"may_fail": True, "may_be_lost": True}
-    return AtOnce([_call(name, host, "look", _LOOKS, how, vm=wanted.vm, **more) for host in hosts])
+    return AtOnce([_call(wanted, name, host, "look", _LOOKS, how, vm=wanted.vm, **more) for host in hosts])
 
 
 def _call(
+    wanted: Recovery,
     name: str,
     host: str,
     step: str,
@@ -135,7 +139,9 @@ def _call(
     /,
     **more: t.Any,
 ) -> Call:
-    return Call(name, host, "vm_failover", {"step": step, **more}, keeps, **(how or {}))
+    takes = host_steps.STEPS["failover"][step]
+    keys = {"authorized_keys": wanted.authorized_keys.get(host) or None} if "authorized_keys" in takes.may else {}
+    return Call(name, host, "failover", {"step": step, **keys, **more}, keeps, **(how or {}))
 
 
 def _uuids(answers: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
@@ -162,12 +168,12 @@ def _take_over(wanted: Recovery, known: _Known) -> PlayPart:
     old = known.begun.get(target, "")
     if old in known.told:
         name = "Ask whether the failover can go on, before the VM ends on its old host"
-        yield _call(name, target, "take_over", (), {"check": True}, **takes)
+        yield _call(wanted, name, target, "take_over", (), {"check": True}, **takes)
         ends = {"vm": known.uuid, "peers": {target: known.told[target]["vms"]}, "begun": True}
-        yield _call("End the VM on its old host, which is there again", old, "end", **ends)
+        yield _call(wanted, "End the VM on its old host, which is there again", old, "end", **ends)
     takes["left_out"] = [host for host in wanted.every if host not in wanted.hosts]
     taken = yield _call(
-        "Bring the VM back", target, "take_over", ("lost",), max_data_loss=wanted.max_data_loss, **takes
+        wanted, "Bring the VM back", target, "take_over", ("lost",), max_data_loss=wanted.max_data_loss, **takes
     )
     yield Message("Say what has come back", "; ".join([taken.msg, *taken.result["lost"]]), target)
 
@@ -221,7 +227,7 @@ def _stay(wanted: Recovery, known: _Known) -> PlayPart:
     whole = " and ".join(host for host in known.whole_on if host not in begun)
     _refuse(list(_no_way_back(wanted, known, whole)))
     for host in begun:
-        yield _call("Keep only the replicas", host, "stay", vm=known.uuid)
+        yield _call(wanted, "Keep only the replicas", host, "stay", vm=known.uuid)
     text = f"{name} is whole on {whole}, and is not taken over" if begun else f"{name} is not being taken over"
     yield Message("Say what was done", text)
 
@@ -257,7 +263,7 @@ def _end(wanted: Recovery, known: _Known) -> PlayPart:
     would: t.Dict[str, Answer] = {}
     if arguments:
         calls = [
-            _call("Look where that is", host, step, ("disks", "vm"), {"check": True}, **given)
+            _call(wanted, "Look where that is", host, step, ("disks", "vm"), {"check": True}, **given)
             for host, given in arguments.items()
         ]
         would = yield AtOnce(calls)
@@ -271,7 +277,7 @@ def _end(wanted: Recovery, known: _Known) -> PlayPart:
         yield Message("Say that there is nothing to do", text)
     for host in would:
         if host not in idle:
-            ended = yield _call("Do it", host, step, ("disks",), **arguments[host])
+            ended = yield _call(wanted, "Do it", host, step, ("disks",), **arguments[host])
             yield Message("Say what becomes of the disks", ended.result["disks"], host)
 
 

@@ -81,7 +81,7 @@ def _look(wanted: Relocation) -> PlayPart:
 def _looks(name: str, vm: str, hosts: t.Sequence[str]) -> AtOnce:
     """A host that cannot be reached drops out of the run."""
     return AtOnce(
-        [Call(name, host, "vm_move", _step("look", host, vm), _KEEPS, hidden=True, may_fail=True) for host in hosts]
+        [Call(name, host, "move", _step("look", host, vm), _KEEPS, hidden=True, may_fail=True) for host in hosts]
     )
 
 
@@ -126,7 +126,7 @@ def _arrive(wanted: Relocation, run: Run, source: str, looks: _Seen) -> PlayPart
     arrives = _step("arrive", target, looks[target].result["move"]["vm"])
     arrives.update(peer_name=source, peers=_others(looks, target), unasked=wanted.unasked)
     arrives.update(authorized_keys=wanted.authorized_keys, lock_timeout=wanted.lock_timeout)
-    yield Call("End a move on its target, if the host that the VM has left cannot be asked", target, "vm_move", arrives)
+    yield Call("End a move on its target, if the host that the VM has left cannot be asked", target, "move", arrives)
     text = (
         f"{wanted.vm} {'would arrive' if run.check else 'is'} on {target}; {source}, which it has left, was not asked"
     )

@@ -38,7 +38,7 @@ def done(
 ) -> t.List[str]:
     """Return a line for each VM: what was sent, in which time, and how old the replicas are now.
 
-    transfers and sent: as replica_send returns them. complete: UUIDs of VMs whose replicas are complete. began: when
+    transfers and sent: as the home returns them. complete: UUIDs of VMs whose replicas are complete. began: when
     the snapshots of the sync were about to be taken, seconds before now. A VM whose sync was interrupted before can
     have older ones, so its line tells no age.
     """

@@ -25,7 +25,7 @@ class Sync:
     home_options: _Options = field(default_factory=dict)
     """Of modules on this host: hypervisor and libvirt_uri."""
     peer_options: _Options = field(default_factory=dict)
-    lock_timeout: int = 60
+    lock_timeout: t.Union[int, str] = 60
     address: str = ""
     """Where the home reaches the peer by SSH."""
     port: int = 22
@@ -46,34 +46,34 @@ class Sync:
         return None if self.failover == "unchanged" else self.failover == "present"
 
     def sends(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
-        """Return a call of replica_send on the home."""
+        """Return a call of a step of the sync on the home."""
         arguments = {**self._home(step), "peer_name": self.peer}
-        return _call(name, self.home, "replica_send", arguments, keeps, more)
+        return _call(name, self.home, "send", arguments, keeps, more)
 
     def receives(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
-        """Return a call of replica_receive on the peer."""
+        """Return a call of a step of the sync on the peer."""
         keys = {"authorized_keys": self.authorized_keys}
         arguments = {"step": step, **self.peer_options, "lock_timeout": self.lock_timeout, **keys}
-        return _call(name, self.peer, "replica_receive", arguments, keeps, more)
+        return _call(name, self.peer, "receive", arguments, keeps, more)
 
     def failover_home(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
-        """Return a call of vm_failover on the home."""
-        return _call(name, self.home, "vm_failover", self._home(step), keeps, more)
+        """Return a call of a step of failover on the home."""
+        return _call(name, self.home, "failover", self._home(step), keeps, more)
 
     def failover_there(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
-        """Return a call of vm_failover on the peer."""
+        """Return a call of a step of failover on the peer."""
         return self.failover_on(self.peer, self.peer_options, name, step, keeps, **more)
 
     def failover_on(
         self, host: str, options: _Options, name: str, step: str, keeps: t.Sequence[str], /, **more: t.Any
     ) -> Call:
-        """Return a call of vm_failover on any host."""
+        """Return a call of a step of failover on any host."""
         arguments = {"step": step, **options, "lock_timeout": self.lock_timeout}
-        return _call(name, host, "vm_failover", arguments, keeps, more)
+        return _call(name, host, "failover", arguments, keeps, more)
 
     def looks(self, name: str, host: str, options: _Options, may_be_lost: bool = False) -> Call:
-        """Return a call of vm_failover that tells what a host has of VMs with failover."""
-        return Call(name, host, "vm_failover", {"step": "look", **options}, ("vms",), may_be_lost=may_be_lost)
+        """Return a call that tells what a host has of VMs with failover."""
+        return Call(name, host, "failover", {"step": "look", **options}, ("vms",), may_be_lost=may_be_lost)
 
     def _home(self, step: str) -> _Dict:
         return {"step": step, **self.home_options, "lock_timeout": self.lock_timeout}
@@ -86,7 +86,7 @@ def commands_to_forget(names: t.Iterable[str], gone: str) -> str:
     return "; ".join(command.format(name, gone, gone) for name in names)
 
 
-def _call(name: str, host: str, module: str, arguments: _Options, keeps: t.Sequence[str], more: _Dict) -> Call:
+def _call(name: str, host: str, run: str, arguments: _Options, keeps: t.Sequence[str], more: _Dict) -> Call:
     """A call. more: further arguments, and fields of Call by their names."""
     fields = {key: more.pop(key) for key in ("check", "hidden", "may_fail", "may_be_lost") if key in more}
-    return Call(name, host, module, {**arguments, **more}, keeps, **fields)
+    return Call(name, host, run, {**arguments, **more}, keeps, **fields)

@@ -19,7 +19,7 @@ _THERE = ("pools", "vms", "replicas", "failover", "collected")
 
 
 def keep_replicas(sync: Sync, run: Run) -> Flow:
-    """Bring the replicas of VMs up to date. The result is what replica_send returns of its step prepare."""
+    """Bring the replicas of VMs up to date. The result is what the step prepare on the home returns."""
     _refuse_strange(sync, run)
     if not sync.vms:
         return {}

@@ -1,0 +1,64 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""One run of the module host_step: a step of a move, a failover or a sync, with its arguments checked by one table."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ...fleet.replication import host_steps
+from ...model.errors import FlexdiskError, Problem
+from .module import Module, error
+from .module_run import Answer, Call, run_module
+
+_Params = t.Mapping[str, t.Any]
+_Dict = t.Dict[str, t.Any]
+Log = t.Callable[[str], None]
+
+
+class HostRun(t.NamedTuple):
+    """The steps of one kind."""
+
+    task: t.Callable[[_Params], str]
+    """What those are told who wait for the lock."""
+    parse: t.Callable[[_Params], t.Tuple[t.Any, t.Sequence[Problem]]]
+    """What run takes, and all problems of the arguments. Raises FlexdiskError for a record that is none."""
+    run: t.Callable[[Call, Log, _Params, t.Any], Answer]
+    """Do the step. Log writes a line to the host's log."""
+    reads: t.Collection[str] = ()
+    """The steps that change nothing, or take the locks by themselves."""
+    every_pool: bool = True
+    """Whether all pools are locked, also if one is named."""
+
+
+def checked(module: Module, validator: t.Any) -> _Dict:
+    """Return the arguments of the step by their names, with all defaults, beside the options of the module.
+
+    validator: Ansible's ArgumentSpecValidator. The module fails with all problems of the arguments.
+    """
+    params = module.params
+    run, step = params["run"], params["step"]
+    wrong = [host_steps.unknown_step(run, step)]
+    arguments: _Dict = {}
+    if not wrong[0]:
+        result = validator(host_steps.spec(run, step)).validate(params["arguments"])
+        wrong, arguments = result.error_messages, result.validated_parameters
+    if any(wrong):
+        module.fail_json(**error(FlexdiskError("InvalidArgument", f"{run}, {step}: {'; '.join(wrong)}")))
+    own = {key: value for key, value in params.items() if key != "arguments"}
+    return {**host_steps.defaults(), **arguments, **own}
+
+
+def run_step(module: Module, core: str, host_run: HostRun) -> None:
+    """Do a step whose arguments are checked, and end the module. core is the version of ansible-core."""
+    params = module.params
+    run_module(
+        module,
+        core,
+        host_run.task(params),
+        host_run.parse,
+        lambda call, given: host_run.run(call, module.log, params, given),
+        reads=params["step"] in host_run.reads,
+        every_pool=host_run.every_pool,
+    )
