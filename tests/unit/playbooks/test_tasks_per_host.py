@@ -17,8 +17,8 @@ TASKS = {
     "plan": 2,
     "apply": 3,  # the plans of all hosts are compared before one is changed
     "report": 3,
-    "list_disks": 4,
-    "verify_disks": 5,
+    "list_disks": 3,
+    "verify_disks": 4,
 }
 
 
