@@ -42,3 +42,17 @@ def test_files_that_the_page_names_are_there(house_map):
     named = set(re.findall(rf"`((?:{rooms})/\w+\.py)`", PAGE))
     assert len(named) > 80
     assert not [name for name in named if not (house_map.HOUSE / name).exists()]
+
+
+def test_what_the_page_says_stands_in_a_file_does():
+    """As in: `waiting` in `members.py`, or: `waiting` (`members.py`)."""
+    said = re.findall(r"`(?:\w+\.)?(\w+)`(?: in | of | \()`([\w/]+\.py)`", PAGE)
+    assert len(said) > 40
+    places = [path for top in ("plugins", "tests", "extensions") for path in (ROOT / top).rglob("*.py")]
+    texts = {path.as_posix(): path.read_text() for path in places}
+
+    def stands(name: str, file: str) -> bool:
+        there = [text for path, text in texts.items() if path.endswith(f"/{file}")]
+        return any(re.search(rf"\b{name}\b", text) for text in there)
+
+    assert [one for one in said if not stands(*one)] == []

@@ -64,7 +64,7 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         replicate.replicate,
         names=replicate.names,
         strict=replicate.gives_up,
-        check=replicate.unclear,
+        check=replicate.contradictions,
         gone=replicate.gives_up,
         goes_on=True,
     ),

@@ -22,7 +22,7 @@ def gives_up(variables: Raw) -> bool:
     return variables.get("flexdisk_replica_state") == ABSENT
 
 
-def unclear(variables: Raw) -> t.List[str]:
+def contradictions(variables: Raw) -> t.List[str]:
     """What is wrong with variables that do not say what is meant."""
     named = "flexdisk_vm" in variables
     problems = []
