@@ -74,9 +74,8 @@ class ActionModule(ActionBase):
         return carried.done(given["job"]["move"], bool(self._task.check_mode), given["downtime"], given["outlook"])
 
     def _tell(self, given: _Dict, variables: _Dict) -> _Dict:
-        jobs = [
-            (known["_flexdisk_job"], known.get("_flexdisk_ended")) for _, known in _queued(variables, carried.STAGES)
-        ]
+        queue = _queued(variables, carried.STAGES)
+        jobs = [(known["_flexdisk_job"], known.get("_flexdisk_ended")) for _host, known in queue]
         return carried.told(jobs, given["last"].get("unplanned", ""))
 
 

@@ -42,8 +42,7 @@ options:
     elements: path
     version_added: 0.3.0
 seealso:
-  - plugin: flexdisk.hypervisor.vm_replica
-    plugin_type: role
+  - module: flexdisk.hypervisor.vm_info
 """
 
 EXAMPLES = r"""

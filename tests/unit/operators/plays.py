@@ -34,11 +34,11 @@ READ = {
 }
 
 
-def order(playbook, given, read=READ, inventory=None, **more):
+def order(playbook, given, read=None, inventory=None, **more):
     """What a playbook decides with these variables. inventory: variables of single hosts."""
     hosts = ("hv01", "hv02")
     variables = {name: {**given, **(inventory or {}).get(name, {})} for name in hosts}
-    return decide(PLAYBOOKS[playbook], Play(variables, read, **more))
+    return decide(PLAYBOOKS[playbook], Play(variables, READ if read is None else read, **more))
 
 
 def refused(playbook, given, **more):

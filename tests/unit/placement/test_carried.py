@@ -27,8 +27,8 @@ PLAN = {"jobs": [{"job": 1, "name": "a", "operations": [OPERATION], "depends": [
 MOVE = {**OPERATION, "name": "a", "why": ""}
 
 
-def made(stage, hosts=(), plan=PLAN, why_not="", digest="", check=False):
-    return queued(stage, hosts, Wanted(), Planned(plan, why_not), Approved(digest, check), 5)
+def made(stage, hosts=(), plan=None, why_not="", digest="", check=False):
+    return queued(stage, hosts, Wanted(), Planned(PLAN if plan is None else plan, why_not), Approved(digest, check), 5)
 
 
 def names(queue):

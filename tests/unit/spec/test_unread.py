@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,12 @@ def test_the_first_choice_is_what_a_playbook_takes():
         if spec.get("required"):
             continue
         text = (PLAYBOOKS / f"{playbook}.yml").read_text()
-        assert f"_flexdisk.{other} | default('{spec['choices'][0]}')" in text, playbook
+        if f'state: "{{{{ _flexdisk.{other} | default(omit) }}}}"' in text:  # then the module has the default
+            (module,) = re.findall(r"flexdisk\.hypervisor\.(\w+):\n(?:        .*\n)*?        state: ", text)
+            source = (PLAYBOOKS.parent / "plugins" / "modules" / f"{module}.py").read_text()
+            assert f'"state": {{"type": "str", "default": "{spec["choices"][0]}"' in source, playbook
+        else:
+            assert f"_flexdisk.{other} | default('{spec['choices'][0]}')" in text, playbook
 
 
 @pytest.fixture

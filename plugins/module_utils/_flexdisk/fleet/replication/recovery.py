@@ -131,7 +131,7 @@ def _looks(name: str, wanted: Recovery, hosts: t.Sequence[str], **more: t.Any) -
 
 def _call(
     wanted: Recovery,
-    name: str,
+    task: str,
     host: str,
     step: str,
     keeps: t.Sequence[str] = (),
@@ -141,7 +141,7 @@ def _call(
 ) -> Call:
     takes = host_steps.STEPS["failover"][step]
     keys = {"authorized_keys": wanted.authorized_keys.get(host) or None} if "authorized_keys" in takes.may else {}
-    return Call(name, host, "failover", {"step": step, **keys, **more}, keeps, **(how or {}))
+    return Call(task, host, "failover", {"step": step, **keys, **more}, keeps, **(how or {}))
 
 
 def _uuids(answers: t.Iterable[t.Mapping[str, t.Any]]) -> t.List[str]:
@@ -240,7 +240,7 @@ def _no_way_back(wanted: Recovery, known: _Known, whole: str) -> t.Iterator[str]
         yield f"{' and '.join(unasked)} could not be asked whether the failover of {name} has begun there"
     if len(begun) > 1:
         text = f"{' and '.join(begun)} have begun to take {name} over; leave one out, as with"
-        yield f"{text} {without(next(iter(begun)))}"
+        yield f"{text} {without(min(begun))}"
     if len(known.uuids) > 1:
         yield f"several VMs are called {name}; give the whole UUID: {', '.join(known.uuids)}"
     if begun and not whole:
