@@ -76,8 +76,10 @@ class ActionModule(ActionBase):
         turn = self._turn(variables, {**answers, **answer})
         if isinstance(turn.failure, CallFailed) and turn.failure.call == call and not call.hidden:
             return result
-        for key in ("failed", "unreachable", "exception"):
+        for key in ("unreachable", "exception"):
             result.pop(key, None)
+        if result.get("failed"):
+            result["failed"] = False  # without it, Ansible would go by rc
         told = {**_told(turn), "begun": shown["next"]["begun"]}
         return {**result, "answers": {**(hidden if call.hidden else shown["answers"]), **answer}, "next": told}
 

@@ -65,10 +65,10 @@ class ActionModule(ActionBase):
         result = _calling.do(self, call, variables)
         failed = bool(result.get("failed"))
         if failed and call.may_fail:
-            result.pop("failed")
+            result["failed"] = False  # without it, Ansible would go by rc
             result.pop("exception", None)
-        ended = {"number": turn["number"], "failed": failed, "began": began, "ended": time.time()}
-        return {**result, "turn": ended}
+        ended = {"failed": failed, "began": began, "ended": time.time()}
+        return {**result, "turn": {**_identity(turn), **ended}}
 
     def _decide(self, memory: t.Sequence[_Dict], variables: _Dict) -> _Dict:
         """What comes next after these answers."""
@@ -78,7 +78,14 @@ class ActionModule(ActionBase):
         shown = isinstance(turn.failure, CallFailed) and not turn.failure.call.hidden  # by its host
         if turn.failure is not None and not shown:
             raise AnsibleActionFail(str(turn.failure))
-        return {"memory": memory, "number": len(memory), **_told(turn, variables["ansible_play_hosts"])}
+        begun = (args.get("last") or {}).get("begun") or repr(time.time())
+        told = _told(turn, variables["ansible_play_hosts"])
+        return {"memory": memory, "number": len(memory), "begun": begun, **told}
+
+
+def _identity(turn: _Dict) -> _Dict:
+    """What tells a turn from others, also from those of an earlier play."""
+    return {key: turn.get(key) for key in ("number", "begun")}
 
 
 def _answers(remembered: _Dict) -> t.Union[Answer, Answers]:
@@ -88,21 +95,23 @@ def _answers(remembered: _Dict) -> t.Union[Answer, Answers]:
 
 
 def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
-    """What to remember of the answers to a turn. A host that has not answered could not be reached."""
+    """What to remember of the answers to a turn. Only a host that Ansible calls unreachable is lost: one without an
+    answer may be there, and hang.
+    """
     answers: _Dict = {}
     for host, call in last["calls"].items():
         result = heard.get(host) or {}
         turn = result.get("turn") or {}
-        if turn.get("number") != last["number"] or result.get("unreachable"):
-            why = result.get("msg") if result.get("unreachable") else ""
-            answers[host] = {
-                "result": {"unreachable": True, "msg": why or "it cannot be reached"},
-                "began": 0.0,
-                "ended": 0.0,
-            }
+        if _identity(turn) == _identity(last) and not result.get("unreachable"):
+            told = kept(Call(**call), {**result, "failed": turn["failed"]})
+            answers[host] = {"result": told, "began": turn["began"], "ended": turn["ended"]}
             continue
-        told = kept(Call(**call), {**result, "failed": turn["failed"]})
-        answers[host] = {"result": told, "began": turn["began"], "ended": turn["ended"]}
+        how = "unreachable" if result.get("unreachable") else "failed"
+        why = result.get("msg") if result.get("unreachable") or not turn else ""
+        usual = (
+            "it cannot be reached" if result.get("unreachable") else "it gave no answer; see what is said of it above"
+        )
+        answers[host] = {"result": {how: True, "msg": why or usual}, "began": 0.0, "ended": 0.0}
     return {"at_once": last["at_once"], "answers": answers}
 
 

@@ -34,6 +34,15 @@ def test_each_host_has_the_peers_of_its_vms():
     assert calls("replicate", given)["hv01"] == {"peers": [peer("hv09", WEB)]}
 
 
+def test_a_host_without_an_entry_has_nothing_to_replicate():
+    """As where each home has its own in host_vars."""
+    found = order("replicate", {}, inventory={"hv01": GIVEN})
+    assert (found.problems, found.calls["hv02"]) == ([], {"peers": []})
+    assert found.calls["hv01"]["peers"]
+    found = order("replicate", {"flexdisk_vm": "web"}, inventory={"hv01": GIVEN})
+    assert (found.problems, found.calls["hv02"]) == ([], {"peers": []})
+
+
 def test_a_name_that_means_none_is_left_out_and_told_at_the_end():
     found = order("replicate", {"flexdisk_replicas": [*ENTRIES, {"vm": "nobody", "host": "hv02"}]})
     assert (found.problems, found.left_out) == ([], ["VM nobody is on none of hv01, hv02."])

@@ -65,6 +65,7 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         names=replicate.names,
         strict=replicate.gives_up,
         check=replicate.contradictions,
+        check_all=replicate.without_entry,
         gone=replicate.gives_up,
         goes_on=True,
     ),

@@ -32,15 +32,20 @@ def contradictions(variables: Raw) -> t.List[str]:
         problems.append("flexdisk_replica_state=absent needs flexdisk_vm")
     if gives_up(variables) and variables.get("flexdisk_failover"):
         problems.append("flexdisk_failover=true needs the replicas that flexdisk_replica_state=absent gives up")
-    if problems or _wanted(variables):
-        return problems
-    if not named:
+    return problems
+
+
+def without_entry(play: Play) -> t.List[str]:
+    """What is wrong if no host has an entry that is meant. A host without one has nothing to replicate."""
+    given = play.variables.values()
+    if any(_wanted(variables) or contradictions(variables) for variables in given):
+        return []
+    name = next((variables["flexdisk_vm"] for variables in given if "flexdisk_vm" in variables), None)
+    if name is None:
         return ["flexdisk_replicas has no entry"]
-    known = ", ".join(dict.fromkeys(str(entry["vm"]) for entry in _entries(variables))) or "none"
-    return [
-        f"flexdisk_replicas has no entry with vm: {variables['flexdisk_vm']}, but with {known}. Name the VM as it "
-        "stands there, or say with flexdisk_replica_host where its replica is"
-    ]
+    known = ", ".join(dict.fromkeys(str(entry["vm"]) for one in given for entry in _entries(one))) or "none"
+    text = f"flexdisk_replicas has no entry with vm: {name}, but with {known}. Name the VM as it stands there, or say"
+    return [f"{text} with flexdisk_replica_host where its replica is"]
 
 
 def replicate(play: Play) -> Order:

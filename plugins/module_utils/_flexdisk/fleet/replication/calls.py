@@ -55,7 +55,7 @@ class Call(t.NamedTuple):
 class AtOnce(t.NamedTuple):
     """Calls of one module on several hosts at the same time. Only the flow of a play has them.
 
-    The flow gets the answers by hosts, and goes on whatever they are. A host without an answer counts as lost. A host
+    The flow gets the answers by hosts, and goes on whatever they are. A host without an answer has failed. A host
     that fails or is lost drops out of the run, unless its call may fail or be lost.
     """
 
