@@ -15,9 +15,10 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.asked_disks import (
     PREFIX,
     arguments,
+    contradicted,
     refusal,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core, _extra
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import (
     options_of,
     plain,
@@ -49,11 +50,12 @@ class ActionModule(WatchedPlan):
         variables = self._variables(given["variables"], task_vars or {})
         plans_only = _true(variables["plan_only"])
         step = given["step"] or ("plan" if plans_only else "change")
-        if not variables["vms"]:
-            return _nothing(step)
-        why_not = refusal(variables, plans_only, _true(variables["recalculate_quota"]))
+        why_not = contradicted(given["variables"], _extra.variables())
+        why_not = why_not or refusal(variables, plans_only, _true(variables["recalculate_quota"]))
         if why_not:
             raise AnsibleActionFail(why_not)
+        if not variables["vms"]:
+            return _nothing(step)
         if step == "compare" and (plans_only or "expect_plan" not in variables):
             return {"skipped": True, "changed": False}
         asks = step != "change"

@@ -51,12 +51,17 @@ class ActionModule(ActionBase):
         """The next turn, which fails if the flow is stopped; with a turn, the result of the module of this host."""
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
-        args, variables = self._task.args, task_vars or {}
-        if "turn" in args:
-            return {**start, **self._call(args["turn"], variables)}
-        last = args.get("last") or {}
-        memory = [*last["memory"], _heard(last, args["heard"])] if last else []
-        return {**start, "_ansible_no_log": True, **self._decide(memory, variables)}
+        variables = task_vars or {}
+        begins = self._task.args["do"] == "begin"
+        last: _Dict = {} if begins else variables["_flexdisk_turn"]
+        if self._task.args["do"] == "call":
+            return {**start, **self._call(last, variables)}
+        every = variables["hostvars"]
+        memory = (
+            [] if begins else [*last["memory"], _heard(last, {host: _answer(every, host) for host in last["calls"]})]
+        )
+        begun = last.get("begun") or repr(time.time())
+        return {**start, "_ansible_no_log": True, "begun": begun, **self._decide(memory, variables)}
 
     def _call(self, turn: _Dict, variables: _Dict) -> _Dict:
         """Do the call of this host. Its answer is told beside the result, as turn."""
@@ -78,9 +83,12 @@ class ActionModule(ActionBase):
         shown = isinstance(turn.failure, CallFailed) and not turn.failure.call.hidden  # by its host
         if turn.failure is not None and not shown:
             raise AnsibleActionFail(str(turn.failure))
-        begun = (args.get("last") or {}).get("begun") or repr(time.time())
-        told = _told(turn, variables["ansible_play_hosts"])
-        return {"memory": memory, "number": len(memory), "begun": begun, **told}
+        return {"memory": memory, "number": len(memory), **_told(turn, variables["ansible_play_hosts"])}
+
+
+def _answer(every: t.Mapping[str, t.Any], host: str) -> _Dict:
+    """What a host has left of its last call. It is no argument: those can be shown, and it has secrets."""
+    return every[host].get("_flexdisk_heard") or {}
 
 
 def _identity(turn: _Dict) -> _Dict:

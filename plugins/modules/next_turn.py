@@ -29,32 +29,30 @@ attributes:
   idempotent:
     support: full
 options:
+  do:
+    description:
+      - V(begin) decides what comes first, V(decide) what comes next. V(call) does the call of the last decision on the
+        host of the task. C(module_defaults) of its module apply.
+      - The decision and the answers to it are taken from the variables C(_flexdisk_turn) and C(_flexdisk_heard), for
+        arguments of tasks can be shown.
+    type: str
+    required: true
+    choices: [begin, decide, call]
   flow:
     description:
-      - V(relocate) finds out where a VM is that moves, V(recover) is a failover. Needed without O(turn).
+      - V(relocate) finds out where a VM is that moves, V(recover) is a failover. Needed without O(do=call).
     type: str
     choices: [relocate, recover]
   arguments:
     description:
-      - The variables of the playbook.
-    type: dict
-  last:
-    description:
-      - The decision before. Without it, the play begins.
-    type: dict
-  heard:
-    description:
-      - The results of the tasks with O(turn) since then, by hosts.
-    type: dict
-  turn:
-    description:
-      - The decision whose call is done on the host of the task. C(module_defaults) of its module apply.
+      - The variables of the playbook. Needed without O(do=call).
     type: dict
 """
 
 EXAMPLES = r"""
 - name: Work out what comes first
   flexdisk.hypervisor.next_turn:
+    do: begin
     flow: "{{ _flexdisk_flow }}"
     arguments: "{{ _flexdisk_arguments }}"
   register: _flexdisk_turn
@@ -65,12 +63,12 @@ RETURN = r"""
 calls:
   description:
     - The call of each host that has one. It is empty at the end.
-  returned: success, without O(turn)
+  returned: success, without O(do=call)
   type: dict
 says:
   description:
     - What the user is told.
-  returned: success, without O(turn)
+  returned: success, without O(do=call)
   type: raw
 result:
   description:
@@ -80,6 +78,6 @@ result:
 turn:
   description:
     - Which decision this is the answer to, and whether the module has failed.
-  returned: with O(turn)
+  returned: with O(do=call)
   type: dict
 """

@@ -69,6 +69,26 @@ def test_a_home_without_an_answer_is_not_down(home, why):
     assert f"hv01, the host of {VM}, answers, but cannot say what it has of the VM: {why}" in str(turn.failure)
 
 
+def test_answers_are_no_arguments(monkeypatch):
+    """Arguments of a task can be shown, and answers have secrets."""
+    monkeypatch.setattr(next_turn._core, "check", lambda: None)
+    monkeypatch.setattr(next_turn.ActionBase, "run", lambda *_any: {})
+    arguments = {"vm": VM, "hosts": HOSTS, "every": HOSTS, "target": "hv02", "fenced": True}
+    task = SimpleNamespace(
+        args={"do": "begin", "flow": "recover", "arguments": arguments}, check_mode=False, diff=False
+    )
+    action = next_turn.ActionModule(task, *[None] * 5)
+    variables = {"hostvars": {host: {} for host in HOSTS}, "ansible_play_hosts": HOSTS}
+    first = action.run(None, {**variables, "_flexdisk_turn": {"memory": ["of an earlier play"], "begun": "1"}})
+    assert (first["memory"], first["number"], first["_ansible_no_log"]) == ([], 0, True)
+    assert sorted(first["calls"]) == HOSTS
+    heard = {host: {"_flexdisk_heard": answered(NONE, begun=first["begun"])} for host in HOSTS}
+    task.args = {**task.args, "do": "decide"}
+    second = action.run(None, {**variables, "hostvars": heard, "_flexdisk_turn": first})
+    assert (len(second["memory"]), second["number"], second["begun"]) == (1, 1, first["begun"])
+    assert sorted(second["calls"]) == HOSTS
+
+
 @pytest.mark.parametrize("may_fail", [True, False])
 def test_a_module_that_has_died_fails_its_host_only_if_it_must_not(monkeypatch, may_fail):
     """Ansible goes by rc where failed is left out."""

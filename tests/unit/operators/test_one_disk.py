@@ -215,3 +215,17 @@ def test_hosts_can_have_variables_of_their_own():
     found = calls("add_disk", given, inventory={"hv02": {"flexdisk_disk_size": "5GiB"}})
     assert found["hv02"]["vms"] == [{"vm": DB, "unlisted": "keep", "disks": [{"name": "more", "size": "5GiB"}]}]
     assert ZONE not in str(found)
+
+
+@pytest.mark.parametrize("playbook", ["resize_disk", "remove_disk", "attach_disk", "detach_disk", "add_disk"])
+def test_hosts_that_mean_several_disks_are_refused(playbook):
+    """As from variables of hosts: the disk of one host must not be looked for in the VM of another one."""
+    more = {"flexdisk_disk_size": 9}
+    inventory = {
+        "hv01": {"flexdisk_vm": "web", "flexdisk_disk": "data"},
+        "hv02": {"flexdisk_vm": "db", "flexdisk_disk": "x"},
+    }
+    found = order(playbook, more, inventory=inventory)
+    assert found.calls == {}
+    (text,) = found.problems
+    assert "hv01: flexdisk_vm=web flexdisk_disk=data; hv02: flexdisk_vm=db flexdisk_disk=x" in text

@@ -43,7 +43,7 @@ GIVEN = {
         "target_pool vm"
     ),
     "next_call": "arguments task",
-    "next_turn": "",
+    "next_turn": "do",
     "roles/vm_move/tasks/main: role vm_replica": "authorized_keys home lock_timeout peer_hypervisor peer_libvirt_uri",
     "role vm_placement": "hypervisor libvirt_uri",
     "role vm_replica": "bandwidth_limit hypervisor libvirt_uri peer",
@@ -63,7 +63,7 @@ GIVEN = {
     "playbooks/detach_disk: disk": "name state uuid vm",
     "playbooks/list_disks: disk_info": "name space tags type uuid",
     "playbooks/move_vm: role vm_move": "forget_unseen seen unasked",
-    "playbooks/tasks/turns: next_turn": "arguments flow",
+    "playbooks/tasks/turns: next_turn": "arguments do flow",
     "playbooks/parts/stage: role vm_placement": "involved",
     "playbooks/parts/moves: move_jobs": "last",
     "playbooks/parts/stage: move_jobs": (

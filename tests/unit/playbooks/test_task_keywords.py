@@ -36,7 +36,7 @@ def tolerant(task: Task, module: str, _step: str) -> bool:
 def for_all(task: Task, module: str, _step: str) -> bool:
     """It decides for all hosts of the play."""
     given = task.here.get(f"flexdisk.hypervisor.{module}") or {}
-    decides = module == "next_turn" and "turn" not in given
+    decides = module == "next_turn" and given["do"] != "call"
     return decides or (module == "move_jobs" and given["do"] in ("queue", "tell"))
 
 

@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ansible.errors import AnsibleActionFail
 
 from ansible_collections.flexdisk.hypervisor.plugins.action import declared_disks
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.asked_disks import (
     PASSED,
     PREFIX,
     arguments,
+    contradicted,
     refusal,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.modules import declared_disks as documented
@@ -70,3 +72,38 @@ def test_what_does_not_go_together(variables, plans_only, recalculates, words):
     found = refusal({**HAS, **variables}, plans_only, recalculates)
     assert found.startswith(words)
     assert bool(found) == bool(words)
+
+
+@pytest.mark.parametrize(
+    ("extra", "names"),
+    [
+        ({}, ""),
+        ({"flexible_disks_pool": "tank", "flexible_disks_recalculate_quota": "true"}, ""),
+        ({"flexible_disks_plan_only": "true"}, "-e flexible_disks_plan_only"),
+        ({"flexible_disks_plan_only": "False", "flexible_disks_only": "db"}, ""),
+        ({"flexible_disks_only": "web01"}, "-e flexible_disks_only"),
+        (
+            {"flexible_disks_only": "web01", "flexible_disks_expect_plan": "x"},
+            "-e flexible_disks_only and -e flexible_disks_expect_plan",
+        ),
+    ],
+)
+def test_extra_variables_that_restrict_are_not_ignored(extra, names):
+    given = {"flexible_disks_only": "db", "flexible_disks_plan_only": False, "flexible_disks_expect_plan": "1f"}
+    text = contradicted(given, extra)
+    assert text.partition(" cannot count here")[0] == names
+    assert contradicted({}, extra) == ""
+
+
+def test_a_host_without_declarations_refuses_as_others_do(monkeypatch):
+    """Else the quotas of all its VMs would be set by a task that shall only plan."""
+    action = declared_disks.ActionModule(*[None] * 6)
+    monkeypatch.setattr(declared_disks._core, "check", lambda: None)
+    monkeypatch.setattr(declared_disks._extra, "variables", dict)
+    monkeypatch.setattr(action, "validate_argument_spec", lambda **_any: (None, {"step": "change", "variables": {}}))
+    variables = {"only": "", "vms": [], "plan_only": "true", "recalculate_quota": "true"}
+    monkeypatch.setattr(action, "_variables", lambda *_any: variables)
+    with pytest.raises(AnsibleActionFail, match="set flexible_disks_recalculate_quota to false"):
+        action.run(None, {})
+    variables["recalculate_quota"] = "false"
+    assert action.run(None, {})["skipped"]

@@ -44,6 +44,22 @@ def refusal(variables: _Dict, plans_only: bool, recalculates: bool) -> str:
     return ""
 
 
+def contradicted(given: _Dict, extra: _Dict) -> str:
+    """Return why a playbook cannot give the role these variables, or nothing: extra variables say something else.
+
+    They would be ignored in silence, though each restricts what is done.
+    """
+    names = [PREFIX + name for name in ("only", "plan_only", "expect_plan", "expect_lines")]
+    both = [name for name in names if name in given and name in extra]
+    other = [f"-e {name}" for name in both if str(extra[name]).lower() != str(given[name]).lower()]
+    if not other:
+        return ""
+    text = (
+        f"{' and '.join(other)} cannot count here, and would restrict what is done: plan and apply go by flexdisk_vm,"
+    )
+    return f"{text} flexdisk_plan_digests and flexdisk_plan_lines. Leave it out, or use converge"
+
+
 def arguments(variables: _Dict) -> t.Dict[str, t.Any]:
     """Return the arguments of vm_disks."""
     given = {name: variables[name] for name in PASSED if name in variables}

@@ -17,8 +17,9 @@ def problems(variables: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> t.Li
 
 
 def named(variables: t.Mapping[str, t.Any]) -> t.List[t.Tuple[str, object]]:
-    """Return the hosts that the variables name, each with where it is named."""
-    replicas = variables.get(LISTED) or []
+    """Return the hosts that the variables name, each with where it is named. One of a wrong type names none."""
+    listed = variables.get(LISTED)
+    replicas = [one for one in listed if isinstance(one, t.Mapping)] if isinstance(listed, list) else []
     return [
         *((name, variables[name]) for name in VARIABLES if variables.get(name)),
         *((f"{LISTED}, vm {one.get('vm', '')}", one["host"]) for one in replicas if one.get("host")),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ...model.errors import FlexdiskError
 from ...rules.identity import is_uuid
 from . import refusals
 from .declared import declaring
@@ -113,6 +114,16 @@ def detach_disk(play: Play) -> Order:
 
 
 def _of(play: Play) -> _Disk:
+    """The disk that is meant. Raises FlexdiskError Ambiguous if the hosts of the run mean several."""
+    meant: t.Dict[t.Tuple[str, ...], t.List[str]] = {}
+    for host, one in play.variables.items():
+        key = tuple(f"{name}={one[name]}" for name in ("flexdisk_vm", "flexdisk_disk") if name in one)
+        meant.setdefault(key, []).append(host)
+    if len(meant) > 1:
+        each = "; ".join(f"{', '.join(hosts)}: {' '.join(key)}" for key, hosts in meant.items())
+        raise FlexdiskError(
+            "Ambiguous", f"the hosts of this run mean several disks ({each}). Name one with -e, or use --limit"
+        )
     host, here = next((host, here) for host, here in play.here.items() if here)
     variables = play.variables[host]
     (uuid,) = next(iter(here.values())).values()
