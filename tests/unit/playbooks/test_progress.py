@@ -84,7 +84,7 @@ def test_a_play_that_is_killed(nodes, asked):
 
     def watch(line):
         if not asked and line.startswith("TASK ["):
-            until(lambda: not line.startswith("TASK [flexdisk.hypervisor.flexible_disks") or under_way(place))
+            until(lambda: not line.startswith("TASK [Change the disks of the declared VMs") or under_way(place))
         return SHOWN in line if asked else under_way(place)
 
     status, printed = nodes.play("converge", "-e", f"flexdisk_progress={asked}", watch=watch)
