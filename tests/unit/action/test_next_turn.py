@@ -66,7 +66,7 @@ def test_a_home_without_an_answer_is_not_down(home, why):
     """It may be there, and its guest may run."""
     turn = after(home)
     assert turn.call is None
-    assert f"hv01, the host of {VM}, answers, but cannot say what it has of the VM: {why}" in str(turn.failure)
+    assert f"hv01, the host of {VM}, may be there, but does not say what it has of the VM: {why}" in str(turn.failure)
 
 
 def test_answers_are_no_arguments(monkeypatch):

@@ -110,10 +110,11 @@ def test_the_vm_ends_first_on_its_old_host_that_is_there_again():
             f"2 records of {VM}; give the whole UUID: {VM}, {OTHER}",
         ),
         ([LOST, says(records=["hv09"])], "hv09, the host of {VM}, is not among the hosts of this run"),
-        ([FAILED, RECORD], "hv01, the host of {VM}, answers, but cannot say what it has of the VM: no zfs"),
+        ([FAILED, RECORD], "hv01, the host of {VM}, may be there, but does not say what it has of the VM: no zfs"),
         (
             [LOST, RECORD, FAILED],
-            "hv03 answers, but cannot say whether it has {VM}; find out, and leave it out with --limit 'all:!hv03'",
+            "hv03 may be there, but does not say whether it has {VM}; find out, and leave it out with --limit "
+            "'all:!hv03'",
         ),
     ],
 )

@@ -75,7 +75,6 @@ def _step(needs: str, may: str = "") -> Step:
 
 _STOPS = "stop_timeout allow_force_stop"
 _LEAVES = "vm name peer_name digest transfer"
-_WAY = "address port host_keys bandwidth_limit"
 _PLANS = "address port peer_pool bandwidth_limit"
 
 STEPS: t.Mapping[str, t.Mapping[str, Step]] = {

@@ -196,10 +196,12 @@ def _unclear(wanted: Recovery, known: _Known) -> t.Iterator[str]:
     mute = [host for host in homes if host in unheard]
     if mute:
         why = "".join(known.why.get(host, "") for host in homes)
-        yield f"{''.join(mute)}, the host of {name}, answers, but cannot say what it has of the VM: {why}"
+        yield f"{''.join(mute)}, the host of {name}, may be there, but does not say what it has of the VM: {why}"
     others = [host for host in unheard if host not in homes]
     if homes and others:
-        text = f"{', '.join(others)} answers, but cannot say whether it has {name}; find out, and leave it out with"
+        text = (
+            f"{', '.join(others)} may be there, but does not say whether it has {name}; find out, and leave it out with"
+        )
         yield f"{text} --limit 'all:!{':!'.join(others)}'"
 
 
