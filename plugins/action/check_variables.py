@@ -13,7 +13,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import layout, named_hosts
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse import layout, named_hosts
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import (
     answers,

@@ -12,7 +12,7 @@ from ansible.errors import AnsibleActionFail
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible.module_utils.parsing.convert_bool import boolean
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.asked_disks import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.asked_disks import (
     PREFIX,
     arguments,
     contradicted,

@@ -288,7 +288,7 @@ from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_mod
 from ..module_utils._flexdisk.engine.run.results import answer
 from ..module_utils._flexdisk.model.desired import SnapshotDeclaration
 from ..module_utils._flexdisk.model.errors import Problem
-from ..module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
+from ..module_utils._flexdisk.parse.vm_snapshot import parse_snapshot
 
 _Params = t.Mapping[str, t.Any]
 KEEP = {"names": {"type": "list", "elements": "str"}, **{key: {"type": "int"} for key in ("last", "daily", "weekly")}}

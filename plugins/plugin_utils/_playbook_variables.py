@@ -17,8 +17,8 @@ from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import unknown, unread
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import Wanted, meant
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse import unknown, unread
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.answers import Wanted, meant
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core, _extra
 
 _ROOT = Path(__file__).resolve().parents[2]

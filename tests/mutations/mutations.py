@@ -520,7 +520,7 @@ MUTATIONS = (
         "rules/identity.py",
         r'DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")',
         r'DISK_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")',
-        "tests/unit/spec",
+        "tests/unit/parse",
     ),
     Mutation(
         "description not encoded",
@@ -1355,10 +1355,10 @@ MUTATIONS = (
     ),
     Mutation(
         "a number counts as the name that it may have been",
-        "spec/answers.py",
+        "parse/answers.py",
         'raise Unclear(_lost(path, "number", str(value), _spellings(value)))',
         "return str(value)",
-        "tests/unit/spec/test_answers.py",
+        "tests/unit/parse/test_answers.py",
     ),
     Mutation(
         "any emulator of another host is run",
@@ -1632,9 +1632,9 @@ MUTATIONS = (
     ),
     Mutation(
         "a key of an entry that nothing reads is taken in",
-        "spec/entry_keys.py",
+        "parse/entry_keys.py",
         "if key not in options:",
         "if False:",
-        "tests/unit/spec",
+        "tests/unit/parse",
     ),
 )

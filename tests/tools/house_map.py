@@ -21,7 +21,7 @@ BEGIN, END = "<!-- map: begin -->\n", "<!-- map: end -->\n"
 ROOMS = {
     "model": "nouns, without any rule",
     "rules": "laws and decisions about what is there",
-    "spec": "what users write becomes declarations",
+    "parse": "what users write becomes declarations",
     "plan": "from what is there and what is declared to steps",
     "fleet": "what concerns many hosts",
     "fleet/groups": "rolling updates of groups of VMs, for all hosts together",

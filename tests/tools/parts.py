@@ -26,7 +26,7 @@ LONG: Mapping[str, Sequence[str]] = {  # a folder, or file, with tests that take
     "tests/unit/fleet": (f"{SHARED}fleet/",),
     "tests/unit/guest": (f"{SHARED}guest/", f"{SHARED}engine/", "extensions/guests/", "roles/guest_growth/"),
     "tests/unit/lab": ("tests/lab/",),
-    "tests/unit/modules": ("plugins/modules/", f"{SHARED}spec/"),
+    "tests/unit/modules": ("plugins/modules/", f"{SHARED}parse/"),
     "tests/unit/placement": (f"{SHARED}fleet/placement/", "extensions/iallocator/"),
     "tests/unit/playbooks": ("playbooks/", "roles/", *CONTROLLER, f"{SHARED}fleet/"),
     "tests/unit/registry": ONE_HOST,
@@ -39,7 +39,14 @@ LONG: Mapping[str, Sequence[str]] = {  # a folder, or file, with tests that take
     "tests/unit/test_release.py": ("changelogs/", "galaxy.yml", "tests/tools/"),
 }
 OTHERS: Mapping[str, Sequence[str]] = {  # a stage of make verify that is no pytest of a folder
-    "integration": ("plugins/modules/", f"{SHARED}spec/", f"{SHARED}model/", "roles/", SIMULATED, "tests/integration/"),
+    "integration": (
+        "plugins/modules/",
+        f"{SHARED}parse/",
+        f"{SHARED}model/",
+        "roles/",
+        SIMULATED,
+        "tests/integration/",
+    ),
     "lab-share": (
         f"{SHARED}zfs/",
         f"{SHARED}hypervisor/",

@@ -20,13 +20,13 @@ PREFIX = f"{COLLECTION}plugins.module_utils._flexdisk."
 MAY_IMPORT = {
     "model": {"model"},
     "rules": {"rules", "model"},
-    "spec": {"spec", "rules", "model"},
-    "plan": {"plan", "spec", "rules", "model"},
+    "parse": {"parse", "rules", "model"},
+    "plan": {"plan", "parse", "rules", "model"},
     "fleet": {"fleet", "rules", "model"},
     "guest": {"guest", "model"},
     "zfs": {"zfs", "rules", "model"},
     "hypervisor": {"hypervisor", "rules", "model"},
-    "engine": {"engine", "fleet", "guest", "plan", "spec", "rules", "model", "zfs", "hypervisor"},
+    "engine": {"engine", "fleet", "guest", "plan", "parse", "rules", "model", "zfs", "hypervisor"},
 }
 ENGINE_MAY_IMPORT = {
     "host": {"host"},
@@ -38,7 +38,7 @@ ENGINE_MAY_IMPORT = {
     "failover": {"failover", "moves", "replication", "modules", "run", "steps", "host"},
     "guest": {"guest", "run", "host"},
 }
-PURE = ("model", "rules", "spec", "plan", "fleet", "guest")
+PURE = ("model", "rules", "parse", "plan", "fleet", "guest")
 WORLDLY = {"os", "subprocess", "shutil", "socket", "pathlib", "tempfile", "fcntl", "time", "random", "ansible"}
 OPTIONAL_ON_TARGETS = {"libvirt", "libzfs_core"}
 

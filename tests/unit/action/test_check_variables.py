@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.action import check_variables
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec import layout
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse import layout
 from ansible_collections.flexdisk.hypervisor.plugins.modules import check_variables as documented
 
 from .actions import ROOT, plain

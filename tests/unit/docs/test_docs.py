@@ -18,6 +18,11 @@ import yaml
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.arguments import DISK, POWER
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.sizes import MIB
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.disk import parse_disk
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.disk_adopt import parse_adoption
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.packages import parse_packages
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.vm import parse_vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.vm_disks import parse_vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
     findings,
 )
@@ -27,11 +32,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     automatic_reservation,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.space import quota_law
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.disk import parse_disk
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.disk_adopt import parse_adoption
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.packages import parse_packages
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm import parse_vm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_disks import parse_vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import disk as disk_module
 from ansible_collections.flexdisk.hypervisor.plugins.modules import disk_adopt, disk_verify, vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.modules import vm as vm_module

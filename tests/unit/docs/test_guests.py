@@ -15,8 +15,8 @@ import pytest
 import yaml
 from tree import TARGET_PYTHONS
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.packages import parse_packages
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm import parse_vm
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.packages import parse_packages
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.vm import parse_vm
 
 ROOT = Path(__file__).resolve().parents[3]
 GUESTS = ROOT / "extensions" / "guests"

@@ -13,6 +13,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, VmConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.vm_disks import parse_vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import planner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import link
@@ -21,7 +22,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     automatic_reservation,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import SMARTOS
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_disks import parse_vm_disks
 
 MIB = 1 << 20
 GIB = 1 << 30

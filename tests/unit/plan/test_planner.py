@@ -28,6 +28,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problem
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.vm_disks import parse_vm_disks
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import (
     disk_steps,
     planner,
@@ -38,7 +39,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan
     disk_verify as plan_disk_verify,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_disks import parse_vm_disks
 
 from .build import CAPABILITIES, GEOMETRY, GIB, MIB, ROOT, host, kinds, plan, uuid, volume
 

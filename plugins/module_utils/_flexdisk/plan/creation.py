@@ -14,6 +14,7 @@ from ..model.desired import NewVm, VmDeclaration, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
 from ..model.vm import ABSENT, NO_GROUP, DiskConfig, Vm, VmConfig
+from ..parse.vm_disks import parse_vm_disks
 from ..rules import identity, packages, slots
 from ..rules.differences import crosses
 from ..rules.inventory import Host
@@ -26,7 +27,6 @@ from ..rules.slots import slot_problems
 from ..rules.space import quota_law
 from ..rules.unfinished import Left, in_place, left_of, room
 from ..rules.usage import labels
-from ..spec.vm_disks import parse_vm_disks
 from . import arrivals, changes, checks, predict
 from .disk_steps import CreateDisk
 from .ordering import Sequence

@@ -16,6 +16,7 @@ from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_exact, render_mib
 from ..model.text import count, verb
 from ..model.vm import ABSENT, Disk, Vm, VmConfig
+from ..parse.vm_disks import parse_vm_disks
 from ..rules import identity, packages, snapshots, space
 from ..rules.inventory import Host
 from ..rules.layout import is_below, pool_of, vm_dataset
@@ -25,7 +26,6 @@ from ..rules.reservation import PoolGeometry
 from ..rules.slots import slot_problems
 from ..rules.unfinished import Left, is_unfinished
 from ..rules.usage import as_it_ran, check_whole, power_problem
-from ..spec.vm_disks import parse_vm_disks
 from . import changes, checks, departures, ordering, predict, recovery
 from .ordering import Sequence
 from .planner import find_config, plan_vm

@@ -12,6 +12,7 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.desired import PlacedDiskDeclaration, Policy
 from ...model.errors import FlexdiskError
 from ...model.vm import Disk, Vm
+from ...parse.disk import parse_disk
 from ...plan.detached import Job
 from ...plan.disk import Registry
 from ...plan.disk_steps import AttachDisk
@@ -20,7 +21,6 @@ from ...plan.steps import Step, VmPlan
 from ...rules import disk_properties
 from ...rules.disk import Place, places
 from ...rules.inventory import Host
-from ...spec.disk import parse_disk
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome, told

@@ -12,6 +12,7 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.desired import AdoptionDeclaration, Approval, Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
+from ...parse.disk_adopt import parse_adoption
 from ...plan import recovery
 from ...plan.disk_adopt import plan_adoption, plan_release, released, unknown
 from ...plan.disk_steps import ReleaseDisk
@@ -22,7 +23,6 @@ from ...rules import released_identity
 from ...rules.inventory import Host
 from ...rules.power import unfinished
 from ...rules.skipped import lines
-from ...spec.disk_adopt import parse_adoption
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome

@@ -15,11 +15,11 @@ import typing as t
 from ...hypervisor.protocol import Hypervisor
 from ...model.desired import LeaseDeclaration
 from ...model.errors import FlexdiskError, Problem
+from ...parse.group_lease import parse_lease
 from ...rules import lease
 from ...rules.identity import PREFIX
 from ...rules.inventory import Host
 from ...rules.layout import container, pools_in_use
-from ...spec.group_lease import parse_lease
 from ...zfs.commands import Zfs
 from ...zfs.errors import ZfsError
 from ..host.container import make_container

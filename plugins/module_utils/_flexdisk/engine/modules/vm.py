@@ -13,6 +13,8 @@ from ...model.desired import Policy, VmDeclaration
 from ...model.errors import Problem, Problems
 from ...model.sizes import MIB, render_apart
 from ...model.vm import Disk, Vm, VmConfig
+from ...parse.packages import parse_packages
+from ...parse.vm import parse_vm
 from ...plan.creation import Import, check_import, decide, image_import, plan_creation, with_image
 from ...plan.planner import find_vm
 from ...plan.steps import VmPlan
@@ -25,8 +27,6 @@ from ...rules.reservation import PoolGeometry
 from ...rules.space import settled_quota
 from ...rules.unfinished import Left, is_unfinished, left_by_name, left_of
 from ...rules.usage import uses
-from ...spec.packages import parse_packages
-from ...spec.vm import parse_vm
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome

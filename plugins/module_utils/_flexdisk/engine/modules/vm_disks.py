@@ -11,11 +11,11 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.desired import Policy, VmDisksDeclaration
 from ...model.errors import Problem
 from ...model.vm import Vm
+from ...parse.vm_disks import parse_vm_disks
 from ...plan.planner import find_vm, plan_vm
 from ...plan.steps import VmPlan
 from ...rules.inventory import Host
 from ...rules.slots import slot_problems
-from ...spec.vm_disks import parse_vm_disks
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome

@@ -12,7 +12,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     Keep,
     SnapshotDeclaration,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_snapshot import parse_snapshot
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.vm_snapshot import parse_snapshot
 
 DEFAULTS = {
     "vms": ["web01"],

@@ -15,7 +15,7 @@ from ansible import context
 from ansible.module_utils.common.collections import ImmutableDict
 from ansible.utils import vars as of_ansible
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.unread import Readers, problems
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.unread import Readers, problems
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _extra
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import unknown_variables
 

@@ -11,7 +11,7 @@ import math
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.answers import meant
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.answers import meant
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers, read
 
 NAMES = {"type": "list", "elements": "str"}

@@ -14,7 +14,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     DiskDeclaration,
     VmDisksDeclaration,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.vm_disks import parse_vm_disks
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.vm_disks import parse_vm_disks
 
 UUID = "aaaaaaaa-0000-4000-8000-00000000000A"
 IMAGE = "bbbbbbbb-0000-4000-8000-000000000001"

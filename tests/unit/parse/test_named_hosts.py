@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.named_hosts import named
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.named_hosts import named
 
 
 @pytest.mark.parametrize("listed", [None, "db01", {"vm": "a", "host": "b"}, ["db01", None]])

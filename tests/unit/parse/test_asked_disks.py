@@ -13,7 +13,7 @@ import yaml
 from ansible.errors import AnsibleActionFail
 
 from ansible_collections.flexdisk.hypervisor.plugins.action import declared_disks
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.asked_disks import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.asked_disks import (
     PASSED,
     PREFIX,
     arguments,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.spec.unread import Readers
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.unread import Readers
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers, unknown_variables
 
 ROOT = Path(__file__).resolve().parents[3]
