@@ -1377,7 +1377,7 @@ MUTATIONS = (
     Mutation(
         "a description of another host is not looked at",
         "engine/moves/vm_arrival.py",
-        "if refused:",
+        "if not_permitted:",
         "if False:",
         HOSTILE,
     ),
@@ -1454,7 +1454,7 @@ MUTATIONS = (
     Mutation(
         "a disk that the VM had left behind has come by the move",
         "engine/moves/vm_arrival.py",
-        "found = [disk for disk in found if disk.uuid in coming]",
+        "disks = [disk for disk in disks if disk.uuid in coming]",
         "pass",
         "tests/unit/replication/test_move_without_source.py",
     ),

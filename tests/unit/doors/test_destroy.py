@@ -26,10 +26,10 @@ NAMES = {*WORDS, "roll_back", "destroy_tree", "destroy_snapshots", "destroy_own"
 # Who names them, as FILE FUNCTION: what, how often; and why. The rooms that are not here start no process.
 ROOMS = ("engine/", "hypervisor/", "zfs/")
 THROUGH_THE_DOOR = {
-    "engine/moves/vm_arrival.py Arrival._drop_beside: exact.destroy_snapshots": 1,
-    "engine/moves/vm_arrival.py Arrival._shed: exact.destroy_own": 1,
-    "engine/moves/vm_departure.py Departure.tidy: exact.destroy_own": 1,
-    "engine/moves/vm_departure.py end_rest: exact.destroy": 1,
+    "engine/moves/vm_arrival.py MoveTarget._drop_foreign_snapshots: exact.destroy_snapshots": 1,
+    "engine/moves/vm_arrival.py MoveTarget._drop_replica_state: exact.destroy_own": 1,
+    "engine/moves/vm_departure.py MoveSource.tidy: exact.destroy_own": 1,
+    "engine/moves/vm_departure.py remove_leftovers: exact.destroy": 1,
     "engine/replication/replica_send.py Sender._make_room: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender._tie: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender._keep: exact.destroy_own": 1,
@@ -55,7 +55,7 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/replication/replica_receive.py Receiver.remove: drop_own_copy": 1,
     "engine/replication/way_back.py go_back: destroy_held": 1,
     "engine/replication/way_back.py go_back: copies.roll_back": 1,  # to the newest snapshot: ZFS refuses any other
-    "engine/moves/vm_arrival.py Arrival._clear: drop_own_copy": 1,
+    "engine/moves/vm_arrival.py MoveTarget._remove_leftovers: drop_own_copy": 1,
     "engine/failover/vm_takeover.py TakeOver._go_back: go_back": 1,
     "engine/failover/failover_return.py FailoverReturn._become_replica: destroy_held": 1,
     "engine/failover/failover_return.py FailoverReturn._become_replica: self._copies.destroy": 1,  # bookmarks
@@ -67,7 +67,7 @@ BY_HYPERVISOR = {  # right after the last look
     "engine/steps/apply_vm.py delete_vm: tools.hypervisor.delete_vm": 1,
     "engine/steps/apply_vm.py delete_rest: hypervisor.delete_vm": 1,
     "engine/steps/apply_vm.py remove_unfinished: tools.hypervisor.delete_vm": 1,
-    "engine/moves/vm_departure.py end_rest: delete_rest": 1,
+    "engine/moves/vm_departure.py remove_leftovers: delete_rest": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: self._storage.delete_snapshot": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: super().delete_snapshot": 1,
     "hypervisor/libvirt_connection.py Connection.destroy: domain.destroy": 1,  # it switches a domain off

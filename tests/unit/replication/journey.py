@@ -198,7 +198,7 @@ class Journey:
     def stay(self) -> None:
         source, target = hosts(self.world)
         source.stay(VM)
-        target.unexpect(VM)
+        target.cancel(VM)
 
     def stays(self) -> None:
         """A move is given up. It may not even have begun."""

@@ -20,8 +20,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import (
-    end_rest,
-    rest_of,
+    leftovers_of,
+    remove_leftovers,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
@@ -226,10 +226,10 @@ def test_what_has_come_in_the_place_of_a_vm_since_the_host_was_read_is_not_delet
         back(old).end("db01", claims(old))
     storage, hypervisor = Zfs(old.home), Vmadm(old.home)
     host = observe(storage, hypervisor, every=True)
-    assert rest_of(host, VM)[0], "vmadm still knows the VM"
+    assert leftovers_of(host, VM)[0], "vmadm still knows the VM"
     old.home.ok("zfs", "create", "-p", f"{name}/precious")
     with pytest.raises(FlexdiskError, match="now exists; nothing was destroyed") as caught:
-        end_rest(storage, hypervisor, host, VM)
+        remove_leftovers(storage, hypervisor, host, VM)
     assert caught.value.code == "Changed"
     assert old.home.node.run(["zfs", "list", f"{name}/precious"])[0] == 0
 

@@ -198,7 +198,7 @@ def test_it_was_taken_over_meanwhile(left):
     record = source.look(VM, "hv02", "hv03")["record"]
     (problem,) = target.refusals(record, "zones")
     with pytest.raises(FlexdiskError) as caught:
-        target.unexpect(VM, stayed=source.stayed)
+        target.cancel(VM, stayed=source.stayed)
     for words in (problem.message, caught.value.message):
         assert "hv03" not in words or "has left hv01" in words
         assert "flexdisk_failover_state=returned and flexdisk_old_host=NAME" in words
@@ -528,7 +528,7 @@ def test_a_host_that_has_not_booted_asks_as_well(left):
     source = hosts(left)[0]
     for seen in ({"hv02": None}, {}):
         with pytest.raises(FlexdiskError) as caught:
-            source.check_goes_on(VM, "hv03", seen, False)
+            source.check_can_leave(VM, "hv03", seen, False)
         assert "hv02 could not be asked whether it has been taken over" in caught.value.message
     said = {"hv01": says(left, "hv01"), "hv03": says(left, "hv03")}
     (words,) = places.find(read_sightings(said), places.Wanted("db01", "hv03", "moved", False)).problems

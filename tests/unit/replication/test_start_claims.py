@@ -303,7 +303,7 @@ def test_a_move_that_was_killed_does_not_go_on_after_a_boot(three):
     boot(three.home)
     assert "flexdisk_move_state=stays first" in refused(three)
     assert hosts(three)[0].stay(VM)
-    assert hosts(three)[1].unexpect(VM)
+    assert hosts(three)[1].cancel(VM)
     assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": ""}
     between(three, "hv01", "hv02")
     assert start(three, asked(three, "hv02", "hv03")).started

@@ -24,7 +24,7 @@ from ...rules.moves import COMING, MOVED, Move
 from ...rules.replicas import DIVERGED, HOST, OF_VM, ROLE, is_synced
 from ...rules.unfinished import is_unfinished
 from ..moves.vm_arrival import disks_here, is_arriving, why_it_comes
-from ..moves.vm_departure import rest_of
+from ..moves.vm_departure import leftovers_of
 from ..replication import records
 from .diverged import Old, as_apart, diverged_replicas, is_kept_of, old_disk, points_of, volumes_of, what_lacks
 
@@ -333,7 +333,7 @@ def _left(host: Host, uuid: str) -> t.List[str]:
     result = [f"the journal of {pool} forgets the VM" for pool, vm in host.intents if vm == uuid]
     if not records.absent(uuid):
         result.append("what it was to be made from here goes")
-    configs, roots = rest_of(host, uuid)
+    configs, roots = leftovers_of(host, uuid)
     result += [f"the configuration of VM {config.label} goes" for config in configs]
     result += [f"{root.name} goes" for root in roots]
     waiting = diverged_replicas(host, uuid)

@@ -21,7 +21,7 @@ from ...rules.power import NOT_HOME, unknown_home
 from ...zfs.commands import Zfs
 from ..host.observe import observe
 from ..modules.vm_info import chosen
-from ..moves.vm_departure import Departure
+from ..moves.vm_departure import MoveSource
 from ..steps import autoboot, power
 
 
@@ -42,7 +42,7 @@ class FailoverHome:
     def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner) -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
-        self._departure = Departure(zfs, hypervisor, runner, Policy())
+        self._departure = MoveSource(zfs, hypervisor, runner, Policy())
 
     def mark(
         self, names: t.Sequence[str], wanted: t.Optional[bool], here: str, check_mode: bool, peer: str = ""

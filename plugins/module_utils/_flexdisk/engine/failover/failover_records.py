@@ -59,7 +59,7 @@ def store(
 
 def _foresee(what: TakeOver, given: t.Sequence[Record], pools: t.Mapping[str, str], replicas: bool) -> t.List[Problem]:
     """All that would refuse a failover of these VMs now. what reads the host once for all. replicas: as for foresee."""
-    return [problem for one in given for problem in what.foresee(Known(one, pools[one.uuid]), replicas)]
+    return [problem for one in given for problem in what.predict_problems(Known(one, pools[one.uuid]), replicas)]
 
 
 def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:

@@ -25,8 +25,8 @@ from ...zfs.errors import ZfsError
 from ..host.journal import forget_vm
 from ..host.observe import observe
 from ..moves.move_marks import rewrite_move, write_move
-from ..moves.vm_arrival import Arrival
-from ..moves.vm_departure import EndOfVm, end_rest
+from ..moves.vm_arrival import MoveTarget
+from ..moves.vm_departure import EndOfVm, remove_leftovers
 from ..replication import records
 from ..replication.own_copies import destroy_held
 from ..replication.replica_info import HOLD
@@ -37,13 +37,13 @@ from .failover_ending import Ending, ending_of
 
 
 class FailoverReturn:
-    """What the old home does when it is there again. authorized: as for Arrival."""
+    """What the old home does when it is there again. authorized: as for MoveTarget."""
 
     def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, authorized: str = "") -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
         self._copies = Copies(runner)
-        self._arrival = Arrival(zfs, hypervisor, runner, Policy(), authorized)
+        self._arrival = MoveTarget(zfs, hypervisor, runner, Policy(), authorized)
 
     # -- end
 
@@ -73,14 +73,14 @@ class FailoverReturn:
         if move is None:
             return
         if ending.only_shell:
-            self._arrival.unexpect(move.vm, taking=True)
+            self._arrival.cancel(move.vm, taking=True)
             return
         self._arrival.shut_out(move.vm)
         self._write_down(ending, move)
         if ending.vm is not None:
             self._end(ending.vm.config.uuid)
         else:
-            end_rest(self._zfs, self._hypervisor, observe(self._zfs, self._hypervisor, every=True), move.vm)
+            remove_leftovers(self._zfs, self._hypervisor, observe(self._zfs, self._hypervisor, every=True), move.vm)
         self._set_apart(move.vm)
         for apart in disks_apart(observe(self._zfs, self._hypervisor, every=True), move.vm):
             if apart.becomes_replica and not apart.replicated:

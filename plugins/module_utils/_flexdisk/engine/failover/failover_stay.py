@@ -21,7 +21,7 @@ from ...rules.replicas import ROLE
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host.observe import observe
-from ..moves.vm_arrival import Arrival, ends_here
+from ..moves.vm_arrival import MoveTarget, ends_here
 from ..replication import records
 from ..replication.replica_info import HOLD
 from ..steps import renames
@@ -34,7 +34,7 @@ class Stay:
         self._zfs = zfs
         self._hypervisor = hypervisor
         self._copies = Copies(runner)
-        self._arrival = Arrival(zfs, hypervisor, runner, Policy())
+        self._arrival = MoveTarget(zfs, hypervisor, runner, Policy())
 
     def stay(self, name: str, check_mode: bool) -> str:
         """Give a failover up that was begun here. The label of the VM, "" if there is none. Raises FlexdiskError
@@ -49,7 +49,7 @@ class Stay:
             for was in were if not check_mode else ():
                 self._become_replica(was, move)
             if not check_mode:
-                self._arrival.unexpect(move.vm, taking=True)
+                self._arrival.cancel(move.vm, taking=True)
         return begun[0].label if begun else ""
 
     def _become_replica(self, name: str, move: Move) -> None:

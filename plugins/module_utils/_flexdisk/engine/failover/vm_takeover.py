@@ -30,7 +30,7 @@ from ...zfs.copies import Copies
 from ..host import progress
 from ..host.journal import host_name
 from ..host.observe import observe
-from ..moves.vm_arrival import Arrival, disks_here
+from ..moves.vm_arrival import MoveTarget, disks_here
 from ..replication import records
 from ..replication import trust as keys
 from ..replication.receivers import end_receiver
@@ -97,7 +97,7 @@ class TakeOver:
         self._runner = runner
         self._copies = Copies(runner)
         self._authorized = os.path.expanduser(authorized)
-        self._arrival = Arrival(zfs, hypervisor, runner, policy or Policy())
+        self._arrival = MoveTarget(zfs, hypervisor, runner, policy or Policy())
 
     def look(self, name: str, leave_out: t.Collection[str] = (), rehearse: bool = True) -> Ready:
         """What a failover of the VM would do, and all that speaks against it. Nothing is changed. leave_out: the names
@@ -126,9 +126,9 @@ class TakeOver:
         """Why this host cannot have the VM. found: what it would come back to, None if that is not asked."""
         if found is None or not found.disks:
             return self._arrival.refusals(known.record, known.pool, taking=True)
-        return self._arrival.foresee(known.record, known.pool, found.name)
+        return self._arrival.predict_problems(known.record, known.pool, found.name)
 
-    def foresee(self, known: Known, replicas: bool) -> t.List[Problem]:
+    def predict_problems(self, known: Known, replicas: bool) -> t.List[Problem]:
         """All that would refuse a failover of the VM now, if its home failed. Nothing is changed. replicas: they must
         be there already.
         """
@@ -189,7 +189,7 @@ class TakeOver:
             self._arrival.expect(record, pool, back_to)
         except FlexdiskError:
             if not begun:
-                self._arrival.unexpect(record.uuid, taking=True)
+                self._arrival.cancel(record.uuid, taking=True)
             raise
 
     def _ready(self, name: str, most: t.Optional[int], leave_out: t.Collection[str]) -> Ready:
