@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     FailoverHome,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.vm_takeover import (
-    Known,
+    KnownVm,
     TakeOver,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
@@ -642,7 +642,7 @@ def rivals(world):
     (record,) = mark(world, True).records
     found = {}
     for name, host in world.others.items():
-        told_ = failover_start._of_record(Zfs(host), Copies(host), Known(record, "zones"), True)
+        told_ = failover_start._result_of_record(Zfs(host), Copies(host), KnownVm(record, "zones"), True)
         found.update({one.host: one for one in read_rivals({name: [json.loads(json.dumps(told_))]}, VM)})
     return found["hv02"], found["hv03"]
 
@@ -772,7 +772,7 @@ def test_a_disk_that_has_become_one_of_another_vm(world):
     protect(world)
     uuid = list(world.disks())[1]
     world.peer.ok("zfs", "set", f"flexdisk:replica.vm={OTHER}", f"{REPLICAS}/{uuid}")
-    known = Known(read_record(records.load(VM, records.FAILOVER)["record"]), "zones")
+    known = KnownVm(read_record(records.load(VM, records.FAILOVER)["record"]), "zones")
     (problem,) = taker(world).predict_problems(known, True)
     assert (problem.disk, problem.code) == ("data", "NoCompleteSet")
     words = f"it is a disk of VM {OTHER} by now, says its replica {REPLICAS}/{uuid}, so it has left this VM"

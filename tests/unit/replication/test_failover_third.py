@@ -39,7 +39,7 @@ def refused(world, most=None):
     ready = taker(world).look("db01")
     assert ready.problems == []
     given = {"name": "hv02", "elsewhere": {"hv03": seen["records"] + seen["moved"]}, "max_data_loss": most}
-    return vm_failover._better(ready, given)
+    return vm_failover._problems_of_rivals(ready, given)
 
 
 @pytest.mark.parametrize("left", [True, False])
