@@ -714,8 +714,8 @@ MUTATIONS = (
     Mutation(
         "failover: an old home has its record renewed",
         "engine/failover/failover_home.py",
-        "with_failover = [vm for vm in with_failover if vm.config.uuid not in unknown_homes]",
-        "with_failover = [*with_failover]",
+        "to_enable = [vm for vm in to_enable if vm.config.uuid not in unsure]",
+        "to_enable = [*to_enable]",
         STARTS,
     ),
     Mutation(
