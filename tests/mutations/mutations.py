@@ -1391,7 +1391,7 @@ MUTATIONS = (
     Mutation(
         "datasets below a replica come along",
         "engine/replication/replica_receive.py",
-        "            check_alone(one.replica.dataset, found)\n",
+        "            check_alone(one.replica.dataset, stored)\n",
         "",
         HOSTILE,
     ),

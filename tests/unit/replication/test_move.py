@@ -32,8 +32,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     replica_info,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send_run import (
-    Given,
-    Told,
+    SendArguments,
+    StepCall,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
@@ -723,8 +723,8 @@ def test_a_sync_names_the_disks_that_are_left_out(world):
     file_beside(world)
     there = json.loads(json.dumps(replica_info(Copies(world.peer), world.peer.driver())))
     call = Call(world.home.zfs(), world.home.driver(), None, True, world.home)
-    given = Given({"step": "prepare", "vms": ["db01"], "address": None}, print)
-    answer = replica_send_run.run(call, given, Told([], read_peer("hv02", "", there), 0))
+    given = StepCall({"step": "prepare", "vms": ["db01"], "address": None}, print)
+    answer = replica_send_run.run(call, given, SendArguments([], read_peer("hv02", "", there), 0))
     [warning] = answer.warnings
     assert warning.startswith(f"db01 ({VM}): disk vdz (/x.qcow2) is left alone: it is a file, and no volume of ZFS")
     assert warning.endswith("; it is not replicated")

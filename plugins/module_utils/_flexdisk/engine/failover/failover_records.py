@@ -22,7 +22,7 @@ from ..host.journal import host_name
 from ..host.observe import observe
 from ..host.read_once import ReadOnce, vms_once
 from ..replication import records
-from ..replication.replica_info import kept
+from ..replication.replica_info import stored_replicas
 from .vm_takeover import KnownVm, TakeOver, known_vms
 
 
@@ -49,7 +49,7 @@ def store(
     if check_mode:
         return [one.label for one in changed], _predict_problems(take_over, given, pools, False)
     places = {container(pools[one.uuid]) for one in changed}
-    stored_replicas = kept(Copies(runner), [place for place in places if zfs.exists(place)])
+    stored_replicas = stored_replicas(Copies(runner), [place for place in places if zfs.exists(place)])
     here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in stored_replicas}
     text = f"{host_name()} has no replica of it: the VM has changed since; sync again"
     lacking = [(one, disk) for one in changed for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]

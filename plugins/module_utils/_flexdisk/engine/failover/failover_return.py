@@ -27,7 +27,7 @@ from ..moves.move_marks import rewrite_move, write_move
 from ..moves.vm_arrival import MoveTarget
 from ..moves.vm_departure import EndOfVm, remove_leftovers
 from ..replication import records
-from ..replication.own_copies import destroy_held
+from ..replication.own_copies import destroy_with_holds
 from ..replication.replica_info import HOLD
 from ..run.run import Context
 from ..steps import renames
@@ -125,7 +125,7 @@ class FailoverReturn:
         Exactly the known newer snapshots are destroyed. ZFS does not roll back over one that was taken since.
         """
         name = disk.volume.name
-        destroy_held(self._zfs, self._copies, disk.lost)  # a move holds the newest one
+        destroy_with_holds(self._zfs, self._copies, disk.lost)  # a move holds the newest one
         for bookmark in self._newer_bookmarks(disk):
             self._copies.destroy(bookmark)
         if disk.lost or disk.volume.written:
@@ -201,7 +201,7 @@ class FailoverReturn:
 
     def _destroy(self, disk: DivergedDisk) -> None:
         """Destroy exactly the known snapshots, then the volume. ZFS refuses that if there is another snapshot."""
-        destroy_held(self._zfs, self._copies, [*disk.lost, *reversed(disk.shared)])
+        destroy_with_holds(self._zfs, self._copies, [*disk.lost, *reversed(disk.shared)])
         self._zfs.destroy(disk.volume.name)
 
 

@@ -171,7 +171,7 @@ def _points(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, host: Host, uuid: 
     if vm is None:
         return {"pool": 0, "points": {}}
     pool = vm.config.pool
-    seen = replica_info.look(zfs, copies, hypervisor, [uuid], pool)
+    seen = replica_info.read_vms(zfs, copies, hypervisor, [uuid], pool)
     points = {disk.uuid: [point.guid for point in disk.points] for disk in seen.originals[uuid]}
     return {"pool": seen.host.datasets[pool].guid, "points": points}
 
@@ -182,7 +182,7 @@ def _coming_points(copies: Copies, host: Host, move: Move) -> _Dict:
     disks = [disk for vm in attached for disk in vm.disks + vm.orphans]
     disks += [disk for disk in host.detached if disk.vm == move.vm]
     names = {disk.uuid: disk.volume.name for disk in disks if not disk.hidden}
-    stored = replica_info.kept(copies, [container(pool)])
+    stored = replica_info.stored_replicas(copies, [container(pool)])
     names.update({one.replica.uuid: one.replica.dataset for one in stored if one.vm == move.vm})
     table = copies.table(sorted(names.values()), ("guid", "createtxg"), "snapshot,bookmark")
     points_by_dataset = replica_info.by_dataset(table)

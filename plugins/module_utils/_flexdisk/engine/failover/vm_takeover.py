@@ -34,8 +34,8 @@ from ..moves.vm_arrival import MoveTarget, disks_here
 from ..replication import records
 from ..replication import trust as keys
 from ..replication.receivers import end_receiver
-from ..replication.replica_info import kept
-from ..replication.way_back import go_back
+from ..replication.replica_info import stored_replicas
+from ..replication.way_back import roll_back_replica
 
 
 class KnownVm(t.NamedTuple):
@@ -84,7 +84,7 @@ def is_named(uuid: str, alias: str, name: str) -> bool:
 
 def read_replicas(zfs: Zfs, copies: Copies, pool: str) -> takeover.Kept:
     """Return the replicas in a pool, by the UUIDs of their disks."""
-    stored = kept(copies, [container(pool)]) if zfs.exists(container(pool)) else []
+    stored = stored_replicas(copies, [container(pool)]) if zfs.exists(container(pool)) else []
     return {last_part(one.replica.dataset): takeover.Held(one.replica, one.vm, one.times, one.back) for one in stored}
 
 
@@ -215,7 +215,7 @@ class TakeOver:
         for back in takeover_plan.disks:
             progress.current().now("", back.disk.name, f"back to @{back.to.name}")
             if back.lost or back.replica.written or back.back:
-                go_back(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
+                roll_back_replica(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
 
 
 def _of_vm_here(known: t.Optional[KnownVm], vm: t.Optional[Vm]) -> TakeoverPlan:

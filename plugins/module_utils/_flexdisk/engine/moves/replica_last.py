@@ -45,7 +45,7 @@ class LastTransfer:
     def _make_room(self, vm: VmTransfer) -> bool:
         """Give the VM room for snapshots. Return whether something was changed."""
         sender = self._sender
-        seen = replica_info.look(sender.zfs, sender.copies, sender.hypervisor, [vm.uuid], sender.pool)
+        seen = replica_info.read_vms(sender.zfs, sender.copies, sender.hypervisor, [vm.uuid], sender.pool)
         return True in [sync_space.settle(sender.zfs, one, coming_space(one, ()), seen.host) for one in seen.vms]
 
     def send(

@@ -54,9 +54,9 @@ from ..host.observe import observe
 from ..modules import vm
 from ..replication import records
 from ..replication import trust as keys
-from ..replication.own_copies import drop_mark, drop_own_copy
+from ..replication.own_copies import drop_move_entry, drop_own_copy
 from ..replication.receivers import end_receiver
-from ..replication.replica_info import HOLD, by_dataset, check_alone, kept
+from ..replication.replica_info import HOLD, by_dataset, check_alone, stored_replicas
 from ..run.outcome import Outcome
 from ..steps import file_disks, power, renames
 from .move_marks import rewrite_move, write_move
@@ -249,7 +249,7 @@ class MoveTarget:
         except FlexdiskError as exc:
             if exc.code != "InsufficientSpace":
                 raise
-            stored = kept(self._copies, [container(pool)])
+            stored = stored_replicas(self._copies, [container(pool)])
             foreign = {f"{one.replica.dataset}@{point.name}" for one in stored for point in taken_beside(one.replica)}
             without_foreign = {
                 uuid: (one, [p for p in parts if p.name not in foreign]) for uuid, (one, parts) in there.items()
@@ -369,7 +369,7 @@ class MoveTarget:
             if was:
                 self._zfs.set_facts(place, {FACT: was})
             else:
-                drop_mark(self._zfs, self._copies, place, host.datasets[place].guid)
+                drop_move_entry(self._zfs, self._copies, place, host.datasets[place].guid)
         return records.remove(uuid) or bool(place)
 
     def shut_out(self, uuid: str) -> None:
@@ -491,7 +491,7 @@ class MoveTarget:
 
         host: as it was before. A killed run may have done a part of it.
         """
-        stored = {one.replica.dataset: one.replica for one in kept(self._copies, [container(pool)])}
+        stored = {one.replica.dataset: one.replica for one in stored_replicas(self._copies, [container(pool)])}
         places = {disk.uuid: f"{replicas(pool)}/{disk.uuid}" for disk in record.disks}
         waiting = [(disk, stored[places[disk.uuid]]) for disk in record.disks if places[disk.uuid] in stored]
         for disk, replica in waiting:
@@ -574,7 +574,7 @@ class MoveTarget:
         self._write_replica_notes(record, made, move)
         parts = [part.name for disk in made.disks if not disk.hidden for part in disk.snapshots]
         self._zfs.set_facts(parts, {SENT: ""})
-        drop_mark(
+        drop_move_entry(
             self._zfs,
             self._copies,
             place,

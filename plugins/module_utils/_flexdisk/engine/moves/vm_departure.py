@@ -61,8 +61,8 @@ from ..host import progress
 from ..host.journal import Journal, forget_vm
 from ..host.observe import observe
 from ..replication import trust as keys
-from ..replication.own_copies import drop_mark
-from ..replication.replica_info import HOLD, kept, uuid_of
+from ..replication.own_copies import drop_move_entry
+from ..replication.replica_info import HOLD, stored_replicas, uuid_of
 from ..run.outcome import Outcome
 from ..run.run import Context, Task
 from ..steps import file_disks, power, renames
@@ -249,7 +249,7 @@ class MoveSource:
             raise FlexdiskError("MovedAway", text)
 
     def _drop_mark(self, host: Host, place: str) -> None:
-        drop_mark(self._zfs, self._copies, place, host.datasets[place].guid)
+        drop_move_entry(self._zfs, self._copies, place, host.datasets[place].guid)
 
     def _has_all_disks(self, host: Host, vm: Vm) -> bool:
         """Return whether no disk of the VM has been detached yet."""
@@ -383,7 +383,7 @@ class MoveSource:
         """Destroy older sets of snapshots on the replicas of a VM that has left. Return whether there were any."""
         tops = self._copies.tops(("guid",))
         gone = False
-        for one in kept(self._copies, [name for name in tops if name == container(pool_of(name))]):
+        for one in stored_replicas(self._copies, [name for name in tops if name == container(pool_of(name))]):
             if one.vm == uuid:
                 pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))
                 for point in outlived(one.replica.points, pools):
