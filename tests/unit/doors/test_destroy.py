@@ -21,8 +21,8 @@ DOOR = "zfs/exact.py"
 # The commands themselves: here is what zfs destroy and zfs rollback are called with.
 COMMANDS = ("zfs/commands.py", "zfs/copies.py")
 WORDS = {"destroy", "rollback"}
-NAMES = {*WORDS, "roll_back", "destroy_tree", "destroy_snapshots", "destroy_own", "destroy_with_holds", "roll_back_replica",
-         "drop_own_copy", "delete_vm", "delete_rest", "delete_snapshot", "remove_unfinished"}  # fmt: skip
+NAMES = {*WORDS, "roll_back", "destroy_tree", "destroy_snapshots", "destroy_own", "destroy_with_holds",
+         "roll_back_replica", "drop_own_copy", "delete_vm", "delete_rest", "delete_snapshot", "remove_unfinished"}  # fmt: skip
 # Who names them, as FILE FUNCTION: what, how often; and why. The rooms that are not here start no process.
 ROOMS = ("engine/", "hypervisor/", "zfs/")
 THROUGH_THE_DOOR = {
@@ -54,7 +54,7 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/replication/replica_receive.py Receiver._keep_set: destroy_with_holds": 1,
     "engine/replication/replica_receive.py Receiver.remove: drop_own_copy": 1,
     "engine/replication/way_back.py roll_back_replica: destroy_with_holds": 1,
-    "engine/replication/way_back.py roll_back_replica: copies.roll_back": 1,  # to the newest snapshot: ZFS refuses any other
+    "engine/replication/way_back.py roll_back_replica: copies.roll_back": 1,  # to the newest: ZFS refuses any other
     "engine/moves/vm_arrival.py MoveTarget._remove_leftovers: drop_own_copy": 1,
     "engine/failover/vm_takeover.py TakeOver._go_back: roll_back_replica": 1,
     "engine/failover/failover_return.py FailoverReturn._become_replica: destroy_with_holds": 1,

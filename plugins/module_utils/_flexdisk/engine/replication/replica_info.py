@@ -74,7 +74,7 @@ class StoredReplica(t.NamedTuple):
     back: bool
     """It is being rolled back. What it has after its newest snapshot is given up."""
     times: t.Mapping[str, str]
-    """When its disk equalled each snapshot, or earlier, by this host's clock. "" if unknown. By name of the snapshot."""
+    """When its disk equalled each snapshot, or earlier, by the names of the snapshots. "" if unknown."""
     guid: int
     """The guid of the dataset."""
 

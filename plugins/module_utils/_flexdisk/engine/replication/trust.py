@@ -147,7 +147,8 @@ def _wait_for(fd: int, folder: str) -> None:
             if exc.errno not in (errno.EAGAIN, errno.EACCES):
                 raise FlexdiskError("NotPermitted", f"{folder} cannot be locked: {exc}") from exc
             if time.monotonic() > deadline:
-                text = f"another program has held the lock on {folder} for {_LOCK_TIMEOUT} s; authorized_keys is not"
+                text = f"another program has held the lock on {folder} for {_LOCK_TIMEOUT} s"
+                text += "; authorized_keys is not changed"
                 raise FlexdiskError("Locked", text) from exc
         time.sleep(_PAUSE)
 
