@@ -23,7 +23,7 @@ from ...rules.disk import Place, places
 from ...rules.inventory import Host
 from ...zfs.commands import Zfs
 from ..run import report
-from ..run.outcome import Outcome, told
+from ..run.outcome import Outcome, failure_after_steps
 from ..run.run import Context, Task, by_uuid
 from ..steps.perform import Performers
 
@@ -119,7 +119,7 @@ class _Disks(Task):
             wrong = _detached_differences(plan, plans, now)
             if wrong:
                 error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(wrong)}")
-                self.outcome.failure = told(plan, error, "read again")
+                self.outcome.failure = failure_after_steps(plan, error, "read again")
                 return
 
 

@@ -119,7 +119,7 @@ class _Identities(Task):
             self.released = [entry for entry in (released(plan.before) for plan in good) if entry is not None]
         return list(good)
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             self.outcome.vms.append(report.plan_result(plan, vm, self._asked[plan.vm], not self.check_mode))
 

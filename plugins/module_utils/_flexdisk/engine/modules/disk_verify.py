@@ -24,7 +24,7 @@ from ...zfs.guard import lift
 from ..host import progress
 from ..host.observe import observe
 from ..run import report, results
-from ..run.ended import as_it_went, touched
+from ..run.ended import has_changed, with_endings
 from ..run.outcome import Outcome
 from ..run.run import apply_plans, performers_of_disks
 from ..steps import renames
@@ -83,7 +83,7 @@ def verify(
     outcome.msg = summary.summary([*mending.plans, *idle], host.geometry, len(mending.outside))
     outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
     if outcome.changed and not check_mode:
-        progress.current().more(len(mending.outside))
+        progress.current().add_steps(len(mending.outside))
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, _performers)
         outside = -1
         if outcome.failure is None:
@@ -157,9 +157,9 @@ def _diff(mending: Mending, first: str) -> str:
 
 def _tell_changed(result: Verified, mending: Mending, host: Host, now: t.Optional[Host], outside: int) -> None:
     """Tell what a failed run has really changed. outside: how many steps outside VMs were done, -1: not begun."""
-    plans = as_it_went(mending.plans, result.outcome.broken, host, now)
+    plans = with_endings(mending.plans, result.outcome.failed_run, host, now)
     begun = mending.outside[outside : outside + 1] if outside >= 0 else ()
-    moved = bool(begun) and (now is None or host.intents != now.intents or touched(host, now, begun))
+    moved = bool(begun) and (now is None or host.intents != now.intents or has_changed(host, now, begun))
     result.outcome.changed = any(plan.changed for plan in plans) or outside > 0 or moved
     result.steps = _steps(replace(mending, plans=tuple(plans)))
     ended = Ended(outside, moved)  # of the steps outside VMs, which come last
@@ -196,7 +196,7 @@ def _look_again(
     wanted: t.Sequence[Finding],
 ) -> t.Optional[Host]:
     """Read the host again. A finding that was repaired must be gone. Returns None if the host cannot be read."""
-    progress.current().reads()
+    progress.current().reading_again()
     outcome = result.outcome
     try:
         now = read()

@@ -100,7 +100,7 @@ class _Vms(Task):
         self.outcome.problems += planner.problems
         return plans
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         gone = not plan.after.there and self.outcome.failure is None
         shown = plan.after if vm is None or gone else vm
         live = self.hypervisor.capabilities.live

@@ -48,7 +48,7 @@ class _VmDisks(Task):
         self._asked = {plan.vm: spec.vm for spec, plan in plans}
         return [plan for _spec, plan in plans]
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             live = self.hypervisor.capabilities.live
             self.outcome.vms.append(report.plan_result(plan, vm, self._asked[plan.vm], not self.check_mode, live))

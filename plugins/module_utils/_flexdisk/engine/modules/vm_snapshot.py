@@ -65,7 +65,7 @@ class _Snapshots(Task):
         left = lines(skipped(host), "is left out") if self._names is None else []
         return [*super().warnings(host, plans, good), *left]
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             self.outcome.vms.append(_result(plan, vm, self.check_mode))
 

@@ -74,7 +74,7 @@ class _Quotas(Task):
         repaired = {plan.vm: plan for plan in good}
         return [repaired.get(plan.vm) or VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             self.outcome.vms.append(_result(plan, vm, self._geometry[plan.before.config.pool]))
 
