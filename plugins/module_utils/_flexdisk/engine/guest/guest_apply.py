@@ -57,7 +57,7 @@ class GuestApplier:
             self.step(plan.device, step)
 
     def _apply_table(self, device: str, steps: t.Sequence[Step]) -> None:
-        """Carry out the steps for the partition table. Undo them after a failure, unless the table is written by then."""
+        """Carry out the steps for the partition table. Undo them after a failure before the table is written."""
         undo: t.List[Step] = []
         try:
             for step in steps:

@@ -175,17 +175,17 @@ class Guest:
         self, device: observed.Device, below: int, path: str, options: GrowthOptions
     ) -> t.Tuple[layers.Layer, ...]:
         pvs, lvs = self._run(*PVS, path), self._run("lvs", *_LVM, _LVS)
-        own_layers, name = layers.lvm_layers(path, pvs, lvs, options.logical_volume)
+        lvm, name = layers.lvm_layers(path, pvs, lvs, options.logical_volume)
         if not name:
-            return own_layers
+            return lvm
         above = _only_user(device, [above for above in device.above if above.name == name], "lvm")
         if self._text(f"sys/block/{above.kname}/dm/suspended").strip() == "1":
-            text = f"{own_layers[1].name} is suspended, as when lvextend was killed; run: lvchange --refresh {own_layers[1].name}"
+            text = f"{lvm[1].name} is suspended, as when lvextend was killed; run: lvchange --refresh {lvm[1].name}"
             raise FlexdiskError("UnknownLayout", text)
-        below = own_layers[0].grown(below)
-        own_layers = (own_layers[0], layers.activated(own_layers[1], above.size, below))
-        below = own_layers[1].grown(below)
-        return (*own_layers, *self._layers(above, below, self._blkid(f"/dev/{above.kname}"), options))
+        below = lvm[0].grown(below)
+        lvm = (lvm[0], layers.activated(lvm[1], above.size, below))
+        below = lvm[1].grown(below)
+        return (*lvm, *self._layers(above, below, self._blkid(f"/dev/{above.kname}"), options))
 
     def _file_system(self, device: observed.Device, below: int, content: observed.Content) -> layers.Layer:
         path, kind = f"/dev/{device.kname}", content.kind
