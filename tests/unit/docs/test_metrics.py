@@ -76,26 +76,7 @@ def test_promtool_takes_the_rules(words):
 
 @needs_promtool
 def test_promtool_takes_the_names_of_metrics():
-    """What hosts really write is checked by the test that types the page along."""
+    """What hosts really write is checked by test_typed_along.py."""
     text = "".join(f"# HELP {name} {meaning}\n# TYPE {name} gauge\n{name} 1\n" for name, meaning in METRICS.items())
     done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True)
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
-
-
-def test_the_page_goes_as_it_is_written(monkeypatch, tmp_path):
-    """On two simulated hosts; what they write is what Prometheus reads."""
-    monkeypatch.syspath_prepend(str(ROOT / "tests" / "tools"))
-    import excerpts
-    import walk
-    from tree import in_forks
-
-    for step in walk.walk(tmp_path, PAGE.read_text(), more=in_forks()):
-        assert step.status == 0, step
-        if step.shown:
-            assert excerpts.same(step.shown, step.printed), step
-    for host in ("hv01", "hv02"):
-        text = (tmp_path / "metrics" / host / "flexdisk.prom").read_text()
-        assert "flexdisk_host_info" in text
-        if PROMTOOL is not None:
-            done = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True)
-            assert (done.returncode, done.stdout + done.stderr) == (0, "")
