@@ -49,8 +49,8 @@ def store(
     if check_mode:
         return [one.label for one in changed], _predict_problems(take_over, given, pools, False)
     places = {container(pools[one.uuid]) for one in changed}
-    stored_replicas = stored_replicas(Copies(runner), [place for place in places if zfs.exists(place)])
-    here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in stored_replicas}
+    here_now = stored_replicas(Copies(runner), [place for place in places if zfs.exists(place)])
+    here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in here_now}
     text = f"{host_name()} has no replica of it: the VM has changed since; sync again"
     lacking = [(one, disk) for one in changed for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]
     complete = [one for one in changed if one not in [bad for bad, _disk in lacking]]

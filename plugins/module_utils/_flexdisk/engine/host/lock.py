@@ -254,7 +254,7 @@ def transfers_under_way() -> t.Set[str]:
         found = set()
         for name in os.listdir(directory):
             if name.startswith(TRANSFER) and name.endswith(_SUFFIX):
-                with _held(directory, name) as fd:
+                with _if_held(directory, name) as fd:
                     found |= set() if fd is None else {name[len(TRANSFER) : -len(_SUFFIX)]}
         return found
     finally:
