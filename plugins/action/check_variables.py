@@ -53,15 +53,15 @@ class ActionModule(ActionBase):
     def _checked(self, playbook: str, variables: _Dict) -> _Dict:
         """What the action adds to its result."""
         readers = specifications()
-        own = readers.arguments[playbook]
-        given = templated(self._templar, own, variables)
-        found = answers(given, own)
-        meant: _Dict = found["variables"]
-        problems = [*found["problems"], *_limit(variables)]
+        specification = readers.arguments[playbook]
+        given = templated(self._templar, specification, variables)
+        checked = answers(given, specification)
+        meant: _Dict = checked["variables"]
+        problems = [*checked["problems"], *_limit(variables)]
         problems += unknown_variables(filter(NAME.match, variables), playbook, readers)
         problems += self._foreign(meant, variables)
         if not problems and playbook == "list_disks":
-            problems = layout.problems(meant, own["flexdisk_list_fields"]["choices"])
+            problems = layout.problems(meant, specification["flexdisk_list_fields"]["choices"])
         if problems:
             return {"failed": True, "msg": ". ".join(problems)}
         secret = any(re.match(readers.secret, name) for name in given)
@@ -72,8 +72,8 @@ class ActionModule(ActionBase):
         """What is wrong with hosts that variables name. Modules run there, also on the controller, as localhost."""
         if not named_hosts.named(meant):
             return []
-        own = self._templar.template(variables.get("flexdisk_hosts")) or []
-        patterns = ["hypervisors", *([own] if isinstance(own, str) else own)]
+        more = self._templar.template(variables.get("flexdisk_hosts")) or []
+        patterns = ["hypervisors", *([more] if isinstance(more, str) else more)]
         lookup = lookup_loader.get("ansible.builtin.inventory_hostnames", loader=self._loader, templar=self._templar)
         return named_hosts.problems(meant, lookup.run(patterns, variables=variables))
 

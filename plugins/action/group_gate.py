@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
             return {**answer, **refusal(problems, noun=""), "failed": True}
         if self._task.check_mode:
             gate = replace(gate, retries=0, stable_for=0)
-        return {**answer, **watch(gate, ask_all, Clock(time.monotonic, time.sleep), self._tell)}
+        return {**answer, **watch(gate, ask_all, Clock(time.monotonic, time.sleep), self._notify)}
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         show_now(self._display, f"group_gate: {text}")

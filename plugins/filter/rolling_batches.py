@@ -32,15 +32,15 @@ def rolling_batches(figures: t.Mapping[str, int], flavour: str = INDEXED) -> t.D
         if value > MOST:
             raise AnsibleFilterError(f"rolling_batches: {key} is above {MOST}, the most members that a group has")
     try:
-        found = sequence(**figures, flavour=flavour)
+        roll = sequence(**figures, flavour=flavour)
     except FlexdiskError as error:
         raise AnsibleFilterError(f"rolling_batches: {error.code}: {error.message}") from error
     return {
-        "batches": [[step.size, step.batch] for step in found.batches],
-        "peak": found.peak,
-        "untouched_min": found.untouched_min,
-        "final_resize_to": found.final_size,
-        "pauses": found.pauses,
+        "batches": [[step.size, step.batch] for step in roll.batches],
+        "peak": roll.peak,
+        "untouched_min": roll.untouched_min,
+        "final_resize_to": roll.final_size,
+        "pauses": roll.pauses,
     }
 
 

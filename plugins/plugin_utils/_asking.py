@@ -42,15 +42,15 @@ def ask_all(members: t.Sequence[Asked], at_once: int = AT_ONCE) -> _Answers:
     answers: _Answers = {}
     waiting = list(reversed(members))
     ends: t.Dict[str, float] = {}
-    found: queue.Queue[t.Tuple[str, str]] = queue.Queue()
+    results: queue.Queue[t.Tuple[str, str]] = queue.Queue()
     while waiting or ends:
         while waiting and len(ends) < at_once:
             member = waiting.pop()
             ends[member.name] = time.monotonic() + _limit(member)
-            threading.Thread(target=_answer, args=(member, found), daemon=True).start()
+            threading.Thread(target=_answer, args=(member, results), daemon=True).start()
         left = max(0.0, min(ends.values()) - time.monotonic())
         try:
-            name, why = found.get(timeout=min(left, GLANCE))
+            name, why = results.get(timeout=min(left, GLANCE))
         except queue.Empty:
             if left > GLANCE:
                 continue
@@ -65,14 +65,14 @@ def _limit(member: Asked) -> float:
     return GRACE + sum(question.timeout for question in member.questions)
 
 
-def _answer(member: Asked, found: queue.Queue[t.Tuple[str, str]]) -> None:
+def _answer(member: Asked, results: queue.Queue[t.Tuple[str, str]]) -> None:
     """Put the member's name there, with why it says no: the first question without a yes."""
     for question in member.questions:
         why = why_not(question)
         if why:
-            found.put((member.name, f"{question}: {why}"))
+            results.put((member.name, f"{question}: {why}"))
             return
-    found.put((member.name, ""))
+    results.put((member.name, ""))
 
 
 def why_not(question: Question) -> str:

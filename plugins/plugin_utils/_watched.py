@@ -59,8 +59,8 @@ class Watched(ActionBase):
         answer: _Dict = super().run(tmp, task_vars)
         del tmp
         asynchronous = bool(self._task.async_val)
-        silent = asynchronous or self._task.check_mode or self._task.no_log
-        if silent or not self.is_watched(task_vars or {}):
+        unwatched = asynchronous or self._task.check_mode or self._task.no_log
+        if unwatched or not self.is_watched(task_vars or {}):
             result = self._execute_module(task_vars=task_vars, wrap_async=asynchronous)
         else:
             result = self._watched(task_vars)
@@ -78,35 +78,35 @@ class Watched(ActionBase):
         if not job:
             return started
         asked = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
-        silent, told, took = 0, time.monotonic(), 0.0
-        while silent < LOST:
-            time.sleep(PAUSE if silent else self.pause(took))
+        missed, shown_at, took = 0, time.monotonic(), 0.0
+        while missed < LOST:
+            time.sleep(PAUSE if missed else self.pause(took))
             began = time.monotonic()
             state = self._module("ansible.legacy.async_status", asked, task_vars)
             if state.get("finished"):
                 self._module("ansible.legacy.async_status", {**asked, "mode": "cleanup"}, task_vars)
                 return state
-            silent = silent + 1 if state.get("failed") or state.get("unreachable") else 0
-            took = 0.0 if silent else time.monotonic() - began
-            if time.monotonic() - told >= PAUSE:
-                told = time.monotonic()
-                if self._tell(task_vars) < told - start - CLOCKS:  # its job would look unfinished for ever
+            missed = missed + 1 if state.get("failed") or state.get("unreachable") else 0
+            took = 0.0 if missed else time.monotonic() - began
+            if time.monotonic() - shown_at >= PAUSE:
+                shown_at = time.monotonic()
+                if self._show_progress(task_vars) < shown_at - start - CLOCKS:  # its job would look unfinished for ever
                     return {"failed": True, "msg": f"the host was started again while the task (job {job}) ran"}
-                told = time.monotonic()
+                shown_at = time.monotonic()
         lost = f"the host does not tell any more how far the task (job {job}) has come; it may still run there"
         return {"failed": True, "msg": lost}
 
-    def _tell(self, task_vars: t.Optional[_Dict]) -> float:
+    def _show_progress(self, task_vars: t.Optional[_Dict]) -> float:
         """Show where it is, if that is new. For how many seconds the host has been up, as far as it tells."""
         asked = {key: self._task.args[key] for key in HOST if key in self._task.args}
-        said = self._module("flexdisk.hypervisor.progress_info", asked, task_vars)
-        shown = [one for one in said.get("progress", ()) if one["state"] != "dead" and self.shows(one["lock"])]
+        answer = self._module("flexdisk.hypervisor.progress_info", asked, task_vars)
+        shown = [one for one in answer.get("progress", ()) if one["state"] != "dead" and self.shows(one["lock"])]
         lines = [f"{one['task']}, {one['line']}" for one in shown]
         for line in lines:
             if line not in self._shown:
                 show_now(self._display, f"{(task_vars or {}).get('inventory_hostname', '')}: {line}")
         self._shown = lines
-        return float(said.get("up", "inf"))
+        return float(answer.get("up", "inf"))
 
     def _module(self, name: str, given: _Dict, task_vars: t.Optional[_Dict]) -> _Dict:
         """The result of a module, failed if it could not be run."""

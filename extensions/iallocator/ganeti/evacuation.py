@@ -59,8 +59,10 @@ def relocate(
     """The best way of a VM, or of its replica, to one or two of the targets; None for one that can go to any host."""
     if vm.template == REPLICATED:
         if mode == PRIMARY:
-            found = places.failover(places.begin(vm.name))
-            return Solution(None, (), found) if isinstance(found, str) else Solution(found, (Operation(FAILOVER),))
+            outcome = places.failover(places.begin(vm.name))
+            return (
+                Solution(None, (), outcome) if isinstance(outcome, str) else Solution(outcome, (Operation(FAILOVER),))
+            )
         if mode == SECONDARY:
             return single(places, vm, group, targets, REPLACE)
         return _pair(places, vm, group, targets)

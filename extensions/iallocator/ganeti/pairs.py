@@ -86,8 +86,8 @@ def in_order(score: Score, firsts: t.Sequence[First], seconds: Seconds) -> t.Ite
     likely = list(pairs.likely(False))
     if not likely:
         return
-    least = min(pair.value for pair in likely)
-    best = max((pair for pair in likely if pair.value <= least + NEAR), key=lambda pair: pair[1:])
+    lowest = min(pair.value for pair in likely)
+    best = max((pair for pair in likely if pair.value <= lowest + NEAR), key=lambda pair: pair[1:])
     yield best
     for pair in sorted(pairs.likely(True), key=lambda one: (one.value, -one.first, -one.second)):
         if pair[1:] != best[1:]:
@@ -96,17 +96,17 @@ def in_order(score: Score, firsts: t.Sequence[First], seconds: Seconds) -> t.Ite
 
 def refused(firsts: t.Sequence[First], seconds: Seconds) -> t.Counter[str]:
     """Why how many of the pairs cannot be."""
-    found: t.Counter[str] = Counter()
+    reasons: t.Counter[str] = Counter()
     hosts = {first.host for first in firsts}
     for host, change in seconds.changes.items():
         if isinstance(change, str):
-            found[change] += len(firsts) - (host in hosts)
+            reasons[change] += len(firsts) - (host in hosts)
     for first in firsts:
         for host, change in first.others().items():
             usual = seconds.changes[host]
-            found.update([change] if isinstance(change, str) else [])
-            found.subtract([usual] if isinstance(usual, str) else [])
-    return found
+            reasons.update([change] if isinstance(change, str) else [])
+            reasons.subtract([usual] if isinstance(usual, str) else [])
+    return reasons
 
 
 class _Pairs:
@@ -140,12 +140,12 @@ class _Pairs:
         return _Two(delta.flat, spreads, tuple(a for _s, a, _b in rows))
 
     def _value(self, one: _One, two: _Two) -> float:
-        found = one.fixed + two.fixed
+        total = one.fixed + two.fixed
         for factor, x, u, double, a in zip(self._factors, one.spreads, two.spreads, one.doubles, two.sums):
             spread = x + u - double * a
             if spread > 0:
-                found += factor * math.sqrt(spread)
-        return found
+                total += factor * math.sqrt(spread)
+        return total
 
     def likely(self, every: bool) -> t.Iterator[Pair]:
         """The pairs whose score may be the lowest, or every one."""
@@ -154,12 +154,12 @@ class _Pairs:
         base, slopes = self._chords()
         ones, twos = _ranked(self._ones, slopes), _ranked(self._twos, slopes)
         lowest = -math.inf if self._less == math.inf else twos[0][0] - slopes[_FAILOVERS] * self._less
-        least = math.inf
+        best_value = math.inf
         for low, one, places in ones:
-            if base + low + lowest > least:
+            if base + low + lowest > best_value:
                 break
-            for pair in self._of(one, places, twos, least - base - low, every):
-                least = least if every else min(least, pair.value + NEAR)
+            for pair in self._of(one, places, twos, best_value - base - low, every):
+                best_value = best_value if every else min(best_value, pair.value + NEAR)
                 yield pair
 
     def _of(
@@ -221,10 +221,10 @@ def _ends(values: t.Iterable[float]) -> t.Tuple[float, float]:
 
 def _alike(sides: t.Iterable[t.Tuple[int, _Side]]) -> t.List[_Group[_Side]]:
     """The places of those that change the same."""
-    found: t.Dict[_Side, t.List[int]] = {}
+    places_by_side: t.Dict[_Side, t.List[int]] = {}
     for place, side in sides:
-        found.setdefault(side, []).append(place)
-    return list(found.items())
+        places_by_side.setdefault(side, []).append(place)
+    return list(places_by_side.items())
 
 
 def _ranked(groups: t.Sequence[_Group[_Side]], slopes: _Row) -> t.List[_Ranked[_Side]]:

@@ -93,20 +93,20 @@ def _node_evacuate(raw: _Raw, known: Known, request: _Raw, options: Options) -> 
     places, names = GanetiPlaces(known, force=not options.soft), _names(known, request)
     if options.like_hail:
         return moves(known, evacuate(places, names, mode))
-    wishes = to_leave(known, _once(names), mode, hosts_to_leave(known, names, mode))
-    return planned(places, wishes, plan(places, wishes, lambda there: evacuate(there, names, mode)))
+    wanted_moves = to_leave(known, _once(names), mode, hosts_to_leave(known, names, mode))
+    return planned(places, wanted_moves, plan(places, wanted_moves, lambda there: evacuate(there, names, mode)))
 
 
 def _change_group(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
     """Groups can be named by their keys or their names."""
-    told = strings(request, "request", "target_groups")
-    targets = [group_key(known, name) for name in told] or None
+    target_names = strings(request, "request", "target_groups")
+    targets = [group_key(known, name) for name in target_names] or None
     places, names = GanetiPlaces(known), _names(known, request)
     if options.like_hail:
         return moves(known, change_group(places, names, targets, options.checked))
-    wishes = to_change_group(known, _once(names), possible_groups(places, names, targets), options.checked)
-    found = plan(places, wishes, lambda there: change_group(there, names, targets, options.checked))
-    return planned(places, wishes, found)
+    wanted_moves = to_change_group(known, _once(names), possible_groups(places, names, targets), options.checked)
+    best_plan = plan(places, wanted_moves, lambda there: change_group(there, names, targets, options.checked))
+    return planned(places, wanted_moves, best_plan)
 
 
 def _once(names: t.Sequence[str]) -> t.Sequence[str]:
@@ -140,7 +140,7 @@ def _multi_allocate(raw: _Raw, known: Known, request: _Raw, options: Options) ->
     """One after the other. Those that fit nowhere are named, and the others get their hosts, unlike with hail."""
     places = GanetiPlaces(known)
     _known_hosts(known, options.allowed or ())
-    found: t.List[t.List[t.Any]] = []
+    placed: t.List[t.List[t.Any]] = []
     left: t.List[str] = []
     for entry in of(request, "request", "instances", list):
         vm = new_vm(raw, entry)
@@ -151,9 +151,9 @@ def _multi_allocate(raw: _Raw, known: Known, request: _Raw, options: Options) ->
             continue
         primary, secondary = (*choice.hosts, "")[:2]
         places.settle(Moved(vm.at(primary, secondary), accounts))
-        found.append([vm.name, list(choice.hosts)])
+        placed.append([vm.name, list(choice.hosts)])
     return success(
-        f"{len(left)} instances failed to allocate and {len(found)} were allocated successfully", [found, left]
+        f"{len(left)} instances failed to allocate and {len(placed)} were allocated successfully", [placed, left]
     )
 
 
@@ -162,12 +162,12 @@ def _relocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict
     vm = known.vms[_known_name(known, of(request, "request", "name", str))]
     if vm.template != REPLICATED and vm.template not in MOVABLE:
         return failed("Can't relocate non-mirrored instances")
-    mode, old = (SECONDARY, vm.secondary) if vm.template == REPLICATED else (PRIMARY, vm.primary)
-    told = strings(request, "request", "relocate_from")
-    if told != [old]:
+    mode, current = (SECONDARY, vm.secondary) if vm.template == REPLICATED else (PRIMARY, vm.primary)
+    excluded = strings(request, "request", "relocate_from")
+    if excluded != [current]:
         role = "secondary" if mode == SECONDARY else "primary"
-        words = f"Unsupported request: excluded nodes not equal to instance's {role}"
-        return failed(f"{words} ({old} versus {', '.join(told)})")
+        text = f"Unsupported request: excluded nodes not equal to instance's {role}"
+        return failed(f"{text} ({current} versus {', '.join(excluded)})")
     ((_name, solution),) = evacuate(GanetiPlaces(known, force=not options.soft), [vm.name], mode)
     if solution.moved is None:
         return failed(solution.why)

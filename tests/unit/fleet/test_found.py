@@ -44,7 +44,7 @@ def host(name, *vms, parked=(), skipped=(), intents=(), moves=()):
 
 
 def found(hosts, size=2, uuids=None):
-    return [(place.name, place.host, place.what) for place in places(hosts, "web", size, uuids or {})]
+    return [(place.name, place.host, place.kind) for place in places(hosts, "web", size, uuids or {})]
 
 
 def wrong(hosts, adopt=()):

@@ -27,7 +27,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves
@@ -98,7 +98,7 @@ def start(world, said, here="hv01", check=False):
 def begun(world):
     """The VM is expected on the other host."""
     found = look(world)
-    record = read_record(json.loads(json.dumps(told(found["record"]))))
+    record = read_record(json.loads(json.dumps(record_as_result(found["record"]))))
     assert world.sync()[1]
     hosts(world)[1].expect(record, "zones")
     assert world.sync()[1]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ...fleet.replication.record import Record, told
+from ...fleet.replication.record import Record, record_as_result
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.desired import Policy
@@ -63,7 +63,7 @@ def _foresee(what: TakeOver, given: t.Sequence[Record], pools: t.Mapping[str, st
 
 
 def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
-    return {"pool": pools[record.uuid], "record": told(record)}
+    return {"pool": pools[record.uuid], "record": record_as_result(record)}
 
 
 def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:

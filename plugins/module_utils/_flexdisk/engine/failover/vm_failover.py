@@ -10,9 +10,8 @@ import typing as t
 from dataclasses import dataclass
 
 from ...fleet.replication.claims import Claims, Rival, better_elsewhere, read_claims, read_rivals
-from ...fleet.replication.record import Record, read_record
-from ...fleet.replication.record import told as told_of
-from ...fleet.replication.whereabouts import Gone, Recorded, has_it, home_answers, moved_on, not_heard
+from ...fleet.replication.record import Record, read_record, record_as_result
+from ...fleet.replication.whereabouts import MovedOn, Recorded, has_it, home_answers, moved_on, not_heard
 from ...model.desired import Policy
 from ...model.errors import Problem, Problems, refusal
 from ...model.text import count
@@ -81,7 +80,7 @@ def _mark(call: Call, given: Told) -> Answer:
     if done.problems:
         return Answer({}, refusal(done.problems))
     msg = f"{count(len(done.records), 'VM has', 'VMs have')} failover"
-    told = [told_of(record) for record in done.records]
+    told = [record_as_result(record) for record in done.records]
     return Answer({"changed": done.changed, "msg": msg, "records": told, "failures": done.failures})
 
 
@@ -137,13 +136,13 @@ def _take_over(call: Call, given: Told) -> Answer:
     claims = {host: said for host, said in given.claims.items() if host != params["name"]}
     problems = _elsewhere(ready, claims, params) or ready.problems
     gone = _moved_on(ready, claims, params, now)
-    left = [Problem("TooOld", one.words, ready.known.record.label) for one in gone if one.refuses and ready.known]
+    left = [Problem("TooOld", one.text, ready.known.record.label) for one in gone if one.refuses and ready.known]
     problems = problems or left or list(too_old(ready, most, now)) or _better(ready, params)
     if problems:
         return Answer({}, refusal(problems))
     if not call.check_mode:
         what.take(name, most, leave_out, _rivals(ready, params), params["name"] or "", ready)
-    return Answer(_told(ready, name, now, [*(one.words for one in gone), *_left_out(params["left_out"])]))
+    return Answer(_told(ready, name, now, [*(one.text for one in gone), *_left_out(params["left_out"])]))
 
 
 def _left_out(hosts: t.Sequence[str]) -> t.Iterator[str]:
@@ -188,7 +187,7 @@ def _better(ready: Ready, params: _Params) -> t.List[Problem]:
     return [Problem(code, words, record.label) for code, words in better]
 
 
-def _moved_on(ready: Ready, claims: Claims, params: _Params, now: float) -> t.List[Gone]:
+def _moved_on(ready: Ready, claims: Claims, params: _Params, now: float) -> t.List[MovedOn]:
     """Where the VM has gone since its record was stored."""
     if ready.known is None or ready.begun or ready.takeover is None:
         return []
@@ -215,7 +214,7 @@ def _told(ready: Ready, name: str, now: float, gone: t.Sequence[str] = ()) -> t.
     msg = f"VM {record.label} of {record.host} comes back as of {text}"
     if ready.begun:
         msg = f"the failover of VM {record.label} of {record.host} goes on"
-    lost = [*gone, *found.words]
+    lost = [*gone, *found.losses]
     lines = [msg, *(f"  - {words}" for words in lost)]
     lines += [f"  = disk {back.disk.name} as of @{back.to.name}" for back in found.disks]
     return {"changed": True, "msg": msg, "age": age, "lost": lost, "diff": {"prepared": "\n".join(lines) + "\n"}}

@@ -80,10 +80,12 @@ def is_named(uuid: str, alias: str, name: str) -> bool:
     return bool(fitting(name, [Names(uuid, alias)]))
 
 
-def held(zfs: Zfs, copies: Copies, pool: str) -> takeover.Kept:
+def held(zfs: Zfs, copies: Copies, pool: str) -> takeover.LocalReplicas:
     """The replicas in a pool."""
     found = kept(copies, [container(pool)]) if zfs.exists(container(pool)) else []
-    return {last_part(one.replica.dataset): takeover.Held(one.replica, one.vm, one.times, one.back) for one in found}
+    return {
+        last_part(one.replica.dataset): takeover.LocalReplica(one.replica, one.vm, one.times, one.back) for one in found
+    }
 
 
 class TakeOver:
@@ -203,7 +205,7 @@ class TakeOver:
         """Destroy exactly the snapshots that were planned, and roll back."""
         for back in found.disks:
             progress.current().now("", back.disk.name, f"back to @{back.to.name}")
-            if back.lost or back.replica.written or back.back:
+            if back.lost or back.replica.written or back.discards_writes:
                 go_back(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
 
 

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ...fleet.replication.copies import Original, Point, Replica
-from ...fleet.replication.transfers import replica_told
+from ...fleet.replication.transfers import replica_as_result
 from ...hypervisor.protocol import Hypervisor
 from ...model.dataset import Dataset
 from ...model.errors import FlexdiskError, Problem
@@ -290,5 +290,5 @@ def _told(found: Kept, now: int) -> _Dict:
         "age": age(found.synced, now),
         "written_bytes": replica.written,
         "interrupted": bool(replica.token),
-        "sync": replica_told(found.settled),
+        "sync": replica_as_result(found.settled),
     }

@@ -155,12 +155,12 @@ class Receiver:
         if there is None or not there.replica.points:
             facts = {**_identity(vm, disk), COMING: _coming(disk)}
             own.update({PREFIX + key: value for key, value in facts.items() if value})
-        command = trust.receiver(_zfs(), place(vm, disk), own, note_of(disk.uuid))
+        command = trust.receive_command(_zfs(), place(vm, disk), own, note_of(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))
 
     def _telling(self, vm: VmTransfer, amount: int) -> str:
         """What lets the home ask what has come. It can neither change nor read anything else."""
-        command = trust.teller(_zfs(), copies.arguments(*last.question(vm)))
+        command = trust.get_command(_zfs(), copies.arguments(*last.question(vm)))
         return trust.authorized(command, vm.asks, vm.uuid, keys.expiry(amount))
 
     # -- close

@@ -63,9 +63,9 @@ def next_batch(target: int, current: int, up_to_date: int, max_batch_size: int, 
     With m = min(min_in_service, target, current) and b = min(max_batch_size, max(target - up_to_date, 0)), the size is
     b + max(min(current, target - b), m). So b members more than the least are there only if the floor needs them.
     """
-    least = min(min_in_service, target, current)
+    floor = min(min_in_service, target, current)
     batch = min(max_batch_size, max(target - up_to_date, 0))
-    return Batch(batch + max(min(current, target - batch), least), batch)
+    return Batch(batch + max(min(current, target - batch), floor), batch)
 
 
 def sequence(current: int, requested: int, min_in_service: int, max_batch_size: int, flavour: str) -> Sequence:

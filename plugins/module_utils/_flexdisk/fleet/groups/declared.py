@@ -33,8 +33,8 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
     if not raw["name"]:
         problems.add("InvalidArgument", "name is empty, but a group needs a name")
     check_names(raw, problems, text=("why", "policy"))
-    for words in size_problems(raw["size"]):
-        problems.add("InvalidArgument", words)
+    for message in size_problems(raw["size"]):
+        problems.add("InvalidArgument", message)
     policy, wrong = parse_policy(raw["policy"] or {})
     problems += wrong
     homes = problems.attempt("", parse_homes, raw["hosts"] if raw["hosts"] is not None else []) or Homes()

@@ -127,19 +127,19 @@ def _members(
 ) -> t.Tuple[Asked, ...]:
     """The members with their questions. What is wrong for several of them alike is said of the first."""
     names: t.Set[str] = set()
-    said = {problem.message for problem in problems}
+    seen = {problem.message for problem in problems}
     members = []
     for entry in raw:
         name = entry["name"]
         if not name or name in names:
             problems.add("InvalidArgument", f"{name} is there twice" if name else "a member has no name")
         names.add(name)
-        own = Problems(name)
-        questions = _questions_of(entry, asked, own)
-        agent = not (with_agent and entry["running"]) or _has_agent(entry, own)
+        member_problems = Problems(name)
+        questions = _questions_of(entry, asked, member_problems)
+        agent = not (with_agent and entry["running"]) or _has_agent(entry, member_problems)
         members.append(Asked(name, entry["running"], questions if agent else (), agent))
-        problems += [problem for problem in own if problem.message not in said]
-        said |= {problem.message for problem in own}
+        problems += [problem for problem in member_problems if problem.message not in seen]
+        seen |= {problem.message for problem in member_problems}
     return tuple(members)
 
 
@@ -197,8 +197,8 @@ def _status(value: int) -> int:
     return value
 
 
-def _seconds(name: str, value: object, least: int) -> int:
+def _seconds(name: str, value: object, minimum: int) -> int:
     seconds = int(named(name, parse_seconds, value))
-    if not least <= seconds <= LONGEST:
-        raise FlexdiskError("InvalidArgument", f"{name} is {seconds} s, but must be {least} s to {LONGEST} s")
+    if not minimum <= seconds <= LONGEST:
+        raise FlexdiskError("InvalidArgument", f"{name} is {seconds} s, but must be {minimum} s to {LONGEST} s")
     return seconds

@@ -58,10 +58,10 @@ def _change(name: str, check: _Raw, recreate: bool) -> t.Tuple[str, t.List[str]]
     known = [vm for vm in check.get("vms") or () if vm["vm"] == name]
     if not problems and not known:
         return REFUSED, [str(check.get("msg", ""))]
-    said = [step["class"] for vm in known for step in vm["steps"]]
-    said += [REFUSED if recreate else problem["class"] for problem in problems]
-    change = max((word for word in said if word), key=CLASSES.index, default=NOTHING)
-    return change, [_words(problem) for problem in problems]
+    classes = [step["class"] for vm in known for step in vm["steps"]]
+    classes += [REFUSED if recreate else problem["class"] for problem in problems]
+    change = max((word for word in classes if word), key=CLASSES.index, default=NOTHING)
+    return change, [_text(problem) for problem in problems]
 
 
 def ended(result: _Raw) -> t.List[str]:
@@ -71,7 +71,7 @@ def ended(result: _Raw) -> t.List[str]:
     return [vm["vm"] for vm in vms if all(step.get("status", "done") == "done" for step in vm["steps"])]
 
 
-def _words(problem: _Raw) -> str:
+def _text(problem: _Raw) -> str:
     return f"{problem['disk'] + ': ' if problem['disk'] else ''}{problem['message']}"
 
 

@@ -31,12 +31,12 @@ def lease_place(looks: t.Mapping[str, _Raw], hosts: t.Sequence[str], wanted: _Ra
     problems = [_unread(blind, looks)] if blind else []
     places: t.Dict[str, str] = {}
     for host, look in read.items():
-        for found in look["leases"]:
+        for entry in look["leases"]:
             if host in places:
-                problems.append(f"{host}: the lease lies in the pools {places[host]} and {found['pool']}; remove one")
-            places[host] = found["pool"]
-            if found["standing"] in (lease.HELD, lease.UNREADABLE) and not (wanted["take_over"] or found["died"]):
-                problems.append(f"{host}: {found['msg']}. With flexdisk_take_over=true this run takes it all the same")
+                problems.append(f"{host}: the lease lies in the pools {places[host]} and {entry['pool']}; remove one")
+            places[host] = entry["pool"]
+            if entry["standing"] in (lease.HELD, lease.UNREADABLE) and not (wanted["take_over"] or entry["died"]):
+                problems.append(f"{host}: {entry['msg']}. With flexdisk_take_over=true this run takes it all the same")
     if not places and not problems:
         places = _new_place(read, wanted, problems)
     return {"places": {} if problems else places, "problems": problems}
@@ -88,11 +88,11 @@ def lost(answers: t.Mapping[str, _Raw], places: t.Mapping[str, str]) -> t.List[s
 def check_others(results: t.Mapping[str, _Raw], group: str, token: str) -> t.List[str]:
     """The texts of leases of the group that other runs have got meanwhile. results: what vm_info returned, by host."""
     return [
-        f"{host}: {group}: {found['holder'] if found['readable'] else 'somebody'} has a lease of this group, too, in "
-        f"pool {found['pool']}; this run stops"
+        f"{host}: {group}: {entry['holder'] if entry['readable'] else 'somebody'} has a lease of this group, too, in "
+        f"pool {entry['pool']}; this run stops"
         for host, result in results.items()
-        for found in result.get("leases") or ()
-        if found["group"] == group and not (found["readable"] and (found["expired"] or found["token"] == token))
+        for entry in result.get("leases") or ()
+        if entry["group"] == group and not (entry["readable"] and (entry["expired"] or entry["token"] == token))
     ]
 
 
@@ -108,8 +108,8 @@ def check_waits(gate: _Raw, policy: RollPolicy, size: int, ttl: int, stop_timeou
     except FlexdiskError as exc:
         return [f"gate: {exc.message}"]
     if retries * delay + stable_for > ttl // 2:
-        words = f"{retries} retries, {delay} s apart, and stable_for {stable_for} s"
-        waits.append(f"the gate can wait for {retries * delay + stable_for} s ({words})")
+        details = f"{retries} retries, {delay} s apart, and stable_for {stable_for} s"
+        waits.append(f"the gate can wait for {retries * delay + stable_for} s ({details})")
     batch = min(policy.max_down_per_host, policy.limits(size).max_batch_size)
     if batch * stop_timeout > ttl // 2:
         waits.append(
@@ -121,5 +121,5 @@ def check_waits(gate: _Raw, policy: RollPolicy, size: int, ttl: int, stop_timeou
 def slices(seconds: int, ttl: int) -> t.List[int]:
     """A pause in parts, between which a lease of ttl seconds is renewed."""
     part = max(1, ttl // 4)
-    whole, rest = divmod(max(0, seconds), part)
-    return [part] * whole + ([rest] if rest else [])
+    full, rest = divmod(max(0, seconds), part)
+    return [part] * full + ([rest] if rest else [])

@@ -52,8 +52,8 @@ class Member:
 
 def removed_disks(member: Member) -> str:
     """What becomes of the disks of a member that is deleted: C(: root 20 GiB destroyed, data 50 GiB stays)."""
-    words = [f"{disk} destroyed" for disk in member.loses] + [f"{disk} stays" for disk in member.keeps]
-    return f": {', '.join(words)}" if words else ""
+    parts = [f"{disk} destroyed" for disk in member.loses] + [f"{disk} stays" for disk in member.keeps]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def member_name(group: str, index: int) -> str:
@@ -63,8 +63,8 @@ def member_name(group: str, index: int) -> str:
 
 def index_of(name: str, group: str) -> int:
     """The number of the member of that name, -1 if it is none of the group's."""
-    found, index = member_of(name)
-    return index if found == group else -1
+    owner, index = member_of(name)
+    return index if owner == group else -1
 
 
 def absent(group: str, index: int) -> Member:

@@ -38,10 +38,10 @@ def plan_group(group: Group, policy: RollPolicy, homes: Homes) -> GroupPlan:
     steps, end = all_steps(group, policy)
     problems = refusals(group, policy, homes, steps, end)
     peak = max([len(group.there), *(step.peak for step in steps)])
-    least = min([group.serving, *(step.in_service for step in steps)])
+    fewest = min([group.serving, *(step.in_service for step in steps)])
     warnings = tuple(_warnings(group, policy))
     left = tuple(m.name for m in end.members if not m.current and (m.there or m.index < end.size))
-    return GroupPlan(tuple(steps), is_done(group), left, peak, least, pauses_of(steps), warnings, tuple(problems))
+    return GroupPlan(tuple(steps), is_done(group), left, peak, fewest, pauses_of(steps), warnings, tuple(problems))
 
 
 def _warnings(group: Group, policy: RollPolicy) -> t.Iterator[str]:

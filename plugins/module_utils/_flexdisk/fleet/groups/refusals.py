@@ -64,8 +64,8 @@ def _failures(group: Group, policy: RollPolicy, problems: Problems) -> None:
         return
     if len(blind | group.failed) > budget:
         parts = [
-            f"{', '.join(sorted(names))} {what}"
-            for names, what in ((group.failed, "failed"), (blind - group.failed, "cannot be read"))
+            f"{', '.join(sorted(names))} {state}"
+            for names, state in ((group.failed, "failed"), (blind - group.failed, "cannot be read"))
             if names
         ]
         problems.add("InvalidArgument", f"failure_budget is {budget}, but {' and '.join(parts)}")

@@ -70,9 +70,9 @@ def done_table(
     rows = []
     for entry in log:
         out = "-" if entry["do"] in (LIVE, CREATE) else f"{entry['seconds']:.0f} s"
-        words = ["FAILED"] if entry["member"] in failed else []
-        words += ["reverted"] if entry["member"] in reverted and entry["step"] == log[-1]["step"] else []
-        result = ", ".join(words) or "ok"
+        notes = ["FAILED"] if entry["member"] in failed else []
+        notes += ["reverted"] if entry["member"] in reverted and entry["step"] == log[-1]["step"] else []
+        result = ", ".join(notes) or "ok"
         rows.append((str(entry["step"]), entry["member"], entry["host"], entry["do"], out, result))
     return aligned(_DONE, rows)
 

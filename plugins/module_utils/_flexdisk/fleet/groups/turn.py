@@ -63,10 +63,10 @@ def _begin(group: _Raw, _memory: Memory, heard: Heard) -> Turn:
 def _lease_found(group: _Raw, memory: Memory, heard: Heard) -> Turn:
     """All hosts have said what leases they have. In check mode, the lease is not taken."""
     wanted = {"group": group["name"], "host": group["lease_host"], "without": group["lease_without"]}
-    found = lease.lease_place(heard.answers, group["all_hosts"], {**wanted, "take_over": group["take_over"]})
-    if found["problems"]:
-        return refuse(memory, found["problems"])
-    turn = _read_vms(replace(memory, places=found["places"]), "adopt" if group["adopt"] else "look")
+    place = lease.lease_place(heard.answers, group["all_hosts"], {**wanted, "take_over": group["take_over"]})
+    if place["problems"]:
+        return refuse(memory, place["problems"])
+    turn = _read_vms(replace(memory, places=place["places"]), "adopt" if group["adopt"] else "look")
     return turn if heard.check_mode else turn.after_renewal(group["take_over"])
 
 
@@ -108,11 +108,11 @@ def _adopted(_group: _Raw, memory: Memory, heard: Heard) -> Turn:
 
 def _look(group: _Raw, memory: Memory, heard: Heard, places: bool = True) -> Turn:
     """The hosts have said what VMs they have. Hosts are chosen for members that are nowhere, with "hosts: auto"."""
-    found = _find(group, memory, heard, _unmarked(group, heard))
-    if found["problems"]:
-        return refuse(memory, found["problems"])
-    memory = replace(memory, members=found["members"], keeps_disks=found["keeps_disks"])
-    place = _placement(group, memory, heard, found["new"]) if places else {}
+    located = _find(group, memory, heard, _unmarked(group, heard))
+    if located["problems"]:
+        return refuse(memory, located["problems"])
+    memory = replace(memory, members=located["members"], keeps_disks=located["keeps_disks"])
+    place = _placement(group, memory, heard, located["new"]) if places else {}
     if place:
         return Turn(memory, "place", "placed", "Choose hosts for members that are nowhere", place=place)
     entries = {host: [] if group["only_size"] else _asked(group, memory, heard, host) for host in heard.hosts}
@@ -139,8 +139,8 @@ def _unmarked(group: _Raw, heard: Heard) -> t.Sequence[str]:
 def _find(group: _Raw, memory: Memory, heard: Heard, adopt: t.Sequence[str]) -> t.Dict[str, t.Any]:
     read = _read(heard)
     waits = {"gate": group["gate"], "ttl": group["lease_ttl"], "stop_timeout": group["stop_timeout"]}
-    whole = {**group, "hosts": _hosts(group, memory), "adopt": adopt, "waits": waits, "token": memory.token}
-    return find(read, whole, [host for host in group["all_hosts"] if host not in read])
+    declared = {**group, "hosts": _hosts(group, memory), "adopt": adopt, "waits": waits, "token": memory.token}
+    return find(read, declared, [host for host in group["all_hosts"] if host not in read])
 
 
 def _hosts(group: _Raw, memory: Memory) -> t.Any:

@@ -58,11 +58,11 @@ def _out(group: _Raw, memory: Memory, heard: Heard) -> Turn:
     """The members are out of service, but those whose hooks have failed. The others are changed."""
     memory = replace(memory, bad=(*memory.bad, *heard.bad))
     several = _by_host(heard, [member for member in _able(memory) if member["do"] != RETURN])
-    mark = {"drained": True} if _needs_marks(group) and not memory.live else {}
+    drained = {"drained": True} if _needs_marks(group) and not memory.live else {}
     if memory.reverting:
         entries = {host: template.formers(members) for host, members in several.items()}
     else:
-        entries = {host: declared_entries(members, group, (), mark) for host, members in several.items()}
+        entries = {host: declared_entries(members, group, (), drained) for host, members in several.items()}
     restart = not memory.live
     return Turn(memory, "vm", "changed", "Change the members", vms=entries, allow_restart=restart)
 
@@ -89,8 +89,12 @@ def _ask_gate(group: _Raw, memory: Memory, connected: t.Collection[str]) -> Turn
     """The members run, so the gate does not wait for that, nor for their guest agents, which were waited for."""
     agent = {True: CONNECTED, False: "disconnected"}
     members = [{**m["gate"], "running": True, "guest_agent": agent[m["name"] in connected]} for m in _returning(memory)]
-    own = group["gate"]
-    waits = {"retries": own.get("retries", 60), "delay": own.get("delay", 5), "stable_for": own.get("stable_for", 0)}
+    options = group["gate"]
+    waits = {
+        "retries": options.get("retries", 60),
+        "delay": options.get("delay", 5),
+        "stable_for": options.get("stable_for", 0),
+    }
     gate = {"members": members, **waits, "limit": group["lease_ttl"] // 2}
     return Turn(memory, "gate", "gated", "Wait for their gate", gate=gate)
 
@@ -199,5 +203,5 @@ def declared_entries(
 ) -> t.List[_Dict]:
     """What the members shall be, as entries of the module vm. adopt: names of VMs that are not marked yet."""
     restart = group["generation"] and not group["replace"]
-    words = {"restart": True, **({"generation": group["generation"]} if restart else {}), **(more or {})}
-    return template.entries(members, {**group, "adopt": adopt}, may_recreate(group), words)
+    options = {"restart": True, **({"generation": group["generation"]} if restart else {}), **(more or {})}
+    return template.entries(members, {**group, "adopt": adopt}, may_recreate(group), options)

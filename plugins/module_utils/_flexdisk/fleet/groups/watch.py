@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...model.text import count
 from .gate import Asked, Gate
 
-TOLD_EVERY = 30  # seconds
+NOTICE_INTERVAL = 30  # seconds
 NOT_RUNNING = "not running"
 NO_AGENT = "guest agent not connected"
 Ask = t.Callable[[t.Sequence[Asked]], t.Mapping[str, str]]
@@ -37,7 +37,7 @@ class _Standing:
     due: float = 0.0
 
 
-def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> t.Dict[str, t.Any]:
+def watch(gate: Gate, ask: Ask, clock: Clock, notify: t.Callable[[str], None]) -> t.Dict[str, t.Any]:
     """The result of a gate, when all members are decided. A member without questions is decided at once.
 
     ask puts their questions to members at once, and returns the reason of each that says no, "" for yes. tell gets a
@@ -45,7 +45,7 @@ def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> 
     """
     every = [_Standing(member, _unasked(member)) for member in gate.members]
     undecided = [one for one in every if one.member.questions]
-    start = told = clock.now()
+    start = last_notice = clock.now()
     for one in undecided:
         one.due = start
     while undecided:
@@ -60,9 +60,9 @@ def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> 
         ended = clock.now()
         decided = {one.member.name for one in due if _decides(gate, one, answers[one.member.name], begun, ended)}
         undecided = [one for one in undecided if one.member.name not in decided]
-        if undecided and ended - told >= TOLD_EVERY:
-            told = ended
-            tell(f"after {ended - start:.0f} s still waiting for {', '.join(one.member.name for one in undecided)}")
+        if undecided and ended - last_notice >= NOTICE_INTERVAL:
+            last_notice = ended
+            notify(f"after {ended - start:.0f} s still waiting for {', '.join(one.member.name for one in undecided)}")
     return result([(one.member.name, one.why) for one in every])
 
 
@@ -98,13 +98,13 @@ def _decides(gate: Gate, one: _Standing, why: str, begun: float, ended: float) -
     return confirmed
 
 
-def result(found: t.Sequence[t.Tuple[str, str]]) -> t.Dict[str, t.Any]:
+def result(reasons: t.Sequence[t.Tuple[str, str]]) -> t.Dict[str, t.Any]:
     """The keys of a result, from each member's name and why it is not in service, "" if it is."""
-    failing = [f"{name}: {why}" for name, why in found if why]
+    failing = [f"{name}: {why}" for name, why in reasons if why]
     return {
         "changed": False,
-        "msg": "; ".join([f"{len(found) - len(failing)} of {count(len(found), 'member')} in service", *failing]),
-        "members": [{"name": name, "in_service": not why, "why": why} for name, why in found],
-        "serving": [name for name, why in found if not why],
-        "failing": [name for name, why in found if why],
+        "msg": "; ".join([f"{len(reasons) - len(failing)} of {count(len(reasons), 'member')} in service", *failing]),
+        "members": [{"name": name, "in_service": not why, "why": why} for name, why in reasons],
+        "serving": [name for name, why in reasons if not why],
+        "failing": [name for name, why in reasons if why],
     }

@@ -107,9 +107,9 @@ def detach_disk(play: Play) -> Order:
     disk = _of(play)
     call = {**disk.by_name_or_uuid, "state": "detached"}
     if "flexdisk_vm" not in disk.variables:
-        return Order(_kept(play, disk, f"disk {disk.name}"), calls={disk.host: call})
+        return Order(_refuse_detaching(play, disk, f"disk {disk.name}"), calls={disk.host: call})
     unmanaged = _unmanaged(play, disk)
-    problems = unmanaged.problems + _kept(play, disk, f"the disks of VM {disk.vm}")
+    problems = unmanaged.problems + _refuse_detaching(play, disk, f"the disks of VM {disk.vm}")
     return Order(problems, orphans=unmanaged.orphans, calls={disk.host: {**call, "vm": disk.uuid}})
 
 
@@ -158,7 +158,7 @@ def _declared(play: Play, disk: _Disk, entry: Raw, attaches: bool = False) -> t.
     return [refusals.declared(f"the disks of VM {disk.vm}", disk.host, instead)] if places else []
 
 
-def _kept(play: Play, disk: _Disk, what: str) -> t.List[str]:
+def _refuse_detaching(play: Play, disk: _Disk, subject: str) -> t.List[str]:
     """The refusal to detach what the inventory declares."""
     places = declaring(play.read, play.variables, disk.uuid, disk.name, True)
     instead = (
@@ -166,4 +166,4 @@ def _kept(play: Play, disk: _Disk, what: str) -> t.List[str]:
         "disk_registry_disks, give it state: detached); then use converge, plan and apply, or the playbook for that "
         "variable."
     )
-    return [refusals.declared(what, disk.host, instead)] if places else []
+    return [refusals.declared(subject, disk.host, instead)] if places else []

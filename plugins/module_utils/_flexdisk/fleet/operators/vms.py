@@ -59,8 +59,8 @@ def declared_disks(play: Play) -> Order:
         hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
         return Order(calls={host: {"only": ""} for host in hosts})
     lists = {host: variables.get(DISKS) for host, variables in play.variables.items()}
-    found = declared_vm(play.read, lists, named[3], named[2])
-    return Order([found["problem"]] if found["problem"] else [], calls={found["host"]: {"only": found["name"]}})
+    entry = declared_vm(play.read, lists, named[3], named[2])
+    return Order([entry["problem"]] if entry["problem"] else [], calls={entry["host"]: {"only": entry["name"]}})
 
 
 def adopt(play: Play) -> Order:
@@ -82,7 +82,7 @@ def chosen(*names: str) -> t.Callable[[Play], Order]:
     def calls(play: Play) -> Order:
         order = Order()
         for host, variables in play.variables.items():
-            uuids = list(dict.fromkeys(found["vm"] for found in play.here[host].values()))
+            uuids = list(dict.fromkeys(located["vm"] for located in play.here[host].values()))
             if not any(name in variables for name in names):
                 order.calls[host] = {}
             elif uuids:
@@ -125,5 +125,5 @@ def not_two_ways(variables: Raw) -> t.List[str]:
 def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
     """The named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
     for host, here in play.here.items():
-        for name, found in here.items():
-            yield host, play.variables[host], name, found["vm"]
+        for name, located in here.items():
+            yield host, play.variables[host], name, located["vm"]

@@ -54,10 +54,10 @@ def _carried_out(places: Places, name: str, solution: Solution) -> t.Optional[Jo
     moved = places.begin(name)
     states: t.List[Moved] = []
     for operation in solution.operations:
-        found = places.perform(moved, operation)
-        if isinstance(found, str):
+        outcome = places.perform(moved, operation)
+        if isinstance(outcome, str):
             return None
-        moved = found
+        moved = outcome
         states.append(moved)
     uses = _uses(places, states)
     places.settle(moved)

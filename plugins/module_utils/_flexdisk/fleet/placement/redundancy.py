@@ -60,19 +60,21 @@ def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: Acc
     rest, accounts = sent
     others = [name for name in places.hosts_of(group) if name != host]
     for vm in sorted(rest, key=lambda one: -one.memory):
-        made = _anew(places, vm, group, others, accounts)
+        made = _recreated(places, vm, group, others, accounts)
         if made is None:
             return False
         accounts = made
     return True
 
 
-def _anew(places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: Accounts) -> t.Optional[Accounts]:
+def _recreated(
+    places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: Accounts
+) -> t.Optional[Accounts]:
     """The accounts after the VM has been made on one of the other hosts."""
     if why_too_large(vm, places.known.groups[group]):
         return None
     for name in others:
-        found = places.account(name, accounts).with_vm(vm, False)
-        if not isinstance(found, str):
-            return {**accounts, name: found}
+        account = places.account(name, accounts).with_vm(vm, False)
+        if not isinstance(account, str):
+            return {**accounts, name: account}
     return None

@@ -27,7 +27,7 @@ def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[Wai
     moved = [_moved(facts, job) for job in answer.jobs]
     jobs = [_job(number, facts, one, after) for number, (one, after) in enumerate(zip(answer.jobs, waits))]
     failed = [_failed(facts, name, why) for name, why in answer.failed.items()]
-    found: _Dict = {
+    output: _Dict = {
         "changed": False,
         "msg": _summary(request, moved, failed, answer),
         "moved": moved,
@@ -41,9 +41,9 @@ def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[Wai
     if failed and not partial:
         lines = [visible(f"{entry['name']}: {entry['reason']}") for entry in failed]
         more = "Nothing is planned without them, because allow_partial is false"
-        found["msg"] = "\n".join([f"{found['msg']}. {more}:", *lines])
-        found["error_code"] = CANNOT
-    return found
+        output["msg"] = "\n".join([f"{output['msg']}. {more}:", *lines])
+        output["error_code"] = CANNOT
+    return output
 
 
 def _summary(request: Request, moved: t.Sequence[_Dict], failed: t.Sequence[_Dict], answer: Answer) -> str:
@@ -77,8 +77,8 @@ def _moved(facts: Facts, job: Job) -> _Dict:
 
 
 def _failed(facts: Facts, name: str, why: t.Mapping[str, str]) -> _Dict:
-    hosts = {host: said or "could take it, but not in any order of the moves" for host, said in why.items()}
-    text = "; ".join(f"{host}: {said}" for host, said in hosts.items())
+    hosts = {host: reason or "could take it, but not in any order of the moves" for host, reason in why.items()}
+    text = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
     uuid = name if name in facts.known.vms else ""
     return {"name": facts.alias(name), "uuid": uuid, "reason": text or "no host group takes it", "hosts": hosts}
 

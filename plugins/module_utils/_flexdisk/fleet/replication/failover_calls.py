@@ -46,16 +46,16 @@ def drop_everywhere(sync: Sync, run: Run, vms: t.Sequence[str]) -> Part:
     """
     looked = yield sync.looks(_READ_HOSTS, sync.home, sync.home_options)
     losing = [one for one in looked.result["vms"] if one["vm"] in vms]
-    left, said = [], []
+    left, messages = [], []
     for host in _others(sync, losing):
         name = "Remove the records of the VMs from the other hosts with replicas"
-        gone = yield from _tell(sync, run, host, name, "drop", ("gone", "problems"), vms=vms)
+        gone = yield from _call_other_host(sync, run, host, name, "drop", ("gone", "problems"), vms=vms)
         if gone is None or "gone" not in gone.result:
             left.append(host)
-            said += [gone.msg] if gone is not None and "problems" in gone.result else []
+            messages += [gone.msg] if gone is not None and "problems" in gone.result else []
     if left:
         names = [one["alias"] for one in losing]
-        why = f" ({'. '.join(said)})" if said else ""
+        why = f" ({'. '.join(messages)})" if messages else ""
         raise Stopped(
             f"{' and '.join(left)} could not be told to forget {', '.join(names)}, and could still take that over{why}."
             " So the VM keeps its failover. Run this again when the host can be reached. If it is gone for good, with"
@@ -90,8 +90,8 @@ def _store(sync: Sync, run: Run, there: _Dict, planned: _Dict, marked: t.Mapping
     """Give the peer its records. It gets a first one of a VM only if all hosts that have one, too, know of that."""
     records = marked["records"]
     new = [one["uuid"] for one in records if one["uuid"] not in there["failover"]]
-    untold, waits = (yield from _tell_others(sync, run, new)) if new else ([], [])
-    given = [one for one in records if not untold or one["uuid"] not in new]
+    unreached, names = (yield from _announce_peer(sync, run, new)) if new else ([], [])
+    given = [one for one in records if not unreached or one["uuid"] not in new]
     unprepared = list(marked["failures"])
     if given:
         pools = {vm["uuid"]: vm["pool"] for vm in planned["transfers"]}
@@ -100,31 +100,31 @@ def _store(sync: Sync, run: Run, there: _Dict, planned: _Dict, marked: t.Mapping
         stored = yield sync.failover_there(name, "store", ("stored",), hidden=True, may_fail=True, **arguments)
         if not stored.result.get("stored"):
             unprepared.append(stored.msg or "the records could not be stored")
-    if untold and not sync.moves:
-        raise Stopped(_untold(sync, untold, waits))
+    if unreached and not sync.moves:
+        raise Stopped(_unreached_message(sync, unreached, names))
     if unprepared:
         raise Stopped(f"The replicas are complete, but the failover of a VM is not prepared: {'. '.join(unprepared)}")
 
 
-def _tell_others(sync: Sync, run: Run, new: t.Sequence[str]) -> Part:
+def _announce_peer(sync: Sync, run: Run, new: t.Sequence[str]) -> Part:
     """Tell all that could take these VMs over that the peer can, too: whoever does it asks the peer before each start,
     whatever --limit leaves out. Return the hosts that could not be told, and the names of the VMs.
     """
     looked = yield sync.looks("Read which hosts could take the VMs over", sync.home, sync.home_options)
     known = [one for one in looked.result["vms"] if one["vm"] in new]
-    untold = []
+    unreached = []
     for host in _others(sync, known):
         name = "Tell the other hosts that could take the VMs over of one more"
-        noted = yield from _tell(sync, run, host, name, "note", ("noted",), vms=new, peer_name=sync.peer)
-        untold += [host] if noted is None or "noted" not in noted.result else []
-    return untold, [one["alias"] for one in known]
+        noted = yield from _call_other_host(sync, run, host, name, "note", ("noted",), vms=new, peer_name=sync.peer)
+        unreached += [host] if noted is None or "noted" not in noted.result else []
+    return unreached, [one["alias"] for one in known]
 
 
-def _untold(sync: Sync, untold: t.Sequence[str], waits: t.Sequence[str]) -> str:
+def _unreached_message(sync: Sync, unreached: t.Sequence[str], names: t.Sequence[str]) -> str:
     return (
-        f"The replicas are complete, but {sync.peer} cannot take {', '.join(waits)} over yet: {' and '.join(untold)}"
-        f" could take that over, too, and could not be told. Run this again when {untold[0]} can be reached. If it is"
-        f" gone for good, give up what it has first: {commands_to_forget(waits, untold[0])}"
+        f"The replicas are complete, but {sync.peer} cannot take {', '.join(names)} over yet: {' and '.join(unreached)}"
+        f" could take that over, too, and could not be told. Run this again when {unreached[0]} can be reached. If it"
+        f" is gone for good, give up what it has first: {commands_to_forget(names, unreached[0])}"
     )
 
 
@@ -134,7 +134,9 @@ def _others(sync: Sync, vms: t.Sequence[_Dict]) -> t.List[str]:
     return [host for host in peers if host not in (sync.peer, sync.home)]
 
 
-def _tell(sync: Sync, run: Run, host: str, name: str, step: str, keeps: t.Sequence[str], **more: t.Any) -> Part:
+def _call_other_host(
+    sync: Sync, run: Run, host: str, name: str, step: str, keeps: t.Sequence[str], **more: t.Any
+) -> Part:
     """Do a step on another host. Return its answer, None for a host that the inventory lacks."""
     options = run.options(host)
     if options is None:

@@ -101,11 +101,11 @@ def move_vm(move: Move, run: Run) -> Flow:
         raise Stopped(f"{move.target} is {here}")
     known = yield from _look(move, run)
     if move.state == "stays":
-        yield from _stay(move, run, known.uuid, tells=True)
+        yield from _stay(move, run, known.uuid, reports=True)
         return {}
-    words = outlook.goes_on(move.vm, move.both, known.seen["move"])
-    if words:
-        yield Message("Say that a move goes on that was interrupted", words)
+    message = outlook.resume_message(move.vm, move.both, known.seen["move"])
+    if message:
+        yield Message("Say that a move goes on that was interrupted", message)
     shown: _Dict = {}
     stopped = 0.0
     if known.phase == MOVED:
@@ -147,7 +147,7 @@ def _ask(
     keeps: t.Sequence[str] = ("vm", "move", "term"),
 ) -> Part:
     """Ask hosts what they have of the VM. Return that with what is known before, "" for those that do not say it."""
-    told = {**before, **dict.fromkeys(hosts, "")}
+    answers = {**before, **dict.fromkeys(hosts, "")}
     for host in hosts:
         options = run.options(host)
         if options is None:
@@ -155,8 +155,8 @@ def _ask(
         looks = {"step": "look", "vm": vm, "name": host, **options}
         answer = yield Call(name, host, "move", looks, keeps, hidden=True, may_fail=True, may_be_lost=True)
         if "vm" in answer.result:
-            told[host] = {key: answer.result[key] for key in keeps}
-    return told
+            answers[host] = {key: answer.result[key] for key in keeps}
+    return answers
 
 
 def _leave(move: Move, run: Run, known: _Known) -> Part:
@@ -196,8 +196,8 @@ def _refuse(move: Move, known: _Known, expected: Answer) -> None:
         )
     if not expected.result.get("ready"):
         down = ". The VM is stopped for its move; flexdisk_move_state=stays gives it back"
-        words = expected.msg or "the target did not answer"
-        raise Stopped(f"{words}{down if known.phase == LEAVING else ''}")
+        message = expected.msg or "the target did not answer"
+        raise Stopped(f"{message}{down if known.phase == LEAVING else ''}")
 
 
 def _switch(move: Move, sync: Sync, known: _Known) -> Part:
@@ -234,9 +234,9 @@ def _go_on(move: Move, run: Run, known: _Known) -> Part:
     asks = dict.fromkeys([*known.seen["asks"], *known.others]) if known.seen["asks"] else {}
     hosts = [host for host in asks if host not in (move.source, move.target)]
     others = yield from _ask(run, known.uuid, hosts, known.others)  # again by UUID: it may be called differently there
-    goes = move.here("go", vm=known.uuid, peer_name=move.target, peers=others, unasked=move.unasked, **move.stops)
+    arguments = move.here("go", vm=known.uuid, peer_name=move.target, peers=others, unasked=move.unasked, **move.stops)
     name = "Make replicas of the disks that are left, unless it was taken over"
-    yield Call(name, move.source, "move", goes)
+    yield Call(name, move.source, "move", arguments)
 
 
 def _arrive(move: Move, known: _Known, stopped: float) -> Part:
@@ -246,7 +246,7 @@ def _arrive(move: Move, known: _Known, stopped: float) -> Part:
     came = yield Call("Give the VM its disks, and start it", move.target, "move", comes)
     before = known.seen["move"]
     runs = (before or known.seen["record"])["state"] == "running"
-    ended = outlook.ended(move.vm, move.both, before, runs, stopped, came.ended)
+    ended = outlook.move_end(move.vm, move.both, before, runs, stopped, came.ended)
     yield Message("Say how long the VM was down", ended.line)
     tidies = move.here("tidy", vm=known.uuid, **move.stops)
     # The VM is there, and the next sync does it, too.
@@ -254,7 +254,7 @@ def _arrive(move: Move, known: _Known, stopped: float) -> Part:
     return {"downtime": ended.downtime}
 
 
-def _stay(move: Move, run: Run, uuid: str, tells: bool = False) -> Part:
+def _stay(move: Move, run: Run, uuid: str, reports: bool = False) -> Part:
     """Give the VM back what it had, and remove what the target has made of it."""
     waits = {**move.waits, "stop_timeout": move.stop_timeout}
     name, keeps = "Give the VM back what it had", ("stayed", "term")
@@ -264,7 +264,7 @@ def _stay(move: Move, run: Run, uuid: str, tells: bool = False) -> Part:
     cancels = move.there("cancel", vm=uuid, **given_up, **keys, **move.waits)
     name = "Remove what the target has made of it"
     canceled = yield Call(name, move.target, "move", cancels, may_be_lost=True)
-    if not tells:
+    if not reports:
         return
     if not stayed.changed and not canceled.changed and not canceled.lost:
         yield Message("Say that there was nothing to end", f"there is no move of {move.vm} to end")
@@ -283,8 +283,8 @@ def _forget(move: Move, run: Run) -> Part:
     looked = yield Call("Look at the tombstone", move.source, "move", looks, ("move",), hidden=True)
     stone = looked.result["move"] or {}
     went, peers = stone.get("host", ""), dict(move.seen)
-    said = (move.seen.get(went) or {}).get("vm", "")
-    if went and run.options(went) is not None and said != stone["vm"]:  # it may have another name there
+    vm_there = (move.seen.get(went) or {}).get("vm", "")
+    if went and run.options(went) is not None and vm_there != stone["vm"]:  # it may have another name there
         name = "Ask the host where the VM went"
         peers.update((yield from _ask(run, stone["vm"], [went], {}, name, ("vm", "move"))))
     forgets = move.here("forget", vm=move.vm, peers=peers, unseen=move.forget_unseen, **move.waits)

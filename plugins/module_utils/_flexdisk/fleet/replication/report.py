@@ -55,8 +55,8 @@ def _done(vm: _Raw, sent: t.Optional[_Raw], peer: str, age: str) -> str:
     if vm["idle"] or sent is None:
         return f"{name}: its replicas on {peer} have everything that was written until now"
     rest = any(stream["kind"] == "resume" for disk in vm["disks"] for stream in disk["streams"])
-    told = "complete; a transfer that was interrupted has ended" if rest else age
-    return f"{name}: {render_bytes(sent['sent_bytes'])} sent to {peer} in {sent['seconds']} s; its replicas are {told}"
+    state = "complete; a transfer that was interrupted has ended" if rest else age
+    return f"{name}: {render_bytes(sent['sent_bytes'])} sent to {peer} in {sent['seconds']} s; its replicas are {state}"
 
 
 def diff_text(syncs: Shown) -> str:
@@ -78,7 +78,7 @@ def diff_text(syncs: Shown) -> str:
 def _lines(sync: DiskSync) -> t.Iterator[str]:
     name = sync.disk.dataset
     for stream in sync.streams:
-        yield f"{name}: {_words(stream)}"
+        yield f"{name}: {_stream_text(stream)}"
     if sync.streams:
         yield f"{name}: about {render_bytes(sync.sends)}"
     gone = (*sync.failed, *sync.gone_here)
@@ -86,11 +86,11 @@ def _lines(sync: DiskSync) -> t.Iterator[str]:
         yield f"- {name}: {', '.join(point.word for point in gone)}"
     if sync.gone_there:
         yield f"- replica of {name}: {', '.join(point.word for point in sync.gone_there)}"
-    for words in sync.mends:
-        yield f"{name}: {words}"
+    for repair in sync.repairs:
+        yield f"{name}: {repair}"
 
 
-def _words(stream: Stream) -> str:
+def _stream_text(stream: Stream) -> str:
     if isinstance(stream, Full):
         return f"all of {stream.to.word}"
     if isinstance(stream, Increment):
