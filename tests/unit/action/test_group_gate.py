@@ -441,7 +441,7 @@ def test_check_mode_asks_once():
 
 def test_long_waits_are_told_of(monkeypatch):
     watch = sys.modules[group_gate.watch.__module__]
-    monkeypatch.setattr(watch, "TOLD_EVERY", 0)
+    monkeypatch.setattr(watch, "NOTICE_INTERVAL", 0)
     found, lines = gate(members=[local("a"), local("b")], tcp={"port": closed_port()}, retries=1, delay=0)
     assert found["failing"] == ["a", "b"]
     assert lines == ["group_gate: after 0 s still waiting for a, b"]
