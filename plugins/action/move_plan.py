@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.answers import (
     answer,
-    waits,
+    job_dependencies,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.asked import new_vms
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import (
@@ -135,5 +135,5 @@ def move_plan(arguments: t.Mapping[str, t.Any], now: float) -> t.Dict[str, t.Any
     if problems:
         return refusal(problems, noun="")
     planned = answer(facts.known, request)
-    after = waits(facts.known, planned.jobs, arguments["moves_per_host"], arguments["moves_between_groups"])
+    after = job_dependencies(facts.known, planned.jobs, arguments["moves_per_host"], arguments["moves_between_groups"])
     return result(facts, request, planned, after, arguments["allow_partial"])

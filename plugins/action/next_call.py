@@ -69,7 +69,7 @@ class ActionModule(ActionBase):
         if call is None:
             raise AnsibleError("next_call: there is no call left")
         began = time.time()
-        result = _calling.do(self, call, variables)
+        result = _calling.run_call(self, call, variables)
         if result.get("unreachable") and not call.may_be_lost:
             return result
         answer = {str(len(answers)): {"result": readable_part(call, result), "began": began, "ended": time.time()}}

@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
         """Do the call of this host. Its answer is told beside the result, as turn."""
         call = Call(**turn["calls"][variables["inventory_hostname"]])
         began = time.time()
-        result = _calling.do(self, call, variables)
+        result = _calling.run_call(self, call, variables)
         failed = bool(result.get("failed"))
         if failed and call.may_fail:
             result["failed"] = False  # without it, Ansible would go by rc

@@ -14,7 +14,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     INDEXED,
     sequence,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MOST
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MAX_MEMBERS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.durations import parse_seconds
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
@@ -29,8 +29,10 @@ def rolling_batches(figures: t.Mapping[str, int], flavour: str = INDEXED) -> t.D
     for key, value in figures.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise AnsibleFilterError(f"rolling_batches: {key} is {value!r}, which is not a whole number")
-        if value > MOST:
-            raise AnsibleFilterError(f"rolling_batches: {key} is above {MOST}, the most members that a group has")
+        if value > MAX_MEMBERS:
+            raise AnsibleFilterError(
+                f"rolling_batches: {key} is above {MAX_MEMBERS}, the most members that a group has"
+            )
     try:
         roll = sequence(**figures, flavour=flavour)
     except FlexdiskError as error:

@@ -1085,7 +1085,7 @@ MUTATIONS = (
     Mutation(
         "a host that cannot be read has no lease",
         "fleet/groups/lease.py",
-        "problems = [_unread(blind, looks)] if blind else []",
+        "problems = [_unread(unread, reports)] if unread else []",
         "problems: t.List[str] = []",
         "tests/unit/fleet/test_lease.py",
     ),
@@ -1120,15 +1120,15 @@ MUTATIONS = (
     Mutation(
         "a roll deletes any number of members",
         "fleet/groups/refusals.py",
-        "    if len(gone) > most:\n",
+        "    if len(gone) > limit:\n",
         "    if len(gone) > 10**6:\n",
         "tests/unit/action/test_group_plan.py",
     ),
     Mutation(
         "a gate has no limit",
         "fleet/groups/watch.py",
-        "if gate.limit and max(due_at, clock.now())",
-        "if not gate.limit and max(due_at, clock.now())",
+        "if gate.limit and max(next_at, clock.now())",
+        "if not gate.limit and max(next_at, clock.now())",
         "tests/unit/fleet/test_gate.py",
     ),
     Mutation(

@@ -38,19 +38,19 @@ NO_PAIR = "Can't find any good nodes for relocation"
 
 def evacuate(places: GanetiPlaces, names: t.Sequence[str], mode: str) -> t.Iterator[t.Tuple[str, Solution]]:
     """Each VM with its solution, which is carried out on the places before the next VM is looked at."""
-    shut = closed_hosts(places, names, mode)
-    return one_by_one(places, names, lambda name: evacuate_one(places, name, mode, shut))
+    closed = closed_hosts(places, names, mode)
+    return one_by_one(places, names, lambda name: evacuate_one(places, name, mode, closed))
 
 
 def closed_hosts(places: GanetiPlaces, names: t.Sequence[str], mode: str) -> t.Set[str]:
     """The hosts that none of the VMs gets: those that take no VMs, and those that are to be left."""
     vms = [places.vms[name] for name in names]
-    shut = {name for name in places.accounts if not places.usable(name)}
+    closed = {name for name in places.accounts if not places.usable(name)}
     if mode in (PRIMARY, ALL):
-        shut |= {vm.primary for vm in vms}
+        closed |= {vm.primary for vm in vms}
     if mode in (SECONDARY, ALL):
-        shut |= {vm.secondary for vm in vms if vm.template == REPLICATED}
-    return shut
+        closed |= {vm.secondary for vm in vms if vm.template == REPLICATED}
+    return closed
 
 
 def relocate(

@@ -57,7 +57,7 @@ class Pair(t.NamedTuple):
     second: int
 
 
-class _One(t.NamedTuple):
+class _FirstChange(t.NamedTuple):
     """First hosts that change the same. fixed: the score without what replicas change. spreads: squares of deviations
     by components, times the number of hosts. doubles: twice what they add to the sums, by host.
     """
@@ -67,7 +67,7 @@ class _One(t.NamedTuple):
     doubles: _Row
 
 
-class _Two(t.NamedTuple):
+class _SecondChange(t.NamedTuple):
     """Second hosts that change the same: what they add to what should not be at all, to the spreads, to the sums."""
 
     fixed: float
@@ -75,7 +75,7 @@ class _Two(t.NamedTuple):
     sums: _Row
 
 
-_Side = t.TypeVar("_Side", _One, _Two)
+_Side = t.TypeVar("_Side", _FirstChange, _SecondChange)
 _Group = t.Tuple[_Side, t.List[int]]
 _Ranked = t.Tuple[float, _Side, t.List[int]]
 
@@ -116,30 +116,30 @@ class _Pairs:
         self._hosts = {host: place for place, host in enumerate(seconds.changes)}
         self._names = list(seconds.changes)
         self._others: t.Dict[int, t.Mapping[str, _Change]] = {}
-        self._kinds: t.Dict[int, _Two] = {}
+        self._kinds: t.Dict[int, _SecondChange] = {}
         self._factors = tuple(WEIGHTS[c] / math.sqrt(score.count) for c in _COMPONENTS)
-        self._each = [self._one(first.delta) for first in firsts]
+        self._each = [self._first_change(first.delta) for first in firsts]
         self._ones = _alike(enumerate(self._each))
         every = enumerate(seconds.changes.values())
         twos = ((place, delta) for place, delta in every if not isinstance(delta, str))
-        self._twos = _alike((place, self._two(delta)) for place, delta in twos)
+        self._twos = _alike((place, self._second_change(delta)) for place, delta in twos)
         self._less = seconds.less if all(one.doubles[_FAILOVERS] == 0 for one in self._each) else math.inf
 
-    def _one(self, delta: Delta) -> _One:
+    def _first_change(self, delta: Delta) -> _FirstChange:
         count = self._score.count
         sums = [s + a for s, a in zip(self._score.sums, delta.sums)]
         spreads = [q + b - s * s / count for q, b, s in zip(self._score.squares, delta.squares, sums)]
         still = [c for c in range(len(WEIGHTS)) if c not in _COMPONENTS]
         fixed = sum(WEIGHTS[c] * math.sqrt(max(0.0, spreads[c]) / count) for c in still)
         doubles = tuple(2 * delta.sums[c] / count for c in _COMPONENTS)
-        return _One(self._score.flat(delta) + fixed, tuple(spreads[c] for c in _COMPONENTS), doubles)
+        return _FirstChange(self._score.flat(delta) + fixed, tuple(spreads[c] for c in _COMPONENTS), doubles)
 
-    def _two(self, delta: Delta) -> _Two:
+    def _second_change(self, delta: Delta) -> _SecondChange:
         rows = [(self._score.sums[c], delta.sums[c], delta.squares[c]) for c in _COMPONENTS]
         spreads = tuple(b - (2 * s + a) * a / self._score.count for s, a, b in rows)
-        return _Two(delta.flat, spreads, tuple(a for _s, a, _b in rows))
+        return _SecondChange(delta.flat, spreads, tuple(a for _s, a, _b in rows))
 
-    def _value(self, one: _One, two: _Two) -> float:
+    def _value(self, one: _FirstChange, two: _SecondChange) -> float:
         total = one.fixed + two.fixed
         for factor, x, u, double, a in zip(self._factors, one.spreads, two.spreads, one.doubles, two.sums):
             spread = x + u - double * a
@@ -163,14 +163,14 @@ class _Pairs:
                 yield pair
 
     def _of(
-        self, one: _One, places: t.List[int], twos: t.Sequence[_Ranked[_Two]], most: float, every: bool
+        self, one: _FirstChange, places: t.List[int], twos: t.Sequence[_Ranked[_SecondChange]], most: float, every: bool
     ) -> t.Iterator[Pair]:
         """The pairs of alike first hosts. most: what a second host may add to the bound."""
         for place in places:
             for host, delta in self._dependent(place).items():
                 if not isinstance(delta, str):
                     if id(delta) not in self._kinds:
-                        self._kinds[id(delta)] = self._two(delta)
+                        self._kinds[id(delta)] = self._second_change(delta)
                     yield Pair(self._value(one, self._kinds[id(delta)]), place, self._hosts[host])
         for more, two, others in twos:
             if more > most:

@@ -69,7 +69,7 @@ class Replicas:
         if isinstance(change, str):
             return 0.0
         part = 1 - 1 / self._score.count
-        far = self._score.from_mean(account)
+        far = self._score.deviation_from_mean(account)
         usual = change.sums[FAILOVERS]
         lowest = max(usual, -far / part) if part else usual
         return part * (usual * usual - lowest * lowest) + 2 * far * (usual - lowest)

@@ -10,13 +10,13 @@ import typing as t
 from ...fleet.replication import takeover
 from ...fleet.replication.claims import (
     Claims,
-    followed,
     home_elsewhere,
+    hosts_in_dispute,
+    hosts_taking_over,
+    moved_on_texts,
     not_asked,
     running_on,
-    takers,
-    went_on,
-    without_order,
+    unknown_successors,
 )
 from ...fleet.replication.copies import Point
 from ...fleet.replication.record import read_record
@@ -238,23 +238,27 @@ def _elsewhere(host: Host, vm: Vm, claims: Claims) -> str:
     if vm.config.uuid in host.moves:
         return vm.config.frozen
     what = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
-    others = sorted({*home_elsewhere(*what)} - {*without_order(*what)})
+    others = sorted({*home_elsewhere(*what)} - {*hosts_in_dispute(*what)})
     if not others:
         return ""
     text = f"{' and '.join(others)} has taken it over"
-    if takers(vm.config.uuid, claims):
+    if hosts_taking_over(vm.config.uuid, claims):
         text = f"{' and '.join(others)} has begun to take it over; the playbook failover_vm goes on, or gives that up"
         text += " with flexdisk_failover_state=stays"
-    return "; ".join([text, *went_on(*what)])
+    return "; ".join([text, *moved_on_texts(*what)])
 
 
 def _twice(vm: Vm, claims: Claims) -> str:
     """Why the VM must not run here, where it does: another host has it, too; "" if it may, or is stopped."""
     what = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
-    others, unclear = home_elsewhere(*what), without_order(*what)
+    others, unclear = home_elsewhere(*what), hosts_in_dispute(*what)
     if vm.config.state == "stopped" or not (others or unclear):
         return ""
-    begun, here, stop = takers(vm.config.uuid, claims), f"it is {vm.config.state} here", f"vmadm stop {vm.config.uuid}"
+    begun, here, stop = (
+        hosts_taking_over(vm.config.uuid, claims),
+        f"it is {vm.config.state} here",
+        f"vmadm stop {vm.config.uuid}",
+    )
     runs = running_on(vm.config.uuid, claims)
     if begun:
         text = f"{here}, and {' and '.join(begun)} has begun to take it over"
@@ -265,7 +269,7 @@ def _twice(vm: Vm, claims: Claims) -> str:
         way = f"Find out on which host it is right, stop it on the other one ({stop}), and end it there with"
         way += f" flexdisk_old_host and {_RETURNED}"
     else:
-        text = "; ".join([f"{here}, and {' and '.join(others)} has taken it over", *went_on(*what)])
+        text = "; ".join([f"{here}, and {' and '.join(others)} has taken it over", *moved_on_texts(*what)])
         text += f"; it also runs on {' and '.join(runs)}" if runs else ""
         way = f"Stop it here ({stop}), and end it here with {_RETURNED}: what only this host has is kept"
     return f"{text}. {way}"
@@ -274,11 +278,11 @@ def _twice(vm: Vm, claims: Claims) -> str:
 def _unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
     """Why it is not known that the home of a VM is here; "" if it is."""
     uuid, peers = vm.config.uuid, takers_of(vm)
-    unclear = without_order(uuid, wish_of(vm.config, vm.root).term, claims)
+    unclear = hosts_in_dispute(uuid, wish_of(vm.config, vm.root).term, claims)
     if unclear:
         text = f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts with"
         return f"{text} flexdisk_old_host and flexdisk_failover_state=returned of the playbook failover_vm"
-    asked = {*peers, *followed(uuid, claims)} - {here}
+    asked = {*peers, *unknown_successors(uuid, claims)} - {here}
     silent = [] if unasked else not_asked(asked, claims)
     if not peers and not unasked:
         return _WITHOUT_REPLICAS

@@ -232,7 +232,7 @@ def _chosen(record: Record, leave_out: t.Collection[str], begun: bool) -> Record
     if begun and record.uuid in records.known(records.MOVES):
         coming = {disk.uuid for disk in read_record(records.load(record.uuid)).disks}
         return replace(record, disks=tuple(disk for disk in record.disks if disk.uuid in coming))
-    return takeover.without(record, leave_out)
+    return takeover.without_disks(record, leave_out)
 
 
 def _raised(record: Record, rivals: t.Collection[str]) -> Record:

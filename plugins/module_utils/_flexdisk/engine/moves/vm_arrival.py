@@ -21,7 +21,7 @@ from ...fleet.replication.record import (
     variables_of,
     with_variables,
 )
-from ...fleet.replication.retention import outlived, taken_beside
+from ...fleet.replication.retention import foreign_snapshots, superseded
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.dataset import RECORD, Dataset, Planned
@@ -242,7 +242,9 @@ class Arrival:
             if exc.code != "InsufficientSpace":
                 raise
             found = kept(self._copies, [container(pool)])
-            beside = {f"{one.replica.dataset}@{point.name}" for one in found for point in taken_beside(one.replica)}
+            beside = {
+                f"{one.replica.dataset}@{point.name}" for one in found for point in foreign_snapshots(one.replica)
+            }
             left = {uuid: (one, [p for p in parts if p.name not in beside]) for uuid, (one, parts) in there.items()}
             with self._naming([part for _replica, parts in left.values() for part in parts]):
                 self._rehearse_with(record, pool, left, back_to)
@@ -465,7 +467,7 @@ class Arrival:
         """
         points = by_dataset(self._copies.table([name], ("guid", "createtxg", "userrefs", PREFIX + SENT), "snapshot"))
         for point in points.get(name, ()):
-            whole = name + point.word
+            whole = name + point.suffix
             if not (point.sent or point.pinned or is_synced(point.name)) and (among is None or whole in among):
                 exact.destroy_snapshots(self._zfs, [Planned(whole, point.guid)])
 
@@ -482,7 +484,10 @@ class Arrival:
             if replica.token or replica.written or replica.uuid != disk.uuid:
                 raise FlexdiskError("Changed", f"{replica.dataset} is not the whole replica of disk {disk.name}")
         came = [
-            f"{r.dataset}@{p.name}" for _d, r in waiting for p in r.snapshots if p not in taken_beside(r) and not p.sent
+            f"{r.dataset}@{p.name}"
+            for _d, r in waiting
+            for p in r.snapshots
+            if p not in foreign_snapshots(r) and not p.sent
         ]
         self._zfs.set_facts([name for name in came if not is_synced(name.partition("@")[2])], {SENT: "on"})
         held = [f"{r.dataset}@{p.name}" for _disk, r in waiting for p in r.snapshots if p.held and is_synced(p.name)]
@@ -511,13 +516,13 @@ class Arrival:
         points = by_dataset(table)
         for name in names:
             synced = [point for point in points.get(name, ()) if is_synced(point.name)]
-            old, known = outlived(synced, pools), {point.name for point in synced if point.bookmark}
+            old, known = superseded(synced, pools), {point.name for point in synced if point.bookmark}
             gone = [point for point in synced if not point.bookmark]
             for point in gone:
                 if point not in old and point.name not in known:
-                    self._copies.bookmark(name + point.word, point.name)
+                    self._copies.bookmark(name + point.suffix, point.name)
             if gone:
-                exact.destroy_own(self._zfs, *(name + point.word for point in gone))
+                exact.destroy_own(self._zfs, *(name + point.suffix for point in gone))
         illumos = self._hypervisor.capabilities.platform == "illumos"
         self._zfs.inherit(names, "readonly", *([] if illumos else ["volmode"]))
         self._zfs.set_facts(names, {ROLE: ""})

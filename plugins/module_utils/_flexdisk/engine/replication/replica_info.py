@@ -230,7 +230,7 @@ def _times(replica: Replica, table: Table) -> t.Dict[str, str]:
     """
     found, last = {}, ""
     for point in replica.snapshots:
-        last = identity.decode_time(_fact(table[replica.dataset + point.word], SYNCED)) or last
+        last = identity.decode_time(_fact(table[replica.dataset + point.suffix], SYNCED)) or last
         found[point.name] = last
     return found
 

@@ -11,8 +11,8 @@ import typing as t
 
 from ...fleet.replication import last, trust
 from ...fleet.replication.copies import VOLUME, Original
-from ...fleet.replication.retention import gone_there
-from ...fleet.replication.streams import GiveUp, Rollback, check_role, check_ways_back
+from ...fleet.replication.retention import obsolete_there
+from ...fleet.replication.streams import GiveUp, Rollback, check_role, check_rollbacks
 from ...fleet.replication.sync import lacks_reservation
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, place
 from ...hypervisor.protocol import Hypervisor
@@ -87,7 +87,7 @@ class Receiver:
             check_alone(place(vm, disk), found)
             if there is not None:
                 _check_identity(vm, disk, there)
-                check_ways_back(there.settled, disk.streams)
+                check_rollbacks(there.settled, disk.streams)
         for pool in {vm.pool for vm in vms}:
             self._make_place(pool)
         amount = sum(vm.sends for vm in vms)
@@ -240,7 +240,7 @@ class Receiver:
         gone = [
             f"{one.replica.dataset}@{point.name}"
             for disk, one in came
-            for point in gone_there(_known(disk, one), one.replica, vm.set, (vm.home, vm.peer))
+            for point in obsolete_there(_known(disk, one), one.replica, vm.set, (vm.home, vm.peer))
         ]
         destroy_held(self._zfs, self._copies, gone)
         return bool(fresh or gone)

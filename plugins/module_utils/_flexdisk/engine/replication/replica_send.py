@@ -11,11 +11,11 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...fleet.replication import last, sync, trust
-from ...fleet.replication.copies import Original, Replica, rope
-from ...fleet.replication.peers import Peer, lacking, refusals
-from ...fleet.replication.retention import gone_here, synced
-from ...fleet.replication.room import coming_space, lacks_room, takes
-from ...fleet.replication.streams import Full, Stream, Travelling, send_words
+from ...fleet.replication.copies import Original, Replica, anchor_bookmark
+from ...fleet.replication.peers import Peer, peer_space_problems, refusals
+from ...fleet.replication.retention import obsolete_here, synced
+from ...fleet.replication.room import snapshot_bytes, snapshot_space_problems, space_with_next_set
+from ...fleet.replication.streams import Full, Stream, Travelling, send_command
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
 from ...hypervisor import whole_files
 from ...hypervisor.protocol import Hypervisor
@@ -126,9 +126,9 @@ class Sender:
                 result.vms.append(vm)
                 result.syncs.append(planned)
                 result.transfers.append(made)
-                needs[place] = needs.get(place, 0) + sum(disk.needs for disk in planned.disks)
+                needs[place] = needs.get(place, 0) + sum(disk.needed_bytes for disk in planned.disks)
             result.problems += problems
-        result.problems += lacking(needs, peer)
+        result.problems += peer_space_problems(needs, peer)
         result.space = [
             *(Space(True, pool, _takes(result, pool), seen.host.available(pool)) for pool in _pools(result)),
             *(Space(False, place, needed, peer.pools[place][1]) for place, needed in sorted(needs.items())),
@@ -146,8 +146,8 @@ class Sender:
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in wrong]
         if planned.new:
             failed = planned.failed
-            quota = sync_space.quota_of(vm, coming_space(vm, failed), seen.host)
-            problems += lacks_room(vm, failed, quota, seen.host.available(vm.config.pool))
+            quota = sync_space.quota_of(vm, space_with_next_set(vm, failed), seen.host)
+            problems += snapshot_space_problems(vm, failed, quota, seen.host.available(vm.config.pool))
         elif sync_space.is_off(vm, seen.host):
             planned = replace(planned, settles=True)
         disks = tuple(transfer(one, names[one.disk.uuid]) for one in planned.disks)
@@ -187,8 +187,8 @@ class Sender:
         """Destroy the sets that have not come, and give the VM the space for the next one."""
         for disk in planning.disks:
             for point in disk.failed:
-                exact.destroy_own(self.zfs, disk.disk.dataset + point.word)
-        sync_space.settle(self.zfs, vm, coming_space(vm, planning.failed), host)
+                exact.destroy_own(self.zfs, disk.disk.dataset + point.suffix)
+        sync_space.settle(self.zfs, vm, space_with_next_set(vm, planning.failed), host)
 
     def _ready(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
@@ -226,11 +226,11 @@ class Sender:
         """The first snapshot of a new replica gets a bookmark, so that it is a base even if somebody destroys it."""
         for stream in streams:
             if isinstance(stream, Full):
-                old = next((point for point in disk.bookmarks if point.name == rope(peer)), None)
+                old = next((point for point in disk.bookmarks if point.name == anchor_bookmark(peer)), None)
                 if old is not None and old.guid != stream.to.guid:
-                    exact.destroy_own(self.zfs, disk.dataset + old.word)
+                    exact.destroy_own(self.zfs, disk.dataset + old.suffix)
                 if old is None or old.guid != stream.to.guid:
-                    self.copies.bookmark(disk.dataset + stream.to.word, rope(peer))
+                    self.copies.bookmark(disk.dataset + stream.to.suffix, anchor_bookmark(peer))
 
     # -- send
 
@@ -267,14 +267,14 @@ class Sender:
 
     def _check_snapshots(self, vm: VmTransfer) -> None:
         """The snapshots are those that were planned: names say nothing."""
-        wanted = {f"{disk.dataset}{stream.to.word}": stream.to.guid for disk in vm.disks for stream in disk.sent}
+        wanted = {f"{disk.dataset}{stream.to.suffix}": stream.to.guid for disk in vm.disks for stream in disk.sent}
         table = self.copies.table(sorted(wanted), ("guid",), "snapshot", depth=0)
         wrong = [name for name, guid in wanted.items() if int(table[name]["guid"][0]) != guid]
         if wrong:
             raise FlexdiskError("Changed", f"{', '.join(wrong)}: not the snapshots that the sync was planned with")
 
     def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
-        sender, receiver = self.runner.carry(send_words(disk.dataset, stream), ssh, progress.add)
+        sender, receiver = self.runner.carry(send_command(disk.dataset, stream), ssh, progress.add)
         if receiver.rc != 0 or sender.rc != 0:
             parts = [said for said in map(_complaint, (receiver.stderr, sender.stderr)) if said]
             ended = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"
@@ -320,8 +320,8 @@ class Sender:
             if not any(point.name == vm.set for point in original.bookmarks):
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
                 changed.add(disk.dataset)
-            for point in gone_here(original, vm.set, vm.home, vm.peer):
-                exact.destroy_own(self.zfs, disk.dataset + point.word)
+            for point in obsolete_here(original, vm.set, vm.home, vm.peer):
+                exact.destroy_own(self.zfs, disk.dataset + point.suffix)
                 changed.add(disk.dataset)
         notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
         self._note(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
@@ -360,7 +360,9 @@ class Sender:
             homes |= {seen.host.datasets[one.pool].guid for one in volumes}
             known = {note.peer for note in notes}
             homes |= {note.home for note in notes if note.home}
-            found = [one.dataset + p.word for one in originals for p in synced(one, [int(text, 16) for text in known])]
+            found = [
+                one.dataset + p.suffix for one in originals for p in synced(one, [int(text, 16) for text in known])
+            ]
             gone += found
             takers = rivals_of(vm.root.user)
             noted = noted or bool(known) or peer in takers
@@ -395,7 +397,10 @@ def _takes(planned: Planned, pool: str) -> int:
     """Bytes that the snapshots of a sync take of a pool of this host."""
     host = t.cast(Host, planned.host)
     pairs = [(vm, one.failed) for vm, one in zip(planned.vms, planned.syncs) if one.new and vm.config.pool == pool]
-    return sum(takes(vm, failed, sync_space.quota_of(vm, coming_space(vm, failed), host)) for vm, failed in pairs)
+    return sum(
+        snapshot_bytes(vm, failed, sync_space.quota_of(vm, space_with_next_set(vm, failed), host))
+        for vm, failed in pairs
+    )
 
 
 def _place(pool: str, disk: Original) -> str:

@@ -26,6 +26,6 @@ def go_back(zfs: Zfs, copies: Copies, replica: Replica, to: Point, lost: t.Colle
     destroy_held(zfs, copies, [f"{name}@{one.name}" for one in reversed(replica.snapshots) if one.name in lost])
     for rope in replica.bookmarks:
         if rope.createtxg > to.createtxg and is_synced(rope.name):
-            exact.destroy_own(zfs, name + rope.word)
+            exact.destroy_own(zfs, name + rope.suffix)
     copies.roll_back(f"{name}@{to.name}")
     zfs.set_facts([name], {BACK: ""})

@@ -22,11 +22,11 @@ from .roll import Group, in_order_of_creation
 
 _Raw = t.Mapping[str, t.Any]
 GATE = ("name", "index", "host", "address", "running", "guest_agent")  # what group_gate takes of a member
-RENAMED = 3  # so many VMs of one pool may have had the name before, and are called otherwise today
+MAX_RENAMED = 3  # so many VMs of one pool may have had the name before, and are called otherwise today
 VM, DISKS, TAKEN, STRANGER, UNMARKED, RENAMED_VM, MOVED = (
     "vm", "disks", "taken", "stranger", "unmarked", "renamed", "moved",
 )  # fmt: skip
-SHOWN = 20  # so many VMs are named in one message
+MAX_NAMED = 20  # so many VMs are named in one message
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) ->
         texts.append(f"most_steps is {group['most_steps']}, but must not be negative; 0 is no limit")
     texts += ["hosts is an empty list; leave it out to take all hosts of the play"] if group["hosts"] == [] else []
     texts += [problem.message for problem in [*problems, *wrong]]
-    texts += _strange(group, homes, {*results, *unread})
+    texts += _unknown_names(group, homes, {*results, *unread})
     texts += doubles({host: [pool["guid"] for pool in result["pools"]] for host, result in results.items()})
     if not wrong and group.get("waits") and not size_problems(size):
         texts += check_waits(policy=policy, size=size, **group["waits"])
@@ -88,10 +88,10 @@ def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) ->
     return {"members": members, "new": new, "keeps_disks": keeps_disks, "problems": cut(texts)}
 
 
-def _strange(group: _Raw, homes: Homes, hosts: t.Set[str]) -> t.List[str]:
+def _unknown_names(group: _Raw, homes: Homes, hosts: t.Set[str]) -> t.List[str]:
     """Names of hosts that the play does not have, and names that no member can have."""
-    name, astray = group["name"], sorted({*homes.hosts, *homes.fixed.values()} - hosts)
-    texts = [f"hosts names {', '.join(astray)}, which this play does not have"] if astray else []
+    name, unknown = group["name"], sorted({*homes.hosts, *homes.fixed.values()} - hosts)
+    texts = [f"hosts names {', '.join(unknown)}, which this play does not have"] if unknown else []
     for word, names in (("replace", group["replace"]), ("hosts", homes.fixed), ("adopt", group.get("adopt") or ())):
         texts += [f"{word} names {m}, which is not a member of {name}" for m in sorted(names) if index_of(m, name) < 0]
     above = sorted(m for m in group["replace"] if index_of(m, name) >= group["size"])
@@ -121,7 +121,7 @@ def _on_host(
 ) -> t.Iterator[Place]:
     here = set()
     for vm in result["vms"]:
-        name, kind = _standing(vm, group, adopt)
+        name, kind = _member_of_vm(vm, group, adopt)
         if kind:
             here.add(index_of(name, group))
             yield Place(name, index_of(name, group), host, kind, vm)
@@ -130,14 +130,14 @@ def _on_host(
         if index >= 0:
             here.add(index)
             yield Place(vm["alias"], index, host, TAKEN, {})
-    yield from _left(host, result, group, size, uuids, here)
+    yield from _remains(host, result, group, size, uuids, here)
     for move in result.get("moves") or ():
         index = index_of(move["alias"], group)
         if 0 <= index < size and index not in here:
             yield Place(move["alias"], index, host, MOVED, move)
 
 
-def _standing(vm: _Raw, group: str, adopt: t.Collection[str]) -> t.Tuple[str, str]:
+def _member_of_vm(vm: _Raw, group: str, adopt: t.Collection[str]) -> t.Tuple[str, str]:
     """The member of the group that a VM is or seems to be, and what Place says of it; "" for neither.
 
     The mark decides, never the name. A VM whose creation was interrupted may have it only in its intent.
@@ -154,7 +154,7 @@ def _standing(vm: _Raw, group: str, adopt: t.Collection[str]) -> t.Tuple[str, st
     return alias, VM if alias in adopt or becomes == alias else UNMARKED
 
 
-def _left(
+def _remains(
     host: str, result: _Raw, group: str, size: int, uuids: t.Mapping[str, str], here: t.Collection[int]
 ) -> t.Iterator[Place]:
     """What is left of members without a VM here: detached disks, or intents. Before there were marks, only its UUID
@@ -168,15 +168,15 @@ def _left(
         name = member_name(group, index)
         if index in here:
             continue
-        renamed = [unmarked[uuid] for uuid in _made_as(name, result["pools"], uuids) if uuid in unmarked]
+        renamed = [unmarked[uuid] for uuid in _uuids_made_as(name, result["pools"], uuids) if uuid in unmarked]
         yield from (Place(name, index, host, RENAMED_VM, vm) for vm in renamed if index_of(vm["alias"], group) < 0)
         if not renamed and (name in creates or _expected_uuids(name, result["pools"], taken, uuids) & owners):
             yield Place(name, index, host, DISKS, {})
 
 
-def _made_as(name: str, pools: t.Sequence[_Raw], uuids: t.Mapping[str, str]) -> t.Set[str]:
+def _uuids_made_as(name: str, pools: t.Sequence[_Raw], uuids: t.Mapping[str, str]) -> t.Set[str]:
     """The UUIDs that a VM which was made under this name can have."""
-    every = {uuid_for(pool["guid"], name, number) for pool in pools for number in range(RENAMED + 1)}
+    every = {uuid_for(pool["guid"], name, number) for pool in pools for number in range(MAX_RENAMED + 1)}
     return every | ({uuids[name].lower()} if uuids.get(name) else set())
 
 
@@ -186,13 +186,13 @@ def _expected_uuids(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids
         return {uuids[name].lower()}
     result = set()
     for pool in pools:
-        every = (uuid_for(pool["guid"], name, number) for number in range(RENAMED + 1))
+        every = (uuid_for(pool["guid"], name, number) for number in range(MAX_RENAMED + 1))
         free = next((uuid for uuid in every if uuid not in taken), None)
         result |= {free} if free else set()
     return result
 
 
-def check_places(known_places: t.Sequence[Place], most: int) -> t.List[Problem]:
+def check_places(known_places: t.Sequence[Place], limit: int) -> t.List[Problem]:
     """Members with more than one place or under another name, and names that other VMs have. most: members that there
     may be, those included that a step makes for a while.
     """
@@ -204,7 +204,7 @@ def check_places(known_places: t.Sequence[Place], most: int) -> t.List[Problem]:
             by_name.setdefault(place.name, []).append(place)
         if place.kind == TAKEN:
             problems.add("AlreadyExists", f"{place.host} has a VM {place.name}, which this collection cannot manage")
-        if place.kind == STRANGER and place.index < most:
+        if place.kind == STRANGER and place.index < limit:
             problems.add("AlreadyExists", _stranger(place))
         if place.kind == RENAMED_VM:
             problems.add("Ambiguous", _renamed(place))
@@ -245,8 +245,8 @@ def _renamed(place: Place) -> str:
 def _unmarked(unmarked: t.Sequence[Place]) -> str:
     """Why VMs that are called like members are none, with the words that make them members."""
     names = sorted({place.name for place in unmarked}, key=lambda name: int(name.rpartition("-")[2]))
-    where = ", ".join(f"{place.name} on {place.host}" for place in unmarked[:SHOWN])
-    more = f" and {len(unmarked) - SHOWN} more" if len(unmarked) > SHOWN else ""
+    where = ", ".join(f"{place.name} on {place.host}" for place in unmarked[:MAX_NAMED])
+    more = f" and {len(unmarked) - MAX_NAMED} more" if len(unmarked) > MAX_NAMED else ""
     adopt = json.dumps({"flexdisk_adopt_members": names})
     return (
         f"not marked as members of the group: {where}{more}. A name alone makes no member. If all of them are members "
@@ -295,6 +295,6 @@ def _member(place: Place) -> t.Dict[str, t.Any]:
     }
 
 
-def _absent(name: str, index: int, blind: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    empty = _member(Place(name, index, " or ".join(blind), VM if blind else "", {}))
-    return {**empty, "reachable": not blind, "nowhere": not blind}
+def _absent(name: str, index: int, unread: t.Sequence[str]) -> t.Dict[str, t.Any]:
+    empty = _member(Place(name, index, " or ".join(unread), VM if unread else "", {}))
+    return {**empty, "reachable": not unread, "nowhere": not unread}

@@ -13,7 +13,7 @@ from .members import CLASSES, NOTHING, REFUSED
 _Raw = t.Mapping[str, t.Any]
 
 
-def judged(
+def judge_members(
     members: t.Sequence[_Raw],
     checks: t.Mapping[str, _Raw],
     serving: t.Collection[str],
@@ -27,10 +27,10 @@ def judged(
     the same is a refusal. A member above the size that is not there would be made for a while only: it is judged when
     it is made.
     """
-    return [_judged(member, checks.get(member["host"]), serving, size, recreate) for member in members]
+    return [_judge_member(member, checks.get(member["host"]), serving, size, recreate) for member in members]
 
 
-def _judged(
+def _judge_member(
     member: _Raw, check: t.Optional[_Raw], serving: t.Collection[str], size: int, recreate: bool
 ) -> t.Dict[str, t.Any]:
     name, lost = member["name"], bool(check and check.get("unreachable"))
@@ -64,7 +64,7 @@ def _change(name: str, check: _Raw, recreate: bool) -> t.Tuple[str, t.List[str]]
     return change, [_text(problem) for problem in problems]
 
 
-def ended(result: _Raw) -> t.List[str]:
+def members_done(result: _Raw) -> t.List[str]:
     """The members that a run of vm has brought to what the task wants, by its result."""
     wrong = {problem["vm"] for problem in result.get("problems") or ()}
     vms = [] if "" in wrong else [vm for vm in result.get("vms") or () if vm["vm"] not in wrong]

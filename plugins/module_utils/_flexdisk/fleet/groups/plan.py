@@ -45,9 +45,9 @@ def plan_group(group: Group, policy: RollPolicy, homes: Homes) -> GroupPlan:
 
 
 def _warnings(group: Group, policy: RollPolicy) -> t.Iterator[str]:
-    blind = [member.name for member in group.members if not member.reachable]
-    if blind:
-        yield f"{', '.join(blind)} cannot be read and will not be changed, and count as down"
+    unread = [member.name for member in group.members if not member.reachable]
+    if unread:
+        yield f"{', '.join(unread)} cannot be read and will not be changed, and count as down"
     floor = policy.limits(group.size).min_in_service
     if floor > group.size:
         yield f"min_in_service is {floor}, but the group has {count(group.size, 'member')}; {group.size} is meant"

@@ -37,7 +37,7 @@ def result(group: Group, plan: GroupPlan) -> _Dict:
         "peak": plan.peak,
         "in_service": plan.in_service,
         "pauses": plan.pauses,
-        "table": table(plan) + removals(group, plan),
+        "table": table(plan) + removal_lines(group, plan),
         "warnings": list(plan.warnings),
     }
 
@@ -90,7 +90,7 @@ def table(plan: GroupPlan) -> t.List[str]:
     return aligned(_COLUMNS, rows)
 
 
-def removals(group: Group, plan: GroupPlan) -> t.List[str]:
+def removal_lines(group: Group, plan: GroupPlan) -> t.List[str]:
     """A line for each member that is deleted, with what becomes of its disks."""
     gone = {action.member for step in plan.steps for action in step.actions if action.do == REMOVE}
     return [f"deleted: {member.name}{removed_disks(member)}" for member in group.members if member.name in gone]

@@ -73,7 +73,7 @@ def entry(
     options = filled({**template, **values, **merged}, facts_of(member, template, member_values))
     options.pop(ADDRESS, None)
     if recreate and options.get("disks"):
-        options["disks"] = _replaceable(options["disks"], word)
+        options["disks"] = _with_recreate(options["disks"], word)
     return {**options, "vm": member["name"], "state": "running", "member": member["name"]}
 
 
@@ -97,7 +97,7 @@ def removal(member: _Raw, template: _Raw) -> t.Dict[str, t.Any]:
     return {**options, "vm": member["name"], "state": "absent", "member": member["name"]}
 
 
-def former(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
+def restore_entry(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
     """What the member was, as an entry of O(flexdisk.hypervisor.vm#module:vms): its memory and CPUs, and its former
     boot disk if it was made anew. What has grown stays so.
     """
@@ -107,12 +107,12 @@ def former(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
     return {**options, **{key: member[key] for key in ("memory", "vcpus") if member[key]}}
 
 
-def formers(members: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
+def restore_entries(members: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
     """What each member of a step was before it. Members have what was done to them as C(do)."""
-    return [former(member, member["do"] in (RECREATE, FINISH)) for member in members]
+    return [restore_entry(member, member["do"] in (RECREATE, FINISH)) for member in members]
 
 
-def _replaceable(disks: t.Sequence[_Raw], word: str) -> t.List[t.Dict[str, t.Any]]:
+def _with_recreate(disks: t.Sequence[_Raw], word: str) -> t.List[t.Dict[str, t.Any]]:
     """The disks, of which the boot disk may be made anew: the entry with C(boot), else the first, as in vm."""
     boots = next((number for number, disk in enumerate(disks) if disk.get("boot")), 0)
     options = {"boot": True, "recreate": True, **({"recreate_for": word} if word else {})}

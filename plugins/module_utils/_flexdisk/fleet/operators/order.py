@@ -128,7 +128,7 @@ def _find(playbook: Playbook, play: Play, names: t.Sequence[str]) -> Located:
     return find_vms(play.read, names, play.unread, strict, playbook.optional, gone, playbook.exact)
 
 
-def given(variables: Raw, **options: str) -> t.Dict[str, t.Any]:
+def given_options(variables: Raw, **options: str) -> t.Dict[str, t.Any]:
     """Return the options of a module that the user has given. options: the variable of each."""
     return {option: variables[name] for option, name in options.items() if name in variables}
 

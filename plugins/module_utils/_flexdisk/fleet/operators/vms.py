@@ -9,8 +9,8 @@ import json
 import typing as t
 
 from . import refusals
-from .declared import DISKS, declared_vm, undone
-from .order import Order, Play, Raw, given
+from .declared import DISKS, declarations_undoing, declared_vm
+from .order import Order, Play, Raw, given_options
 
 
 def change_package(play: Play) -> Order:
@@ -23,7 +23,7 @@ def change_package(play: Play) -> Order:
             known = ", ".join(packages) or "none"
             order.problems.append(f"flexdisk_package is {package}, but flexdisk_packages has {known}")
         change = {"package": package}
-        places = undone(play.read, play.variables, uuid, change)
+        places = declarations_undoing(play.read, play.variables, uuid, change)
         if places:
             instead = (
                 f"Write {json.dumps(change)} to {', and to '.join(places)}; then use create_vm for virtual_machine_vms,"
@@ -38,14 +38,14 @@ def delete_vm(play: Play) -> Order:
     """The VM is deleted, unless the inventory declares it."""
     order = Order()
     for host, variables, name, uuid in _named(play):
-        places = undone(play.read, play.variables, uuid)
+        places = declarations_undoing(play.read, play.variables, uuid)
         if places:
             instead = (
                 f"Take it out of {', and of '.join(places)}, or make the group smaller with scale_group; then run this "
                 "again."
             )
             order.problems.append(refusals.declared(f"VM {name}", host, instead))
-        permits = given(
+        permits = given_options(
             variables, destroy_disks="flexdisk_destroy_disks", destroy_snapshots="flexdisk_destroy_snapshots"
         )
         order.calls[host] = {"vms": [{"vm": uuid, "state": "absent", **permits}]}

@@ -10,7 +10,7 @@ import typing as t
 from .declared import CHANGE_GROUP, EVACUATE, PLACE, Request
 from .hail_change_group import change_group, possible_groups
 from .hail_evacuation import closed_hosts, evacuate_one, one_by_one
-from .jobs import Job, dependencies, in_feasible_order, in_turn
+from .jobs import Job, dependencies, in_feasible_order, limit_parallel
 from .known import PRIMARY, Known
 from .places import Places
 from .placing import place, why_no_host
@@ -40,7 +40,7 @@ def answer(known: Known, request: Request) -> Answer:
         return _placed(start, request)
     if request.kind in (CHANGE_GROUP, EVACUATE):
         return _moved(start, request)
-    wanted_moves = _checked(to_leave(known, request.names, PRIMARY, frozenset()), request)
+    wanted_moves = _with_redundancy(to_leave(known, request.names, PRIMARY, frozenset()), request)
     places, solutions = rebalance(start, wanted_moves, request.max_moves, request.min_gain)
     return _answer(start, places, in_feasible_order(start, solutions) or [], {})
 
@@ -48,8 +48,8 @@ def answer(known: Known, request: Request) -> Answer:
 def _moved(start: Places, request: Request) -> Answer:
     known, names = start.known, request.names
     if request.kind == EVACUATE:
-        wanted_moves = _checked(to_leave(known, names, PRIMARY, request.leaves), request)
-        result = plan(start, wanted_moves, lambda there: _emptied(there, request))
+        wanted_moves = _with_redundancy(to_leave(known, names, PRIMARY, request.leaves), request)
+        result = plan(start, wanted_moves, lambda there: _evacuate_like_hail(there, request))
     else:
         keys = possible_groups(start, names, request.targets or None)
         wanted_moves = to_change_group(known, names, keys, request.redundancy)
@@ -60,13 +60,13 @@ def _moved(start: Places, request: Request) -> Answer:
     )
 
 
-def _emptied(places: Places, request: Request) -> t.Iterator[t.Tuple[str, Solution]]:
+def _evacuate_like_hail(places: Places, request: Request) -> t.Iterator[t.Tuple[str, Solution]]:
     """The evacuation as hail decides it, where hosts without any of the VMs are left, too."""
-    shut = closed_hosts(places, request.names) | request.leaves
-    return one_by_one(places, request.names, lambda name: evacuate_one(places, name, PRIMARY, shut))
+    closed = closed_hosts(places, request.names) | request.leaves
+    return one_by_one(places, request.names, lambda name: evacuate_one(places, name, PRIMARY, closed))
 
 
-def _checked(wanted_moves: t.Sequence[WantedMove], request: Request) -> t.List[WantedMove]:
+def _with_redundancy(wanted_moves: t.Sequence[WantedMove], request: Request) -> t.List[WantedMove]:
     return [wanted._replace(checked=request.redundancy) for wanted in wanted_moves]
 
 
@@ -83,7 +83,7 @@ def _answer(
     return Answer(start.score().after(), places.score().after(), jobs, failed)
 
 
-class Waits(t.NamedTuple):
+class JobDependencies(t.NamedTuple):
     """The numbers of the earlier jobs that must have ended before a job begins, and of those that must have moved their
     VMs, because they make room for it.
     """
@@ -92,7 +92,9 @@ class Waits(t.NamedTuple):
     needs: t.Sequence[int]
 
 
-def waits(known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: int) -> t.List[Waits]:
+def job_dependencies(
+    known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: int
+) -> t.List[JobDependencies]:
     """What each job waits for.
 
     That is what memory on hosts demands, and that no more than per_host moves concern one host, and no more than
@@ -102,12 +104,12 @@ def waits(known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: in
     earlier = [set(numbers) for numbers in needs]
     routes = [_route(known, job) for job in jobs]
     if per_host:
-        earlier = [one | more for one, more in zip(earlier, in_turn(routes, per_host))]
+        earlier = [one | more for one, more in zip(earlier, limit_parallel(routes, per_host))]
     if between_groups:
         groups = [tuple(known.hosts[host].group for host in route) for route in routes]
         pairs = [[tuple(sorted(pair))] if len(set(pair)) == 2 else [] for pair in groups]
-        earlier = [one | more for one, more in zip(earlier, in_turn(pairs, between_groups))]
-    return [Waits(depends, needed) for depends, needed in zip(_direct(earlier), needs)]
+        earlier = [one | more for one, more in zip(earlier, limit_parallel(pairs, between_groups))]
+    return [JobDependencies(depends, needed) for depends, needed in zip(_direct(earlier), needs)]
 
 
 def _direct(earlier: t.Sequence[t.Set[int]]) -> t.List[t.List[int]]:

@@ -37,7 +37,7 @@ class Planned(t.NamedTuple):
 
 
 def queued(
-    stage: str, hosts: t.Sequence[_Raw], wanted: execution.Wanted, plan: Planned, approved: Approved, most: int
+    stage: str, hosts: t.Sequence[_Raw], wanted: execution.Wanted, plan: Planned, approved: Approved, max_parallel: int
 ) -> _Dict:
     """Return the hosts of the play of a stage, as execution.queue() does, and C(says), lines for the user. C(refused)
     says why nothing may be done, C(unplanned) why there is no plan, "" if there is.
@@ -49,13 +49,13 @@ def queued(
         unplanned = unplanned or _other_plan(plan.result, approved)
         jobs = [] if unplanned else list(plan.result["jobs"])
     else:
-        jobs = execution.under_way(hosts, wanted)
+        jobs = execution.unfinished_moves(hosts, wanted)
     if stage == BEGUN:
-        says = execution.elsewhere(hosts, wanted._replace(tags={}))
+        says = execution.moves_to_unread_hosts(hosts, wanted._replace(tags={}))
         refused = _not_approved(jobs) if approved.digest else ""
     elif stage == LEFT and approved.check:
         jobs = []  # has been told already
-    return {**execution.queue(jobs, stage, most), "says": says, "refused": refused, "unplanned": unplanned}
+    return {**execution.queue(jobs, stage, max_parallel), "says": says, "refused": refused, "unplanned": unplanned}
 
 
 def _other_plan(plan: _Raw, approved: Approved) -> str:

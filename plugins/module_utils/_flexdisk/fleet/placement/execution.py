@@ -15,7 +15,7 @@ _Dict = t.Dict[str, t.Any]
 MOVE, PUT_BACK, STUCK = "move", "put_back", "nothing"
 
 
-class _Seen(t.NamedTuple):
+class _HostReports(t.NamedTuple):
     """What hosts say."""
 
     # Those that answered.
@@ -48,18 +48,18 @@ class Wanted(t.NamedTuple):
         )
 
 
-def under_way(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
+def unfinished_moves(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
     """The moves that have begun and not ended, as jobs, one after the other.
 
     hosts: C(name), C(group) and C(info) as move_plan takes them. What is done is MOVE if the move goes on, PUT_BACK if
     it is given up, and STUCK if nothing can be done. C(why) says why a move does not go on.
     """
-    seen = _seen(hosts)
-    moves, groups = seen.moves, _groups(hosts)
+    reports = _read_reports(hosts)
+    moves, groups = reports.moves, _groups(hosts)
     tags = {vm["uuid"]: vm["tags"] for host in hosts for vm in (host["info"] or {}).get("vms", ())}
     jobs: t.List[_Dict] = []
-    for name, uuid, source, target in sorted(_routes(seen)):
-        home, do, why = _decide(uuid, source, target, seen)
+    for name, uuid, source, target in sorted(_routes(reports)):
+        home, do, why = _decide(uuid, source, target, reports)
         if wanted.means({name, uuid}, tags.get(uuid, {}), home, groups.get(home, "")):
             after = [len(jobs)] if jobs else []
             coming = moves.get((target, uuid), {})
@@ -70,19 +70,19 @@ def under_way(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
     return jobs
 
 
-def elsewhere(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[str]:
+def moves_to_unread_hosts(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[str]:
     """The VMs that have left for hosts of which nothing is known, in words. Whether they have arrived is not known.
 
     hosts: as under_way takes them.
     """
-    seen, groups = _seen(hosts), _groups(hosts)
+    reports, groups = _read_reports(hosts), _groups(hosts)
     lines = []
-    for (source, uuid), move in sorted(seen.moves.items()):
+    for (source, uuid), move in sorted(reports.moves.items()):
         name, target = move["alias"] or uuid, move["host"]
-        there = [host for host, vm in seen.has if vm == uuid]
-        gone = move["phase"] == MOVED and not there and target not in seen.hosts
+        there = [host for host, vm in reports.has if vm == uuid]
+        gone = move["phase"] == MOVED and not there and target not in reports.hosts
         if gone and wanted.means({name, uuid}, {}, source, groups.get(source, "")):
-            why = "cannot be read" if target in seen.asked else "this run does not read"
+            why = "cannot be read" if target in reports.asked else "this run does not read"
             goes_on = f"ansible-playbook flexdisk.hypervisor.move_vm -e flexdisk_vm={name} -e flexdisk_target={target}"
             lines.append(
                 f"{name} has left {source} for {target}, which {why}. If it has not come to its end: {goes_on}"
@@ -90,74 +90,76 @@ def elsewhere(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[str]:
     return lines
 
 
-def _seen(hosts: t.Sequence[_Raw]) -> _Seen:
+def _read_reports(hosts: t.Sequence[_Raw]) -> _HostReports:
     infos = {host["name"]: host["info"] for host in hosts if host["info"] is not None}
     moves = {(name, move["uuid"]): move for name, info in infos.items() for move in info["moves"]}
     has = {(name, vm["uuid"]) for name, info in infos.items() for vm in info["vms"]}
-    return _Seen(set(infos), {host["name"] for host in hosts}, moves, has)
+    return _HostReports(set(infos), {host["name"] for host in hosts}, moves, has)
 
 
 def _groups(hosts: t.Sequence[_Raw]) -> t.Dict[str, str]:
     return {host["name"]: host.get("group") or "" for host in hosts}
 
 
-def _routes(seen: _Seen) -> t.Set[t.Tuple[str, str, str, str]]:
+def _routes(reports: _HostReports) -> t.Set[t.Tuple[str, str, str, str]]:
     """Name and UUID of each VM that is on its way, where from, and where to."""
     result = set()
-    for (host, uuid), move in seen.moves.items():
+    for (host, uuid), move in reports.moves.items():
         name = move["alias"] or uuid
         if move["phase"] == COMING:
             result.add((name, uuid, move["host"], host))
-        elif move["phase"] == LEAVING or (move["phase"] == MOVED and (host, uuid) in seen.has):
+        elif move["phase"] == LEAVING or (move["phase"] == MOVED and (host, uuid) in reports.has):
             result.add((name, uuid, host, move["host"]))
     return result
 
 
-def _decide(uuid: str, source: str, target: str, seen: _Seen) -> t.Tuple[str, str, str]:
+def _decide(uuid: str, source: str, target: str, reports: _HostReports) -> t.Tuple[str, str, str]:
     """The host that has the VM, what is done, and why the move does not go on."""
-    move = seen.moves.get((source, uuid))
-    if any(one.get("failover") for one in (move, seen.moves.get((target, uuid))) if one):
+    move = reports.moves.get((source, uuid))
+    if any(one.get("failover") for one in (move, reports.moves.get((target, uuid))) if one):
         return source, STUCK, f"{target} takes it over from {source}; the playbook failover_vm goes on"
-    if source not in seen.hosts:
+    if source not in reports.hosts:
         return (
             source,
             STUCK,
             f"{source} cannot be read; the playbook move_vm says whether the move to {target} goes on without it",
         )
-    if move is None and (source, uuid) in seen.has:
+    if move is None and (source, uuid) in reports.has:
         return source, PUT_BACK, f"it had not left {source} yet"
-    others = _others(uuid, source, target, seen)
+    others = _others(uuid, source, target, reports)
     if others and move is not None and move["host"] == target:
         text = f"{' and '.join(others)} has it, too, or expects it"
         text += f"; if it was taken over, failover_vm with flexdisk_failover_state=returned ends it on {source}"
         return source, STUCK, text
     if move is not None and move["host"] == target:
-        unheard = [host for host in move.get("asks", ()) if host not in seen.hosts]
+        unheard = [host for host in move.get("asks", ()) if host not in reports.hosts]
         if unheard:
             text = f"it has left {source}, and {' and '.join(unheard)} could not be asked whether it has been"
             return source, STUCK, f"{text} taken over; the playbook move_vm goes on"
-        if target in seen.hosts:
+        if target in reports.hosts:
             return source, MOVE, ""
-        if target not in seen.asked:
+        if target not in reports.asked:
             return source, STUCK, f"{target}, where it goes, has not been asked; the playbook move_vm goes on"
         return source, PUT_BACK if move["phase"] == LEAVING else STUCK, f"{target} cannot be read"
-    homes = [host for host, vm in sorted(seen.has) if vm == uuid and host != target and (host, vm) not in seen.moves]
+    homes = [
+        host for host, vm in sorted(reports.has) if vm == uuid and host != target and (host, vm) not in reports.moves
+    ]
     if len(homes) == 1:
         return homes[0], PUT_BACK, f"{target} still expects it from {source}"
     return source, STUCK, f"{target} expects it from {source}, which does not have it"
 
 
-def _others(uuid: str, source: str, target: str, seen: _Seen) -> t.List[str]:
+def _others(uuid: str, source: str, target: str, reports: _HostReports) -> t.List[str]:
     """The hosts beside the one that a VM leaves that have it, or expect it. That the host expects it where it goes is
     as it should be.
     """
-    has = {host for host, vm in seen.has if vm == uuid}
-    coming = {host for (host, vm), move in seen.moves.items() if vm == uuid and move["phase"] == COMING}
+    has = {host for host, vm in reports.has if vm == uuid}
+    coming = {host for (host, vm), move in reports.moves.items() if vm == uuid and move["phase"] == COMING}
     arrived = {target} if target in has - coming else set()
     return sorted((has | coming) - {source, target} | arrived)
 
 
-def queue(jobs: t.Sequence[_Raw], stage: str, most: int) -> _Dict:
+def queue(jobs: t.Sequence[_Raw], stage: str, max_parallel: int) -> _Dict:
     """The hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and the C(sizes).
 
     Each batch begins with a host that only says what the batch does. As it cannot fail, a batch whose jobs all fail
@@ -167,7 +169,7 @@ def queue(jobs: t.Sequence[_Raw], stage: str, most: int) -> _Dict:
     names = {job["job"]: f"{job['name']} to {job['operations'][0]['to']} ({stage} {job['job']})" for job in jobs}
     hosts: t.List[_Dict] = []
     sizes = []
-    chunks = [batch[at : at + most] for batch in _batches(jobs) for at in range(0, len(batch), most)]
+    chunks = [batch[at : at + max_parallel] for batch in _batches(jobs) for at in range(0, len(batch), max_parallel)]
     for number, batch in enumerate(chunks, 1):
         text = f"{stage}, batch {number} of {len(chunks)}"
         hosts.append({"name": text, "says": ", ".join(job["name"] for job in batch)})

@@ -14,7 +14,7 @@ from ...rules.moves import MOVED
 from ...rules.naming import Names
 from ...rules.one_host import doubles
 from .known import COPIED, DOWN, PREFERRED, UP, Known, KnownGroup, KnownHost, KnownVm
-from .raw import of
+from .raw import typed_value
 
 _Raw = t.Mapping[str, t.Any]
 ONLY = "all"  # the name of the group where no host has one
@@ -173,7 +173,7 @@ class _Host:
             return KnownHost(self._name, group_of(raw), False, unusable=f"could not be read: {_silence(raw)}"), []
         try:
             moving = {move["uuid"] for move in _moves(raw["info"])}
-            vms = [vm for vm in of(raw["info"], self._label, "vms", list) if vm.get("uuid") not in moving]
+            vms = [vm for vm in typed_value(raw["info"], self._label, "vms", list) if vm.get("uuid") not in moving]
             return self._host(raw["info"]), [self._vm(vm, raw["info"]) for vm in vms]
         except FlexdiskError as exc:
             self._problems.add(exc.code, exc.message)
@@ -184,15 +184,15 @@ class _Host:
         return f"host {self._name}"
 
     def _host(self, info: _Raw) -> KnownHost:
-        self._check_age(of(info, self._label, "collected", int))
-        memory = of(info, self._label, "memory", dict)
+        self._check_age(typed_value(info, self._label, "collected", int))
+        memory = typed_value(info, self._label, "memory", dict)
         total, own_memory, free = (
             self._figure(memory, f"{self._label}, memory", key) for key in ("total", "own", "free")
         )
         for key, value in (("own", own_memory), ("free", free)):
             self._check(value <= total, f"{self._label}: {value} MiB of memory are {key}, but it has {total} MiB")
-        pools = of(info, self._label, "pools", list)
-        names = [of(pool, f"{self._label}, pools", "name", str) for pool in pools]
+        pools = typed_value(info, self._label, "pools", list)
+        names = [typed_value(pool, f"{self._label}, pools", "name", str) for pool in pools]
         for name in sorted({name for name in names if names.count(name) > 1}):
             self._check(False, f"{self._label}: pool {name} is listed more than once")
         sizes = {name: self._pool(pool) for name, pool in zip(names, pools)}
@@ -220,10 +220,10 @@ class _Host:
         return size, available
 
     def _vm(self, raw: _Raw, info: _Raw) -> _Vm:
-        uuid = of(raw, f"{self._label}, vms", "uuid", str)
-        alias = of(raw, f"{self._label}, VM {uuid}", "alias", str)
+        uuid = typed_value(raw, f"{self._label}, vms", "uuid", str)
+        alias = typed_value(raw, f"{self._label}, VM {uuid}", "alias", str)
         text = f"{self._label}, VM {alias or uuid}"
-        disks = of(raw, text, "disks", dict)
+        disks = typed_value(raw, text, "disks", dict)
         self._check(len(disks) == 1, f"{text}: has its disks in {len(disks)} pools, but must have them in one")
         for pool in disks:
             self._check(
@@ -231,7 +231,7 @@ class _Host:
             )
         pool = next(iter(disks), "")
         disk = self._figure(disks, f"{text}, disks", pool) if disks else 0
-        tags, state = of(raw, text, "tags", dict), of(raw, text, "state", str)
+        tags, state = typed_value(raw, text, "tags", dict), typed_value(raw, text, "state", str)
         self._check(state in _STATES, f"{text}: state is {state:.40}, which no hypervisor says of a VM")
         vm = KnownVm(
             uuid,
@@ -249,7 +249,7 @@ class _Host:
         return _Vm(vm, alias, tags)
 
     def _figure(self, raw: _Raw, label: str, key: str) -> int:
-        value: int = of(raw, label, key, int)
+        value: int = typed_value(raw, label, key, int)
         self._check(value >= 0, f"{label}: {key} is {value}, but must not be negative")
         return value
 

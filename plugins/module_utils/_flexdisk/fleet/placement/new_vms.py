@@ -12,7 +12,7 @@ from ...model.sizes import parse_size
 from ...rules.naming import fitting
 from .facts import Facts, exclusive_tags
 from .known import COPIED, DOWN, UP, KnownVm
-from .raw import of
+from .raw import typed_value
 
 _Raw = t.Mapping[str, t.Any]
 
@@ -83,7 +83,7 @@ class _New:
         if host_values.get("refused"):
             return str(host_values["refused"])
         raw = {**self._raw, **host_values}
-        memory, cpus = self._size(raw, label, "memory"), of(raw, label, "vcpus", int)
+        memory, cpus = self._size(raw, label, "memory"), typed_value(raw, label, "vcpus", int)
         if cpus < 1:
             raise FlexdiskError("InvalidArgument", f"{label}: vcpus is {cpus}, but must be at least 1")
         pool, disk = self._disks(raw, label)

@@ -12,7 +12,7 @@ from ...model.errors import FlexdiskError
 _Raw = t.Mapping[str, t.Any]
 
 
-def of(raw: _Raw, label: str, key: str, kind: t.Any, default: t.Any = None) -> t.Any:
+def typed_value(raw: _Raw, label: str, key: str, kind: t.Any, default: t.Any = None) -> t.Any:
     """A value of the type. Raises FlexdiskError InvalidArgument if there is none."""
     if not isinstance(raw, dict):
         raise FlexdiskError("InvalidArgument", f"{label} is {raw!r}, but must be an object with {key}")
@@ -27,9 +27,9 @@ def of(raw: _Raw, label: str, key: str, kind: t.Any, default: t.Any = None) -> t
     return value
 
 
-def strings(raw: _Raw, label: str, key: str, default: t.Any = None) -> t.List[str]:
+def string_list(raw: _Raw, label: str, key: str, default: t.Any = None) -> t.List[str]:
     """A list of strings. Raises FlexdiskError InvalidArgument if it is none."""
-    values: t.List[str] = of(raw, label, key, list, default)
+    values: t.List[str] = typed_value(raw, label, key, list, default)
     for value in values:
         if not isinstance(value, str):
             raise FlexdiskError("InvalidArgument", f"{label}: {key} has {value!r}, which is not a string")

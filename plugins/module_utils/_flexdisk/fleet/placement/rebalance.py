@@ -14,7 +14,7 @@ from .wishes import WantedMove, best_way
 
 
 def rebalance(
-    start: Places, wanted_moves: t.Sequence[WantedMove], most: int, gain: float
+    start: Places, wanted_moves: t.Sequence[WantedMove], max_moves: int, min_gain: float
 ) -> t.Tuple[Places, t.Dict[str, Solution]]:
     """The places after some moves, and the moves in their order. No VM moves twice.
 
@@ -22,8 +22,8 @@ def rebalance(
     """
     places = start.duplicate()
     solutions: t.Dict[str, Solution] = {}
-    while len(solutions) < most:
-        value = places.score().after() - max(gain, NEAR)
+    while len(solutions) < max_moves:
+        value = places.score().after() - max(min_gain, NEAR)
         ways = [(wanted.name, best_way(places, wanted)) for wanted in wanted_moves if wanted.name not in solutions]
         good = [(name, way) for name, way in ways if way is not None and way.value <= value]
         if not good:

@@ -120,7 +120,7 @@ class Score:
         squares = tuple([(new - previous) * (new + previous - middle - middle) for previous, new, middle in rows])
         return Delta(flat, sums, squares, pairs)
 
-    def from_mean(self, account: Account) -> float:
+    def deviation_from_mean(self, account: Account) -> float:
         """How far the memory for failovers of a host is from the mean."""
         return _values(account)[FAILOVERS] - self._middle[FAILOVERS] - self.sums[FAILOVERS] / self.count
 

@@ -53,10 +53,12 @@ def plan(
             moved[name] = solution
         elif solution.moved is not None:
             places.settle(places.back(start.vms[name]))
-    draft = _more(_Draft(places, moved, [name for name in solutions if name not in moved]), by_name)
+    draft = _with_more_ways(_Draft(places, moved, [name for name in solutions if name not in moved]), by_name)
     if draft.failed:
-        draft = _better(draft, _more(_Draft(start.duplicate(), {}, list(by_name)), by_name))
-    polished = _more(_polished(start, draft, by_name), by_name)  # better ways may leave room for what had none
+        draft = _better(draft, _with_more_ways(_Draft(start.duplicate(), {}, list(by_name)), by_name))
+    polished = _with_more_ways(
+        _improved(start, draft, by_name), by_name
+    )  # better ways may leave room for what had none
     for one in (polished, draft):
         jobs = in_feasible_order(start, one.solutions)
         if jobs is not None:
@@ -64,7 +66,7 @@ def plan(
     raise AssertionError("a plan cannot be carried out in the order in which it was made")
 
 
-def _more(draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> _Draft:
+def _with_more_ways(draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> _Draft:
     """The same with the ways of VMs that had none, the largest first, until no one of the rest has any."""
     places, solutions, left = draft.places, dict(draft.solutions), list(draft.failed)
     left.sort(key=lambda name: (-places.vms[name].memory, -places.vms[name].disk))
@@ -88,7 +90,7 @@ def _better(theirs: _Draft, ours: _Draft) -> _Draft:
     return ours if here > there else theirs
 
 
-def _polished(start: Places, draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> _Draft:
+def _improved(start: Places, draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> _Draft:
     """The same, with better ways of VMs, alone or two together, that have some when all others have moved."""
     places, solutions = draft.places.duplicate(), dict(draft.solutions)
     together: t.List[t.Tuple[str, ...]] = [(name,) for name in solutions]

@@ -101,14 +101,14 @@ def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
     )
 
 
-def takers(vm: str, claims: Claims) -> t.List[str]:
+def hosts_taking_over(vm: str, claims: Claims) -> t.List[str]:
     """The hosts that have begun to take the VM over, and not ended that."""
     return sorted(
         host for host, host_claims in claims.items() if any(one.vm == vm and one.taking for one in host_claims or ())
     )
 
 
-def without_order(vm: str, term: int, claims: Claims) -> t.List[str]:
+def hosts_in_dispute(vm: str, term: int, claims: Claims) -> t.List[str]:
     """The hosts that have the VM with the same term, or let an older one run."""
     vm_claims = ((host, one) for host, host_claims in claims.items() for one in host_claims or () if one.vm == vm)
     return sorted({host for host, one in vm_claims if one.disputes(term)})
@@ -121,7 +121,7 @@ def running_on(vm: str, claims: Claims) -> t.List[str]:
     )
 
 
-def went_on(vm: str, term: int, claims: Claims) -> t.List[str]:
+def moved_on_texts(vm: str, term: int, claims: Claims) -> t.List[str]:
     """What became of the VM on the hosts that it has left, or comes to, after a failover from the host with this term,
     in words.
     """
@@ -134,7 +134,7 @@ def went_on(vm: str, term: int, claims: Claims) -> t.List[str]:
     return sorted({f"{host} says that it {one.whereabouts}" for host, one in vm_claims if one.whereabouts})
 
 
-def followed(vm: str, claims: Claims) -> t.List[str]:
+def unknown_successors(vm: str, claims: Claims) -> t.List[str]:
     """The hosts for which the VM has left, as far as it is not known how often it had been taken over before."""
     vm_claims = (one for host_claims in claims.values() for one in host_claims or () if one.vm == vm)
     return sorted({one.other for one in vm_claims if one.phase == MOVED and one.term is None})

@@ -74,7 +74,7 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
     return problems
 
 
-def lacking(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:
+def peer_space_problems(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:
     """Pools of the peer that lack room. needs: bytes by the names of its pools."""
     for place, needed in sorted(needs.items()):
         room = peer.pools[place][1]

@@ -111,21 +111,21 @@ def _refuse(problems: t.Sequence[str]) -> None:
 
 def _look(wanted: Recovery) -> PlayPart:
     """Ask each host which VM has this name, then what it has of that VM, whatever it is called there."""
-    by_name: t.Dict[str, Answer] = yield _looks("Ask each host which VM has this name", wanted, wanted.hosts)
+    by_name: t.Dict[str, Answer] = yield _look_calls("Ask each host which VM has this name", wanted, wanted.hosts)
     answers = {host: one.result for host, one in by_name.items() if "vms" in one.result}
     name, uuids = "Ask each host what it has of that VM, whatever it is called there", _uuids(answers.values())
     seen: t.Dict[str, Answer] = {}
     if answers:
-        seen = yield _looks(name, wanted, list(answers), vms=uuids)
+        seen = yield _look_calls(name, wanted, list(answers), vms=uuids)
     details = {host: one.result for host, one in seen.items() if "vms" in one.result}
     recorded: t.Any = answers.get(wanted.target, {}).get("records") if wanted.state == "taken_over" else None
-    meant = _unique(one["vm"] for one in recorded) if recorded else _uuids(details.values())
+    uuids_meant = _unique(one["vm"] for one in recorded) if recorded else _uuids(details.values())
     reasons = {host: one.msg for host, one in {**by_name, **seen}.items() if host not in details}
     unreachable = [host for host, one in by_name.items() if one.lost]
-    return _Known(meant[0] if len(meant) == 1 else wanted.vm, details, reasons, unreachable)
+    return _Known(uuids_meant[0] if len(uuids_meant) == 1 else wanted.vm, details, reasons, unreachable)
 
 
-def _looks(name: str, wanted: Recovery, hosts: t.Sequence[str], **more: t.Any) -> AtOnce:
+def _look_calls(name: str, wanted: Recovery, hosts: t.Sequence[str], **more: t.Any) -> AtOnce:
     """A host that cannot say anything is still asked for the rest."""
     how: _Dict = {"may_fail": True, "may_be_lost": True}
     return AtOnce([_call(wanted, name, host, "look", _LOOKS, how, vm=wanted.vm, **more) for host in hosts])
@@ -166,17 +166,17 @@ def _take_over(wanted: Recovery, known: _Known) -> PlayPart:
         for host in wanted.hosts
     }
     elsewhere = {host: one["records"] + one["moved"] for host, one in known.answers.items()}
-    takes: _Dict = {"vm": known.uuid, "name": target, "peers": peers, "elsewhere": {**elsewhere, target: []}}
-    takes.update(leave_out=wanted.leave_out, incoming_allowed=wanted.incoming_allowed)
+    arguments: _Dict = {"vm": known.uuid, "name": target, "peers": peers, "elsewhere": {**elsewhere, target: []}}
+    arguments.update(leave_out=wanted.leave_out, incoming_allowed=wanted.incoming_allowed)
     old_host = known.begun.get(target, "")
     if old_host in known.answers:
         name = "Ask whether the failover can go on, before the VM ends on its old host"
-        yield _call(wanted, name, target, "take_over", (), {"check": True}, **takes)
-        ends = {"vm": known.uuid, "peers": {target: known.answers[target]["vms"]}, "begun": True}
-        yield _call(wanted, "End the VM on its old host, which is there again", old_host, "end", **ends)
-    takes["left_out"] = [host for host in wanted.every if host not in wanted.hosts]
+        yield _call(wanted, name, target, "take_over", (), {"check": True}, **arguments)
+        end_arguments = {"vm": known.uuid, "peers": {target: known.answers[target]["vms"]}, "begun": True}
+        yield _call(wanted, "End the VM on its old host, which is there again", old_host, "end", **end_arguments)
+    arguments["left_out"] = [host for host in wanted.every if host not in wanted.hosts]
     taken = yield _call(
-        wanted, "Bring the VM back", target, "take_over", ("lost",), max_data_loss=wanted.max_data_loss, **takes
+        wanted, "Bring the VM back", target, "take_over", ("lost",), max_data_loss=wanted.max_data_loss, **arguments
     )
     yield Message("Say what has come back", "; ".join([taken.msg, *taken.result["lost"]]), target)
 
@@ -191,15 +191,16 @@ def _take_over_problems(wanted: Recovery, known: _Known) -> t.Iterator[str]:
     homes = [one["host"] for one in known.answers[target]["records"]]
     if len(homes) != 1 and not known.answers[target]["vms"]:
         yield _no_record(wanted, known)
-    strange = [host for host in homes if host not in wanted.hosts]
-    if strange:
-        text = f"{''.join(strange)}, the host of {name}, is not among the hosts of this run: it has to be asked whether"
+    unknown = [host for host in homes if host not in wanted.hosts]
+    if unknown:
+        text = f"{''.join(unknown)}, the host of {name}, is not among the hosts of this run: it has to be asked whether"
         yield f"{text} it answers"
     unheard = [host for host in wanted.hosts if host not in known.unreachable and host not in known.answers]
-    mute = [host for host in homes if host in unheard]
-    if mute:
+    unheard_homes = [host for host in homes if host in unheard]
+    if unheard_homes:
         why = "".join(known.reasons.get(host, "") for host in homes)
-        yield f"{''.join(mute)}, the host of {name}, may be there, but does not say what it has of the VM: {why}"
+        text = f"{''.join(unheard_homes)}, the host of {name}, may be there, but does not say what it has of the VM"
+        yield f"{text}: {why}"
     others = [host for host in unheard if host not in homes]
     if homes and others:
         text = (
@@ -214,12 +215,12 @@ def _no_record(wanted: Recovery, known: _Known) -> str:
     if records:
         text = f"{wanted.target} has {len(records)} records of {wanted.vm}; give the whole UUID: "
         return text + ", ".join(sorted(one["vm"] for one in records))
-    could = [host for host, one in known.answers.items() if one["records"]]
-    have = [host for host, one in known.answers.items() if one["vms"]]
+    with_record = [host for host, one in known.answers.items() if one["records"]]
+    with_vm = [host for host, one in known.answers.items() if one["vms"]]
     text = f"{wanted.target} has no record of {wanted.vm}; "
-    text += f"{' and '.join(could)} has one" if could else "replicate makes them for VMs with failover"
+    text += f"{' and '.join(with_record)} has one" if with_record else "replicate makes them for VMs with failover"
     names = {host: one.get("known") or [] for host, one in known.answers.items()}
-    meant = "" if have or could else similar(wanted.vm, names)
+    meant = "" if with_vm or with_record else similar(wanted.vm, names)
     return f"{text}. {meant}" if meant else text
 
 
@@ -265,31 +266,31 @@ def _end(wanted: Recovery, known: _Known) -> PlayPart:
     for host in known.answers if not wanted.old_host else [one for one in known.answers if one == wanted.old_host]:
         peers = {one: known.answers[one]["vms"] if one in known.answers else "" for one in wanted.hosts if one != host}
         arguments[host] = {"vm": known.uuid, "peers": peers, "old": bool(wanted.old_host), "elsewhere": known.moved}
-    would: t.Dict[str, Answer] = {}
+    dry_runs: t.Dict[str, Answer] = {}
     if arguments:
         calls = [
             _call(wanted, "Look where that is", host, step, ("disks", "vm"), {"check": True}, **given)
             for host, given in arguments.items()
         ]
-        would = yield AtOnce(calls)
+        dry_runs = yield AtOnce(calls)
         for call in calls:
-            if would[call.host].failed or would[call.host].lost:
-                raise CallFailed(call, would[call.host])
-    _refuse(list(_end_problems(wanted, known, would)))
-    idle = [host for host, one in would.items() if not one.result["disks"]]
+            if dry_runs[call.host].failed or dry_runs[call.host].lost:
+                raise CallFailed(call, dry_runs[call.host])
+    _refuse(list(_end_problems(wanted, known, dry_runs)))
+    idle = [host for host, one in dry_runs.items() if not one.result["disks"]]
     if idle:
         text = f"{', '.join(idle)}: nothing of {wanted.vm} is to be {'ended' if step == 'end' else 'given up'}"
         yield Message("Say that there is nothing to do", text)
-    for host in would:
+    for host in dry_runs:
         if host not in idle:
             ended = yield _call(wanted, "Do it", host, step, ("disks",), **arguments[host])
             yield Message("Say what becomes of the disks", ended.result["disks"], host)
 
 
-def _end_problems(wanted: Recovery, known: _Known, would: t.Mapping[str, Answer]) -> t.Iterator[str]:
+def _end_problems(wanted: Recovery, known: _Known, dry_runs: t.Mapping[str, Answer]) -> t.Iterator[str]:
     """Yield why it is not clear which host is meant, or which VM."""
     name, returns = wanted.vm, wanted.state == "returned"
-    old_hosts = [host for host, one in would.items() if one.result["disks"]]
+    old_hosts = [host for host, one in dry_runs.items() if one.result["disks"]]
     if wanted.old_host and wanted.old_host not in known.answers:
         yield f"{wanted.old_host} is not among the hosts of this run, or could not be asked"
     unheard = [host for host in _unique([*wanted.every, *wanted.hosts]) if host not in known.answers]
@@ -304,6 +305,6 @@ def _end_problems(wanted: Recovery, known: _Known, would: t.Mapping[str, Answer]
             f"{' and '.join(known.complete_on)} have {name}; flexdisk_failover_state=returned ends it on its old host"
         )
         yield f"{text} first"
-    names = _unique([*known.uuids, *(one.result["vm"] for one in would.values() if one.result.get("vm"))])
+    names = _unique([*known.uuids, *(one.result["vm"] for one in dry_runs.values() if one.result.get("vm"))])
     if old_hosts and len(names) != 1:
         yield f"several VMs are called {name}; give the whole UUID: {', '.join(names)}"

@@ -63,7 +63,7 @@ def relocate(wanted: Relocation, run: Run) -> PlayFlow:
 
 def _look(wanted: Relocation) -> PlayPart:
     """Look what each host has of the VM. Return what they say, and which of them were asked by its UUID."""
-    looks: t.Dict[str, Answer] = yield _looks("Look what each host has of the VM", wanted.vm, wanted.hosts)
+    looks: t.Dict[str, Answer] = yield _look_calls("Look what each host has of the VM", wanted.vm, wanted.hosts)
     answers = {host: one.result for host, one in looks.items() if "vm" in one.result}
     uuids = {vm for one in answers.values() for vm in (one["vm"], (one["move"] or {}).get("vm")) if vm}
     again = [host for host, one in answers.items() if not one["vm"] and not one["move"]]
@@ -71,14 +71,14 @@ def _look(wanted: Relocation) -> PlayPart:
         again = []
     else:
         name = "Look again by UUID, for it may have another name here"
-        looks = {**looks, **(yield _looks(name, uuids.pop(), again))}
+        looks = {**looks, **(yield _look_calls(name, uuids.pop(), again))}
     failures = [f"{host}: {one.msg or 'the look at the VM failed'}" for host, one in looks.items() if _failed(one)]
     if failures:
         raise Stopped(". ".join(failures))
     return looks, again
 
 
-def _looks(name: str, vm: str, hosts: t.Sequence[str]) -> AtOnce:
+def _look_calls(name: str, vm: str, hosts: t.Sequence[str]) -> AtOnce:
     """A host that cannot be reached drops out of the run."""
     return AtOnce(
         [Call(name, host, "move", _step("look", host, vm), _KEEPS, hidden=True, may_fail=True) for host in hosts]
@@ -123,10 +123,10 @@ def _others(looks: _Seen, host: str) -> _Dict:
 def _arrive(wanted: Relocation, run: Run, source: str, looks: _Seen) -> PlayPart:
     """End a move on its target, for the host that the VM has left cannot be asked."""
     target = wanted.target
-    arrives = _step("arrive", target, looks[target].result["move"]["vm"])
-    arrives.update(peer_name=source, peers=_others(looks, target), unasked=wanted.unasked)
-    arrives.update(authorized_keys=wanted.authorized_keys, lock_timeout=wanted.lock_timeout)
-    yield Call("End a move on its target, if the host that the VM has left cannot be asked", target, "move", arrives)
+    arguments = _step("arrive", target, looks[target].result["move"]["vm"])
+    arguments.update(peer_name=source, peers=_others(looks, target), unasked=wanted.unasked)
+    arguments.update(authorized_keys=wanted.authorized_keys, lock_timeout=wanted.lock_timeout)
+    yield Call("End a move on its target, if the host that the VM has left cannot be asked", target, "move", arguments)
     text = (
         f"{wanted.vm} {'would arrive' if run.check else 'is'} on {target}; {source}, which it has left, was not asked"
     )

@@ -22,7 +22,7 @@ def summary(syncs: Shown, peer: str) -> str:
     if not busy:
         return f"the replicas on {peer} of {count(len(syncs), 'VM')} have everything"
     disks = [disk for _name, one in busy for disk in one.disks]
-    sends = sum(disk.sends for disk in disks)
+    sends = sum(disk.stream_bytes for disk in disks)
     streams = sum(len(disk.streams) for disk in disks)
     text = f"{count(len(busy), 'VM')} to {peer}: {count(streams, 'stream')}, about {render_bytes(sends)}"
     return text + (f"; {len(syncs) - len(busy)} have everything" if len(busy) < len(syncs) else "")
@@ -80,23 +80,23 @@ def _lines(sync: DiskSync) -> t.Iterator[str]:
     for stream in sync.streams:
         yield f"{name}: {_stream_text(stream)}"
     if sync.streams:
-        yield f"{name}: about {render_bytes(sync.sends)}"
-    gone = (*sync.failed, *sync.gone_here)
+        yield f"{name}: about {render_bytes(sync.stream_bytes)}"
+    gone = (*sync.failed, *sync.obsolete_here)
     if gone:
-        yield f"- {name}: {', '.join(point.word for point in gone)}"
-    if sync.gone_there:
-        yield f"- replica of {name}: {', '.join(point.word for point in sync.gone_there)}"
+        yield f"- {name}: {', '.join(point.suffix for point in gone)}"
+    if sync.obsolete_there:
+        yield f"- replica of {name}: {', '.join(point.suffix for point in sync.obsolete_there)}"
     for repair in sync.repairs:
         yield f"{name}: {repair}"
 
 
 def _stream_text(stream: Stream) -> str:
     if isinstance(stream, Full):
-        return f"all of {stream.to.word}"
+        return f"all of {stream.to.suffix}"
     if isinstance(stream, Increment):
-        return f"from {stream.base.word} to {stream.to.word}"
+        return f"from {stream.base.suffix} to {stream.to.suffix}"
     if isinstance(stream, Resume):
-        return f"the rest of {stream.to.word}"
+        return f"the rest of {stream.to.suffix}"
     if isinstance(stream, Rollback):
         return f"the replica goes back to @{stream.to.name}, without {', '.join(stream.lost)}"
     return "what arrived of an interrupted stream is given up, for its snapshot or its base has gone"

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ...model.errors import FlexdiskError
 from ...rules.replicas import is_synced, short, sync_name, sync_number
 from .copies import VOLUME, Original, Point, Replica, next_number
-from .retention import Pair, complete, gone_here, gone_there
+from .retention import Pair, complete, obsolete_here, obsolete_there
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, check_role, common, next_stream
 
 # A record of a stream has this head before each block: dmu_replay_record_t of OpenZFS and illumos.
@@ -29,13 +29,13 @@ class DiskSync(t.NamedTuple):
     # In their order.
     streams: t.Tuple[Stream, ...]
     # Bytes that travel, by estimate.
-    sends: int
+    stream_bytes: int
     # Bytes that the target's pool must give.
-    needs: int
+    needed_bytes: int
     # Snapshots and bookmarks that the disk loses at the end.
-    gone_here: t.Tuple[Point, ...]
+    obsolete_here: t.Tuple[Point, ...]
     # Those that its replica loses at the end.
-    gone_there: t.Tuple[Point, ...]
+    obsolete_there: t.Tuple[Point, ...]
     # Snapshots that the disk loses before, because they have not come to the replica.
     failed: t.Tuple[Point, ...]
     # What is put right beside that, for messages.
@@ -44,7 +44,7 @@ class DiskSync(t.NamedTuple):
     @property
     def idle(self) -> bool:
         """Whether nothing is done."""
-        return not (self.streams or self.failed or self.gone_here or self.gone_there or self.repairs)
+        return not (self.streams or self.failed or self.obsolete_here or self.obsolete_there or self.repairs)
 
 
 @dataclass(frozen=True)
@@ -166,8 +166,8 @@ def _planned(
         streams,
         _stream_size(disk, data),
         data + max(0, disk.refreservation - reserved),
-        gone_here(disk, name, *pools),
-        gone_there(disk, then, name, pools) if then is not None else (),
+        obsolete_here(disk, name, *pools),
+        obsolete_there(disk, then, name, pools) if then is not None else (),
         failed,
         _repairs(disk, replica, name, pools[1]),
     )

@@ -79,7 +79,7 @@ class Takeover:
     synced: str
     disks: t.Tuple[DiskRollback, ...]
     # What stays behind.
-    beside: t.Tuple[str, ...] = ()
+    left_behind: t.Tuple[str, ...] = ()
 
     @property
     def points(self) -> t.Dict[str, t.List[int]]:
@@ -89,7 +89,7 @@ class Takeover:
     @property
     def losses(self) -> t.List[str]:
         """What is lost or stays behind, in words."""
-        return [loss for rollback in self.disks for loss in rollback.losses] + list(self.beside)
+        return [loss for rollback in self.disks for loss in rollback.losses] + list(self.left_behind)
 
     def age(self, now: float) -> t.Optional[int]:
         """Seconds since the VM was as it will be, at most. None if that is not known, or lies in the future."""
@@ -119,10 +119,10 @@ def plan(
     if problems:
         return None, problems
     synced = min((replicas[disk.uuid].times.get(name, "") for disk in left), default="")
-    return Takeover(name, synced, tuple(rollbacks), tuple(_beside(record, replicas, rollbacks))), []
+    return Takeover(name, synced, tuple(rollbacks), tuple(_left_behind(record, replicas, rollbacks))), []
 
 
-def without(record: Record, names: t.Collection[str]) -> Record:
+def without_disks(record: Record, names: t.Collection[str]) -> Record:
     """The record without the disks of these names or uuids. Raises FlexdiskError for one that there is not, and for the
     disk that the VM boots from.
     """
@@ -214,7 +214,7 @@ def _immovable_snapshots(
             yield Problem("InUse", text, record.label, rollback.disk.name)
 
 
-def _beside(record: Record, replicas: LocalReplicas, rollbacks: t.Sequence[DiskRollback]) -> t.Iterator[str]:
+def _left_behind(record: Record, replicas: LocalReplicas, rollbacks: t.Sequence[DiskRollback]) -> t.Iterator[str]:
     """Replicas of disks that the VM had at the time of the set, or got later, and that its record lacks."""
     known, since = (
         {disk.uuid for disk in record.disks},

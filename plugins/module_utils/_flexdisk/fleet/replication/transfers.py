@@ -112,7 +112,7 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
         disk.refreservation,
         planned.streams,
         tuple(point.guid for point in disk.snapshots if point.guid),
-        planned.sends,
+        planned.stream_bytes,
     )
 
 
