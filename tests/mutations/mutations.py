@@ -637,7 +637,7 @@ MUTATIONS = (
     Mutation(
         "start_host: two VMs with one disk start",
         "engine/failover/failover_start.py",
-        "        if one.uuid in starts:\n",
+        "        if one.uuid in to_start:\n",
         "        if False:\n",
         SHARED,
     ),
@@ -686,14 +686,14 @@ MUTATIONS = (
     Mutation(
         "returned: what a dead move has detached is left",
         "engine/failover/failover_ending.py",
-        "disk.uuid in come or _was_replica(disk, uuid)]",
-        "disk.uuid in come]",
+        "disk.uuid in arrived or _was_replica(disk, uuid)]",
+        "disk.uuid in arrived]",
         RETURNS,
     ),
     Mutation(
         "returned: what a dead move has detached becomes a replica whoever has the VM",
         "engine/failover/failover_ending.py",
-        '    if not found:\n        text = f"it was moved',
+        '    if not claimed:\n        text = f"it was moved',
         '    if False:\n        text = f"it was moved',
         RETURNS,
     ),
@@ -707,15 +707,15 @@ MUTATIONS = (
     Mutation(
         "failover: an old home gives it up",
         "engine/failover/failover_home.py",
-        "for vm in loses if vm.config.uuid in lost]",
-        "for vm in loses if False]",
+        "for vm in to_disable if vm.config.uuid in unsure",
+        "for vm in to_disable if False",
         STARTS,
     ),
     Mutation(
         "failover: an old home has its record renewed",
         "engine/failover/failover_home.py",
-        "gets = [vm for vm in gets if vm.config.uuid not in lost]",
-        "gets = [*gets]",
+        "to_enable = [vm for vm in to_enable if vm.config.uuid not in unsure]",
+        "to_enable = [*to_enable]",
         STARTS,
     ),
     Mutation(
@@ -1377,7 +1377,7 @@ MUTATIONS = (
     Mutation(
         "a description of another host is not looked at",
         "engine/moves/vm_arrival.py",
-        "if refused:",
+        "if not_permitted:",
         "if False:",
         HOSTILE,
     ),
@@ -1391,7 +1391,7 @@ MUTATIONS = (
     Mutation(
         "datasets below a replica come along",
         "engine/replication/replica_receive.py",
-        "            check_alone(one.replica.dataset, found)\n",
+        "            check_alone(one.replica.dataset, stored)\n",
         "",
         HOSTILE,
     ),
@@ -1433,7 +1433,7 @@ MUTATIONS = (
     Mutation(
         "a disk that had come here stays detached when the VM has ended",
         "engine/failover/failover_ending.py",
-        "disk.uuid in come or _was_replica(disk, uuid)",
+        "disk.uuid in arrived or _was_replica(disk, uuid)",
         "_was_replica(disk, uuid)",
         "tests/unit/replication/test_failover_overtaken.py",
     ),
@@ -1454,7 +1454,7 @@ MUTATIONS = (
     Mutation(
         "a disk that the VM had left behind has come by the move",
         "engine/moves/vm_arrival.py",
-        "found = [disk for disk in found if disk.uuid in coming]",
+        "disks = [disk for disk in disks if disk.uuid in coming]",
         "pass",
         "tests/unit/replication/test_move_without_source.py",
     ),
@@ -1538,22 +1538,22 @@ MUTATIONS = (
     Mutation(
         "a failover goes on beside a host that has everything",
         "engine/failover/vm_failover.py",
-        "rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]",
+        "rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not ready.begun]",
         "rivals = [one for one in rivals if not ready.begun]",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a failover that has begun ends what has arrived",
         "engine/failover/failover_ending.py",
-        'arrived = why_it_comes(host, move) if begun else ""',
-        'arrived = ""',
+        'reason = why_it_comes(host, move) if begun else ""',
+        'reason = ""',
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "replicas with newer data stay replicas",
         "engine/failover/failover_ending.py",
-        "    return [one for one in came if not one.becomes_replica], even",
-        "    return [], even",
+        "    return [one for one in came if not one.difference.is_empty], unchanged",
+        "    return [], unchanged",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
@@ -1566,7 +1566,7 @@ MUTATIONS = (
     Mutation(
         "a disk that was given up becomes a replica beside itself",
         "engine/failover/failover_return.py",
-        " and last_part(a.volume.name) not in own",
+        " and last_part(a.volume.name) not in of_this_host",
         "",
         RETURNS,
     ),
@@ -1580,8 +1580,8 @@ MUTATIONS = (
     Mutation(
         "a host that could have taken the VM over, too, is forgotten",
         "engine/failover/vm_takeover.py",
-        "_raised(record, {*rivals_of(record.marks), *rivals} - {here})",
-        "_raised(record, {*rivals_of(record.marks)} - {here})",
+        "_with_next_term(record, {*rivals_of(record.marks), *rivals} - {here})",
+        "_with_next_term(record, {*rivals_of(record.marks)} - {here})",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
     Mutation(
@@ -1601,8 +1601,8 @@ MUTATIONS = (
     Mutation(
         "a home that a failover has left out counts as old",
         "engine/failover/failover_ending.py",
-        "least = move.term - 1 if move.back_to else move.term",
-        "least = move.term",
+        "min_term = move.term - 1 if move.back_to else move.term",
+        "min_term = move.term",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
     Mutation(

@@ -171,6 +171,8 @@ ALL = [
         {"flexdisk_vm": "app01", "flexdisk_target": "hv02", "flexdisk_fenced": "false"},
         "! flexdisk_fenced",
     ),
+    ("status", {"flexdisk_status_fail_on": "never"}, "group web: "),
+    ("write_metrics", {}, "! path is /var/lib/prometheus/node-exporter/flexdisk.prom"),
     ("start_host", {"flexdisk_start_unasked": "false"}, "hv01"),
     ("change_package", {"flexdisk_vm": "app01", "flexdisk_package": "medium"}, "app01"),
     ("delete_vm", {"flexdisk_vm": "app01", "flexdisk_destroy_disks": "true"}, "app01"),

@@ -46,6 +46,7 @@ MODULES = (
     "group_lease",
     "host_info",
     "host_metrics",
+    "host_status",
     "progress_info",
     "replica_info",
     "vm",
@@ -245,6 +246,14 @@ def test_what_host_metrics_returns_is_documented(host, tmp_path):
         assert_documented({"text": found["text"]}, documented)
     assert (tmp_path / "flexdisk.prom").read_text() == found["text"]
     assert set(documented["text"]["sample"].splitlines()[:2]) <= set(found["text"].splitlines())
+
+
+def test_what_is_half_done_is_documented(host):
+    """A lease that nobody has given back is."""
+    assert host("group_lease", **NEEDED["group_lease"])["changed"]
+    found = host("host_status")
+    assert_documented({key: found[key] for key in ("host", "vms", "half_done")}, documentation("host_status", "RETURN"))
+    assert [(one["kind"], one["group"]) for one in found["half_done"]] == [("lease", "web")]
 
 
 def test_where_tasks_are_is_documented(host, monkeypatch):
@@ -741,7 +750,7 @@ def test_options_are_as_documented(module):
         of_all = yaml.safe_load(fragment.REFUSAL)["options"]["on_refusal"]
         documented["on_refusal"] = {**of_all, **documented.get("on_refusal", {})}
         documented.update(yaml.safe_load(fragment.APPROVAL)["options"])
-    if not module.endswith(("_info", "_metrics")):
+    if not module.endswith(("_info", "_metrics", "_status")):
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     if module == "disk" or (module.startswith("vm") and module != "vm_info"):
         documented.update(yaml.safe_load(fragment.POWER)["options"])

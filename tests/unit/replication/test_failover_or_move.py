@@ -10,6 +10,9 @@ import re
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
@@ -60,7 +63,7 @@ def begins(world):
 def ends(world):
     """What the old home does, which has heard of the other host."""
     back = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
-    back.end("db01", read_claims({"hv02": said_by(world.peer, "db01")}), True)
+    back.end(EndRequest("db01", read_claims({"hv02": said_by(world.peer, "db01")}), True))
 
 
 def refused(act, *words):

@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.replica_last import (
     LastTransfer,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import MoveSource
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records, trust
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import last, room
@@ -42,7 +42,7 @@ def stays(world, before):
     """The VM gets back what it had, and nothing of the move is left but replicas."""
     source, target = hosts(world)
     source.stay(VM)
-    target.unexpect(VM)
+    target.cancel(VM)
     assert (world.home.power(VM), world.hashes(), look(world)["move"]) == ("running", before, None)
     assert opened(world) == []
 
@@ -75,7 +75,7 @@ def test_what_is_let_in(world):
 def test_the_target_does_not_expect_the_vm_any_more(world):
     before = world.hashes()
     announced, _said = begun(world)
-    hosts(world)[1].unexpect(VM)
+    hosts(world)[1].cancel(VM)
     world.authorized.write_text("")
     (vm, keys) = announced
     world.receiver().open([vm], [str(world.folder)])
@@ -302,7 +302,7 @@ def test_a_last_transfer_that_fails_does_not_leave_the_vm_down(world, monkeypatc
         def full(*_any):
             raise FlexdiskError("InsufficientSpace", "no room")
 
-        monkeypatch.setattr(*((LastTransfer, "take") if how == "room" else (Departure, "go")), full)
+        monkeypatch.setattr(*((LastTransfer, "take") if how == "room" else (MoveSource, "go")), full)
     world.cut = 100 if how == "stream" else 0
     world.watch = lambda: power.append(world.home.power(VM))
     with pytest.raises(FlexdiskError) as caught:

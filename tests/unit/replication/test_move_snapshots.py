@@ -239,7 +239,7 @@ def expected(world, record, checks):
     """The problems that the target finds, after a check or before the VM is stopped."""
     target = hosts(world)[1]
     if checks:
-        return target.foresee(record, "zones")
+        return target.predict_problems(record, "zones")
     try:
         target.expect(record, "zones")
     except FlexdiskError as exc:
@@ -473,7 +473,7 @@ def test_no_room_for_the_part_of_the_root(world):
     with pytest.raises(FlexdiskError, match=r"needs 2\.\d+ MiB, and 1 MiB is left beside") as caught:
         target.expect(record, "zones")
     assert caught.value.code == "InsufficientSpace"
-    target.unexpect(VM)
+    target.cancel(VM)
     assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
 
 
@@ -499,7 +499,7 @@ def test_a_move_that_is_given_up(world):
     leave(world, seen)
     assert world.sync()[1]
     source.stay(VM)
-    target.unexpect(VM)
+    target.cancel(VM)
     assert (known(world.home), world.hashes()) == before
     assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
     back(world, "one")

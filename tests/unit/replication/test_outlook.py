@@ -64,14 +64,14 @@ def test_space_on_both_sides():
 def test_the_rate_is_that_of_the_last_transfer(tmp_path, monkeypatch):
     """If it was long enough to tell, and if it can be written down."""
     monkeypatch.setattr(lock, "place", lambda: str(tmp_path))
-    assert rates.measured(7) == 0
+    assert rates.load(7) == 0
     for size, seconds, expected in ((30 * MIB, 2.0, 15 * MIB), (MIB - 1, 1.0, 15 * MIB), (4 * MIB, 4.0, MIB)):
-        rates.note(7, size, seconds)
-        assert (rates.measured(7), rates.measured(8)) == (expected, 0)
+        rates.store(7, size, seconds)
+        assert (rates.load(7), rates.load(8)) == (expected, 0)
     (tmp_path / "rate-00000007").write_text("fast")
-    assert rates.measured(7) == 0
+    assert rates.load(7) == 0
     monkeypatch.setattr(lock, "place", lambda: str(tmp_path / "nowhere"))
-    rates.note(7, 4 * MIB, 1.0)
+    rates.store(7, 4 * MIB, 1.0)
 
 
 def test_a_sync_tells_its_rate_and_its_space(tmp_path, monkeypatch):

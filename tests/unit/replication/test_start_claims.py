@@ -12,6 +12,9 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_start
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
@@ -153,7 +156,7 @@ def test_returned_after_another_failover(three):
     take(three)
     back = FailoverReturn(three.home.zfs(), three.home.driver(), three.home)
     whole = json.loads(json.dumps(failover_start.look(three.peer.zfs(), three.peer.driver(), Copies(three.peer), VM)))
-    back.end(VM, read_claims({"hv03": whole["vms"]}))
+    back.end(EndRequest(VM, read_claims({"hv03": whole["vms"]})))
     assert "hv02 says that it has moved on to hv03" in start(three, asked(three, "hv02")).left[0]
     assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": "running"}
 
@@ -303,7 +306,7 @@ def test_a_move_that_was_killed_does_not_go_on_after_a_boot(three):
     boot(three.home)
     assert "flexdisk_move_state=stays first" in refused(three)
     assert hosts(three)[0].stay(VM)
-    assert hosts(three)[1].unexpect(VM)
+    assert hosts(three)[1].cancel(VM)
     assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": ""}
     between(three, "hv01", "hv02")
     assert start(three, asked(three, "hv02", "hv03")).started

@@ -236,6 +236,23 @@ def transfer_of(vm: str) -> str:
         os.close(directory)
 
 
+def transfers_under_way() -> t.Set[str]:
+    """Return the UUIDs of the VMs that somebody replicates or moves at the moment."""
+    try:
+        directory = _directory(create=False)
+    except FlexdiskError:
+        return set()
+    try:
+        found = set()
+        for name in os.listdir(directory):
+            if name.startswith(TRANSFER) and name.endswith(_SUFFIX):
+                with _held(directory, name) as fd:
+                    found |= set() if fd is None else {name[len(TRANSFER) : -len(_SUFFIX)]}
+        return found
+    finally:
+        os.close(directory)
+
+
 @contextlib.contextmanager
 def exclusive(
     runner: SubprocessRunner,
