@@ -588,8 +588,8 @@ MUTATIONS = (
     Mutation(
         "snapshot: a failed deletion forgets the rollback before it",
         "engine/host/journal.py",
-        'again = left.rollback if left is not None and _deletes(plan) else ""',
-        'again = ""',
+        'repeated = earlier.rollback if earlier is not None and _deletes(plan) else ""',
+        'repeated = ""',
         SNAPSHOTS,
     ),
     Mutation(
@@ -630,8 +630,8 @@ MUTATIONS = (
     Mutation(
         "start: a VM that the same task has started counts as stopped",
         "engine/steps/power.py",
-        "check_start(_beside(hypervisor, vm), asks)",
-        "check_start(vm, asks)",
+        "check_start(_with_states_of_sharers(hypervisor, vm), requester)",
+        "check_start(vm, requester)",
         SHARED,
     ),
     Mutation(
@@ -735,7 +735,7 @@ MUTATIONS = (
     Mutation(
         "start: the door does not ask",
         "engine/steps/power.py",
-        "    check_start(_beside(hypervisor, vm), asks)\n",
+        "    check_start(_with_states_of_sharers(hypervisor, vm), requester)\n",
         "",
         "tests/unit/doors/test_start.py",
     ),
@@ -749,14 +749,14 @@ MUTATIONS = (
     Mutation(
         "power: a failure starts what is declared stopped",
         "engine/steps/apply.py",
-        "start_again(self._tools, plan, step.stops) if self._down and plan.runs_after else None",
-        "start_again(self._tools, plan, step.stops) if self._down else None",
+        "start_again(self._tools, plan, step.stops) if self._is_down and plan.runs_after else None",
+        "start_again(self._tools, plan, step.stops) if self._is_down else None",
         POWER,
     ),
     Mutation(
         "power: a guest that is asked to shut down is forgotten",
         "engine/steps/apply.py",
-        "                    self._intents.leave(plan)\n",
+        "                    self._journal.leave_for_next_run(plan)\n",
         "                    self._clear()\n",
         LATE,
     ),
@@ -777,7 +777,7 @@ MUTATIONS = (
     Mutation(
         "power: a refused task does not say that the VM stays down",
         "engine/run/run.py",
-        "*recovery.warnings(host, [plan.vm for plan in plans]), *left]",
+        "*recovery.warnings(host, [plan.vm for plan in plans]), *left_down]",
         "*recovery.warnings(host, [plan.vm for plan in plans])]",
         LATE,
     ),
@@ -847,8 +847,8 @@ MUTATIONS = (
     Mutation(
         "vm: a creation that was given up counts as none",
         "engine/steps/apply.py",
-        "return error.code not in _MAY_GO_ON and self._is_gone_or_whole()",
-        "return self._is_gone_or_whole()",
+        "return error.code not in _MAY_GO_ON and self._is_gone_or_complete()",
+        "return self._is_gone_or_complete()",
         UNFINISHED,
     ),
     Mutation(
@@ -882,7 +882,7 @@ MUTATIONS = (
     Mutation(
         "vm: no last look before an unfinished VM goes",
         "engine/steps/apply_vm.py",
-        "    if other or lasting:\n",
+        "    if unexpected or in_use:\n",
         "    if False:\n",
         UNFINISHED,
     ),
@@ -1036,7 +1036,7 @@ MUTATIONS = (
     Mutation(
         "a run that was killed starts a VM which its operator has stopped days later",
         "engine/host/journal.py",
-        "journal.ended_otherwise(record, vm.config, time.time())",
+        "journal.ended_otherwise(intent, vm.config, time.time())",
         "False",
         LATE,
     ),
@@ -1050,7 +1050,7 @@ MUTATIONS = (
     Mutation(
         "destroy: no last look before vmadm deletes what is left of a VM",
         "engine/steps/apply_vm.py",
-        '    if there:\n        text = f"the host changed',
+        '    if existing:\n        text = f"the host changed',
         '    if False:\n        text = f"the host changed',
         "tests/unit/replication/test_failover_return.py",
     ),
@@ -1064,7 +1064,7 @@ MUTATIONS = (
     Mutation(
         "destroy: a disk leaves its VM although it has got a snapshot",
         "engine/steps/apply_moves.py",
-        "    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))\n",
+        "    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), full_names(step.volume, step.snapshots))\n",
         "",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),

@@ -177,8 +177,10 @@ def moved(world, before, hashes):
 
 def test_it_tells_where_it_is(world, monkeypatch):
     """Between steps of plans, which tell themselves."""
-    told_of, tell = [], progress.Progress._tell
-    monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told_of.extend(lock.under_way(None))))
+    told_of, tell = [], progress.Progress._write_position
+    monkeypatch.setattr(
+        progress.Progress, "_write_position", lambda self: (tell(self), told_of.extend(lock.under_way(None)))
+    )
     move(world)
     words = list(dict.fromkeys(one["text"] for one in told_of if one["vm"] == "db01"))
     phases = ["stop", "its disks become replicas", "its replicas become disks", "start"]

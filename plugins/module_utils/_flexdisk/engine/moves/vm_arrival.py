@@ -522,7 +522,7 @@ class MoveTarget:
         self._drop_replica_state([detached_dataset(pool, disk.uuid) for disk in shown], pools, sizes)
         for disk in shown:
             if disk.facts.get("type") == FILE:
-                file_disks.show(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
+                file_disks.become_disk(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
 
     def _drop_replica_state(self, names: t.Sequence[str], pools: t.Collection[int], sizes: t.Mapping[int, int]) -> None:
         """Remove what only a replica has. Snapshots of syncs become bookmarks, because the VM's quota has no room yet.

@@ -224,13 +224,13 @@ class MoveSource:
             return had_keys
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
         for disk in (one for one in vm.disks if one.type == FILE):
-            file_disks.show(self._zfs, disk.volume.name, disk.uuid)
+            file_disks.become_disk(self._zfs, disk.volume.name, disk.uuid)
             file_disks.ensure(self._zfs, disk.volume, disk.size)
         if move.state == "running":
             progress.current().now(move.label, "", "start it again")
             # A VM with failover whose host has booted since waits for start_host.
             if not self._is_down(vm):
-                Journal(self._zfs, host).note_asked(vm, move.autoboot)
+                Journal(self._zfs, host).write_asked(vm, move.autoboot)
             elif not why_not(vm, GIVEN_UP)[0]:
                 power.start(self._hypervisor, vm, GIVEN_UP)
             else:
@@ -342,7 +342,7 @@ class MoveSource:
             properties[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
             self._zfs.set_facts(disk.volume.name, {k: v for k, v in properties.items() if v})
             if disk.type == FILE:
-                file_disks.hide(self._zfs, disk.volume)
+                file_disks.become_replica(self._zfs, disk.volume)
         self._zfs.set_facts([s.name for disk in disks for s in _sent(disk)], {SENT: "on"})
 
     def _end_vm(self, vm: Vm, known_host: t.Optional[Host]) -> t.Optional[Host]:
@@ -447,8 +447,8 @@ class EndOfVm(Task):
 
         return PERFORM_OF_VMS
 
-    def seen(self) -> Host:
-        return self._known if self._known is not None else super().seen()
+    def read_host(self) -> Host:
+        return self._known if self._known is not None else super().read_host()
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vm = next(one for one in host.vms if one.config.uuid == self._uuid)
@@ -484,11 +484,11 @@ def leftovers_of(host: Host, uuid: str) -> t.Tuple[t.List[VmConfig], t.List[Data
 
 def remove_leftovers(zfs: Zfs, hypervisor: Hypervisor, host: Host, uuid: str) -> None:
     """Delete what an interrupted deletion has left of a VM that has gone to another host."""
-    from ..steps.apply_vm import delete_rest  # few runs come here
+    from ..steps.apply_vm import delete_config_only  # few runs come here
 
     configs, roots = leftovers_of(host, uuid)
     for config in configs:
-        delete_rest(zfs, hypervisor, config)
+        delete_config_only(zfs, hypervisor, config)
     for root in roots:
         if zfs.exists(root.name):
             exact.destroy(zfs, root.planned)

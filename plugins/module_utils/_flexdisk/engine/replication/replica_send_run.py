@@ -121,7 +121,7 @@ def _send(sender: Sender, call: Call, step_call: StepCall, arguments: SendArgume
     params = step_call.params
     address = _address(params)
     locks = _transfers(call, arguments.transfers, f"a transfer to {params['peer_name']}")
-    with locks as transfer_lock, progress.telling(transfer_lock, step_call.log, arguments.limit) as meter:
+    with locks as transfer_lock, progress.reporting(transfer_lock, step_call.log, arguments.limit) as meter:
         sent = sender.send(arguments.transfers, address, params["host_keys"], meter)
     failed = [one["alias"] or one["vm"] for one in sent if one["failure"]]
     msg = f"{render_bytes(meter.carried)} sent to {params['peer_name']}"
@@ -154,7 +154,7 @@ def _remove(sender: Sender, call: Call, step_call: StepCall, arguments: SendArgu
     return Answer({"changed": changed, "msg": msg, **removed, "failover": ended.failover, "diff": {"prepared": diff}})
 
 
-def _transfers(call: Call, vms: t.Sequence[VmTransfer], task: str) -> t.ContextManager[progress.Held]:
+def _transfers(call: Call, vms: t.Sequence[VmTransfer], task: str) -> t.ContextManager[progress.HeldLock]:
     return lock.transfers(call.runner, [vm.uuid for vm in vms], task)
 
 
