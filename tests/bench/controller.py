@@ -28,8 +28,8 @@ READ: dict[str, dict[str, Any]] = {
     "disk_verify": {},
     "zfs_quota": {"_ansible_check_mode": True},
 }
-# The Python of the hosts: it gets the module on its standard input, and prints what that said when it was recorded, with
-# the number of the host, which is the name it is called by, in UUIDs.
+# The Python of the hosts: it gets the module on its standard input, and prints what that said when it was recorded. In
+# UUIDs it puts the number of the host, which is the name it is called by.
 ANSWER = """#!/bin/sh
 name=$(grep -a -o -m 1 "hypervisor[.]plugins[.]modules[.][a-z_]*" | sed -n '1s/.*[.]//p')
 exec sed "s/NUMBER/${{0##*/}}/g" "{folder}/$name.json"

@@ -159,8 +159,8 @@ CASES: dict[str, list[Case]] = {
     "move_vm: Move the VM, or forget it: vm_move_lock_timeout": [
         (meant(flexible_disks_stop_timeout=5), 65), (meant(), 240)],
     "parts/stage: Read them, too: run_once": [
-        ({"_flexdisk_stage": "planned"}, True), ({"_flexdisk_stage": "left", "_flexdisk_others": []}, True),
-        ({"_flexdisk_stage": "left", "_flexdisk_others": ["hv1"]}, False)],
+        ({"_flexdisk_stage": "planned"}, True), ({"_flexdisk_stage": "left", "_flexdisk_other_hosts": []}, True),
+        ({"_flexdisk_stage": "left", "_flexdisk_other_hosts": ["hv1"]}, False)],
     "parts/stage: Carry out moves: hosts": [
         ({"_flexdisk_of_stage": "g", "groups": {"g": ["a"]}}, "g"),
         ({"_flexdisk_of_stage": "g", "groups": {}}, "all:!all")],
