@@ -658,7 +658,7 @@ MUTATIONS = (
     Mutation(
         "a failover takes a disk of another VM",
         "fleet/replication/takeover.py",
-        'if found.vm not in ("", record.uuid):',
+        'if local.vm not in ("", record.uuid):',
         "if False:",
         "tests/unit/replication/test_failover.py",
     ),
@@ -1085,15 +1085,15 @@ MUTATIONS = (
     Mutation(
         "a host that cannot be read has no lease",
         "fleet/groups/lease.py",
-        "problems = [_unread(blind, looks)] if blind else []",
+        "problems = [_unread(unread, reports)] if unread else []",
         "problems: t.List[str] = []",
         "tests/unit/fleet/test_lease.py",
     ),
     Mutation(
         "a run that has got its lease looks at no other",
         "fleet/groups/lease.py",
-        'for found in result.get("leases") or ()\n',
-        "for found in ()\n",
+        'for entry in result.get("leases") or ()\n',
+        "for entry in ()\n",
         "tests/unit/fleet/test_lease.py",
     ),
     Mutation(
@@ -1106,8 +1106,8 @@ MUTATIONS = (
     Mutation(
         "a member that was renamed by hand is replaced",
         "fleet/groups/found.py",
-        "        return mark, VM if mark == alias else RENAMED_VM\n",
-        '        return (mark, VM) if mark == alias else ("", "")\n',
+        "        return marked_as, VM if marked_as == alias else RENAMED_VM\n",
+        '        return (marked_as, VM) if marked_as == alias else ("", "")\n',
         "tests/unit/fleet/test_found.py",
     ),
     Mutation(
@@ -1120,15 +1120,15 @@ MUTATIONS = (
     Mutation(
         "a roll deletes any number of members",
         "fleet/groups/refusals.py",
-        "    if len(gone) > most:\n",
+        "    if len(gone) > limit:\n",
         "    if len(gone) > 10**6:\n",
         "tests/unit/action/test_group_plan.py",
     ),
     Mutation(
         "a gate has no limit",
         "fleet/groups/watch.py",
-        "if gate.limit and max(due_at, clock.now())",
-        "if not gate.limit and max(due_at, clock.now())",
+        "if gate.limit and max(next_at, clock.now())",
+        "if not gate.limit and max(next_at, clock.now())",
         "tests/unit/fleet/test_gate.py",
     ),
     Mutation(
@@ -1237,7 +1237,7 @@ MUTATIONS = (
     Mutation(
         "plans of moves go on with a VM that another host has",
         "fleet/placement/execution.py",
-        'if others and mark is not None and mark["host"] == new:',
+        'if others and move is not None and move["host"] == target:',
         "if False:",
         "tests/unit/placement/test_execution.py",
     ),
@@ -1503,8 +1503,8 @@ MUTATIONS = (
     Mutation(
         "a silent host where the VM may be is no matter",
         "fleet/replication/whereabouts.py",
-        "if said is None and host not in",
-        "if said and host not in",
+        "if host_claims is None and host not in",
+        "if host_claims and host not in",
         WHEREABOUTS,
     ),
     Mutation(
@@ -1524,8 +1524,8 @@ MUTATIONS = (
     Mutation(
         "an old home is where the VM leaves",
         "fleet/replication/places.py",
-        "old = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]",
-        "old: t.List[str] = []",
+        "outdated = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]",
+        "outdated: t.List[str] = []",
         "tests/unit/replication/test_places.py",
     ),
     Mutation(

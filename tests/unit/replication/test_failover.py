@@ -36,7 +36,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -134,7 +134,7 @@ def mark(world, wanted=None, check=False):
 
 
 def store(world, found, check=False):
-    given = [read_record(json.loads(json.dumps(told(record)))) for record in found]
+    given = [read_record(json.loads(json.dumps(record_as_result(record)))) for record in found]
     news, problems = stored(world, given, check)
     assert not problems
     return news

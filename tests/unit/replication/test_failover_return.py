@@ -30,7 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import Rollback
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -508,7 +508,7 @@ def dead_move(world, monkeypatch, point):
     protect(world)
     world.uuids, seen = list(world.disks()), look(world)
     target = hosts(world)[1]
-    target.expect(read_record(json.loads(json.dumps(told(seen["record"])))), "zones")
+    target.expect(read_record(json.loads(json.dumps(record_as_result(seen["record"])))), "zones")
     assert world.sync()[1]
     world.acting(world.peer)
     stored = {kind: records.load(VM, kind) for kind in (records.MOVES, records.FAILOVER)}

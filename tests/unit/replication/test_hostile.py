@@ -18,13 +18,13 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import trust
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
-    told as transfer_told,
+    transfer_as_result as transfer_told,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import Address
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
@@ -39,7 +39,7 @@ world = world_of_moves
 
 def hostile(world):
     """The record of the VM, with an order for the target, and the name that allows it."""
-    record = read_record(json.loads(json.dumps(told(look(world)["record"]))))
+    record = read_record(json.loads(json.dumps(record_as_result(look(world)["record"]))))
     description = dict(record.description)
     if record.hypervisor == "vmadm":
         description["options"] = {**description["options"], "bhyve_extra_opts": "-s 9,passthru,1/2/3"}

@@ -39,7 +39,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
     variables_of,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -804,7 +804,7 @@ def test_a_vm_of_another_hypervisor(world, tmp_path, monkeypatch):
         (world, other, "runs libvirt, and the VM vmadm"),
         (other, world, "runs vmadm, and the VM"),
     ):
-        record = read_record(json.loads(json.dumps(told(look(here)["record"]))))
+        record = read_record(json.loads(json.dumps(record_as_result(look(here)["record"]))))
         (problem,) = hosts(there)[1].refusals(record, "zones")
         assert (problem.code, words in problem.message) == ("NotSupported", True), problem
 
@@ -1079,7 +1079,7 @@ def test_a_record_that_cannot_be_written(world, monkeypatch):
 
 def test_what_another_host_says_is_data(world):
     """Properties that are those of a host do not come with a record."""
-    record = told(look(world)["record"])
+    record = record_as_result(look(world)["record"])
     for variables in (1, "?", "QQ"):
         with pytest.raises(FlexdiskError, match="this is no record of a VM"):
             read_record({**record, "description": {**record["description"], "variables": variables}})

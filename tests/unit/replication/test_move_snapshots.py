@@ -20,7 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.report import snapshots_result
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import (
     Increment,
@@ -478,7 +478,7 @@ def test_no_room_for_the_part_of_the_root(world):
 
 
 def test_what_another_host_says_of_snapshots_is_data(world):
-    record = json.loads(json.dumps(told(look(world)["record"])))
+    record = json.loads(json.dumps(record_as_result(look(world)["record"])))
     assert read_record(record) == look(world)["record"]
     good = record["snapshots"][0]
     for wrong in ({"name": "a@b"}, {"name": "-r"}, {"creation": -1}, {"guids": ["1"]}, {"guids": [1 << 64]}):

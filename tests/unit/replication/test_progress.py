@@ -21,7 +21,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     DiskTransfer,
     VmTransfer,
-    told,
+    transfer_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _watched
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import Watched, is_long
@@ -133,7 +133,7 @@ def test_both_end_if_the_module_is_killed(tmp_path):
 
 def transfers(sends):
     disk = DiskTransfer(VM, "data", f"zones/{VM}/disk1", "volume", MIB, MIB, sends=sends)
-    return [told(VmTransfer(VM, "db01", "flexdisk-sync-00000001-1", 2, 1, "zones", "hv01", (disk,)))]
+    return [transfer_as_result(VmTransfer(VM, "db01", "flexdisk-sync-00000001-1", 2, 1, "zones", "hv01", (disk,)))]
 
 
 @pytest.mark.parametrize(

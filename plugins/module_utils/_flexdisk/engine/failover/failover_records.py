@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ...fleet.replication.record import Record, told
+from ...fleet.replication.record import Record, record_as_result
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.desired import Policy
@@ -49,8 +49,8 @@ def store(
     if check_mode:
         return [one.label for one in changed], _predict_problems(take_over, given, pools, False)
     places = {container(pools[one.uuid]) for one in changed}
-    here_now = stored_replicas(Copies(runner), [place for place in places if zfs.exists(place)])
-    here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in here_now}
+    stored = stored_replicas(Copies(runner), [place for place in places if zfs.exists(place)])
+    here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in stored}
     text = f"{host_name()} has no replica of it: the VM has changed since; sync again"
     lacking = [(one, disk) for one in changed for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]
     complete = [one for one in changed if one not in [bad for bad, _disk in lacking]]
@@ -69,7 +69,7 @@ def _predict_problems(
 
 
 def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
-    return {"pool": pools[record.uuid], "record": told(record)}
+    return {"pool": pools[record.uuid], "record": record_as_result(record)}
 
 
 def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:

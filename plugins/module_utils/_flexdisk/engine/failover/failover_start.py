@@ -10,13 +10,13 @@ import typing as t
 from ...fleet.replication import takeover
 from ...fleet.replication.claims import (
     Claims,
-    followed,
     home_elsewhere,
+    hosts_in_dispute,
+    hosts_taking_over,
+    moved_on_texts,
     not_asked,
     running_on,
-    takers,
-    went_on,
-    without_order,
+    unknown_successors,
 )
 from ...fleet.replication.copies import Point
 from ...fleet.replication.record import read_record
@@ -246,24 +246,24 @@ def _why_left(host: Host, vm: Vm, claims: Claims) -> str:
     if vm.config.uuid in host.moves:
         return vm.config.frozen
     identity = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
-    others = sorted({*home_elsewhere(*identity)} - {*without_order(*identity)})
+    others = sorted({*home_elsewhere(*identity)} - {*hosts_in_dispute(*identity)})
     if not others:
         return ""
     text = f"{' and '.join(others)} has taken it over"
-    if takers(vm.config.uuid, claims):
+    if hosts_taking_over(vm.config.uuid, claims):
         text = f"{' and '.join(others)} has begun to take it over; the playbook failover_vm goes on, or gives that up"
         text += " with flexdisk_failover_state=stays"
-    return "; ".join([text, *went_on(*identity)])
+    return "; ".join([text, *moved_on_texts(*identity)])
 
 
 def _why_not_running(vm: Vm, claims: Claims) -> str:
     """Return why a VM that runs here must not: another host has it, too. "" if it may, or is stopped."""
     identity = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
-    others, unclear = home_elsewhere(*identity), without_order(*identity)
+    others, unclear = home_elsewhere(*identity), hosts_in_dispute(*identity)
     if vm.config.state == "stopped" or not (others or unclear):
         return ""
     begun, here, stop = (
-        takers(vm.config.uuid, claims),
+        hosts_taking_over(vm.config.uuid, claims),
         f"it is {vm.config.state} here",
         f"vmadm stop {vm.config.uuid}",
     )
@@ -279,7 +279,7 @@ def _why_not_running(vm: Vm, claims: Claims) -> str:
         remedy = f"Find out on which host it is right, stop it on the other one ({stop}), and end it there with"
         remedy += f" flexdisk_old_host and {_RETURNED}"
     else:
-        text = "; ".join([f"{here}, and {' and '.join(others)} has taken it over", *went_on(*identity)])
+        text = "; ".join([f"{here}, and {' and '.join(others)} has taken it over", *moved_on_texts(*identity)])
         text += f"; it also runs on {' and '.join(runs_on)}" if runs_on else ""
         remedy = f"Stop it here ({stop}), and end it here with {_RETURNED}: what only this host has is kept"
     return f"{text}. {remedy}"
@@ -288,11 +288,11 @@ def _why_not_running(vm: Vm, claims: Claims) -> str:
 def _why_unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
     """Return why it is not certain that the home of the VM is here, "" if it is."""
     uuid, peers = vm.config.uuid, takers_of(vm)
-    unclear = without_order(uuid, wish_of(vm.config, vm.root).term, claims)
+    unclear = hosts_in_dispute(uuid, wish_of(vm.config, vm.root).term, claims)
     if unclear:
         text = f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts with"
         return f"{text} flexdisk_old_host and flexdisk_failover_state=returned of the playbook failover_vm"
-    asked = {*peers, *followed(uuid, claims)} - {here}
+    asked = {*peers, *unknown_successors(uuid, claims)} - {here}
     without_answer = [] if unasked else not_asked(asked, claims)
     if not peers and not unasked:
         return _WITHOUT_REPLICAS

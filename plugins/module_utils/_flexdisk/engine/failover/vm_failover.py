@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from ...fleet.replication.claims import Claims, Rival, better_elsewhere, read_claims, read_rivals
 from ...fleet.replication.record import Record, read_record
-from ...fleet.replication.record import told as told_of
-from ...fleet.replication.whereabouts import Gone, Recorded, has_it, home_answers, moved_on, not_heard
+from ...fleet.replication.record import record_as_result as told_of
+from ...fleet.replication.whereabouts import MovedOn, Recorded, has_it, home_answers, moved_on, not_heard
 from ...model.desired import Policy
 from ...model.errors import Problem, Problems, refusal
 from ...model.text import count
@@ -141,7 +141,7 @@ def _take_over(call: Call, arguments: FailoverArguments) -> Answer:
     problems = _problems_of_homes(ready, claims, params) or ready.problems
     departures = _moved_on(ready, claims, params, now)
     outdated = [
-        Problem("TooOld", one.words, ready.known.record.label) for one in departures if one.refuses and ready.known
+        Problem("TooOld", one.text, ready.known.record.label) for one in departures if one.refuses and ready.known
     ]
     problems = (
         problems or outdated or list(problems_of_age(ready, max_data_loss, now)) or _problems_of_rivals(ready, params)
@@ -151,7 +151,7 @@ def _take_over(call: Call, arguments: FailoverArguments) -> Answer:
     if not call.check_mode:
         take_over.take(name, max_data_loss, leave_out, _rivals(ready, params), params["name"] or "", ready)
     return Answer(
-        _takeover_result(ready, name, now, [*(one.words for one in departures), *_left_out(params["left_out"])])
+        _takeover_result(ready, name, now, [*(one.text for one in departures), *_left_out(params["left_out"])])
     )
 
 
@@ -200,7 +200,7 @@ def _problems_of_rivals(ready: TakeoverPlan, params: _Params) -> t.List[Problem]
     return [Problem(code, message, record.label) for code, message in better]
 
 
-def _moved_on(ready: TakeoverPlan, claims: Claims, params: _Params, now: float) -> t.List[Gone]:
+def _moved_on(ready: TakeoverPlan, claims: Claims, params: _Params, now: float) -> t.List[MovedOn]:
     """Return where the VM has gone since its record was stored."""
     if ready.known is None or ready.begun or ready.takeover is None:
         return []
@@ -229,7 +229,7 @@ def _takeover_result(
     msg = f"VM {record.label} of {record.host} comes back as of {text}"
     if ready.begun:
         msg = f"the failover of VM {record.label} of {record.host} goes on"
-    lost = [*departures, *takeover.words]
+    lost = [*departures, *takeover.losses]
     lines = [msg, *(f"  - {message}" for message in lost)]
     lines += [f"  = disk {disk.disk.name} as of @{disk.to.name}" for disk in takeover.disks]
     return {"changed": True, "msg": msg, "age": age, "lost": lost, "diff": {"prepared": "\n".join(lines) + "\n"}}

@@ -82,10 +82,13 @@ def is_named(uuid: str, alias: str, name: str) -> bool:
     return bool(fitting(name, [Names(uuid, alias)]))
 
 
-def read_replicas(zfs: Zfs, copies: Copies, pool: str) -> takeover.Kept:
+def read_replicas(zfs: Zfs, copies: Copies, pool: str) -> takeover.LocalReplicas:
     """Return the replicas in a pool, by the UUIDs of their disks."""
     stored = stored_replicas(copies, [container(pool)]) if zfs.exists(container(pool)) else []
-    return {last_part(one.replica.dataset): takeover.Held(one.replica, one.vm, one.times, one.back) for one in stored}
+    return {
+        last_part(one.replica.dataset): takeover.LocalReplica(one.replica, one.vm, one.times, one.back)
+        for one in stored
+    }
 
 
 class TakeOver:
@@ -214,7 +217,7 @@ class TakeOver:
         """Destroy exactly the snapshots that were planned, and roll back."""
         for back in takeover_plan.disks:
             progress.current().now("", back.disk.name, f"back to @{back.to.name}")
-            if back.lost or back.replica.written or back.back:
+            if back.lost or back.replica.written or back.discards_writes:
                 roll_back_replica(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
 
 
@@ -241,7 +244,7 @@ def _chosen_disks(record: Record, leave_out: t.Collection[str], begun: bool) -> 
     if begun and record.uuid in records.known(records.MOVES):
         coming = {disk.uuid for disk in read_record(records.load(record.uuid)).disks}
         return replace(record, disks=tuple(disk for disk in record.disks if disk.uuid in coming))
-    return takeover.without(record, leave_out)
+    return takeover.without_disks(record, leave_out)
 
 
 def _with_next_term(record: Record, rivals: t.Collection[str]) -> Record:

@@ -9,7 +9,7 @@ import os
 import typing as t
 
 from ...fleet.replication import last, trust
-from ...fleet.replication.room import coming_space
+from ...fleet.replication.room import space_with_next_set
 from ...fleet.replication.transfers import VmTransfer
 from ...model.errors import FlexdiskError
 from ...zfs import copies
@@ -46,7 +46,7 @@ class LastTransfer:
         """Give the VM room for snapshots. Return whether something was changed."""
         sender = self._sender
         seen = replica_info.read_vms(sender.zfs, sender.copies, sender.hypervisor, [vm.uuid], sender.pool)
-        return True in [sync_space.settle(sender.zfs, one, coming_space(one, ()), seen.host) for one in seen.vms]
+        return True in [sync_space.settle(sender.zfs, one, space_with_next_set(one, ()), seen.host) for one in seen.vms]
 
     def send(
         self, vm: VmTransfer, address: trust.Address, known: t.Sequence[str], progress: Progress, here: str

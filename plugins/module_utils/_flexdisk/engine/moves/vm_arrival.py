@@ -20,8 +20,8 @@ from ...fleet.replication.record import (
     variables_of,
     with_variables,
 )
-from ...fleet.replication.record import told as told_of
-from ...fleet.replication.retention import outlived, taken_beside
+from ...fleet.replication.record import record_as_result as told_of
+from ...fleet.replication.retention import foreign_snapshots, superseded
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.dataset import RECORD, Dataset, Planned
@@ -250,7 +250,9 @@ class MoveTarget:
             if exc.code != "InsufficientSpace":
                 raise
             stored = stored_replicas(self._copies, [container(pool)])
-            foreign = {f"{one.replica.dataset}@{point.name}" for one in stored for point in taken_beside(one.replica)}
+            foreign = {
+                f"{one.replica.dataset}@{point.name}" for one in stored for point in foreign_snapshots(one.replica)
+            }
             without_foreign = {
                 uuid: (one, [p for p in parts if p.name not in foreign]) for uuid, (one, parts) in there.items()
             }
@@ -482,7 +484,7 @@ class MoveTarget:
         """
         points = by_dataset(self._copies.table([name], ("guid", "createtxg", "userrefs", PREFIX + SENT), "snapshot"))
         for point in points.get(name, ()):
-            snapshot = name + point.word
+            snapshot = name + point.suffix
             if not (point.sent or point.pinned or is_synced(point.name)) and (among is None or snapshot in among):
                 exact.destroy_snapshots(self._zfs, [Planned(snapshot, point.guid)])
 
@@ -499,7 +501,10 @@ class MoveTarget:
             if replica.token or replica.written or replica.uuid != disk.uuid:
                 raise FlexdiskError("Changed", f"{replica.dataset} is not the whole replica of disk {disk.name}")
         unmarked = [
-            f"{r.dataset}@{p.name}" for _d, r in waiting for p in r.snapshots if p not in taken_beside(r) and not p.sent
+            f"{r.dataset}@{p.name}"
+            for _d, r in waiting
+            for p in r.snapshots
+            if p not in foreign_snapshots(r) and not p.sent
         ]
         self._zfs.set_facts([name for name in unmarked if not is_synced(name.partition("@")[2])], {SENT: "on"})
         on_hold = [f"{r.dataset}@{p.name}" for _disk, r in waiting for p in r.snapshots if p.held and is_synced(p.name)]
@@ -530,13 +535,13 @@ class MoveTarget:
         points = by_dataset(table)
         for name in names:
             synced = [point for point in points.get(name, ()) if is_synced(point.name)]
-            outdated, known = outlived(synced, pools), {point.name for point in synced if point.bookmark}
+            outdated, known = superseded(synced, pools), {point.name for point in synced if point.bookmark}
             gone = [point for point in synced if not point.bookmark]
             for point in gone:
                 if point not in outdated and point.name not in known:
-                    self._copies.bookmark(name + point.word, point.name)
+                    self._copies.bookmark(name + point.suffix, point.name)
             if gone:
-                exact.destroy_own(self._zfs, *(name + point.word for point in gone))
+                exact.destroy_own(self._zfs, *(name + point.suffix for point in gone))
         illumos = self._hypervisor.capabilities.platform == "illumos"
         self._zfs.inherit(names, "readonly", *([] if illumos else ["volmode"]))
         self._zfs.set_facts(names, {ROLE: ""})

@@ -17,7 +17,7 @@ from ...fleet.replication.record import (
     SnapshotRecord,
     digest,
 )
-from ...fleet.replication.retention import outlived
+from ...fleet.replication.retention import superseded
 from ...fleet.replication.transfers import VmTransfer
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
@@ -386,8 +386,8 @@ class MoveSource:
         for one in stored_replicas(self._copies, [name for name in tops if name == container(pool_of(name))]):
             if one.vm == uuid:
                 pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))
-                for point in outlived(one.replica.points, pools):
-                    exact.destroy_own(self._zfs, one.replica.dataset + point.word)
+                for point in superseded(one.replica.points, pools):
+                    exact.destroy_own(self._zfs, one.replica.dataset + point.suffix)
                     gone = True
         return gone
 

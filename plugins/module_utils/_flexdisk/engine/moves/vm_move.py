@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...fleet.replication import last, trust
 from ...fleet.replication.record import Record, read_record
-from ...fleet.replication.record import told as told_of
+from ...fleet.replication.record import record_as_result as told_of
 from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, Problems, failure_text, refusal

@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ...fleet.replication.copies import Original, Point, Replica
-from ...fleet.replication.transfers import replica_told
+from ...fleet.replication.transfers import replica_as_result
 from ...hypervisor.protocol import Hypervisor
 from ...model.dataset import Dataset
 from ...model.errors import FlexdiskError, Problem
@@ -241,7 +241,7 @@ def _times(replica: Replica, table: Table) -> t.Dict[str, str]:
     """
     times, last = {}, ""
     for point in replica.snapshots:
-        last = identity.decode_time(_fact(table[replica.dataset + point.word], SYNCED)) or last
+        last = identity.decode_time(_fact(table[replica.dataset + point.suffix], SYNCED)) or last
         times[point.name] = last
     return times
 
@@ -304,5 +304,5 @@ def _replica_result(stored: StoredReplica, now: int) -> _Dict:
         "age": age(stored.synced, now),
         "written_bytes": replica.written,
         "interrupted": bool(replica.token),
-        "sync": replica_told(stored.settled),
+        "sync": replica_as_result(stored.settled),
     }

@@ -11,8 +11,8 @@ import typing as t
 
 from ...fleet.replication import last, trust
 from ...fleet.replication.copies import VOLUME, Original
-from ...fleet.replication.retention import gone_there
-from ...fleet.replication.streams import GiveUp, Rollback, check_role, check_ways_back
+from ...fleet.replication.retention import obsolete_there
+from ...fleet.replication.streams import GiveUp, Rollback, check_role, check_rollbacks
 from ...fleet.replication.sync import lacks_reservation
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, place
 from ...hypervisor.protocol import Hypervisor
@@ -92,7 +92,7 @@ class Receiver:
             check_alone(place(vm, disk), stored)
             if replica is not None:
                 _check_identity(vm, disk, replica)
-                check_ways_back(replica.settled, disk.streams)
+                check_rollbacks(replica.settled, disk.streams)
         for pool in {vm.pool for vm in vms}:
             self._make_place(pool)
         amount = sum(vm.sends for vm in vms)
@@ -163,12 +163,12 @@ class Receiver:
         if stored is None or not stored.replica.points:
             facts = {**_identity(vm, disk), COMING: _expected_snapshots(disk)}
             properties.update({PREFIX + key: value for key, value in facts.items() if value})
-        command = trust.receiver(_zfs(), place(vm, disk), properties, pid_file(disk.uuid))
+        command = trust.receive_command(_zfs(), place(vm, disk), properties, pid_file(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))
 
     def _question_line(self, vm: VmTransfer, amount: int) -> str:
         """Return the line of authorized_keys with which the home asks what was received. It allows nothing else."""
-        command = trust.teller(_zfs(), copies.arguments(*last.question(vm)))
+        command = trust.get_command(_zfs(), copies.arguments(*last.question(vm)))
         return trust.authorized(command, vm.asks, vm.uuid, keys.expiry(amount))
 
     # -- close
@@ -248,7 +248,7 @@ class Receiver:
         outdated = [
             f"{one.replica.dataset}@{point.name}"
             for disk, one in received
-            for point in gone_there(_known_original(disk, one), one.replica, vm.set, (vm.home, vm.peer))
+            for point in obsolete_there(_known_original(disk, one), one.replica, vm.set, (vm.home, vm.peer))
         ]
         destroy_with_holds(self._zfs, self._copies, outdated)
         return bool(fresh or outdated)

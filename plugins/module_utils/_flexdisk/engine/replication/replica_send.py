@@ -11,11 +11,11 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...fleet.replication import last, sync, trust
-from ...fleet.replication.copies import Original, Replica, rope
-from ...fleet.replication.peers import Peer, lacking, refusals
-from ...fleet.replication.retention import gone_here, synced
-from ...fleet.replication.room import coming_space, lacks_room, takes
-from ...fleet.replication.streams import Full, Stream, Travelling, send_words
+from ...fleet.replication.copies import Original, Replica, anchor_bookmark
+from ...fleet.replication.peers import Peer, peer_space_problems, refusals
+from ...fleet.replication.retention import obsolete_here, synced
+from ...fleet.replication.room import snapshot_bytes, snapshot_space_problems, space_with_next_set
+from ...fleet.replication.streams import Full, Stream, Travelling, send_command
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
 from ...hypervisor import whole_files
 from ...hypervisor.protocol import Hypervisor
@@ -127,9 +127,9 @@ class Sender:
                 result.vms.append(vm)
                 result.syncs.append(vm_sync)
                 result.transfers.append(vm_transfer)
-                needs[place] = needs.get(place, 0) + sum(disk.needs for disk in vm_sync.disks)
+                needs[place] = needs.get(place, 0) + sum(disk.needed_bytes for disk in vm_sync.disks)
             result.problems += problems
-        result.problems += lacking(needs, peer)
+        result.problems += peer_space_problems(needs, peer)
         result.space = [
             *(Space(True, pool, _needed_bytes(result, pool), view.host.available(pool)) for pool in _pools(result)),
             *(Space(False, place, needed_bytes, peer.pools[place][1]) for place, needed_bytes in sorted(needs.items())),
@@ -147,8 +147,8 @@ class Sender:
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in errors]
         if vm_sync.new:
             failed = vm_sync.failed
-            quota = sync_space.quota_of(vm, coming_space(vm, failed), view.host)
-            problems += lacks_room(vm, failed, quota, view.host.available(vm.config.pool))
+            quota = sync_space.quota_of(vm, space_with_next_set(vm, failed), view.host)
+            problems += snapshot_space_problems(vm, failed, quota, view.host.available(vm.config.pool))
         elif sync_space.is_off(vm, view.host):
             vm_sync = replace(vm_sync, settles=True)
         disks = tuple(transfer(one, names[one.disk.uuid]) for one in vm_sync.disks)
@@ -191,8 +191,8 @@ class Sender:
         """Destroy sets that were never sent completely, and give the VM space for the next one."""
         for disk in planning.disks:
             for point in disk.failed:
-                exact.destroy_own(self.zfs, disk.disk.dataset + point.word)
-        sync_space.settle(self.zfs, vm, coming_space(vm, planning.failed), host)
+                exact.destroy_own(self.zfs, disk.disk.dataset + point.suffix)
+        sync_space.settle(self.zfs, vm, space_with_next_set(vm, planning.failed), host)
 
     def _prepare_vm(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
@@ -230,11 +230,11 @@ class Sender:
         """Bookmark the first snapshot of a new replica, so that it stays usable as a base if somebody destroys it."""
         for stream in streams:
             if isinstance(stream, Full):
-                existing = next((point for point in disk.bookmarks if point.name == rope(peer)), None)
+                existing = next((point for point in disk.bookmarks if point.name == anchor_bookmark(peer)), None)
                 if existing is not None and existing.guid != stream.to.guid:
-                    exact.destroy_own(self.zfs, disk.dataset + existing.word)
+                    exact.destroy_own(self.zfs, disk.dataset + existing.suffix)
                 if existing is None or existing.guid != stream.to.guid:
-                    self.copies.bookmark(disk.dataset + stream.to.word, rope(peer))
+                    self.copies.bookmark(disk.dataset + stream.to.suffix, anchor_bookmark(peer))
 
     # -- send
 
@@ -271,14 +271,14 @@ class Sender:
 
     def _check_snapshots(self, vm: VmTransfer) -> None:
         """Raise FlexdiskError Changed unless the snapshots have the planned guids."""
-        wanted = {f"{disk.dataset}{stream.to.word}": stream.to.guid for disk in vm.disks for stream in disk.sent}
+        wanted = {f"{disk.dataset}{stream.to.suffix}": stream.to.guid for disk in vm.disks for stream in disk.sent}
         table = self.copies.table(sorted(wanted), ("guid",), "snapshot", depth=0)
         wrong = [name for name, guid in wanted.items() if int(table[name]["guid"][0]) != guid]
         if wrong:
             raise FlexdiskError("Changed", f"{', '.join(wrong)}: not the snapshots that the sync was planned with")
 
     def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
-        sender, receiver = self.runner.carry(send_words(disk.dataset, stream), ssh, progress.add)
+        sender, receiver = self.runner.carry(send_command(disk.dataset, stream), ssh, progress.add)
         if receiver.rc != 0 or sender.rc != 0:
             parts = [complaint for complaint in map(_complaint, (receiver.stderr, sender.stderr)) if complaint]
             exit_codes = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"
@@ -327,8 +327,8 @@ class Sender:
             if not any(point.name == vm.set for point in original.bookmarks):
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
                 changed.add(disk.dataset)
-            for point in gone_here(original, vm.set, vm.home, vm.peer):
-                exact.destroy_own(self.zfs, disk.dataset + point.word)
+            for point in obsolete_here(original, vm.set, vm.home, vm.peer):
+                exact.destroy_own(self.zfs, disk.dataset + point.suffix)
                 changed.add(disk.dataset)
         notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
         self._write_notes(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
@@ -372,7 +372,9 @@ class Sender:
             homes |= {view.host.datasets[one.pool].guid for one in volumes}
             known = {note.peer for note in notes}
             homes |= {note.home for note in notes if note.home}
-            points = [one.dataset + p.word for one in originals for p in synced(one, [int(text, 16) for text in known])]
+            points = [
+                one.dataset + p.suffix for one in originals for p in synced(one, [int(text, 16) for text in known])
+            ]
             destroyed += points
             takers = rivals_of(vm.root.user)
             had_notes = had_notes or bool(known) or peer in takers
@@ -409,7 +411,10 @@ def _needed_bytes(planned: SyncPlan, pool: str) -> int:
     """Return the bytes that the snapshots of a sync need in a pool of this host."""
     host = t.cast(Host, planned.host)
     pairs = [(vm, one.failed) for vm, one in zip(planned.vms, planned.syncs) if one.new and vm.config.pool == pool]
-    return sum(takes(vm, failed, sync_space.quota_of(vm, coming_space(vm, failed), host)) for vm, failed in pairs)
+    return sum(
+        snapshot_bytes(vm, failed, sync_space.quota_of(vm, space_with_next_set(vm, failed), host))
+        for vm, failed in pairs
+    )
 
 
 def _replica_dataset(pool: str, disk: Original) -> str:

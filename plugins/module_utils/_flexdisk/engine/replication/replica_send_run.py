@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...fleet.replication import report, trust
 from ...fleet.replication.peers import Peer, read_peer
-from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers, told
+from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers, transfer_as_result
 from ...model.errors import Problem, Problems, refusal
 from ...model.sizes import MIB, parse_size, render_bytes
 from ...model.text import count
@@ -102,7 +102,7 @@ def _prepare(sender: Sender, call: Call, step_call: StepCall, arguments: SendArg
         {
             "changed": not idle,
             "msg": msg,
-            "transfers": [told(vm) for vm in transfers],
+            "transfers": [transfer_as_result(vm) for vm in transfers],
             "stream_bytes": sum(vm.sends for vm in transfers),
             "rate": planned.rate,
             "space": [one._asdict() for one in planned.space],

@@ -26,6 +26,6 @@ def roll_back_replica(zfs: Zfs, copies: Copies, replica: Replica, to: Point, los
     destroy_with_holds(zfs, copies, [f"{name}@{one.name}" for one in reversed(replica.snapshots) if one.name in lost])
     for bookmark in replica.bookmarks:
         if bookmark.createtxg > to.createtxg and is_synced(bookmark.name):
-            exact.destroy_own(zfs, name + bookmark.word)
+            exact.destroy_own(zfs, name + bookmark.suffix)
     copies.roll_back(f"{name}@{to.name}")
     zfs.set_facts([name], {BACK: ""})
