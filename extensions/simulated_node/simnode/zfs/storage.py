@@ -177,7 +177,7 @@ def _dataset_row(dataset: Dataset) -> Row:
         dataset.origin.fullname if dataset.origin else "", dataset.cryptroot, dataset.props, dataset.received,
         dataset.volsize, dataset.volblocksize, dataset.extents, dataset.referenced, dataset.unique, dataset.head,
         dataset.snapused, rows,
-        [[bookmark.name, bookmark.guid, bookmark.createtxg, bookmark.created, bookmark.referenced] for bookmark in dataset.bookmarks],
+        [[one.name, one.guid, one.createtxg, one.created, one.referenced] for one in dataset.bookmarks],
         dataset.partial,
     ]  # fmt: skip
 
