@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
-from ..model.vm import JournalEntry, Vm
+from ..model.vm import Intent, Vm
 from ..rules.identity import PREFIX
 from ..rules.inventory import Host
 from ..rules.journal import property_of
@@ -69,13 +69,13 @@ def start(capabilities: Capabilities) -> Start:
     return Start(Told("start"), autoboot_on=capabilities.moves_autoboot)
 
 
-def _given_up(vm: Vm, record: JournalEntry) -> bool:
+def _given_up(vm: Vm, record: Intent) -> bool:
     """Whether the work of a killed run is taken up, but the VM is not started, for it ended too late for that run."""
     left = vm.interrupted
     return left is not None and (record.state, left.state) == ("running", "stopped")
 
 
-def _ended_too_late(record: JournalEntry, how: str) -> str:
+def _ended_too_late(record: Intent, how: str) -> str:
     """Why a VM that is down is not started, although a run that how tells of asked its guest to shut down."""
     return (
         f"its guest was asked to shut down at {record.since} by a run that {how}, and the VM is down; this need "
@@ -102,7 +102,7 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
 
 
-def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
+def record_result(record: t.Optional[Intent]) -> t.Dict[str, t.Any]:
     """An intent in the form of a result. It is unreadable if record is None."""
     if record is None:
         return {"readable": False}
@@ -111,7 +111,7 @@ def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
 
 
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
-    """Warnings about entries of the journal that this run does not finish, with the command that removes them."""
+    """Warnings about intents that this run does not finish, with the command that removes them."""
     known = {vm.config.uuid: vm for vm in host.vms}
     result = []
     for (pool, uuid), record in sorted(host.intents.items()):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Entries of the journal as property values. Anybody may have written one: it is valid in every part, or unreadable."""
+"""Intents as property values. Anybody may have written one: it is valid in every part, or unreadable."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.vm import JournalEntry, VmConfig
+from ..model.vm import Intent, VmConfig
 from . import identity
 from .property_text import LIMIT, check_value, decode_object, encode_json
 from .snapshots import is_name
@@ -33,7 +33,7 @@ def property_of(vm: str) -> str:
 
 
 def written(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
-    """VMs and names of the properties that are entries."""
+    """VMs and names of the properties that are intents."""
     for name in properties:
         vm = name[len(property_of("")) :]
         if name.startswith(property_of("")) and identity.is_uuid(vm):
@@ -41,7 +41,7 @@ def written(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
 
 
 def encode_index(vms: t.Iterable[str]) -> str:
-    """The list of VMs that have an entry. It is needed because zfs reads properties only by their names, or all."""
+    """The list of VMs that have an intent. It is needed because zfs reads properties only by their names, or all."""
     return ",".join(sorted(vms))
 
 
@@ -50,7 +50,7 @@ def decode_index(value: str) -> t.List[str]:
     return sorted({vm for vm in value.split(",") if identity.is_uuid(vm)})
 
 
-def encode(record: JournalEntry) -> str:
+def encode(record: Intent) -> str:
     """The value of the property. The lists, which only people read, are cut to what ZFS can hold."""
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
     data = dict(record._asdict(), steps=steps, moves=list(record.moves))
@@ -62,11 +62,11 @@ def encode(record: JournalEntry) -> str:
         data[longest].pop()
 
 
-def decode(value: str) -> t.Optional[JournalEntry]:
+def decode(value: str) -> t.Optional[Intent]:
     """The entry, None for anything that this collection would not have written."""
     try:
         data = decode_object(value)
-        record = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
+        record = Intent(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
         return record if _valid(record) else None
     except (KeyError, TypeError, ValueError):
         return None
@@ -97,7 +97,7 @@ def _holds_nothing(snapshot: Dataset, parent: Dataset, empty: t.Optional[Dataset
     return not snapshot.volsize and unwritten(replace(snapshot, kind="filesystem"), empty)
 
 
-def may_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
+def may_shut_down(record: Intent, config: VmConfig, now: float) -> bool:
     """Whether the guest of a running VM may still shut down because the run of this entry has asked it to.
 
     It has refused if it still runs after LATEST seconds; a VM that has been started since was not asked. now: seconds
@@ -107,7 +107,7 @@ def may_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
     return asked and now - identity.seconds_of(record.since) < LATEST
 
 
-def has_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
+def has_shut_down(record: Intent, config: VmConfig, now: float) -> bool:
     """Whether a VM that is down ended because the run of this entry, which is over or dead, had asked its guest to shut
     down.
 
@@ -119,7 +119,7 @@ def has_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
     return now - asked_at < UNTOLD
 
 
-def ended_otherwise(record: JournalEntry, config: VmConfig, now: float) -> bool:
+def ended_otherwise(record: Intent, config: VmConfig, now: float) -> bool:
     """Return whether a VM that is down was stopped later than a killed run could have done it by asking its guest.
 
     now: seconds since 1970.
@@ -133,7 +133,7 @@ def run_id(config: VmConfig) -> str:
     return config.run_id or UNKNOWN
 
 
-def _valid(record: JournalEntry) -> bool:
+def _valid(record: Intent) -> bool:
     return (
         identity.is_uuid(record.plan)
         and bool(_TEXT.match(record.host))

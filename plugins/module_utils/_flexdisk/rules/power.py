@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.errors import FlexdiskError
-from ..model.vm import JournalEntry, Vm
+from ..model.vm import Intent, Vm
 from .differences import in_conversion
 from .failover import BOOT
 
@@ -119,7 +119,7 @@ def held_down(vm: Vm) -> str:
     )
 
 
-def unfinished(record: JournalEntry) -> str:
+def unfinished(record: Intent) -> str:
     """The message about an interrupted run of this host: what it has left, and what ends it."""
     if record.rollback:
         return (

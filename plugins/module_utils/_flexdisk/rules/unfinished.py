@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.dataset import Dataset, Planned
-from ..model.vm import JournalEntry, VmConfig
+from ..model.vm import Intent, VmConfig
 from .inventory import Host, unlinked_reason
 from .journal import used
 from .layout import container, is_below, vm_dataset
@@ -24,7 +24,7 @@ def is_unfinished(config: VmConfig) -> bool:
     return config.state in STATES
 
 
-def journal_entry_of(host: Host, uuid: str) -> t.Optional[JournalEntry]:
+def intent_of(host: Host, uuid: str) -> t.Optional[Intent]:
     """The entry of a run of this host that was making or deleting the VM; None if there is none."""
     found = (entry for (_pool, vm), entry in host.intents.items() if vm == uuid)
     return next((e for e in found if e is not None and e.host == host.name and (e.creates or e.deletes)), None)
@@ -34,10 +34,10 @@ def reason(host: Host, config: VmConfig) -> str:
     """Return why no task changes a VM that has no dataset, or that is unfinished, and what ends that."""
     if not is_unfinished(config):
         return unlinked_reason(config)
-    return words_for(config, journal_entry_of(host, config.uuid))
+    return words_for(config, intent_of(host, config.uuid))
 
 
-def words_for(config: VmConfig, entry: t.Optional[JournalEntry]) -> str:
+def words_for(config: VmConfig, entry: t.Optional[Intent]) -> str:
     """What an unfinished VM is, and what ends that. entry: of the run of this host that was making or deleting it."""
     state = f"the VM is {config.state}"
     if config.frozen:
@@ -58,7 +58,7 @@ class Left(t.NamedTuple):
 
     uuid: str
     pool: str
-    entry: JournalEntry
+    entry: Intent
     parts: t.Tuple[Planned, ...]
     """Its datasets and snapshots."""
     lasting: t.Tuple[str, ...]
@@ -78,7 +78,7 @@ class Left(t.NamedTuple):
 
 def left_of(host: Host, pool: str, uuid: str) -> t.Optional[Left]:
     """What is left of a VM that a task of this host was making or deleting; None if none was."""
-    entry = journal_entry_of(host, uuid)
+    entry = intent_of(host, uuid)
     if entry is None:
         return None
     root = vm_dataset(pool, uuid)
