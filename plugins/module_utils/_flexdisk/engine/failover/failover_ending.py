@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of a VM that another host has taken over, and of its disks here. Nothing is changed."""
+"""Plans the end of a VM on its old home, after another host has taken it over. Read only."""
 
 from __future__ import annotations
 

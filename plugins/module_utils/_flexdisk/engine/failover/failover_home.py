@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The home of VMs with failover: their marks, and the records that hosts with their replicas need."""
+"""Turns failover of VMs on and off, and makes the records that hosts with their replicas need."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The old home of a VM that another host has taken over: the VM ends here, and what only its disks have is kept."""
+"""Ends a VM on its old home, after another host has taken it over. Data that only its disks have is kept."""
 
 from __future__ import annotations
 

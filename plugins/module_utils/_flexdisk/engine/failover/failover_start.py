@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""After the boot of a host: which of its VMs have failover, and which of these it starts."""
+"""Starts the VMs with failover after the boot of a host, and reports which VMs have failover."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A failover that was begun is given up on the host that would have taken the VM over: it keeps its replicas."""
+"""Gives up a failover on the host that has begun to take the VM over. The host keeps its replicas."""
 
 from __future__ import annotations
 

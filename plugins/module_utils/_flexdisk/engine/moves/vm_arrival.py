@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM comes to this host: it is made again from its record, and its replicas become its disks."""
+"""A VM comes to this host: it is created again from its record, and its replicas become its disks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the steps of a sync do on the peer: let streams in, take stock of what came, give replicas up."""
+"""The peer's side of a sync: allow streams, complete received replicas, and give replicas up."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ class Receiver:
         rollbacks = [stream for stream in disk.streams if isinstance(stream, Rollback)]
         if stored.back and not rollbacks:
             rollbacks = [Rollback(stored.replica.snapshots[-1], ())]
-        for rollback in rollbacks:
-            roll_back_replica(self._zfs, self._copies, stored.replica, rollback.to, rollback.lost)
+        for planned in rollbacks:
+            roll_back_replica(self._zfs, self._copies, stored.replica, planned.to, planned.lost)
         if stored.replica.points:
             unmarked = [f"{name}@{one.name}" for one in stored.replica.snapshots if one.coming and not one.sent]
             self._zfs.set_facts(unmarked, {SENT: "on"})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the steps of a sync do on the home of VMs: plan a sync and take its snapshots, send the streams, tidy up."""
+"""The home's side of a sync: plan it, take its snapshots, send the streams, and remove old sets."""
 
 from __future__ import annotations
 
