@@ -200,7 +200,7 @@ MUTATIONS = (
     Mutation(
         "what another host says of a disk believed",
         "rules/disk_element.py",
-        "if not value or FACT in volume.received:",
+        "if not value or ELEMENT_PROPERTY in volume.received:",
         "if not value:",
         "tests/unit/engine/steps/test_disk_options.py",
     ),
@@ -235,7 +235,7 @@ MUTATIONS = (
     Mutation(
         "a restored qcow2 disk attached as a raw one",
         "rules/disk_element.py",
-        "if not volume.user.get(FACT) or FACT not in volume.received:",
+        "if not volume.user.get(ELEMENT_PROPERTY) or ELEMENT_PROPERTY not in volume.received:",
         "if True:",
         "tests/unit/domains/test_elements.py",
     ),

@@ -43,7 +43,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of, whole
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import (
+    is_complete,
+    snapshots_of,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
@@ -394,7 +397,7 @@ def test_snapshots_come_back_as_far_as_they_have_come(world):
     assert [one["name"] for one in records.load(VM, records.FAILOVER)["record"]["snapshots"]] == ["one", "two"]
     assert take(world)
     (found,) = observe(Zfs(world.peer), Vmadm(world.peer)).vms
-    assert [(one.name, whole(found, one)) for one in snapshots_of(found)] == [("one", True)]
+    assert [(one.name, is_complete(found, one)) for one in snapshots_of(found)] == [("one", True)]
     assert not take(world)
 
 

@@ -66,7 +66,9 @@ def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
 
 def unmarked(disk: Disk) -> t.Dict[str, str]:
     """Facts that remove from a disk in its place the mark of a conversion, and what it kept while it was detached."""
-    kept = {disk_element.FACT: ""} if disk.path and disk_element.FACT in disk.volume.user else {}
+    kept = (
+        {disk_element.ELEMENT_PROPERTY: ""} if disk.path and disk_element.ELEMENT_PROPERTY in disk.volume.user else {}
+    )
     return {"from": "", "copied": "", **kept} if identity.is_converting(disk.volume.user.get("from", "")) else kept
 
 

@@ -21,7 +21,7 @@ from ..rules.inventory import Host
 from ..rules.journal import used
 from ..rules.layout import container, disk_dataset, final
 from ..rules.matching import match
-from ..rules.moves import away
+from ..rules.moves import why_moved_away
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.slots import slot_problems
 from ..rules.space import quota_law
@@ -84,7 +84,7 @@ def decide(
 
 def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
     """The place of the new VM must be free. Unused remains of its own interrupted creation or deletion are allowed."""
-    gone = away(host.moves, alias) or away(host.moves, uuid)
+    gone = why_moved_away(host.moves, alias) or why_moved_away(host.moves, uuid)
     if gone is not None:
         problems.add(gone.code, gone.message)
     left = left_of(host, pool, uuid)

@@ -57,7 +57,7 @@ def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
     lost = "" if leaver.becomes_replica else disk_travel.lost_text(disk)
     told = Told(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}{lost}", disk.label)
     changes = {"boot": False, "remaining": "", **({"name": ""} if leaver.nameless else {})}
-    travels = {disk_element.FACT: ""} if leaver.becomes_replica else disk_travel.facts_of_leaver(disk)
+    travels = {disk_element.ELEMENT_PROPERTY: ""} if leaver.becomes_replica else disk_travel.facts_of_leaver(disk)
     facts = {**facts_of(disk, **changes), **unmarked(disk), **travels}
     return _leaving(disk, told, facts, lean, renames={} if leaver.becomes_replica else _renames(vm, disk))
 

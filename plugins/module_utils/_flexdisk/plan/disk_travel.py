@@ -16,13 +16,13 @@ from .resolve import Leaver, Target
 
 def facts_of_leaver(disk: Disk) -> t.Dict[str, str]:
     """The property with which a disk that leaves keeps it. check_leaving() has refused what cannot be kept."""
-    return {disk_element.FACT: disk_element.encode(disk_element.keepable(disk.element))}
+    return {disk_element.ELEMENT_PROPERTY: disk_element.encode(disk_element.keepable(disk.element))}
 
 
 def facts_of_copy(disk: Disk) -> t.Dict[str, str]:
     """The property that a copy or clone of a disk gets: what lies on it is of the same format. {} for none."""
     value = disk_element.encode(disk_element.keepable(disk.element))
-    return {disk_element.FACT: value} if value else {}
+    return {disk_element.ELEMENT_PROPERTY: value} if value else {}
 
 
 def lost_text(disk: Disk) -> str:

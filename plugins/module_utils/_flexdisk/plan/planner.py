@@ -17,7 +17,7 @@ from ..model.vm import Disk, Vm, VmConfig
 from ..rules import pins, released_identity
 from ..rules.inventory import Host
 from ..rules.matching import Match, match
-from ..rules.moves import away
+from ..rules.moves import why_moved_away
 from ..rules.naming import did_you_mean, fitting
 from ..rules.power import held_down, unfinished
 from ..rules.reservation import PoolGeometry
@@ -50,7 +50,7 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
     """The VM of find_config, or a Problem if it cannot be used. adopt: a VM without a dataset is accepted."""
     config = find_config(host, wanted)
     if config is None:
-        return away(host.moves, wanted) or _unknown(host, wanted)
+        return why_moved_away(host.moves, wanted) or _unknown(host, wanted)
     if isinstance(config, Problem):
         return config
     vm = next((v for v in host.vms if v.config is config), None)

@@ -338,7 +338,7 @@ def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     )
     volume = _sized(disk.volume, step.size_mib, step.type, geometry)
     volume = replace(volume, name=step.volume, compression=step.compression)
-    disk = believed(replace(disk, volume=volume), {"from": "", "copied": "", disk_element.FACT: ""})
+    disk = believed(replace(disk, volume=volume), {"from": "", "copied": "", disk_element.ELEMENT_PROPERTY: ""})
     return _in(vm, disk, step, geometry)
 
 

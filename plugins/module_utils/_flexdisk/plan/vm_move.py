@@ -109,7 +109,7 @@ def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator
     going = {disk.volume.name for disk in vm.disks if not disk.hidden}
     for one in taken:
         used = [part.name for part in one.parts if part.parent not in going and (part.clones or part.userrefs)]
-        if not snapshots.whole(vm, one):
+        if not snapshots.is_complete(vm, one):
             text = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
             yield Problem("NotSupported", text, vm.label)
         elif used:

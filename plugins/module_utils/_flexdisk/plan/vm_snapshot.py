@@ -117,7 +117,7 @@ def _beyond(vm: Vm, entry: DiskConfig) -> str:
 def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems) -> None:
     name = spec.name
     vm, there = seq.vm, snapshots.find(seq.vm, name)
-    if there is not None and snapshots.whole(vm, there):
+    if there is not None and snapshots.is_complete(vm, there):
         return
     if there is not None:
         problems.add(
@@ -173,7 +173,7 @@ def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
         name=snapshot.name,
         # The VM's dataset comes last, because an interrupted deletion is found again by that part.
         parts=tuple(part.planned for part in reversed(snapshot.whole_parts)),
-        whole=snapshots.whole(vm, snapshot),
+        whole=snapshots.is_complete(vm, snapshot),
     )
 
 
@@ -209,9 +209,9 @@ def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
     stays even if it is old.
     """
     vm, warnings = seq.vm, []
-    every = [s for s in snapshots.snapshots_of(vm) if snapshots.whole(vm, s)]
+    every = [s for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)]
     counted = snapshots.counted(every, keep.names, name)
-    stay = snapshots.kept(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
+    stay = snapshots.retained(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
     why = f" by keep, which counts {_counts(every, counted, keep, name)}"
     for snapshot in (s for s in counted if s.name not in stay):
         problems = Problems("")
@@ -247,8 +247,8 @@ def _roll_back(
     geometry = host.geometry[vm.config.pool]
     seq = Sequence(vm, geometry)
     snapshot = snapshots.find(vm, spec.name)
-    if snapshot is None or not snapshots.whole(vm, snapshot):
-        have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.whole(vm, s)) or "none"
+    if snapshot is None or not snapshots.is_complete(vm, snapshot):
+        have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)) or "none"
         problems.add("ResourceNotFound", f"there is no snapshot {spec.name}; existing ones: {have}")
         return seq
     if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):

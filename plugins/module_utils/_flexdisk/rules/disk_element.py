@@ -14,7 +14,7 @@ from ..model.vm import DiskElement, VmConfig
 from .identity import PREFIX
 from .property_text import decode_object, encode_object
 
-FACT = "element"
+ELEMENT_PROPERTY = "element"
 # In what a VM has (VmConfig.offers): the hypervisor has told its secrets. A missing one does not exist then.
 SECRETS_KNOWN = "all that are known"
 FORMAT = "format"
@@ -36,8 +36,8 @@ def encode(element: DiskElement) -> str:
 
 def decode(volume: Dataset) -> DiskElement:
     """What a volume keeps. Only what was written here counts: what came with a stream is of another host."""
-    value = volume.user.get(FACT, "")
-    if not value or FACT in volume.received:
+    value = volume.user.get(ELEMENT_PROPERTY, "")
+    if not value or ELEMENT_PROPERTY in volume.received:
         return DiskElement()
     try:
         raw = decode_object(value)
@@ -54,9 +54,9 @@ def why_not_known(volume: Dataset) -> str:
 
     Without it, what lies on a qcow2, encrypted or read-only disk would be shown to a guest raw and writable.
     """
-    if not volume.user.get(FACT) or FACT not in volume.received:
+    if not volume.user.get(ELEMENT_PROPERTY) or ELEMENT_PROPERTY not in volume.received:
         return ""
-    name = PREFIX + FACT
+    name = PREFIX + ELEMENT_PROPERTY
     return (
         f"what {name} of {volume.name} says of its format and options came with zfs receive, and counts only if it is "
         f"set here; if zfs get {name} {volume.name} shows what is right, disk_verify with repair: received_property "

@@ -13,7 +13,7 @@ from ..model.dataset import Dataset
 from ..model.vm import Vm, VmConfig
 from .replicas import hosts, is_host
 
-FACT = "failover"
+FAILOVER_PROPERTY = "failover"
 # The boot of this host in which it was known to be the home of the VM. It says nothing about other boots or hosts.
 BOOT = "at_home"
 # Hosts that may have a record with which they take the VM over, whatever its disks note. A host is written down before
@@ -23,7 +23,7 @@ _MOST = 1_000_000  # takeovers of one VM
 _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
 
 
-class Wish(t.NamedTuple):
+class FailoverSetting(t.NamedTuple):
     """The failover setting of a VM."""
 
     # The VM starts with its home.
@@ -32,9 +32,9 @@ class Wish(t.NamedTuple):
     term: int = 0
 
 
-def encode(wish: Wish) -> str:
+def encode(setting: FailoverSetting) -> str:
     """The value of FACT."""
-    return f"{'on' if wish.autoboot else 'off'}:{wish.term}"
+    return f"{'on' if setting.autoboot else 'off'}:{setting.term}"
 
 
 def rivals_of(user: t.Mapping[str, str]) -> t.List[str]:
@@ -65,28 +65,28 @@ def is_plausible(text: str) -> bool:
     return match is not None and int(match[2]) < _MOST
 
 
-def decode(text: str) -> t.Optional[Wish]:
+def decode(text: str) -> t.Optional[FailoverSetting]:
     """The wish in the value of FACT; None for anything else."""
     match = _TEXT.match(text)
-    return Wish(match[1] == "on", int(match[2])) if match and match[1] != "none" else None
+    return FailoverSetting(match[1] == "on", int(match[2])) if match and match[1] != "none" else None
 
 
-def without_wish(wish: Wish) -> str:
+def encode_without_failover(setting: FailoverSetting) -> str:
     """The value of FACT when a VM loses its failover. It keeps its term: an old record must never have the same one."""
-    return f"none:{wish.term}" if wish.term else ""
+    return f"none:{setting.term}" if setting.term else ""
 
 
-def with_wish(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
+def with_failover_setting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     """The configuration of a VM with failover has the wish in the place of the hypervisor's autoboot."""
     root = datasets.get(config.dataset)
-    wish = decode(root.user.get(FACT, "")) if root is not None else None
-    return replace(config, autoboot=wish.autoboot, failover=True) if wish is not None else config
+    setting = decode(root.user.get(FAILOVER_PROPERTY, "")) if root is not None else None
+    return replace(config, autoboot=setting.autoboot, failover=True) if setting is not None else config
 
 
-def wish_of(config: VmConfig, root: Dataset) -> Wish:
+def setting_of(config: VmConfig, root: Dataset) -> FailoverSetting:
     """The wish of a VM, with failover or without."""
-    text = root.user.get(FACT, "")
-    return decode(text) or Wish(config.autoboot, term_of(text))
+    text = root.user.get(FAILOVER_PROPERTY, "")
+    return decode(text) or FailoverSetting(config.autoboot, term_of(text))
 
 
 def term_of(text: str) -> int:

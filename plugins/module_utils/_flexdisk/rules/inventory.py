@@ -85,7 +85,7 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     VM lies, its flexible_disk_size, and the uuids of its disks as far as their serials agree with the volumes' own
     properties.
     """
-    config = failover.with_wish(config, datasets)
+    config = failover.with_failover_setting(config, datasets)
     if not config.identity_in_zfs:
         return config
     if not config.pool:

@@ -17,7 +17,7 @@ from .findings import KINDS, SEVERITIES, Finding
 from .identity import decode_time, is_uuid, seconds_of
 from .inventory import Host
 from .layout import diverged, is_below, replicas
-from .replicas import FACT, HOST, OF_VM, ROLE, SYNCED, Note, decode, sync_number
+from .replicas import HOST, OF_VM, REPLICAS_PROPERTY, ROLE, SYNCED, Note, decode, sync_number
 from .space import allocatable, flexible_bytes, quota_drift
 
 _Samples = t.List[t.Tuple[Labels, int]]
@@ -100,7 +100,7 @@ def _of_originals(host: Host) -> t.Iterator[Family]:
         ({**_labels(vm), "disk": disk.uuid, "disk_name": disk.name, "replica_host": note.host}, disk, note)
         for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)
         for disk in vm.disks
-        for note in decode(disk.volume.user.get(FACT, ""))
+        for note in decode(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     ]
     times = [(labels, seconds_of(note.synced) if note.synced else 0) for labels, _disk, note in notes if not note.home]
     text = "When the replica last had all that the disk had. 0 if it never had."

@@ -15,12 +15,11 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from . import identity
-from .failover import FACT as FAILOVER
-from .failover import term_of
+from .failover import FAILOVER_PROPERTY, term_of
 from .layout import last_part, moves, pool_of
 from .replicas import is_host
 
-FACT = "move"
+MOVE_PROPERTY = "move"
 STAYED = "stayed"
 """On the dataset of a VM: when a move of it was last given up. A move that has begun before ends there."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
@@ -72,7 +71,7 @@ def encode(move: Move) -> str:
     return json.dumps(move._asdict(), separators=(",", ":"), sort_keys=True)
 
 
-def read(name: str, text: str) -> t.Optional[Move]:
+def decode_at(name: str, text: str) -> t.Optional[Move]:
     """What is written down on the dataset of this name; None for anything that this collection would not have written
     there.
     """
@@ -97,8 +96,8 @@ def _valid(move: Move) -> bool:
     return (
         move.phase in (LEAVING, MOVED, COMING)
         and all(
-            isinstance(text, str)
-            for text in (
+            isinstance(value, str)
+            for value in (
                 move.vm,
                 move.alias,
                 move.host,
@@ -135,7 +134,7 @@ class GivenUp(t.NamedTuple):
 
 def given_up_at(user_properties: t.Mapping[str, str]) -> GivenUp:
     """Return when a move of the VM was last given up, as written down on its dataset or in its record."""
-    return GivenUp(term_of(user_properties.get(FAILOVER, "")), stayed_at(user_properties))
+    return GivenUp(term_of(user_properties.get(FAILOVER_PROPERTY, "")), stayed_at(user_properties))
 
 
 def stayed_at(user_properties: t.Mapping[str, str]) -> int:
@@ -151,9 +150,9 @@ def stays_at(user_properties: t.Mapping[str, str], now: float) -> int:
 
 def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
     """All that is written down, by the UUIDs of the VMs."""
-    places = (d for d in datasets if d.kind == "filesystem" and d.parent == moves(d.pool) and FACT in d.user)
-    found = [move for move in (read(d.name, d.user[FACT]) for d in places) if move is not None]
-    return {move.vm: move for move in found}
+    places = (d for d in datasets if d.kind == "filesystem" and d.parent == moves(d.pool) and MOVE_PROPERTY in d.user)
+    moves_found = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in places) if move is not None]
+    return {move.vm: move for move in moves_found}
 
 
 def named(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
@@ -165,7 +164,7 @@ def named(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
     return [move for move in known.values() if wanted == move.alias or (begins and move.vm.startswith(lower))]
 
 
-def away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
+def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
     """Why there is no VM of this name or UUID here, and none may be made; None if nothing is known of it."""
     for move in named(known, wanted):
         if move.phase == MOVED:

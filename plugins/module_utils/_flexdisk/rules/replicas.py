@@ -14,10 +14,10 @@ from .identity import decode_time, seconds_of
 from .layout import container
 
 SYNC = "flexdisk-sync-"
-FACT = "replicas"  # our property of a disk that has replicas
+REPLICAS_PROPERTY = "replicas"  # our property of a disk that has replicas
 SPACE = "replicas.space"  # and of its VM's dataset: bytes beside F for the snapshots of syncs
 # Our properties of a replica.
-ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED, BACK = (
+ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING_SNAPSHOTS, RESERVED, BACK = (
     f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved", ".back")
 )
 DIVERGED = (
@@ -48,8 +48,8 @@ def is_changed(written: int, empty: int) -> bool:
 
 def of_empty(datasets: t.Mapping[str, Dataset], pool: str) -> int:
     """The logicalreferenced of a file system of the pool that never held a file, 0 if there is none: its container."""
-    found = datasets.get(container(pool))
-    return found.logicalreferenced if found is not None else 0
+    filesystem = datasets.get(container(pool))
+    return filesystem.logicalreferenced if filesystem is not None else 0
 
 
 class Note(t.NamedTuple):
@@ -107,13 +107,13 @@ def elsewhere(disk: Disk, target: str, home: int) -> t.List[Note]:
     """The replicas of a disk on other hosts than target, as they are noted when the disk has left the pool home. None
     without a target.
     """
-    notes = decode(disk.volume.user.get(FACT, ""))
+    notes = decode(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     return [note._replace(home=note.home or home) for note in notes if target and note.host != target]
 
 
 def hosts(disk: Disk) -> t.List[str]:
     """Who has replicas of a disk."""
-    return sorted(note.host for note in decode(disk.volume.user.get(FACT, "")))
+    return sorted(note.host for note in decode(disk.volume.user.get(REPLICAS_PROPERTY, "")))
 
 
 def shown(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
@@ -121,7 +121,7 @@ def shown(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
 
     A note that has come with the VM from another host is by that host's clock, so it tells no age here.
     """
-    notes = sorted(decode(disk.volume.user.get(FACT, "")), key=lambda note: note.host)
+    notes = sorted(decode(disk.volume.user.get(REPLICAS_PROPERTY, "")), key=lambda note: note.host)
     ages = {note: None if note.home else age(note.synced, now) for note in notes}
     return [{"host": note.host, "synced": note.synced, "age": ages[note]} for note in notes]
 

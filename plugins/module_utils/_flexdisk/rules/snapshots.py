@@ -20,7 +20,7 @@ from .space import committed
 
 PREFIX = "vmsnap-"  # vmadm's own
 PROTECTION = "@indestructible"
-FACT = "parts"  # our property of a snapshot of a VM's dataset that was made again where the VM came to
+PARTS_PROPERTY = "parts"  # our property of a snapshot of a VM's dataset that was made again where the VM came to
 _NAMED = 20
 _NAME = re.compile(r"\A[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{0,63}\Z")
 _DIGITS = re.compile("[0-9]+")
@@ -72,7 +72,7 @@ class VmSnapshot:
     @property
     def origin(self) -> t.Optional[Origin]:
         """What the snapshot was before its VM moved here; None if it was taken here."""
-        return decode(self.parts[0].user.get(FACT, ""))
+        return decode(self.parts[0].user.get(PARTS_PROPERTY, ""))
 
     @property
     def creation(self) -> int:
@@ -170,7 +170,7 @@ def find(vm: Vm, name: str) -> t.Optional[VmSnapshot]:
     return next((s for s in snapshots_of(vm) if s.name == name), None)
 
 
-def whole(vm: Vm, snapshot: VmSnapshot) -> bool:
+def is_complete(vm: Vm, snapshot: VmSnapshot) -> bool:
     """Whether the snapshot is complete. An interrupted deletion leaves a part, because the VM's dataset goes last."""
     return snapshot.of(vm.root.name) is not None
 
@@ -216,7 +216,7 @@ def _shape(name: str) -> str:
     return _DIGITS.sub("0", name)
 
 
-def kept(snapshots: t.Sequence[VmSnapshot], last: int, daily: int, weekly: int) -> t.Set[str]:
+def retained(snapshots: t.Sequence[VmSnapshot], last: int, daily: int, weekly: int) -> t.Set[str]:
     """Names that a retention rule keeps: the newest ones, and the newest of each of so many days and ISO weeks (UTC)
     that have any. The newest of all is always kept. Which one is newer, the pool says: a VM that has moved has
     snapshots by the clocks of two hosts.

@@ -10,8 +10,7 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.vm import Vm
 from . import identity, slots
-from .failover import BOOT, RIVALS
-from .failover import FACT as FAILOVER
+from .failover import BOOT, FAILOVER_PROPERTY, RIVALS
 from .findings import Finding, own_task
 from .moves import STAYED
 from .property_text import LIMIT
@@ -19,7 +18,7 @@ from .replicas import SPACE
 from .verify_facts import About, Facts, Findings, busy, listed, of_vm, vm_disks
 
 _OF_GROUPS = ("generation", "member", "drained")
-_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", *_OF_GROUPS, SPACE, FAILOVER, RIVALS, BOOT, STAYED)
+_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", *_OF_GROUPS, SPACE, FAILOVER_PROPERTY, RIVALS, BOOT, STAYED)
 _OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "from", "released"))
 
 

@@ -14,7 +14,7 @@ from ..model.errors import FlexdiskError
 from ..rules.identity import FLEXIBLE, NAMES, PREFIX
 from ..rules.journal import INDEX
 from ..rules.reservation import PoolGeometry, Vdev, automatic_reservation
-from ..rules.snapshots import FACT as PARTS
+from ..rules.snapshots import PARTS_PROPERTY
 
 _NUMBERS = (
     "guid",
@@ -38,7 +38,13 @@ _NUMBERS = (
     "userrefs",
 )
 _TEXTS = ("origin", "compression", "encryptionroot")
-PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX, PARTS)))
+PROPERTIES = (
+    "type",
+    *_NUMBERS,
+    *_TEXTS,
+    "clones",
+    *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX, PARTS_PROPERTY)),
+)
 _OUR_SOURCES = ("local", "received")
 _INHERITED = "inherited from "
 

@@ -16,7 +16,7 @@ from ...model.vm import Disk, Vm, VmConfig
 from ...plan.planner import find_vm
 from ...plan.vm_move import refusals
 from ...rules import moves
-from ...rules.failover import wish_of
+from ...rules.failover import setting_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host, detached_disk
 from ...rules.layout import detached_dataset, diverged, last_part, pool_of, replicas
@@ -71,7 +71,7 @@ def ending_of(
         known = [move for move in known if move.phase == MOVED]
         return _rest(host, known[0], claims, begun) if len(known) == 1 else Ending(None, None, [], [], [])
     ended = host.moves.get(vm.config.uuid)
-    term = ended.term - 1 if ended is not None and ended.taken else wish_of(vm.config, vm.root).term
+    term = ended.term - 1 if ended is not None and ended.taken else setting_of(vm.config, vm.root).term
     others = home_elsewhere(vm.config.uuid, term, claims)
     if ended is not None and ended.taken and ended.host in others:
         others = [ended.host]

@@ -15,7 +15,15 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, failure_text
 from ...model.vm import Vm
 from ...plan.vm_move import refusals
-from ...rules.failover import FACT, RIVALS, encode, encode_rivals, takers_of, wish_of, without_wish
+from ...rules.failover import (
+    FAILOVER_PROPERTY,
+    RIVALS,
+    encode,
+    encode_rivals,
+    encode_without_failover,
+    setting_of,
+    takers_of,
+)
 from ...rules.inventory import Host
 from ...rules.power import NOT_HOME, unknown_home
 from ...zfs.commands import Zfs
@@ -89,7 +97,7 @@ class FailoverHome:
         facts = {} if known == vm.root.user.get(RIVALS, "") else {RIVALS: known}
         starts = not vm.config.failover or self._hypervisor.vm(vm.config.uuid).autoboot
         if starts:
-            facts[FACT] = encode(wish_of(vm.config, vm.root))
+            facts[FAILOVER_PROPERTY] = encode(setting_of(vm.config, vm.root))
         if facts and not check_mode:
             self._zfs.set_facts(vm.root.name, facts)
         if starts and not check_mode:
@@ -104,7 +112,9 @@ class FailoverHome:
         if not check_mode:
             if self._hypervisor.vm(uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(uuid, wanted)
-            self._zfs.set_facts(vm.root.name, {FACT: without_wish(wish_of(vm.config, vm.root)), RIVALS: ""})
+            self._zfs.set_facts(
+                vm.root.name, {FAILOVER_PROPERTY: encode_without_failover(setting_of(vm.config, vm.root)), RIVALS: ""}
+            )
         return True
 
     def _record(self, host: Host, vm: Vm, here: str, peer: str) -> Record:
@@ -113,7 +123,7 @@ class FailoverHome:
             raise FlexdiskError("NotSupported", failure_text(problems))
         told = self._hypervisor.description(vm.config.uuid)
         made = undated(self._departure.record(host, _with_failover(vm), told, here, peer))
-        return replace(made, marks={**made.marks, FACT: encode(wish_of(vm.config, vm.root))})
+        return replace(made, marks={**made.marks, FAILOVER_PROPERTY: encode(setting_of(vm.config, vm.root))})
 
 
 def _with_failover(vm: Vm) -> Vm:

@@ -23,7 +23,7 @@ from ...fleet.replication.record import read_record
 from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError
 from ...model.vm import Sharer, Vm
-from ...rules.failover import FACT, decode, takers_of, wish_of
+from ...rules.failover import FAILOVER_PROPERTY, decode, setting_of, takers_of
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part, pool_of
 from ...rules.moves import COMING, Move, before, is_place
@@ -118,7 +118,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
 
 def _of_record(zfs: Zfs, copies: Copies, known: Known, whole: bool) -> _Dict:
     """What this host could bring back. whole: also as of when."""
-    record, wish = known.record, decode(known.record.marks.get(FACT, ""))
+    record, wish = known.record, decode(known.record.marks.get(FAILOVER_PROPERTY, ""))
     replicas = held(zfs, copies, known.pool) if whole else {}
     there = any(disk.uuid in replicas for disk in record.disks)
     found, problems = takeover.plan(record, replicas) if there else (None, [])
@@ -155,7 +155,7 @@ def _of_coming(zfs: Zfs, copies: Copies, host: Host, move: Move) -> _Dict:
 def _of_vm(vm: t.Optional[Vm]) -> _Dict:
     if vm is None or not vm.config.failover:
         return {"failover": False, "autoboot": vm is not None and vm.config.autoboot, "term": 0, "peers": []}
-    wish = wish_of(vm.config, vm.root)
+    wish = setting_of(vm.config, vm.root)
     return {"failover": True, "autoboot": wish.autoboot, "term": wish.term, "peers": takers_of(vm)}
 
 
@@ -237,7 +237,7 @@ def _elsewhere(host: Host, vm: Vm, claims: Claims) -> str:
     """Why the home of a VM is not here; "" if it is."""
     if vm.config.uuid in host.moves:
         return vm.config.frozen
-    what = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
+    what = (vm.config.uuid, setting_of(vm.config, vm.root).term, claims)
     others = sorted({*home_elsewhere(*what)} - {*without_order(*what)})
     if not others:
         return ""
@@ -250,7 +250,7 @@ def _elsewhere(host: Host, vm: Vm, claims: Claims) -> str:
 
 def _twice(vm: Vm, claims: Claims) -> str:
     """Why the VM must not run here, where it does: another host has it, too; "" if it may, or is stopped."""
-    what = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
+    what = (vm.config.uuid, setting_of(vm.config, vm.root).term, claims)
     others, unclear = home_elsewhere(*what), without_order(*what)
     if vm.config.state == "stopped" or not (others or unclear):
         return ""
@@ -274,7 +274,7 @@ def _twice(vm: Vm, claims: Claims) -> str:
 def _unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
     """Why it is not known that the home of a VM is here; "" if it is."""
     uuid, peers = vm.config.uuid, takers_of(vm)
-    unclear = without_order(uuid, wish_of(vm.config, vm.root).term, claims)
+    unclear = without_order(uuid, setting_of(vm.config, vm.root).term, claims)
     if unclear:
         text = f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts with"
         return f"{text} flexdisk_old_host and flexdisk_failover_state=returned of the playbook failover_vm"

@@ -17,7 +17,7 @@ from ...model.desired import Policy
 from ...model.errors import Problem, Problems, refusal
 from ...model.text import count
 from ...rules import incoming
-from ...rules.failover import FACT, decode
+from ...rules.failover import FAILOVER_PROPERTY, decode
 from ...rules.identity import is_pool, is_uuid
 from ...rules.knobs import without
 from ...rules.replicas import is_host
@@ -202,7 +202,7 @@ def _recorded(record: Record, params: _Params) -> Recorded:
 
 
 def _term(record: Record) -> int:
-    wish = decode(record.marks.get(FACT, ""))
+    wish = decode(record.marks.get(FAILOVER_PROPERTY, ""))
     return wish.term if wish is not None else 0
 
 

@@ -19,7 +19,7 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
 from ...plan.planner import find_vm
-from ...rules.failover import FACT, RIVALS, decode, encode, encode_rivals, rivals_of
+from ...rules.failover import FAILOVER_PROPERTY, RIVALS, decode, encode, encode_rivals, rivals_of
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING, Move
@@ -235,8 +235,8 @@ def _chosen(record: Record, leave_out: t.Collection[str], begun: bool) -> Record
 
 def _raised(record: Record, rivals: t.Collection[str]) -> Record:
     """The record of the VM on its new home: the old one has a lower term. rivals: all that could take it over."""
-    wish = decode(record.marks.get(FACT, ""))
+    wish = decode(record.marks.get(FAILOVER_PROPERTY, ""))
     if wish is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
-    marks = {FACT: encode(wish._replace(term=wish.term + 1)), RIVALS: encode_rivals(rivals)}
+    marks = {FAILOVER_PROPERTY: encode(wish._replace(term=wish.term + 1)), RIVALS: encode_rivals(rivals)}
     return replace(record, marks={**record.marks, **marks})

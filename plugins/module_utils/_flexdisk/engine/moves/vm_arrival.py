@@ -30,20 +30,28 @@ from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import MIB, render_apart, render_pair
 from ...model.vm import FILE, Disk, Vm, VmConfig
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import FACT as FAILOVER
+from ...rules.failover import FAILOVER_PROPERTY, term_of
 from ...rules.failover import decode as wish_in
-from ...rules.failover import term_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
 from ...rules.journal import used
 from ...rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
-from ...rules.moves import COMING, FACT, MOVED, Move
+from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
 from ...rules.pins import charge, held_without_syncs
 from ...rules.power import ARRIVAL
-from ...rules.replicas import COMING as COMES
-from ...rules.replicas import FACT as NOTE
-from ...rules.replicas import MARKS, ROLE, SENT, Note, decode, encode, is_synced, short
+from ...rules.replicas import (
+    COMING_SNAPSHOTS,
+    MARKS,
+    REPLICAS_PROPERTY,
+    ROLE,
+    SENT,
+    Note,
+    decode,
+    encode,
+    is_synced,
+    short,
+)
 from ...rules.unfinished import is_unfinished
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -318,7 +326,7 @@ class Arrival:
         known = observe(self._zfs, self._hypervisor, more=pool).moves.get(record.uuid)
         was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
         whence = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
-        move = Move(COMING, *whence, since, was, back_to, term_of(record.marks.get(FAILOVER, "")))
+        move = Move(COMING, *whence, since, was, back_to, term_of(record.marks.get(FAILOVER_PROPERTY, "")))
         write_move(self._zfs, self._hypervisor, pool, move)
 
     def comes(self, uuid: str) -> bool:
@@ -353,7 +361,7 @@ class Arrival:
             records.remove(uuid)
             was = host.moves[uuid].was
             if was:
-                self._zfs.set_facts(place, {FACT: was})
+                self._zfs.set_facts(place, {MOVE_PROPERTY: was})
             else:
                 drop_mark(self._zfs, self._copies, place, host.datasets[place].guid)
         return records.remove(uuid) or bool(place)
@@ -395,7 +403,7 @@ class Arrival:
             words += f" {move.host} up, and the same command goes on. If {move.host} is gone for good, the playbook"
             raise FlexdiskError("InUse", f"VM {move.label}: {words} failover_vm brings back what other hosts have")
         record = read_record(records.load(uuid))
-        fails_over = wish_in(record.marks.get(FAILOVER, "")) is not None
+        fails_over = wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is not None
         asks = {note.host for disk in record.disks for note in decode(disk.replicas)} if fails_over else ()
         words = moves.why_not_on(uuid, here, seen, sorted(asks), move.term, unasked)
         if words:
@@ -536,7 +544,7 @@ class Arrival:
             raise FlexdiskError("VmNotStopped", f"VM {record.label} {text}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
-        if wish_in(record.marks.get(FAILOVER, "")) is not None:
+        if wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is not None:
             power.note_home(self._zfs, self._hypervisor, made)
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
@@ -546,7 +554,7 @@ class Arrival:
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
         finally:  # a start turns it on, also one that fails
-            wanted = record.autoboot and wish_in(record.marks.get(FAILOVER, "")) is None
+            wanted = record.autoboot and wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
         self._note(record, made, move)
@@ -569,9 +577,10 @@ class Arrival:
             if not disk.hidden:
                 texts.setdefault(encode([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
         for text, names in texts.items():
-            self._zfs.set_facts(names, {NOTE: text})
+            self._zfs.set_facts(names, {REPLICAS_PROPERTY: text})
         self._zfs.set_facts(
-            [n for names in texts.values() for n in names], {key: "" for key in (*MARKS, COMES) if key != ROLE}
+            [n for names in texts.values() for n in names],
+            {key: "" for key in (*MARKS, COMING_SNAPSHOTS) if key != ROLE},
         )
 
     def forget(self, uuid: str) -> None:
@@ -589,8 +598,8 @@ class Arrival:
             name, fact = f"{made.root.name}@{snapshots.PREFIX}{one.name}", snapshots.encode(one.origin)
             if name not in there:
                 self._zfs.snapshot(name)
-            if name not in there or there[name].user.get(snapshots.FACT) != fact:
-                self._zfs.set_facts(name, {snapshots.FACT: fact})
+            if name not in there or there[name].user.get(snapshots.PARTS_PROPERTY) != fact:
+                self._zfs.set_facts(name, {snapshots.PARTS_PROPERTY: fact})
 
 
 def _taken(host: Host, record: Record, called: str) -> t.Iterator[Problem]:
@@ -656,7 +665,7 @@ def ends_here(host: str = "") -> str:
 def _places(host: Host, uuid: str) -> t.List[str]:
     """Where something is written down of the VM, in any pool. A place may be empty."""
     found = [name for name in sorted(host.datasets) if moves.is_place(name) and name.endswith("/" + uuid)]
-    return [name for name in found if FACT in host.datasets[name].user]
+    return [name for name in found if MOVE_PROPERTY in host.datasets[name].user]
 
 
 def _expected(host: Host, uuid: str) -> str:

@@ -31,19 +31,19 @@ from ...plan.steps import VmPlan
 from ...plan.vm import plan_departure
 from ...plan.vm_move import refusals, strange_snapshots
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import marks_at, takers_of, wish_of
+from ...rules.failover import marks_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
 from ...rules.layout import container, pool_of, replicas, vm_dataset
 from ...rules.layout import moves as place_of_moves
 from ...rules.moves import LEAVING, MOVED, Move
 from ...rules.power import GIVEN_UP, NOT_HOME, unknown_home, why_not
-from ...rules.replicas import FACT as NOTE
 from ...rules.replicas import (
     HOME,
     HOST,
     MARKS,
     OF_VM,
+    REPLICAS_PROPERTY,
     RESERVED,
     ROLE,
     SENT,
@@ -161,7 +161,7 @@ class Departure:
                 _disk(disk, told.disks.get(disk.path, ""), encode(elsewhere(disk, target, home)))
                 for disk in _travelling(vm)
             ),
-            snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.whole(vm, one)),
+            snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, one)),
             hidden=tuple(_hidden(disk) for disk in vm.disks if disk.hidden),
         )
 
@@ -182,7 +182,7 @@ class Departure:
         if move is None:
             config = vm.config
             since = render_time(time.time())
-            term = wish_of(config, vm.root).term
+            term = setting_of(config, vm.root).term
             what = (uuid, config.alias, target, pool, config.state, config.autoboot, since)
             move = Move(LEAVING, *what, term=term)
             if config.failover:
@@ -358,7 +358,7 @@ class Departure:
             self._zfs.create_container(place, readonly="on")
         names = [disk.volume.name for disk in parked]
         self._zfs.set(*names, readonly="on")
-        self._zfs.set_facts(names, {NOTE: ""})  # as long as the VM can stay, it knows its replicas
+        self._zfs.set_facts(names, {REPLICAS_PROPERTY: ""})  # as long as the VM can stay, it knows its replicas
         for disk in parked:
             renames.rename(self._zfs, disk.volume.name, f"{replicas(disk.volume.pool)}/{disk.uuid}")
 
@@ -517,7 +517,7 @@ def _term_of_old(vm: Vm) -> int:
     home. moves.UNKNOWN for every other one.
     """
     old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home
-    return wish_of(vm.config, vm.root).term if old else moves.UNKNOWN
+    return setting_of(vm.config, vm.root).term if old else moves.UNKNOWN
 
 
 def _travelling(vm: Vm) -> t.List[Disk]:

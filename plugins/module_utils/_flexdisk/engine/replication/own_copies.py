@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import FlexdiskError
-from ...rules.moves import FACT, is_place
+from ...rules.moves import MOVE_PROPERTY, is_place
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ...zfs.errors import ZfsError
@@ -51,7 +51,7 @@ def drop_mark(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
     except ZfsError as exc:
         if exc.code not in _KEPT:
             raise
-        zfs.set_facts(place, {FACT: ""})
+        zfs.set_facts(place, {MOVE_PROPERTY: ""})
 
 
 def destroy_held(zfs: Zfs, copies: Copies, snapshots: t.Sequence[str]) -> None:

@@ -22,7 +22,7 @@ from ...rules import moves
 from ...rules.identity import PREFIX
 from ...rules.layout import container, replicas
 from ...rules.layout import moves as place_of_moves
-from ...rules.replicas import COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
+from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
 from ...zfs import copies
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -147,13 +147,13 @@ class Receiver:
         if there.replica.points:
             came = [f"{name}@{one.name}" for one in there.replica.snapshots if one.coming and not one.sent]
             self._zfs.set_facts(came, {SENT: "on"})
-            self._zfs.set_facts([name], {COMING: _coming(disk)})
+            self._zfs.set_facts([name], {COMING_SNAPSHOTS: _coming(disk)})
 
     def _line(self, vm: VmTransfer, disk: DiskTransfer, there: t.Optional[Kept], amount: int) -> str:
         """A new replica gets its identity in the command, so it is never without."""
         own = {PREFIX + ROLE: disk.uuid, "readonly": "on", **self._hidden(disk.kind)}
         if there is None or not there.replica.points:
-            facts = {**_identity(vm, disk), COMING: _coming(disk)}
+            facts = {**_identity(vm, disk), COMING_SNAPSHOTS: _coming(disk)}
             own.update({PREFIX + key: value for key, value in facts.items() if value})
         command = trust.receiver(_zfs(), place(vm, disk), own, note_of(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))

@@ -27,7 +27,7 @@ from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
 from ...rules.layout import replicas
 from ...rules.power import NOT_HOME, unknown_home
-from ...rules.replicas import FACT, Note, decode, encode, short
+from ...rules.replicas import REPLICAS_PROPERTY, Note, decode, encode, short
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -40,7 +40,7 @@ from . import trust as keys
 from .at_once import at_once
 
 _Dict = t.Dict[str, t.Any]
-_FACT = PREFIX + FACT
+_FACT = PREFIX + REPLICAS_PROPERTY
 
 
 class Space(t.NamedTuple):
@@ -337,7 +337,7 @@ class Sender:
             if {one.peer for one in before} != {one.peer for one in after}:
                 said.add(name)
         for text, some in texts.items():
-            self.zfs.set_facts(some, {FACT: text})
+            self.zfs.set_facts(some, {REPLICAS_PROPERTY: text})
             news |= said.intersection(some)
 
     # -- remove
@@ -356,7 +356,9 @@ class Sender:
         for vm in seen.vms:
             originals = seen.originals[vm.config.uuid]
             volumes = [disk.volume for disk in (*vm.disks, *vm.detached)]
-            notes = [note for one in volumes for note in decode(one.user.get(FACT, "")) if note.host == peer]
+            notes = [
+                note for one in volumes for note in decode(one.user.get(REPLICAS_PROPERTY, "")) if note.host == peer
+            ]
             homes |= {seen.host.datasets[one.pool].guid for one in volumes}
             known = {note.peer for note in notes}
             homes |= {note.home for note in notes if note.home}

@@ -117,7 +117,7 @@ def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     if step.type == FILE:
         fit_file_after(step, tools, change.geometry)
     marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
-    marks.update({disk_element.FACT: ""} if disk_element.FACT in now.user else {})
+    marks.update({disk_element.ELEMENT_PROPERTY: ""} if disk_element.ELEMENT_PROPERTY in now.user else {})
     zfs.set_facts(step.volume, {**step.facts, **stamp(volume.user)})
     _configure(tools, change, step.attachment, volume.origin, step.attached.image_size)
     # Until the VM has the disk, the marks say what it was in the VM.
