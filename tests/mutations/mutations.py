@@ -147,7 +147,7 @@ MUTATIONS = (
     Mutation(
         "shrink below what the guest needs",
         "plan/checks.py",
-        "if least is None or not target.bytes < min(disk.size, least * MIB):",
+        "if min_mib is None or not target.bytes < min(disk.size, min_mib * MIB):",
         "if True:",
     ),
     Mutation(
@@ -644,15 +644,15 @@ MUTATIONS = (
     Mutation(
         "a VM that may have been taken over is deleted",
         "plan/vm.py",
-        "    words = unknown_home(vm)\n    if words:\n",
-        "    words = unknown_home(vm)\n    if False:\n",
+        "    reason = unknown_home(vm)\n    if reason:\n",
+        "    reason = unknown_home(vm)\n    if False:\n",
         STARTS,
     ),
     Mutation(
         "a VM that another host would bring back is deleted",
         "plan/vm.py",
-        '    elif left is None:\n        words = "the VM has failover',
-        '    elif False:\n        words = "the VM has failover',
+        '    elif left is None:\n        reason = "the VM has failover',
+        '    elif False:\n        reason = "the VM has failover',
         STARTS,
     ),
     Mutation(
@@ -812,7 +812,7 @@ MUTATIONS = (
     Mutation(
         "vm: snapshots destroyed unasked",
         "plan/vm.py",
-        "if own and not declared.destroy_snapshots:",
+        "if counted and not declared.destroy_snapshots:",
         "if False:",
         VMS,
     ),
@@ -1174,15 +1174,15 @@ MUTATIONS = (
     Mutation(
         "a release takes facts away and keeps no identity",
         "plan/disk_adopt.py",
-        'facts[released_identity.KEY] = kept or ""',
+        'facts[released_identity.KEY] = saved or ""',
         'facts[released_identity.KEY] = ""',
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "a released identity that names another disk is used",
         "plan/disk_adopt.py",
-        "user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
-        "user and kept is None:",
+        "saved is None or (saved.uuid and not agrees(entry, saved.uuid))",
+        "saved is None",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(

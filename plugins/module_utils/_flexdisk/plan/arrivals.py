@@ -19,7 +19,7 @@ from .changes import facts_of, stale
 from .disk_steps import AttachDisk, Attachment, CreateDisk
 from .hot_plug import why_cold
 from .resolve import Target
-from .steps import Told
+from .steps import StepReport
 
 
 def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> t.Union[AttachDisk, CreateDisk]:
@@ -107,13 +107,15 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
         f"+ {target.label} ",
         render_mib(target.size) if size == disk.size else render_change(disk.size, size),
         f" re-attached{_at(target)}",
-        f", {target.kept} -> {target.type}" if target.type != target.kept else "",
+        f", {target.current_type} -> {target.type}" if target.type != target.current_type else "",
         f", compression {now} -> {wanted}" if wanted not in (None, now) else "",
         f", detached since {since}" if since and disk.detached else "",
         disk_travel.without_text(attachment.element, attachment.without),
     ]
     return AttachDisk(
-        Told("".join(parts), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)),
+        StepReport(
+            "".join(parts), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)
+        ),
         volume=volume,
         size_mib=target.size,
         type=target.type,
@@ -137,7 +139,9 @@ def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
     image = f" from image {spec.image}" if spec.image else ""
     lost = disk_travel.without_text(attachment.element, attachment.without)
     return CreateDisk(
-        Told(f"+ {target.label} {render_mib(target.size)}{kind}{_at(target)}{image}{lost}", target.label, cold=why),
+        StepReport(
+            f"+ {target.label} {render_mib(target.size)}{kind}{_at(target)}{image}{lost}", target.label, cold=why
+        ),
         volume=volume,
         size_mib=target.size,
         type=target.type,

@@ -30,7 +30,7 @@ from .disk_steps import (
     WriteIdentity,
 )
 from .resolve import Target
-from .steps import Told
+from .steps import StepReport
 from .vm_steps import AddPorts
 
 DEFAULT_BLOCK = 16384
@@ -66,10 +66,12 @@ def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
 
 def unmarked(disk: Disk) -> t.Dict[str, str]:
     """Facts that remove from a disk in its place the mark of a conversion, and what it kept while it was detached."""
-    kept = (
+    element = (
         {disk_element.ELEMENT_PROPERTY: ""} if disk.path and disk_element.ELEMENT_PROPERTY in disk.volume.user else {}
     )
-    return {"from": "", "copied": "", **kept} if identity.is_converting(disk.volume.user.get("from", "")) else kept
+    return (
+        {"from": "", "copied": "", **element} if identity.is_converting(disk.volume.user.get("from", "")) else element
+    )
 
 
 # -- properties
@@ -84,9 +86,9 @@ def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
     if not missing:
         return None
     if disk.adopted and not changes:
-        return SyncFacts(Told("", target.label), volume=disk.volume.name, facts=missing)
-    told = Told(_identity_text(disk, target, changes), target.label)
-    return WriteIdentity(told, volume=disk.volume.name, facts=missing)
+        return SyncFacts(StepReport("", target.label), volume=disk.volume.name, facts=missing)
+    report = StepReport(_identity_text(disk, target, changes), target.label)
+    return WriteIdentity(report, volume=disk.volume.name, facts=missing)
 
 
 def _identity_text(disk: Disk, target: Target, changes: t.Mapping[str, t.Tuple[object, object]]) -> str:
@@ -110,7 +112,7 @@ def _word(value: object) -> str:
 def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
     """The step that corrects an adopted disk's facts to what the hypervisor says; None if they are right."""
     missing = stale(disk, {**facts_of(disk), **unmarked(disk)}) if disk.adopted else {}
-    return SyncFacts(Told("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
+    return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
 # Any: as for facts_of().
@@ -119,14 +121,14 @@ def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, st
     facts = facts_of(disk, **changes)
     again = " again" if more.get("serial_no") else ""
     text = f"= {facts['name']} adopted{again} ({disk.volume.name} at {disk.pci_slot or 'legacy slot'})"
-    return WriteIdentity(Told(text, facts["name"]), volume=disk.volume.name, facts={**stale(disk, facts), **more})
+    return WriteIdentity(StepReport(text, facts["name"]), volume=disk.volume.name, facts={**stale(disk, facts), **more})
 
 
 def unname(disk: Disk) -> WriteIdentity:
     """The step that takes the name from a preserved, detached disk, so that a new disk can have it."""
     text = f"~ {disk.label} stays where it is without its name (uuid {disk.uuid})"
     facts = {"name": "", **stale(disk, unmarked(disk))}
-    return WriteIdentity(Told(text, disk.label), volume=disk.volume.name, facts=facts)
+    return WriteIdentity(StepReport(text, disk.label), volume=disk.volume.name, facts=facts)
 
 
 # -- the configuration
@@ -138,7 +140,7 @@ def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
     A disk without a configured slot would move when another disk is removed. The uuid follows from the guid, so that
     it can be predicted.
     """
-    edits, words, serials = [], [], []
+    edits, labels, serials = [], [], []
     configured = {entry.path: entry for entry in vm.config.disks}
     for disk in vm.disks:
         entry = configured[disk.path]
@@ -149,19 +151,19 @@ def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
             lacks["pci_slot"] = disk.pci_slot
         if lacks:
             edits.append(DiskEdit(disk.volume.name, disk.path, lacks))
-            words.append(disk.label)
+            labels.append(disk.label)
         if entry.serial and "uuid" in lacks:
             serials.append(f", serial of {disk.label} {entry.serial} -> {identity.serial_of(str(lacks['uuid']))}")
     if not edits:
         return None
-    text = f"~ uuid and slot of {', '.join(words)} written down{''.join(serials)}"
-    return EditDisks(Told(text), edits=tuple(edits))
+    text = f"~ uuid and slot of {', '.join(labels)} written down{''.join(serials)}"
+    return EditDisks(StepReport(text), edits=tuple(edits))
 
 
 def ports(numbers: t.Sequence[int]) -> t.Iterator[AddPorts]:
     """The step that adds PCIe root ports with these consecutive numbers, if any."""
     if numbers:
-        yield AddPorts(Told(f"+ {ports_text(numbers)}"), ports=tuple(numbers))
+        yield AddPorts(StepReport(f"+ {ports_text(numbers)}"), ports=tuple(numbers))
 
 
 def ports_text(numbers: t.Sequence[int]) -> str:
@@ -180,7 +182,7 @@ def grow(target: Target) -> t.Optional[Grow]:
     if target.bytes <= disk.size:
         return None
     return Grow(
-        _resize_told(target, disk)._replace(cold=disk_travel.why_cold_growth(disk)),
+        _resize_report(target, disk)._replace(cold=disk_travel.why_cold_growth(disk)),
         volume=disk.volume.name,
         path=disk.path,
         size_mib=target.size,
@@ -196,12 +198,12 @@ def shrink(target: Target) -> t.Optional[Shrink]:
     if target.bytes >= disk.size:
         return None
     return Shrink(
-        _resize_told(target, disk),
+        _resize_report(target, disk),
         volume=disk.volume.name,
         path=disk.path,
         size_mib=target.size,
         guid=disk.volume.guid,
-        type=target.kept,
+        type=target.current_type,
         snapshots=bool(disk.snapshots),
     )
 
@@ -212,13 +214,13 @@ def resize_detached(target: Target) -> t.Optional[ResizeDetached]:
     if resize is None:
         return None
     return ResizeDetached(
-        resize.told, resize.volume, resize.path, resize.size_mib, resize.guid, resize.type, resize.snapshots
+        resize.report, resize.volume, resize.path, resize.size_mib, resize.guid, resize.type, resize.snapshots
     )
 
 
-def _resize_told(target: Target, disk: Disk) -> Told:
+def _resize_report(target: Target, disk: Disk) -> StepReport:
     text = f"~ {target.label} {render_change(disk.size, target.bytes)}"
-    return Told(text, target.label, destroys=target.bytes < disk.size)
+    return StepReport(text, target.label, destroys=target.bytes < disk.size)
 
 
 def convert(
@@ -236,8 +238,8 @@ def convert(
     if copying is not None:
         lost = f", {count(len(disk.snapshots), 'snapshot')} DESTROYED" if disk.snapshots else ""
         text += f": {render_mib(disk.size_mib)} to copy{lost}"
-    told = Told(text, label, destroys=copying is not None and bool(disk.snapshots), cold=cold)
-    return Convert(told, volume=disk.volume.name, guid=disk.volume.guid, type=wanted, copying=copying)
+    report = StepReport(text, label, destroys=copying is not None and bool(disk.snapshots), cold=cold)
+    return Convert(report, volume=disk.volume.name, guid=disk.volume.guid, type=wanted, copying=copying)
 
 
 def short_names(disk: Disk) -> t.Tuple[Planned, ...]:
@@ -264,4 +266,4 @@ def set_compression(target: Target) -> t.Optional[SetCompression]:
     if wanted is None or wanted == disk.volume.compression:
         return None
     text = f"~ {target.label} compression {disk.volume.compression} -> {wanted}"
-    return SetCompression(Told(text, target.label), volume=disk.volume.name, path=disk.path, value=wanted)
+    return SetCompression(StepReport(text, target.label), volume=disk.volume.name, path=disk.path, value=wanted)

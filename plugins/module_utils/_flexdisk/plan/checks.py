@@ -84,10 +84,10 @@ def check_name(target: Target, problems: Problems) -> None:
 
 def check_guest(target: Target, disk: Disk, problems: Problems) -> bool:
     """Whether a disk, or the one in its place, becomes smaller than its guest needs; then it is added to problems."""
-    least = target.spec.min_size
-    if least is None or not target.bytes < min(disk.size, least * MIB):
+    min_mib = target.spec.min_size
+    if min_mib is None or not target.bytes < min(disk.size, min_mib * MIB):
         return False
-    wanted, limit = render_apart(target.bytes, least * MIB)
+    wanted, limit = render_apart(target.bytes, min_mib * MIB)
     problems.add(
         "TooSmallForGuest",
         f"{wanted} would cut off what the guest uses: min_size_from_guest is {limit}, and the disk has "
@@ -121,34 +121,34 @@ def check_shrink(target: Target, problems: Problems) -> bool:
     return True
 
 
-def _replicated(disk: Disk, what: str, problems: Problems) -> None:
+def _replicated(disk: Disk, action: str, problems: Problems) -> None:
     """A replica that cannot follow its disk must be given up first."""
     there = hosts(disk)
     if there:
-        text = f"cannot be {what}: it has replicas on {', '.join(there)}; the playbook replicate with"
+        text = f"cannot be {action}: it has replicas on {', '.join(there)}; the playbook replicate with"
         vm = f" and flexdisk_vm={disk.vm}, flexdisk_replica_host={', then '.join(there)}" if disk.detached else ""
         problems.add("Replicated", f"{text} flexdisk_replica_state=absent{vm} gives them up", disk.label)
 
 
-def _ownership(disk: Disk, what: str, problems: Problems) -> None:
+def _ownership(disk: Disk, action: str, problems: Problems) -> None:
     if disk.disowned:
         problems.add(
             "IdentityMismatch",
-            f"will not {what} {disk.volume.name}: the hypervisor says uuid {disk.uuid or 'none'}, "
+            f"will not {action} {disk.volume.name}: the hypervisor says uuid {disk.uuid or 'none'}, "
             f"the volume says {disk.volume.user['uuid']}",
             disk.label,
         )
 
 
-def _protected(vm: Vm, disk: Disk, what: str, problems: Problems) -> None:
+def _protected(vm: Vm, disk: Disk, action: str, problems: Problems) -> None:
     """The deletion protection of a VM also protects its disks. RFD 154 left this open."""
     if vm.config.indestructible and not disk.detached:
-        problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {what}", disk.label)
+        problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {action}", disk.label)
 
 
 def _leaver(leaver: Leaver, problems: Problems) -> None:
     disk = leaver.disk
-    if disk.boot and disk.path and not leaver.anew:
+    if disk.boot and disk.path and not leaver.replaced:
         problems.add("InvalidArgument", "the boot disk cannot be removed", disk.label)
     _gone(leaver, problems)
 
@@ -167,9 +167,9 @@ def check_destruction(leaver: Leaver, problems: Problems) -> None:
     clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
     if clones:
         problems.add("HasClones", f"cannot be destroyed: it has clones ({', '.join(clones)})", disk.label)
-    held = [snapshot.name for snapshot in disk.snapshots if snapshot.userrefs]
-    if held and not leaver.held:
-        problems.add("Held", f"cannot be destroyed: snapshots are held ({', '.join(held)})", disk.label)
+    on_hold = [snapshot.name for snapshot in disk.snapshots if snapshot.userrefs]
+    if on_hold and not leaver.release_holds:
+        problems.add("Held", f"cannot be destroyed: snapshots are held ({', '.join(on_hold)})", disk.label)
     if disk.snapshots and not leaver.snapshots:
         problems.add(
             "HasSnapshots",
@@ -245,11 +245,11 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
 
 
 def _encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems) -> None:
-    own = disk.volume.encryptionroot
-    if own and own != disk.volume.name and own != destination.encryptionroot:
+    root = disk.volume.encryptionroot
+    if root and root != disk.volume.name and root != destination.encryptionroot:
         problems.add(
             "EncryptionRoot",
-            f"cannot be {verb}: its encryption root is {own}, that of {destination.name} is "
+            f"cannot be {verb}: its encryption root is {root}, that of {destination.name} is "
             f"{destination.encryptionroot or 'none'}",
             disk.label,
         )
@@ -304,7 +304,7 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
             "give its devices a boot order",
             target.label,
         )
-    elif target.anew and config.identity_in_zfs:
+    elif target.replaces_another and config.identity_in_zfs:
         problems.add(
             "NotSupported",
             "the boot disk cannot be replaced with libvirt, where another disk would be the boot disk for a moment; "
@@ -447,11 +447,11 @@ def _quota(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
     if resolved.quota == root.refquota:
         return
     check_quota_unit(resolved.quota, capabilities, problems)
-    held = root.usedbydataset
-    if resolved.quota < held:
+    used = root.usedbydataset
+    if resolved.quota < used:
         problems.add(
             "InUse",
-            "quota %s is below the %s that %s holds" % (*render_apart(resolved.quota, held), root.name),
+            "quota %s is below the %s that %s holds" % (*render_apart(resolved.quota, used), root.name),
         )
 
 

@@ -31,7 +31,7 @@ from . import arrivals, changes, checks, predict
 from .disk_steps import CreateDisk
 from .ordering import Sequence
 from .resolve import Resolved, Target, resolve, slots_after
-from .steps import Step, Told, VmPlan
+from .steps import Step, StepReport, VmPlan
 from .vm import power, remove_left, uuid_of_new
 from .vm_steps import ClearRemains, CreateVm, ImportImage
 
@@ -90,9 +90,9 @@ def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) ->
     left = left_of(host, pool, uuid)
     if left is not None and left.entry.deletes:
         return  # the plan removes it, or says why not
-    root, record = f"{pool}/{uuid}", host.intents.get((pool, uuid))
+    root, entry = f"{pool}/{uuid}", host.intents.get((pool, uuid))
     there = in_place(host, root)
-    ours = record is not None and record.creates == alias and record.host == host.name
+    ours = entry is not None and entry.creates == alias and entry.host == host.name
     lasting = used(there, host.datasets.get(container(pool))) if ours else sorted(d.name for d in there)
     if lasting:
         problems.add("AlreadyExists", f"{', '.join(lasting)} exists, belongs to no VM, and may still be needed")
@@ -277,12 +277,12 @@ def _taken(host: Host) -> t.Set[str]:
 
 def _import(one: Import) -> Step:
     text = f"+ image {one.volume} of {render_bytes(one.size)} from {one.file.path}"
-    return ImportImage(Told(text), one.volume, one.size, one.block_size, one.file)
+    return ImportImage(StepReport(text), one.volume, one.size, one.block_size, one.file)
 
 
 def _clearing(left: t.Tuple[Planned, ...], frees: int) -> Step:
     text = f"- unused remains of an interrupted creation: {', '.join(one.name for one in left)}"
-    return ClearRemains(Told(text, destroys=True), left=left, frees_bytes=frees)
+    return ClearRemains(StepReport(text, destroys=True), left=left, frees_bytes=frees)
 
 
 def _creation(
@@ -295,25 +295,25 @@ def _creation(
 ) -> Step:
     """One step for the VM and its new disks: a hypervisor that makes disks itself makes all or none of them."""
     seq = Sequence(resolved.vm, geometry)
-    words, disks = [], []
+    parts, disks = [], []
     for number, target in enumerate(resolved.targets):
         if target.disk is None:
             step = _with_uuid(arrivals.create(seq.vm, target, capabilities), target, new, number, capabilities, taken)
             seq.add(step)
             disks.append(step)
-            words.append(step.text[len("+ ") :])
-    words += [f"{render_mib(d.size_mib)} of the platform" for d in resolved.vm.disks if d.hidden]
+            parts.append(step.text[len("+ ") :])
+    parts += [f"{render_mib(d.size_mib)} of the platform" for d in resolved.vm.disks if d.hidden]
     ports = slots.new_ports((), slots_after(resolved)[1], resolved.vm.config.pci)
-    words += [changes.ports_text(ports)] if ports else []
+    parts += [changes.ports_text(ports)] if ports else []
     facts = _root_facts(new, declared, capabilities)
     vm = replace(seq.vm, root=replace(seq.vm.root, user={k: v for k, v in facts.items() if v}))
     vm = replace(vm, config=replace(vm.config, indestructible=bool(declared.indestructible)))
     named = f" (package {declared.package.name})" if declared.package is not None else ""
     text = (
-        f"+ VM {new.alias}{named}, {render_mib(new.memory)} memory, {new.vcpus} vcpus: {', '.join(words) or 'no disks'}"
+        f"+ VM {new.alias}{named}, {render_mib(new.memory)} memory, {new.vcpus} vcpus: {', '.join(parts) or 'no disks'}"
     )
     return CreateVm(
-        Told(text),
+        StepReport(text),
         new=new,
         disks=tuple(disks),
         facts=facts,

@@ -23,8 +23,8 @@ from ..rules.reservation import default_block_size
 from . import changes, checks, departures, disk_travel, predict
 from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence
-from .resolve import Leaver, Target, kept_type, missing_image, unfinished, unfinished_words
-from .steps import Step, Told, VmPlan
+from .resolve import Leaver, Target, current_type, missing_image, unfinished, unfinished_text
+from .steps import Step, StepReport, VmPlan
 
 
 @dataclass(frozen=True)
@@ -94,12 +94,12 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, problems
 def _changes(
     host: Host, pool: str, disk: Disk, spec: DiskDeclaration, capabilities: Capabilities, problems: Problems
 ) -> t.Iterator[Step]:
-    kept = disk.volume.user.get("type", THICK) if unfinished(disk) else kept_type(disk, capabilities)
+    current = disk.volume.user.get("type", THICK) if unfinished(disk) else current_type(disk, capabilities)
     size = -(-disk.size // MIB) if spec.size is None else spec.size
-    target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
+    target = Target(spec, disk, size, type=spec.type or current, current_type=current)
     checks.check_name(target, problems)
     checks.check_shrink(target, problems)
-    if target.bytes != disk.size or target.type != kept:
+    if target.bytes != disk.size or target.type != current:
         disk_travel.check_known(disk, target.label, problems)
     disk_travel.check_size(target, problems)
     checks.check_type(target, host, pool, capabilities, problems)
@@ -114,7 +114,7 @@ def _changes(
     if first is not None:
         yield first
         disk = predict.apply(replace(before, detached=(disk,)), first, host.geometry[pool]).detached[0]
-        target = replace(target, disk=disk, kept=target.type)
+        target = replace(target, disk=disk, current_type=target.type)
     last = (changes.resize_detached(target), changes.set_compression(target), changes.write_identity(disk, target))
     yield from (step for step in last if step is not None)
 
@@ -135,15 +135,15 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
     """The step that ends a conversion whose original has gone, or None. The copy gets the original's name. It loses its
     mark unless a VM waits for it.
     """
-    mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, detached_place(disk)
-    if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
+    original, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, detached_place(disk)
+    if not original.isdigit() or any(str(dataset.guid) == original for dataset in host.datasets.values()):
         return None
     if now != copy_place(wanted) or wanted in host.datasets:
         wanted = now
     waits = any(vm.config.uuid == disk.vm and vm.interrupted is not None for vm in host.vms)
     facts = {"from": identity.CONVERTING if waits else "", "copied": ""}
-    told = Told(f"= conversion of {disk.label} ended", disk.label)
-    return EndConversion(told, volume=now, guid=disk.volume.guid, target=wanted, facts=facts)
+    report = StepReport(f"= conversion of {disk.label} ended", disk.label)
+    return EndConversion(report, volume=now, guid=disk.volume.guid, target=wanted, facts=facts)
 
 
 def _source_of(host: Host, disk: Disk, declared: PlacedDiskDeclaration) -> t.List[Disk]:
@@ -157,8 +157,8 @@ def _source_of(host: Host, disk: Disk, declared: PlacedDiskDeclaration) -> t.Lis
 
 
 def _finish(disk: Disk, size: int, kind: str) -> Step:
-    told = Told(f"= creation of {disk.label} ended: {render_mib(size)}", disk.label)
-    return FinishDetached(told, volume=disk.volume.name, size_mib=size, guid=disk.volume.guid, type=kind)
+    report = StepReport(f"= creation of {disk.label} ended: {render_mib(size)}", disk.label)
+    return FinishDetached(report, volume=disk.volume.name, size_mib=size, guid=disk.volume.guid, type=kind)
 
 
 def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, problems: Problems) -> t.Iterator[Step]:
@@ -173,10 +173,10 @@ def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, proble
             yield from departures.unguard([other])
             yield from departures.discard([other])
             yield from _destruction(host, other, declared, problems)
-    leaver = Leaver(disk, True, declared.spec.destroy_snapshots, held=declared.release_holds, clones=given_up)
+    leaver = Leaver(disk, True, declared.spec.destroy_snapshots, release_holds=declared.release_holds, clones=given_up)
     checks.check_destruction(leaver, problems)
-    held = tuple(s.name for s in disk.snapshots if s.userrefs)
-    yield replace(departures.destroy_detached(leaver), held=held)
+    on_hold = tuple(s.name for s in disk.snapshots if s.userrefs)
+    yield replace(departures.destroy_detached(leaver), on_hold=on_hold)
 
 
 def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, problems: Problems) -> t.Optional[Step]:
@@ -190,11 +190,11 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, probl
     origin = _origin(host, pool, job.declared, capabilities, problems)
     text = ""
     if origin is not None:
-        least = origin.volume.volsize
-        target.size = spec.size or -(-least // MIB)
+        min_bytes = origin.volume.volsize
+        target.size = spec.size or -(-min_bytes // MIB)
         target.block_size = origin.volume.volblocksize
-        if target.size * MIB < least:
-            small, large = render_apart(target.size * MIB, least)
+        if target.size * MIB < min_bytes:
+            small, large = render_apart(target.size * MIB, min_bytes)
             text = f"size {small} is too small: {origin.name}, which the disk is made from, has {large}"
             problems.add("InvalidArgument", text, target.label)
         if origin.disk is not None:
@@ -225,8 +225,8 @@ def _origin(
         name = final(volume)
         image = host.datasets.get(volume)
         if image is None or name not in host.datasets or not image.volsize:
-            words = missing_image(pool, declared.spec.image, capabilities)
-            problems.add("ResourceNotFound", words, declared.label)
+            message = missing_image(pool, declared.spec.image, capabilities)
+            problems.add("ResourceNotFound", message, declared.label)
             return None
         return _Origin(name, image, False)
     place = problems.attempt(declared.label, find_source, host, declared.source) if declared.source else None
@@ -256,7 +256,7 @@ def _of_disk(
         )
         problems.add("NotSupported", text, declared.label)
     if unfinished(disk):
-        problems.add("InUse", unfinished_words(place.words), declared.label)
+        problems.add("InUse", unfinished_text(place.words), declared.label)
     if not declared.source_snapshot:
         _check_room(host, place, declared, problems)
         return _Origin(disk.volume.name, disk.volume, True, disk)
@@ -286,7 +286,9 @@ def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, probl
         problems.add("InsufficientSpace", text % (where, left, place.words, needed), declared.label)
 
 
-def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], words: str) -> CreateDetached:
+def _create(
+    host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], made_from: str
+) -> CreateDetached:
     """The step that creates the disk. Its uuid, which also names its place, is chosen when the step is done."""
     spec, owner = target.spec, job.owner
     disk = Disk(volume=Dataset("", "volume"), vm=owner.config.uuid if owner is not None else "", index=0)
@@ -300,7 +302,7 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     kind = f" {target.type}" if target.type != THICK else ""
     return CreateDetached(
-        Told(f"+ {target.label} {render_mib(target.size)}{kind} detached{words}", target.label),
+        StepReport(f"+ {target.label} {render_mib(target.size)}{kind} detached{made_from}", target.label),
         volume=f"{container(pool)}/{target.label}",
         size_mib=target.size,
         type=target.type,

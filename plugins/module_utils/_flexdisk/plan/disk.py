@@ -27,7 +27,7 @@ from . import arrivals
 from .detached import Job, plan_detached
 from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
-from .resolve import unfinished, unfinished_words
+from .resolve import unfinished, unfinished_text
 from .steps import VmPlan
 
 
@@ -195,10 +195,10 @@ class Registry:
             self._add(declared, "InUse", place.vm.overlaid)
             return
         self._check_owners(job, place)
-        for what, (now, wanted) in birth_differences(declared.spec, disk).items():
-            self._add(declared, "FixedAtBirth", f"{what} of {place.words} is {now} and cannot become {wanted}")
+        for name, (now, wanted) in birth_differences(declared.spec, disk).items():
+            self._add(declared, "FixedAtBirth", f"{name} of {place.words} is {now} and cannot become {wanted}")
         if unfinished(disk) and declared.state not in ("present", "absent"):
-            self._add(declared, "InUse", unfinished_words(place.words))
+            self._add(declared, "InUse", unfinished_text(place.words))
         elif declared.state == "absent":
             self._destroyed(job, place)
         elif declared.state == "detached":

@@ -21,7 +21,7 @@ from ..rules.usage import check_whole
 from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
-from .steps import Step, Told, VmPlan
+from .steps import Step, StepReport, VmPlan
 from .vm_steps import WritePackage
 
 
@@ -34,20 +34,22 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     volumes = {entry.path: entry.volume for entry in vm.config.disks}
     for path in (path for path in vm.strays if pool_of(volumes[path]) == vm.root.pool):
         problems.add("NotSupported", f"{path} lies outside {vm.root.name}; vm_disks with adopt: true moves it in")
-    said = _said(vm, spec, problems)
+    declared = _declared_identities(vm, spec, problems)
     warnings = list(_left_alone(vm))
-    new = [_New(vm, disk, said.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)]
-    old = [disk for disk in vm.disks if not disk.hidden and released_identity.registered(disk.volume)]
-    _check_names(vm, old, new, said, problems)
-    _check_uuids(host, new, problems)
-    known = _with_uuids(vm, new)
+    candidates = [
+        _Candidate(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)
+    ]
+    adopted = [disk for disk in vm.disks if not disk.hidden and released_identity.registered(disk.volume)]
+    _check_names(vm, adopted, candidates, declared, problems)
+    _check_uuids(host, candidates, problems)
+    known = _with_uuids(vm, candidates)
     seq = Sequence(known, host.geometry[vm.config.pool])
     if vm.config.state == "stopped":
         seq.add(changes.persist(known, False))
-    for candidate in new:
+    for candidate in candidates:
         seq.add(candidate.step(seq.volume_of(candidate.disk)))
-    for disk in old:
-        warnings += _ignored(vm, disk, said.get(disk.volume.name, ReleasedIdentity()))
+    for disk in adopted:
+        warnings += _ignored(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()))
         seq.add(_settled(seq.volume_of(disk), warnings))
     seq.add(_package(vm, spec))
     if seq.steps and vm.interrupted is not None:
@@ -77,15 +79,15 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     root, package = vm.root.name, vm.root.user.get("package")
     if package:
         facts = {released_identity.KEY: package, "package": ""}
-        seq.add(WritePackage(Told(f"- package {package} released"), dataset=root, facts=facts))
+        seq.add(WritePackage(StepReport(f"- package {package} released"), dataset=root, facts=facts))
     if forget:
         for disk in seq.vm.disks:
             if released_identity.KEY in disk.volume.user:
                 text = f"- saved identity of {disk.volume.name} FORGOTTEN"
                 seq.add(_released(vm, disk, text, {released_identity.KEY: ""}))
         if released_identity.KEY in seq.vm.root.user:
-            told = Told(f"- saved identity of {root} FORGOTTEN")
-            seq.add(WritePackage(told, dataset=root, facts={released_identity.KEY: ""}))
+            report = StepReport(f"- saved identity of {root} FORGOTTEN")
+            seq.add(WritePackage(report, dataset=root, facts={released_identity.KEY: ""}))
     return _plan(vm, seq, problems, [])
 
 
@@ -101,9 +103,9 @@ def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
     """The identities that a release saves or has saved, as an entry of O(vms); None if there are none."""
     disks = []
     for disk in vm.disks:
-        kept = released_identity.identity_of(disk)
-        if kept.uuid or kept.name:
-            disks.append(released_identity.entry(replace(kept, index=disk.index)))
+        saved = released_identity.identity_of(disk)
+        if saved.uuid or saved.name:
+            disks.append(released_identity.entry(replace(saved, index=disk.index)))
     package = vm.package or vm.root.user.get(released_identity.KEY, "")
     if not (disks or package):
         return None
@@ -147,19 +149,21 @@ def _configured(vm: Vm, disk: Disk) -> DiskConfig:
     return next(entry for entry in vm.config.disks if entry.path == disk.path)
 
 
-class _New:
+class _Candidate:
     """A disk that gets an identity, with everything that is known of it."""
 
-    def __init__(self, vm: Vm, disk: Disk, said: ReleasedIdentity, warnings: t.List[str]) -> None:
+    def __init__(self, vm: Vm, disk: Disk, declared: ReleasedIdentity, warnings: t.List[str]) -> None:
         entry = _configured(vm, disk)
-        kept = released_identity.left(disk.volume)
-        if released_identity.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):
-            why = "cannot be read" if kept is None else f"is that of another disk, {kept.uuid},"
+        saved = released_identity.left(disk.volume)
+        if released_identity.KEY in disk.volume.user and (
+            saved is None or (saved.uuid and not agrees(entry, saved.uuid))
+        ):
+            why = "cannot be read" if saved is None else f"is that of another disk, {saved.uuid},"
             warnings.append(f"{vm.label}: the saved identity of {disk.volume.name} {why} and is not used")
-            kept = None
+            saved = None
         self.disk = disk
-        self.kept = kept
-        self.identity = released_identity.merged(said, kept)
+        self.saved = saved
+        self.identity = released_identity.merged(declared, saved)
         self.name = self.identity.name or disk.name or disk_name(disk.index)
         self.uuid = own_uuid(vm.config, entry, disk.volume) or self._uuid(vm, entry)
         # A serial that is the beginning of the uuid needs no edit.
@@ -167,35 +171,35 @@ class _New:
 
     def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
         """The uuid of a disk without a configured one; "" if unknown, or if the hypervisor gives one at next start."""
-        told = vm.config.identity_in_zfs or vm.config.state == "stopped"
+        report = vm.config.identity_in_zfs or vm.config.state == "stopped"
         known = self.identity.uuid or self.disk.uuid
         if known and agrees(entry, known):
-            return known if told else ""
+            return known if report else ""
         return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
 
     def step(self, disk: Disk) -> Step:
         """The step that writes the identity. disk is the disk as it is at this point of the plan."""
-        said = self.identity
-        wanted: t.Dict[str, t.Any] = {"name": self.name, **said.user_properties}
-        if said.remaining is not None:
-            wanted["remaining"] = said.remaining
-        stamps = {"ctime": said.ctime, "mtime": said.mtime, "serial_no": str(said.serial_no or "")}
+        merged = self.identity
+        wanted: t.Dict[str, t.Any] = {"name": self.name, **merged.user_properties}
+        if merged.remaining is not None:
+            wanted["remaining"] = merged.remaining
+        stamps = {"ctime": merged.ctime, "mtime": merged.mtime, "serial_no": str(merged.serial_no or "")}
         more = {key: value for key, value in stamps.items() if value}
-        return changes.register(disk, wanted, more if self.kept is None else {**more, released_identity.KEY: ""})
+        return changes.register(disk, wanted, more if self.saved is None else {**more, released_identity.KEY: ""})
 
 
-def _said(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
+def _declared_identities(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
     """What the task says of each disk, by the name of its volume."""
     result: t.Dict[str, ReleasedIdentity] = {}
-    for number, said in enumerate(spec.disks):
-        label = said.name or said.uuid or f"disks[{number}]"
-        fitting = [disk for disk in vm.disks if _is(said, disk, _configured(vm, disk))]
+    for number, declared in enumerate(spec.disks):
+        label = declared.name or declared.uuid or f"disks[{number}]"
+        fitting = [disk for disk in vm.disks if _matches(declared, disk, _configured(vm, disk))]
         if len(fitting) > 1:
-            problems.add("Ambiguous", f"{_address(said)} fits several disks: {_listed(fitting)}", label)
+            problems.add("Ambiguous", f"{_address(declared)} fits several disks: {_listed(fitting)}", label)
         elif not fitting:
-            lost = [path for path in vm.missing if said.index is not None and index_of(path) == said.index]
+            lost = [path for path in vm.missing if declared.index is not None and index_of(path) == declared.index]
             why = f"the volume of {lost[0]} does not exist" if lost else f"there are: {_listed(vm.disks)}"
-            problems.add("ResourceNotFound", f"no disk with {_address(said)}; {why}", label)
+            problems.add("ResourceNotFound", f"no disk with {_address(declared)}; {why}", label)
         elif fitting[0].hidden:
             problems.add(
                 "InvalidArgument", f"{fitting[0].volume.name} is a disk of the platform and cannot be adopted", label
@@ -203,26 +207,26 @@ def _said(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, 
         elif fitting[0].volume.name in result:
             problems.add("InvalidArgument", f"{fitting[0].volume.name} is listed twice", label)
         else:
-            result[fitting[0].volume.name] = said
+            result[fitting[0].volume.name] = declared
     return result
 
 
-def _is(said: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
+def _matches(declared: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
     """Whether index, slot and uuid of an entry fit the disk. A uuid that nothing confirms is not enough alone."""
-    if said.index not in (None, disk.index) or said.pci_slot not in (None, disk.pci_slot):
+    if declared.index not in (None, disk.index) or declared.pci_slot not in (None, disk.pci_slot):
         return False
-    if not said.uuid:
+    if not declared.uuid:
         return True
-    placed = said.index is not None or said.pci_slot is not None
-    kept = released_identity.left(disk.volume)
-    theirs = disk.uuid or (kept.uuid if kept is not None else "")
-    if not agrees(entry, said.uuid) or theirs not in ("", said.uuid):
+    placed = declared.index is not None or declared.pci_slot is not None
+    saved = released_identity.left(disk.volume)
+    theirs = disk.uuid or (saved.uuid if saved is not None else "")
+    if not agrees(entry, declared.uuid) or theirs not in ("", declared.uuid):
         return False
     return placed or bool(theirs) or serial_shown(entry)
 
 
-def _address(said: ReleasedIdentity) -> str:
-    parts = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
+def _address(declared: ReleasedIdentity) -> str:
+    parts = [("uuid", declared.uuid), ("index", declared.index), ("pci_slot", declared.pci_slot)]
     return ", ".join(f"{key} {value}" for key, value in parts if value not in (None, ""))
 
 
@@ -232,16 +236,20 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 
 
 def _check_names(
-    vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, ReleasedIdentity], problems: Problems
+    vm: Vm,
+    adopted: t.Sequence[Disk],
+    candidates: t.Sequence[_Candidate],
+    declared: t.Mapping[str, ReleasedIdentity],
+    problems: Problems,
 ) -> None:
     """Names are unique among the VM's attached disks and those detached from it."""
-    taken = {disk.name: disk.volume.name for disk in (*old, *vm.detached) if disk.name}
-    for disk in old:
-        wanted = said.get(disk.volume.name, ReleasedIdentity()).name
+    taken = {disk.name: disk.volume.name for disk in (*adopted, *vm.detached) if disk.name}
+    for disk in adopted:
+        wanted = declared.get(disk.volume.name, ReleasedIdentity()).name
         if wanted not in ("", disk.name):
             is_now = f"is called {disk.name}" if disk.name else "is adopted without a name"
             problems.add("NameConflict", f"{disk.volume.name} {is_now}; vm_disks renames it", wanted)
-    for candidate in new:
+    for candidate in candidates:
         name, volume = candidate.name, candidate.disk.volume.name
         if name in taken:
             free = next(n for n in (f"{name[:58]}-{k}" for k in range(2, len(taken) + 3)) if n not in taken)
@@ -254,23 +262,23 @@ def _check_names(
         taken.setdefault(name, volume)
 
 
-def _check_uuids(host: Host, new: t.Sequence[_New], problems: Problems) -> None:
+def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Problems) -> None:
     """Refuse duplicate UUIDs that only a released identity or the task names. The inventory does not know these."""
     everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.detached)
     places: t.Dict[str, t.Set[str]] = {}
     for disk in everything:
         places.setdefault(disk.uuid, set()).add(disk.volume.name)
-    for candidate in new:
+    for candidate in candidates:
         places.setdefault(candidate.uuid, set()).add(candidate.disk.volume.name)
-    for candidate in (c for c in new if c.uuid and c.uuid not in host.duplicates):
+    for candidate in (c for c in candidates if c.uuid and c.uuid not in host.duplicates):
         if len(places[candidate.uuid]) > 1:
             volumes = ", ".join(sorted(places[candidate.uuid]))
             problems.add("Ambiguous", f"the uuid {candidate.uuid} is on several volumes: {volumes}", candidate.name)
 
 
-def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
+def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:
     """The VM with the UUIDs that its disks get."""
-    uuids = {candidate.disk.path: candidate for candidate in new}
+    uuids = {candidate.disk.path: candidate for candidate in candidates}
     disks = tuple(replace(d, uuid=uuids[d.path].uuid) if d.path in uuids else d for d in vm.disks)
     entries = tuple(
         replace(e, uuid=uuids[e.path].uuid) if e.path in uuids and uuids[e.path].shown else e for e in vm.config.disks
@@ -283,15 +291,15 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     step = changes.sync_facts(disk)
     if released_identity.KEY not in disk.volume.user:
         return step
-    kept = released_identity.decode(disk.volume.user[released_identity.KEY])
-    if kept is None or kept.uuid != disk.volume.user.get("uuid", ""):
+    saved = released_identity.decode(disk.volume.user[released_identity.KEY])
+    if saved is None or saved.uuid != disk.volume.user.get("uuid", ""):
         warnings.append(
             f"{disk.volume.name} has an identity, and a saved one of another disk (zfs inherit "
             f"{identity.PREFIX}{released_identity.KEY} removes that)"
         )
         return step
     facts = {**(step.facts if step is not None else {}), released_identity.KEY: ""}
-    return SyncFacts(Told("", disk.label), volume=disk.volume.name, facts=facts)
+    return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=facts)
 
 
 def _ignored(vm: Vm, disk: Disk, said: ReleasedIdentity) -> t.Iterator[str]:
@@ -309,12 +317,12 @@ def _left_alone(vm: Vm) -> t.Iterator[str]:
 
 def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
     """The step that writes the package that the task names or a release has saved; None if it is not needed."""
-    kept = vm.root.user.get(released_identity.KEY, "")
-    package = spec.package or kept
-    if not package or vm.package not in ("", kept):
+    saved = vm.root.user.get(released_identity.KEY, "")
+    package = spec.package or saved
+    if not package or vm.package not in ("", saved):
         return None
-    facts = {"package": package, **({released_identity.KEY: ""} if kept else {})}
-    return WritePackage(Told(f"= package {package}"), dataset=vm.root.name, facts=facts)
+    facts = {"package": package, **({released_identity.KEY: ""} if saved else {})}
+    return WritePackage(StepReport(f"= package {package}"), dataset=vm.root.name, facts=facts)
 
 
 # -- release
@@ -324,18 +332,20 @@ def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
     present = released_identity.taken(disk.volume)
     if not present:
         return None
-    kept = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
+    saved = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
     uuid = disk.volume.user.get("uuid")
     text = f"- {disk.label} released ({disk.volume.name}{f', uuid {uuid}' if uuid else ''})"
     facts = dict.fromkeys(present, "")
-    if disk.volume.user.get(released_identity.KEY) != kept:
-        facts[released_identity.KEY] = kept or ""
+    if disk.volume.user.get(released_identity.KEY) != saved:
+        facts[released_identity.KEY] = saved or ""
     return _released(vm, disk, text, facts)
 
 
 def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:
     entry, user = _configured(vm, disk), {**disk.volume.user, **facts}
-    kept = released_identity.left(replace(disk.volume, user={key: value for key, value in user.items() if value}))
-    saved = kept.uuid if kept is not None and agrees(entry, kept.uuid) else ""
+    identity_left = released_identity.left(
+        replace(disk.volume, user={key: value for key, value in user.items() if value})
+    )
+    saved = identity_left.uuid if identity_left is not None and agrees(entry, identity_left.uuid) else ""
     uuid = disk.uuid if disk.type == FILE else own_uuid(vm.config, entry, disk.volume) or saved
-    return ReleaseDisk(Told(text, disk.label), dataset=disk.volume.name, facts=facts, uuid=uuid)
+    return ReleaseDisk(StepReport(text, disk.label), dataset=disk.volume.name, facts=facts, uuid=uuid)

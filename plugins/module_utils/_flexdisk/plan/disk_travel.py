@@ -42,14 +42,14 @@ def replacing(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[Di
     return element, (*lacking, *secrets, *([disk_element.FORMAT] if element.format else ()))
 
 
-def without_text(element: DiskElement, words: t.Sequence[str]) -> str:
+def without_text(element: DiskElement, lacking: t.Sequence[str]) -> str:
     """What a disk does not get back, as the end of a text; "" for nothing."""
-    shown = [f"its format {element.format}" if word == disk_element.FORMAT else word for word in words]
+    shown = [f"its format {element.format}" if word == disk_element.FORMAT else word for word in lacking]
     return _without(shown)
 
 
-def _without(words: t.Sequence[str]) -> str:
-    return f", without {', '.join(words)}" if words else ""
+def _without(items: t.Sequence[str]) -> str:
+    return f", without {', '.join(items)}" if items else ""
 
 
 def check_leaving(vm: Vm, leaver: Leaver, problems: Problems) -> None:
@@ -63,8 +63,8 @@ def check_keeping(leaver: Leaver, problems: Problems) -> None:
     """Refuse to detach a disk that cannot be read without what its configuration has."""
     disk = leaver.disk
     holds = () if leaver.destroy or leaver.becomes_replica else disk_element.keepable(disk.element).holds
-    for words in holds if disk.path else ():
-        problems.add("NotSupported", f"cannot be detached: {words}", disk.label)
+    for reason in holds if disk.path else ():
+        problems.add("NotSupported", f"cannot be detached: {reason}", disk.label)
 
 
 def check_mentions(config: VmConfig, path: str, label: str, problems: Problems) -> None:

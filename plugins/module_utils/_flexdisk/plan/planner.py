@@ -36,14 +36,14 @@ from .warnings import warnings_of
 
 def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
     """The VM with this uuid, else the only one with this alias or uuid prefix, or None. A Problem if several fit."""
-    found = fitting(wanted, host.configs)
-    if len(found) > 1:
+    matches = fitting(wanted, host.configs)
+    if len(matches) > 1:
         text = (
             "several VMs have this alias or a uuid that begins so: "
-            f"{', '.join(sorted(c.label for c in found))}; give the whole uuid"
+            f"{', '.join(sorted(c.label for c in matches))}; give the whole uuid"
         )
         return Problem("Ambiguous", text, wanted)
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem]:
@@ -91,8 +91,8 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
     matched = match(vm, t.cast(t.Any, spec.disks), of_other_vms, policy.matching, problems, spec.unlisted)
     plan = plan_matched(host, vm, spec, matched, policy, capabilities, problems)
     if plan.problems:
-        found = tuple(replace(one, message=as_configured(one.message, first)) for one in plan.problems)
-        return replace(plan, before=before, after=before, problems=found)
+        reworded = tuple(replace(one, message=as_configured(one.message, first)) for one in plan.problems)
+        return replace(plan, before=before, after=before, problems=reworded)
     warnings = tuple(f"{spec.vm}: {as_configured(text, first)}" for text in matched.warnings)
     steps = (*([first] if first else []), *plan.steps)
     return replace(plan, before=before, steps=steps, warnings=warnings + plan.warnings)
@@ -146,10 +146,10 @@ def plan_matched(
 
 def _add_stop(resolved: Resolved, host: Host, capabilities: Capabilities, policy: Policy, problems: Problems) -> None:
     """Add that the VM must be stopped, too, for what a check has refused: a user wants to hear both at once."""
-    found = Problems(resolved.vm.label)
+    stop_problems = Problems(resolved.vm.label)
     with contextlib.suppress(FlexdiskError):  # what cannot be planned has been refused already
-        ordering.order(resolved, host.geometry[resolved.vm.config.pool], capabilities, policy, found)
-    for one in found:
+        ordering.order(resolved, host.geometry[resolved.vm.config.pool], capabilities, policy, stop_problems)
+    for one in stop_problems:
         if one.code == "VmNotStopped":
             problems.add(one.code, one.message, one.disk)
 
@@ -189,7 +189,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
         if isinstance(step, AttachDisk) and step.attached.detached and step.attached.vm != vm.config.uuid:
             guests[step.source] = step.attached.volume.used
     freed = sum(step.frees_bytes for step in plan.steps if isinstance(step, (ClearRemains, RemoveUnfinished)))
-    start = _held(vm) + sum(guests.values()) + freed
+    start = _reserved_bytes(vm) + sum(guests.values()) + freed
     course = [0]
     for step in plan.steps:
         if isinstance(step, (ClearRemains, RemoveUnfinished)):
@@ -203,7 +203,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
             guests.pop(step.source, None)
         elif isinstance(step, Relocate):
             guests = {}
-        course.append(_held(vm) + sum(guests.values()) + freed - start)
+        course.append(_reserved_bytes(vm) + sum(guests.values()) + freed - start)
     return Demand(course[-1], max(course))
 
 
@@ -225,7 +225,7 @@ def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]
     return [replace(p, after=replace(p.after, detached=detached)) for p, detached in zip(plans, left)], problems
 
 
-def _held(vm: Vm) -> int:
+def _reserved_bytes(vm: Vm) -> int:
     return vm.root.reservation + sum(d.volume.used for d in vm.detached)
 
 
@@ -263,9 +263,9 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
     for pool in sorted({p.before.config.pool for p in ordered}):
         here = [(p, n) for p, n in needs if p.before.config.pool == pool and p.steps]
         need = so_far = 0
-        for _plan, own in here:
-            need = max(need, so_far + own.peak)
-            so_far += own.net
+        for _plan, needed in here:
+            need = max(need, so_far + needed.peak)
+            so_far += needed.net
         room = host.available(pool)
         if need > room:
             biggest, most = max(here, key=lambda pair: pair[1].peak)

@@ -110,8 +110,8 @@ def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> 
         vm = _map(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
     coming = step.flexible_mib
     room = _config(vm, flexible_disk_size=coming) if coming else vm
-    held = vm.root.used + sum(v.used for v in vm.volumes) - before
-    quota = max(vm.root.quota, expected_quota(vm, geometry), expected_quota(room, geometry), held)
+    used = vm.root.used + sum(v.used for v in vm.volumes) - before
+    quota = max(vm.root.quota, expected_quota(vm, geometry), expected_quota(room, geometry), used)
     return _root(vm, quota=quota, reservation=quota)
 
 
@@ -296,7 +296,7 @@ def _destroy_detached(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGe
     return vm if orphans == vm.orphans else _settled(replace(vm, orphans=orphans), geometry)
 
 
-def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) -> Vm:
+def _in(vm: Vm, disk: Disk, step: disk_steps.DiskArrival, geometry: PoolGeometry) -> Vm:
     attachment = step.attachment
     disk = replace(
         believed(disk, step.facts),
@@ -355,8 +355,8 @@ def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geome
 
 
 def _create(step: disk_steps.CreateDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
-    own = step.attachment.uuid
-    disk = Disk(volume=_made(step, geometry), vm=vm.config.uuid, index=0, uuid=own, image_size=step.image_size_mib)
+    uuid = step.attachment.uuid
+    disk = Disk(volume=_made(step, geometry), vm=vm.config.uuid, index=0, uuid=uuid, image_size=step.image_size_mib)
     return _in(vm, disk, step, geometry)
 
 
@@ -436,8 +436,8 @@ def _properties(step: vm_steps.SetProperties, vm: Vm, geometry: PoolGeometry) ->
     if step.indestructible is not None:
         changes["indestructible"] = step.indestructible
     if step.indestructible is False:
-        own = snapshots.protection(vm)
-        vm = replace(vm, snapshots=tuple(s for s in vm.snapshots if s is not own))
+        protection = snapshots.protection(vm)
+        vm = replace(vm, snapshots=tuple(s for s in vm.snapshots if s is not protection))
     return _config(vm, **changes)
 
 
@@ -472,12 +472,12 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         if part is None:
             return dataset, before
         left = tuple(s for s in before if s.createtxg <= part.createtxg)
-        held = pins.held(left)
+        content = pins.held(left)
         then = replace(
             dataset,
             volsize=part.volsize,
-            used=held + dataset.refreservation if dataset.backs else dataset.used,
-            usedbydataset=held,
+            used=content + dataset.refreservation if dataset.backs else dataset.used,
+            usedbydataset=content,
             usedbysnapshots=0,
             usedbyrefreservation=dataset.refreservation,
             written=0,

@@ -15,7 +15,7 @@ from ..rules.inventory import Host
 from ..rules.journal import property_of
 from ..rules.layout import container
 from ..rules.power import held_down, unfinished, why_not
-from .steps import Step, Told, VmPlan
+from .steps import Step, StepReport, VmPlan
 from .vm_steps import Recover, SetAutoboot, Start
 
 
@@ -23,8 +23,8 @@ def recover(vm: Vm) -> t.Optional[Step]:
     """The step that resumes an interrupted run; None without one. What is left to do are steps of their own."""
     if vm.interrupted is None:
         return None
-    left = "; ".join(_found(vm)) or "nothing is left"
-    return Recover(Told(f"= interrupted run of {vm.interrupted.since} taken up: {left}"))
+    left = "; ".join(_leftovers(vm)) or "nothing is left"
+    return Recover(StepReport(f"= interrupted run of {vm.interrupted.since} taken up: {left}"))
 
 
 def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
@@ -35,7 +35,7 @@ def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
     turned_on = starts and capabilities.moves_autoboot and not now.config.failover
     if (turned_on or now.config.autoboot) != vm.autoboot_before:
         word = "on" if vm.autoboot_before else "off"
-        yield SetAutoboot(Told(f"autoboot {word}, as before"), autoboot=vm.autoboot_before)
+        yield SetAutoboot(StepReport(f"autoboot {word}, as before"), autoboot=vm.autoboot_before)
 
 
 def stays_down(vm: Vm, after: Vm) -> t.Iterator[str]:
@@ -66,75 +66,75 @@ def left_stopped(vm: Vm, capabilities: Capabilities) -> Vm:
 
 def start(capabilities: Capabilities) -> Start:
     """The step that starts a VM."""
-    return Start(Told("start"), autoboot_on=capabilities.moves_autoboot)
+    return Start(StepReport("start"), autoboot_on=capabilities.moves_autoboot)
 
 
-def _given_up(vm: Vm, record: JournalEntry) -> bool:
+def _given_up(vm: Vm, entry: JournalEntry) -> bool:
     """Whether the work of a killed run is taken up, but the VM is not started, for it ended too late for that run."""
     left = vm.interrupted
-    return left is not None and (record.state, left.state) == ("running", "stopped")
+    return left is not None and (entry.state, left.state) == ("running", "stopped")
 
 
-def _ended_too_late(record: JournalEntry, how: str) -> str:
+def _ended_too_late(entry: JournalEntry, how: str) -> str:
     """Why a VM that is down is not started, although a run that how tells of asked its guest to shut down."""
     return (
-        f"its guest was asked to shut down at {record.since} by a run that {how}, and the VM is down; this need "
+        f"its guest was asked to shut down at {entry.since} by a run that {how}, and the VM is down; this need "
         "not be the cause any more, so it is not started; vm with state=running starts it"
     )
 
 
-def _found(vm: Vm) -> t.List[str]:
-    words = ["the VM is stopped"] if vm.halted else []
+def _leftovers(vm: Vm) -> t.List[str]:
+    items = ["the VM is stopped"] if vm.halted else []
     if vm.config.autoboot != vm.autoboot_before:
-        words.append(f"autoboot is {'on' if vm.config.autoboot else 'off'}")
-    words += [f"{path} is detached but still configured" for path in vm.ghosts]
-    words += [f"{disk.volume.name} is not configured" for disk in vm.orphans]
-    return words + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.detached if d.guarded]
+        items.append(f"autoboot is {'on' if vm.config.autoboot else 'off'}")
+    items += [f"{path} is detached but still configured" for path in vm.ghosts]
+    items += [f"{disk.volume.name} is not configured" for disk in vm.orphans]
+    return items + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.detached if d.guarded]
 
 
 def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     """What was found of an interrupted run and which steps end it: a list of one entry, or empty without such a run."""
-    record = plan.before.interrupted
-    if record is None or not plan.steps:
+    entry = plan.before.interrupted
+    if entry is None or not plan.steps:
         return []
     ours = plan.stops  # then this run changes the power for its own steps
-    done = [step.text for step in plan.steps if step.mends or (step.changes_power and not ours)]
-    return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
+    done = [step.text for step in plan.steps if step.completes_interrupted or (step.changes_power and not ours)]
+    return [{"plan": entry.plan, "since": entry.since, "found": _leftovers(plan.before), "done": done}]
 
 
-def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
+def record_result(entry: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
     """An intent in the form of a result. It is unreadable if record is None."""
-    if record is None:
+    if entry is None:
         return {"readable": False}
-    moves = [{"guid": guid, "from": source, "to": target} for guid, source, target in record.moves]
-    return dict(record._asdict(), readable=True, steps=list(record.steps), moves=moves)
+    moves = [{"guid": guid, "from": source, "to": target} for guid, source, target in entry.moves]
+    return dict(entry._asdict(), readable=True, steps=list(entry.steps), moves=moves)
 
 
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
     """Warnings about entries of the journal that this run does not finish, with the command that removes them."""
     known = {vm.config.uuid: vm for vm in host.vms}
     result = []
-    for (pool, uuid), record in sorted(host.intents.items()):
+    for (pool, uuid), entry in sorted(host.intents.items()):
         vm = known.get(uuid)
-        if vm is not None and record is not None and _given_up(vm, record):
-            result.append(f"{vm.label}: {_ended_too_late(record, 'was interrupted')}")
+        if vm is not None and entry is not None and _given_up(vm, entry):
+            result.append(f"{vm.label}: {_ended_too_late(entry, 'was interrupted')}")
         if vm is None or (vm.interrupted is not None and uuid in declared):
             continue
-        if record is None:
+        if entry is None:
             words = "the record of an interrupted run cannot be read"
         elif vm.asked is not None:
             words = (
-                f"its guest was asked to shut down at {record.since} and has not; if it still does, the next run of"
+                f"its guest was asked to shut down at {entry.since} and has not; if it still does, the next run of"
                 " vm_disks starts the VM again"
             )
-        elif record.late and vm.interrupted is None and record.host == host.name:
+        elif entry.late and vm.interrupted is None and entry.host == host.name:
             if vm.config.state == "stopped":
-                result.append(f"{vm.label}: {_ended_too_late(record, 'has failed')}")
+                result.append(f"{vm.label}: {_ended_too_late(entry, 'has failed')}")
             continue
         elif vm.interrupted is None:
-            words = f"a run on host {record.host} was interrupted at {record.since}; only that host finishes it"
+            words = f"a run on host {entry.host} was interrupted at {entry.since}; only that host finishes it"
         else:
-            words = held_down(vm) or unfinished(record)
+            words = held_down(vm) or unfinished(entry)
         result.append(f"{vm.label}: {words} ({_inherit(pool, uuid)} removes it)")
     return result
 

@@ -19,7 +19,7 @@ from ..rules.skipped import adopting
 from ..rules.unfinished import is_unfinished, reason
 from ..rules.usage import labels, own_use, power_problem
 from .disk_travel import check_mentions
-from .steps import Told
+from .steps import StepReport
 from .vm_steps import Relocate
 
 
@@ -44,8 +44,8 @@ def why_not(host: Host, config: VmConfig) -> str:
     """Why a VM without a dataset cannot get one; "" if it can."""
     pool = _pool(host, config)
     if not pool:
-        found = "; ".join(config.left_out) or "it has no disks"
-        return f"which pool it belongs to is not clear, for no disk of it can be adopted: {found}"
+        reasons = "; ".join(config.left_out) or "it has no disks"
+        return f"which pool it belongs to is not clear, for no disk of it can be adopted: {reasons}"
     if pool not in host.geometry:
         return f"its disks lie in pool {pool}, which this task does not read"
     if blank_in(pool):
@@ -60,11 +60,11 @@ def why_not(host: Host, config: VmConfig) -> str:
 
 def not_managed(host: Host, config: VmConfig) -> str:
     """Return why no task manages a VM that has no dataset, or is unfinished, and what ends that."""
-    words = reason(host, config)
+    text = reason(host, config)
     if not config.identity_in_zfs or is_unfinished(config):
-        return words
+        return text
     why = why_not(host, config)
-    return f"{words}, and adopt: true makes none: {why}" if why else f"{words}; {adopting(config)}"
+    return f"{text}, and adopt: true makes none: {why}" if why else f"{text}; {adopting(config)}"
 
 
 def by_other_names(host: Host, vm: Vm) -> Vm:
@@ -88,7 +88,7 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
         text = "its volumes are renamed" if any(e.volume != d.volume.name for e, d in disks) else "its paths change"
         problems.add("VmNotStopped", why or f"the VM must be stopped to be adopted: {text}")
     moves = ", ".join(f"{_source(e, d)} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
-    return Relocate(Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
+    return Relocate(StepReport(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
 
 
 def as_configured(text: str, step: t.Optional[Relocate]) -> str:

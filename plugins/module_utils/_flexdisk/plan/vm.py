@@ -30,7 +30,7 @@ from . import changes, checks, departures, ordering, predict, recovery
 from .ordering import Sequence
 from .planner import find_config, plan_vm
 from .resolve import Leaver, Resolved, former_boots
-from .steps import Step, Told, VmPlan
+from .steps import Step, StepReport, VmPlan
 from .vm_steps import DeleteVm, Recover, RemoveUnfinished, SetAutoboot, SetProperties, SettleQuota
 
 
@@ -144,14 +144,14 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
         disks = packages.named(declared.disks)
     boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
     exchanges = not creating or (boots is not None and boots.image not in ("", declared.image))
-    anew = exchanges and packages.with_new_image(declared, disks or [], boots, problems)
-    if not anew:
+    replaces_boot = exchanges and packages.with_new_image(declared, disks or [], boots, problems)
+    if not replaces_boot:
         _same_image(declared, _coming_back(vm, disks or []) or boots, problems)
     if creating:
         uuids = {disk.uuid for disk in vm.disks}
         for number, entry in enumerate(disks or ()):
             made = uuid_of_new(vm.config.uuid, number, ())
-            if not entry.get("uuid") and made in uuids and not (anew and entry.get("boot")):
+            if not entry.get("uuid") and made in uuids and not (replaces_boot and entry.get("boot")):
                 entry["uuid"] = made
     spec, wrong = parse_vm_disks({"vm": declared.vm, "disks": disks, "unlisted": declared.unlisted})
     problems += wrong
@@ -186,10 +186,10 @@ def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     usage = rfd_usage_mib(vm)
     need = space.smallest_flexible_mib(vm) - vm.hidden_mib
     if declared.disks is None and need > package.disk:
-        has, needs = render_apart(package.disk * MIB, need * MIB)
+        available, needed = render_apart(package.disk * MIB, need * MIB)
         problems.add(
             "InsufficientSpace",
-            f"package {package.name} has {has}, disks and snapshots need {needs}; "
+            f"package {package.name} has {available}, disks and snapshots need {needed}; "
             f"{render_exact(need)} is the smallest that fits (by RFD 154 existing "
             f"disk usage is {render_exact(usage)})",
         )
@@ -231,10 +231,10 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
     if not changes:
         return None
     parts = [f"{key} {_word(key, now[key])} -> {_word(key, value)}" for key, value in changes.items()]
-    own = snapshots.protection(vm) if "indestructible" in changes else None
-    with_it = f"; the protection's own snapshot {snapshots.PROTECTION} goes with it" if own is not None else ""
+    protection = snapshots.protection(vm) if "indestructible" in changes else None
+    with_it = f"; the protection's own snapshot {snapshots.PROTECTION} goes with it" if protection is not None else ""
     return SetProperties(
-        Told(f"~ {', '.join(parts)}{with_it}"),
+        StepReport(f"~ {', '.join(parts)}{with_it}"),
         memory_mib=changes.get("memory"),
         vcpus=changes.get("vcpus"),
         indestructible=changes.get("indestructible"),
@@ -258,9 +258,9 @@ def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
     """The parts of a configuration that do not go with other memory or vcpus, each with what it says."""
     if key in config.fixed:
         yield f"{config.fixed[key]} says the same"
-    for part, least in config.min_vcpus.items() if key == "vcpus" else ():
-        if least > value:
-            yield f"{part} names vcpu {least - 1}"
+    for part, minimum in config.min_vcpus.items() if key == "vcpus" else ():
+        if minimum > value:
+            yield f"{part} names vcpu {minimum - 1}"
 
 
 def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:
@@ -301,7 +301,7 @@ def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iter
         autoboot = autoboot or (capabilities.moves_autoboot and not vm.config.failover)
     if declared.autoboot is not None and declared.autoboot != autoboot:
         word = "on" if declared.autoboot else "off"
-        yield SetAutoboot(Told(f"autoboot {word}"), autoboot=declared.autoboot)
+        yield SetAutoboot(StepReport(f"autoboot {word}"), autoboot=declared.autoboot)
 
 
 def _check_ready(vm: Vm, declared: VmDeclaration, seq: Sequence, problems: Problems) -> None:
@@ -315,9 +315,9 @@ def _check_start(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     refused anyway.
     """
     if declared.state == "running" and vm.config.state == "stopped" and not vm.config.frozen:
-        code, words = why_not(vm)
+        code, reason = why_not(vm)
         if code:
-            problems.add(code, f"state=running is refused: {words}")
+            problems.add(code, f"state=running is refused: {reason}")
 
 
 def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
@@ -381,20 +381,20 @@ def _may_be_elsewhere(vm: Vm, left: t.Optional[Left], problems: Problems) -> Non
     """
     if vm.config.frozen or not vm.config.failover:
         return
-    words = unknown_home(vm)
-    if words:
-        problems.add(NOT_HOME, f"state=absent is refused: {words}")
+    reason = unknown_home(vm)
+    if reason:
+        problems.add(NOT_HOME, f"state=absent is refused: {reason}")
     elif left is None:
-        words = "the VM has failover: another host keeps its configuration, and would bring it back after its deletion"
-        problems.add("Replicated", f"{words}; the playbook replicate with flexdisk_failover=false gives that up first")
+        reason = "the VM has failover: another host keeps its configuration, and would bring it back after its deletion"
+        problems.add("Replicated", f"{reason}; the playbook replicate with flexdisk_failover=false gives that up first")
 
 
 def _is_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     """Refuse to delete a VM that is not the member that is meant, or was not about to become it."""
     becomes = vm.interrupted.member if vm.interrupted is not None else ""
-    mark = vm.member if vm.member is not None else becomes or None
-    if declared.member is not None and mark != declared.member:
-        now = "not marked as a member" if mark is None else f"marked as {mark or 'a VM of no group'}"
+    current = vm.member if vm.member is not None else becomes or None
+    if declared.member is not None and current != declared.member:
+        now = "not marked as a member" if current is None else f"marked as {current or 'a VM of no group'}"
         meant, name = declared.member or "a VM of no group", vm.config.alias or vm.config.uuid
         word = declared.member or '""'
         way = f"if it is {meant} all the same, say so first ({{vm: {name}, member: {word}}})"
@@ -450,19 +450,19 @@ def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
             "preserve: true keeps one",
         )
     protection = snapshots.protection(vm)
-    own = [s for s in vm.snapshots if s is not protection]
-    if own and not declared.destroy_snapshots:
+    counted = [s for s in vm.snapshots if s is not protection]
+    if counted and not declared.destroy_snapshots:
         problems.add(
             "HasSnapshots",
             "the VM has snapshots that would be destroyed with it: "
-            f"{', '.join(_snapshot_words(vm, s) for s in own)}; destroy_snapshots: true allows it",
+            f"{', '.join(_snapshot_text(vm, s) for s in counted)}; destroy_snapshots: true allows it",
         )
-    used = [s.name for s in own if s.clones or s.userrefs]
+    used = [s.name for s in counted if s.clones or s.userrefs]
     if used:
         problems.add("InUse", f"snapshots cannot be destroyed because they have clones or holds: {', '.join(used)}")
 
 
-def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
+def _snapshot_text(vm: Vm, snapshot: Dataset) -> str:
     left = not vm.config.identity_in_zfs and snapshot.name == vm.root.name + snapshots.PROTECTION
     name = snapshot.name.partition("@")[2]
     return name + (" (left of a protection whose hold somebody has released)" if left else "")
@@ -490,7 +490,7 @@ def delete(vm: Vm) -> DeleteVm:
     text = f"- VM {vm.config.alias or vm.config.uuid} DESTROYED{' with ' + ', '.join(gone) if gone else ''}"
     parts = tuple(disk.volume.planned for disk in vm.disks)
     lost = (*vm.snapshots, *(snapshot for disk in vm.disks for snapshot in disk.snapshots))
-    return DeleteVm(Told(text, destroys=True), parts=parts, snapshots=tuple(one.planned for one in lost))
+    return DeleteVm(StepReport(text, destroys=True), parts=parts, snapshots=tuple(one.planned for one in lost))
 
 
 def plan_ended(host: Host, declared: VmDeclaration) -> t.Optional[VmPlan]:
@@ -511,27 +511,27 @@ def plan_ended(host: Host, declared: VmDeclaration) -> t.Optional[VmPlan]:
             detached = tuple(disk for disk in host.detached if disk.vm == uuid)
             vm = Vm(config, Dataset(place, ""), detached=detached, interrupted=left)
             seq = Sequence(vm, host.geometry[pool])
-            seq.add(Recover(Told(f"= deletion of {left.since} ended: only its record was left")))
+            seq.add(Recover(StepReport(f"= deletion of {left.since} ended: only its record was left")))
             seq.extend(departures.unguard(detached))
             return VmPlan(uuid, vm, seq.vm, tuple(seq.steps))
     return None
 
 
 def _described(disk: Disk) -> str:
-    held = f" and its snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
-    return f"{disk.label} {render_mib(disk.size_mib)}{held}"
+    suffix = f" and its snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
+    return f"{disk.label} {render_mib(disk.size_mib)}{suffix}"
 
 
 def remove_left(left: Left, problems: Problems, configured: bool) -> t.Optional[RemoveUnfinished]:
     """The step that removes what is left of a VM; None with a problem if somebody may still need it."""
     doing = "creation" if left.entry.creates else "deletion"
     if left.lasting:
-        words = f"{', '.join(left.lasting)} is left of a VM whose {doing} was interrupted, and may still be needed"
-        problems.add("AlreadyExists", f"{words}; if nobody does, zfs destroy -r {left.root} removes it")
+        message = f"{', '.join(left.lasting)} is left of a VM whose {doing} was interrupted, and may still be needed"
+        problems.add("AlreadyExists", f"{message}; if nobody does, zfs destroy -r {left.root} removes it")
         return None
     datasets = f": {', '.join(name for name, _guid in left.parts)}" if left.parts else ""
     text = f"- what is left of the VM, whose {doing} was interrupted{datasets}"
-    told = Told(text, destroys=True)
+    told = StepReport(text, destroys=True)
     return RemoveUnfinished(
         told, left.uuid, left.root, left.parts, configured, bool(left.entry.deletes), left.frees_bytes
     )

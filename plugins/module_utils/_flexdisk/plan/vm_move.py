@@ -34,10 +34,10 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
         result.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
     pinned = [one.name for one in strange_snapshots(vm) if one.clones or one.userrefs]
     if pinned:
-        words = (
+        message = (
             f"{', '.join(pinned)} has clones or holds, and would go with the VM's own dataset, which does not travel"
         )
-        result.append(Problem("InUse", words, vm.label))
+        result.append(Problem("InUse", message, vm.label))
     state = usage.power_problem(vm.config)
     if state:
         result.append(Problem("VmInTransition", state, vm.label))
@@ -129,7 +129,7 @@ def _of_room(vm: Vm) -> t.Iterator[Problem]:
 def _of_clones(vm: Vm) -> t.Iterator[Problem]:
     more, room = pins.of_origins(vm), max(0, space.allocatable(vm) or 0)
     if more > room:
-        least = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
+        min_mib = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
         text = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
-        text += f"; flexible_disk_size must be at least {render_exact(least)}"
+        text += f"; flexible_disk_size must be at least {render_exact(min_mib)}"
         yield Problem("InsufficientSpace", text % render_apart(more, room), vm.label)

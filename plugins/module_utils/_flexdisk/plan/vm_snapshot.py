@@ -25,7 +25,7 @@ from ..rules.unmanaged import unmanaged, unread
 from ..rules.usage import check_whole, labels
 from . import ordering, predict, recovery
 from .ordering import Sequence
-from .steps import Told, VmPlan
+from .steps import StepReport, VmPlan
 from .vm_steps import DeleteSnapshot, RollBack, SetFlexibleSize, TakeSnapshot
 
 _MOST_NAMED = 5
@@ -98,8 +98,8 @@ def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
         known = {disk.path for disk in vm.disks}.union(vm.ghosts)
         for entry in vm.config.disks:
             if entry.media == "disk" and entry.path not in known:
-                words = f"{entry.path} is not in snapshot {spec.name} and stays as it is"
-                yield f"{vm.label}: {words}, because {_beyond(vm, entry)}; its data may not fit that of the others"
+                message = f"{entry.path} is not in snapshot {spec.name} and stays as it is"
+                yield f"{vm.label}: {message}, because {_beyond(vm, entry)}; its data may not fit that of the others"
 
 
 def _beyond(vm: Vm, entry: DiskConfig) -> str:
@@ -128,7 +128,7 @@ def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems
     vm = seq.vm
     charge = sum(map(pins.holds, (vm.root, *vm.volumes)))
     text = f"+ snapshot {name} of {count(len(vm.volumes), 'disk')}, holds {render_bytes(charge)} at once"
-    step = TakeSnapshot(Told(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
+    step = TakeSnapshot(StepReport(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
     after = predict.apply(vm, step, seq.geometry)
     short = _shortfall(vm, after)
     if short > 0:
@@ -141,8 +141,8 @@ def _shortfall(vm: Vm, after: Vm) -> int:
     room = space.allocatable(after)
     if room is not None:
         return -room
-    held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes)) + _of_root(vm, after)
-    return held - vm.root.quota
+    used = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes)) + _of_root(vm, after)
+    return used - vm.root.quota
 
 
 def _of_root(vm: Vm, after: Vm) -> int:
@@ -169,11 +169,11 @@ def _short_text(vm: Vm, after: Vm, spec: SnapshotDeclaration, charge: int, short
 def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
     below = f" (also of {', '.join(part.parent for part in snapshot.below)})" if snapshot.below else ""
     return DeleteSnapshot(
-        Told(f"- snapshot {snapshot.name}{below} DESTROYED{why}", destroys=True),
+        StepReport(f"- snapshot {snapshot.name}{below} DESTROYED{why}", destroys=True),
         name=snapshot.name,
         # The VM's dataset comes last, because an interrupted deletion is found again by that part.
         parts=tuple(part.planned for part in reversed(snapshot.whole_parts)),
-        whole=snapshots.is_complete(vm, snapshot),
+        complete=snapshots.is_complete(vm, snapshot),
     )
 
 
@@ -313,11 +313,11 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, prob
     # Those of a sync are no data: replicas go back, too.
     lost = [] if spec.newer is None else [name for name in names if name not in given_up and not is_synced(name)]
     if lost:
-        told = [name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost]
+        shown = [name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost]
         problems.add(
             "InvalidArgument",
             "a rollback to %s destroys newer snapshots: %s; allow that with newer: [%s], or with destroy_newer: true"
-            % (snapshot.name, ", ".join(told), ", ".join([*(spec.newer or ()), *told])),
+            % (snapshot.name, ", ".join(shown), ", ".join([*(spec.newer or ()), *shown])),
         )
 
 
@@ -332,16 +332,17 @@ def _raised(
         return None
     now, wanted = vm.declared_flexible, spec.flexible_disk_size
     if now is None or wanted < now:
-        has = "none" if now is None else render_exact(now)
+        current = "none" if now is None else render_exact(now)
         problems.add(
             "InvalidArgument",
-            f"flexible_disk_size {render_exact(wanted)} is not valid: a rollback can only raise it, and it is {has}",
+            f"flexible_disk_size {render_exact(wanted)} is not valid: a rollback can only raise it, and it is "
+            f"{current}",
         )
         return None
     if wanted == now:
         return None
     return SetFlexibleSize(
-        Told(f"flexible_disk_size {render_change(now * MIB, wanted * MIB)}"),
+        StepReport(f"flexible_disk_size {render_change(now * MIB, wanted * MIB)}"),
         stored_mib=wanted + vm.hidden_mib,
         resets=capabilities.keeps_storage,
     )
@@ -362,7 +363,7 @@ def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
         "; newer snapshots DESTROYED: %s" % ", ".join(newer) if newer else "",
     )
     return RollBack(
-        Told(text, destroys=True),
+        StepReport(text, destroys=True),
         name=snapshot.name,
         parts=tuple(part.planned for part in snapshot.parts),
         newer=tuple(part.planned for part in snapshots.newer(vm, snapshot)),

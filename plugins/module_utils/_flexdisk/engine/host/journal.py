@@ -12,7 +12,7 @@ import uuid
 from dataclasses import replace
 
 from ...model.vm import JournalEntry, Vm
-from ...plan.disk_steps import AttachDisk, Departure
+from ...plan.disk_steps import AttachDisk, DiskDeparture
 from ...plan.steps import VmPlan
 from ...plan.vm_steps import Relocate, RollBack
 from ...rules import identity, journal
@@ -100,7 +100,7 @@ class Journal:
             state="running" if vm.there and plan.runs_after else "stopped",
             autoboot=plan.after.config.autoboot if changes else vm.autoboot_before,
             stops=stops,
-            steps=tuple(step.text or step.kind for step in plan.steps if not step.silent),
+            steps=tuple(step.text or step.kind for step in plan.steps if not step.facts_only),
             moves=tuple(_moves(plan)),
             rollback=_rollback(plan),
             creates=_creates(plan),
@@ -219,7 +219,7 @@ def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
     for step in plan.steps:
         if isinstance(step, Relocate):
             yield from ((disk.volume.guid, entry.volume, disk.volume.name) for entry, disk in step.moves)
-        elif isinstance(step, Departure):
+        elif isinstance(step, DiskDeparture):
             yield step.guid, step.volume, step.target
         elif isinstance(step, AttachDisk) and step.source != step.volume:
             yield step.guid, step.source, step.volume

@@ -207,9 +207,9 @@ def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_m
 
 def _done(plan: VmPlan) -> t.Sequence[Step]:
     """The steps that may have changed something."""
-    if plan.ended is None:
+    if plan.outcome is None:
         return plan.steps
-    return plan.steps[: plan.ended.done + 1] if plan.changed else ()
+    return plan.steps[: plan.outcome.done + 1] if plan.changed else ()
 
 
 def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ...model.dataset import Dataset
 from ...model.vm import VmConfig
-from ...plan.steps import Ended, Step, VmPlan
+from ...plan.steps import PlanOutcome, Step, VmPlan
 from ...plan.vm_steps import Recover
 from ...rules.inventory import Host
 from ...rules.layout import container, is_below
@@ -39,18 +39,18 @@ def as_it_went(
     result = []
     for plan in plans:
         if any(plan is other for other in broken.waiting):
-            ended = Ended(-1, False)
+            ended = PlanOutcome(-1, False)
         elif plan is broken.plan:
-            ended = Ended(broken.done, _changed(broken, before, now))
+            ended = PlanOutcome(broken.done, _changed(broken, before, now))
         else:
-            ended = Ended(len(plan.steps), plan.changed)
-        result.append(replace(plan, ended=ended))
+            ended = PlanOutcome(len(plan.steps), plan.changed)
+        result.append(replace(plan, outcome=ended))
     return result
 
 
 def _changed(broken: Broken, before: Host, now: t.Optional[Host]) -> bool:
     plan = broken.plan
-    if broken.powered or any(not (step.silent or isinstance(step, Recover)) for step in plan.steps[: broken.done]):
+    if broken.powered or any(not (step.facts_only or isinstance(step, Recover)) for step in plan.steps[: broken.done]):
         return True
     if not broken.begun or now is None:
         return broken.begun

@@ -15,10 +15,10 @@ from ...plan.disk_steps import (
     AttachDisk,
     Attachment,
     CreateDisk,
-    Departure,
     Destroy,
     DestroyDetached,
     Detach,
+    DiskDeparture,
     ForgetDisk,
 )
 from ...rules import disk_element, identity
@@ -35,7 +35,7 @@ Entry = t.Dict[str, t.Union[str, int, bool, t.Tuple[str, ...]]]
 # -- disks that go
 
 
-def _take_out(step: Departure, tools: Tools, change: Change, facts: t.Mapping[str, str]) -> None:
+def _take_out(step: DiskDeparture, tools: Tools, change: Change, facts: t.Mapping[str, str]) -> None:
     """Take a disk out of its VM. If the hypervisor destroys what it forgets, the volume is moved away first.
 
     facts are for the volume at its new place.
@@ -89,7 +89,7 @@ def destroy(step: Destroy, tools: Tools, change: Change) -> None:
 
 
 def destroy_detached(step: DestroyDetached, tools: Tools, change: Change) -> None:
-    destroy_volume(tools, Planned(step.volume, step.guid), step.snapshots, step.held)
+    destroy_volume(tools, Planned(step.volume, step.guid), step.snapshots, step.on_hold)
     if change.after.orphans != change.vm.orphans:
         tools.settle(change.after)
 

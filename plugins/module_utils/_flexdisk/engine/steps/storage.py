@@ -171,7 +171,7 @@ class ByHypervisor(ByZfs):
 
     def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
         """Let the tool delete the snapshot. The tool does not know one that lacks a part, so ZFS deletes that."""
-        if step.whole:
+        if step.complete:
             exact.confirm_snapshots(self._zfs, vm.root.name, step.full_name, step.parts)
             self._storage.delete_snapshot(vm.config.uuid, step.name)
         else:
