@@ -68,7 +68,7 @@ MUTATIONS = (
     Mutation(
         "release: a saved identity does not count",
         "rules/released_identity.py",
-        "    if found is None or (found.uuid and not is_its_own(found.uuid)):\n",
+        "    if released is None or (released.uuid and not is_its_own(released.uuid)):\n",
         "    if True:\n",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
@@ -179,8 +179,8 @@ MUTATIONS = (
     Mutation(
         "what the container says kept when a disk leaves it",
         "rules/effective.py",
-        "return bool(whence) and not _in_container(whence)",
-        "return bool(whence)",
+        "return bool(origin) and not _in_container(origin)",
+        "return bool(origin)",
         "tests/unit/engine/steps/test_renames.py",
     ),
     Mutation(
@@ -282,7 +282,7 @@ MUTATIONS = (
     Mutation(
         "one slot of another bus for every new disk",
         "plan/resolve.py",
-        "return slots.allocate(set(taken), slots.preferred(pci), whole=capabilities.functions_per_slot == 1)",
+        "return slots.allocate(set(taken), slots.preferred(pci), alone_on_device=capabilities.functions_per_slot == 1)",
         'return slots.parse_slot("1:0:1")',
     ),
     Mutation(
@@ -448,8 +448,8 @@ MUTATIONS = (
     Mutation(
         "a disk without serial and slot taken for another one",
         "rules/usage.py",
-        "return any(told.values()) or (orphan.adopted and not told)",
-        "return any(told.values())",
+        "return any(agreements.values()) or (orphan.adopted and not agreements)",
+        "return any(agreements.values())",
         IN_USE,
     ),
     Mutation(
@@ -763,7 +763,7 @@ MUTATIONS = (
     Mutation(
         "power: a guest never refuses to shut down",
         "rules/journal.py",
-        "return asked and now - identity.seconds_of(record.since) < LATEST",
+        "return asked and now - identity.seconds_of(entry.since) < LATEST",
         "return asked",
         LATE,
     ),

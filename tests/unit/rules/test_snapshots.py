@@ -89,7 +89,7 @@ def test_what_one_takes_and_gives_back():
     last = Dataset("p/v@b", "snapshot", createtxg=2, used=1 * MIB, written=8 * MIB)
     assert pins.frees(thick, (first, last), first) == 3 * MIB
     assert pins.frees(thick, (first, last), last) == 8 * MIB
-    assert pins.held((first, last)) == 38 * MIB
+    assert pins.content_bytes((first, last)) == 38 * MIB
 
 
 def moved(fact: str, *parts: tuple[int, int]) -> VmSnapshot:

@@ -23,7 +23,7 @@ from ..rules.reservation import default_block_size
 from . import changes, checks, departures, disk_travel, predict
 from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence
-from .resolve import Leaver, Target, current_type, missing_image, unfinished, unfinished_text
+from .resolve import Leaver, Target, current_type, missing_image, unfinished, unfinished_disk_text
 from .steps import Step, StepReport, VmPlan
 
 
@@ -241,7 +241,7 @@ def _of_disk(
     disk = place.disk
     if disk.volume.encryptionroot:
         problems.add(
-            "EncryptionRoot", f"{place.words} is encrypted, so a disk made from it would be, too", declared.label
+            "EncryptionRoot", f"{place.description} is encrypted, so a disk made from it would be, too", declared.label
         )
     if declared.clone and disk.volume.pool != pool:
         problems.add(
@@ -251,12 +251,12 @@ def _of_disk(
         )
     if FILE in (disk.type, declared.spec.type):
         text = (
-            f"{place.words}: a disk of type file cannot be copied or cloned, nor can its copy or "
+            f"{place.description}: a disk of type file cannot be copied or cloned, nor can its copy or "
             "clone be one; convert it in place"
         )
         problems.add("NotSupported", text, declared.label)
     if unfinished(disk):
-        problems.add("InUse", unfinished_text(place.words), declared.label)
+        problems.add("InUse", unfinished_disk_text(place.description), declared.label)
     if not declared.source_snapshot:
         _check_room(host, place, declared, problems)
         return _Origin(disk.volume.name, disk.volume, True, disk)
@@ -266,7 +266,7 @@ def _of_disk(
         have = ", ".join(sorted(short)) or "none"
         problems.add(
             "ResourceNotFound",
-            f"{place.words} has no snapshot {declared.source_snapshot}; it has: {have}",
+            f"{place.description} has no snapshot {declared.source_snapshot}; it has: {have}",
             declared.label,
         )
         return None
@@ -283,7 +283,7 @@ def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, probl
     if pins > room:
         text = "%s has %s left, but a copy of %s needs %s there for its snapshot"
         left, needed = render_apart(room, pins)
-        problems.add("InsufficientSpace", text % (where, left, place.words, needed), declared.label)
+        problems.add("InsufficientSpace", text % (where, left, place.description, needed), declared.label)
 
 
 def _create(

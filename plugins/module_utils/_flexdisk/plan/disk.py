@@ -27,7 +27,7 @@ from . import arrivals
 from .detached import Job, plan_detached
 from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
-from .resolve import unfinished, unfinished_text
+from .resolve import unfinished, unfinished_disk_text
 from .steps import VmPlan
 
 
@@ -134,7 +134,7 @@ class Registry:
     def _is_new(self, declared: PlacedDiskDeclaration, place: Place) -> bool:
         volume = place.disk.volume.name
         if volume in self._seen:
-            self._add(declared, "InvalidArgument", f"listed twice, also as {self._seen[volume]}: {place.words}")
+            self._add(declared, "InvalidArgument", f"listed twice, also as {self._seen[volume]}: {place.description}")
             return False
         self._seen[volume] = declared.label
         return True
@@ -196,9 +196,9 @@ class Registry:
             return
         self._check_owners(job, place)
         for name, (now, wanted) in birth_differences(declared.spec, disk).items():
-            self._add(declared, "FixedAtBirth", f"{name} of {place.words} is {now} and cannot become {wanted}")
+            self._add(declared, "FixedAtBirth", f"{name} of {place.description} is {now} and cannot become {wanted}")
         if unfinished(disk) and declared.state not in ("present", "absent"):
-            self._add(declared, "InUse", unfinished_text(place.words))
+            self._add(declared, "InUse", unfinished_disk_text(place.description))
         elif declared.state == "absent":
             self._destroyed(job, place)
         elif declared.state == "detached":
@@ -211,7 +211,7 @@ class Registry:
         elif disk.path:
             self._visit(place.vm).stays.append(job)
         else:
-            self._add(declared, "InUse", f"{place.words} is not configured; attach or detach it first")
+            self._add(declared, "InUse", f"{place.description} is not configured; attach or detach it first")
 
     def _detached(self, place: Place) -> None:
         if place.vm is not None:
@@ -230,7 +230,7 @@ class Registry:
 
     def _destroyed(self, job: Job, place: Place) -> None:
         if place.vm is not None:
-            text = f"{place.words}: only a detached disk can be destroyed; use state=detached first"
+            text = f"{place.description}: only a detached disk can be destroyed; use state=detached first"
             self._add(job.declared, "InUse", text)
             return
         self._loose.setdefault(place.disk.volume.pool, []).append(job)
@@ -244,7 +244,7 @@ class Registry:
             self._add(job.declared, "Ambiguous", text)
         users = self._host.usage.of(disk.volume.name) if place.vm is None else None
         if users:
-            text = f"{place.words} is configured in {labels(users)}"
+            text = f"{place.description} is configured in {labels(users)}"
             self._add(job.declared, "InUse", text)
 
     def _check_name(self, job: Job, place: Place) -> None:
@@ -271,7 +271,9 @@ class Registry:
                 self._visit(last)
                 self._visit(vm).takes.append((job, last))
         elif not declared.take:
-            self._add(declared, "InUse", f"{place.words} belongs to another VM; take: true moves it to {vm.label}")
+            self._add(
+                declared, "InUse", f"{place.description} belongs to another VM; take: true moves it to {vm.label}"
+            )
         else:
             self._visit(place.vm).leaves.append(place.disk)
             self._visit(vm).takes.append((job, place.vm))

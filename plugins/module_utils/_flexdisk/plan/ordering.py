@@ -18,7 +18,7 @@ from ..rules import identity, slots, space, usage
 from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
-from ..rules.unfinished import is_unfinished, words_for
+from ..rules.unfinished import is_unfinished, unfinished_vm_text
 from . import arrivals, changes, departures, disk_travel, predict, recovery
 from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
@@ -94,7 +94,9 @@ def check_ready(vm: Vm, problems: Problems) -> None:
     """Add problems if the VM is in no state to be changed."""
     state = usage.power_problem(vm.config)
     if state:
-        problems.add("VmInTransition", words_for(vm.config, vm.interrupted) if is_unfinished(vm.config) else state)
+        problems.add(
+            "VmInTransition", unfinished_vm_text(vm.config, vm.interrupted) if is_unfinished(vm.config) else state
+        )
     if usage.check_whole(vm, problems) and vm.config.frozen:
         problems.add("NotSupported", f"{vm.config.frozen}; it cannot be changed")
     # The end of an interrupted run tells a running guest the sizes of its disks.

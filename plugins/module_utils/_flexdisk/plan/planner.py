@@ -21,7 +21,7 @@ from ..rules.moves import why_moved_away
 from ..rules.naming import did_you_mean, fitting
 from ..rules.power import held_down, unfinished
 from ..rules.reservation import PoolGeometry
-from ..rules.unfinished import is_unfinished, words_for
+from ..rules.unfinished import is_unfinished, unfinished_vm_text
 from ..rules.usage import check_whole
 from . import ordering, predict
 from .checks import check
@@ -101,7 +101,7 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
 def check_begun(vm: Vm, problems: Problems) -> None:
     """Refuse all other changes until an interrupted creation, deletion, rollback or release is finished."""
     if is_unfinished(vm.config) and (vm.interrupted is not None or vm.config.state != "provisioning"):
-        problems.add("VmInTransition", words_for(vm.config, vm.interrupted))
+        problems.add("VmInTransition", unfinished_vm_text(vm.config, vm.interrupted))
     if vm.interrupted is not None and vm.interrupted.rollback:
         problems.add("InUse", unfinished(vm.interrupted))
     # A run that writes the journal is not a release. What it has begun to write is no half of one.

@@ -472,7 +472,7 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         if part is None:
             return dataset, before
         left = tuple(s for s in before if s.createtxg <= part.createtxg)
-        content = pins.held(left)
+        content = pins.content_bytes(left)
         then = replace(
             dataset,
             volsize=part.volsize,

@@ -141,7 +141,7 @@ def unfinished(disk: Disk) -> bool:
     return disk.volume.user.get("from") == identity.IMPORTING
 
 
-def unfinished_text(label: str) -> str:
+def unfinished_disk_text(label: str) -> str:
     """The message about a disk whose creation was interrupted."""
     return f"the creation of {label} was interrupted; state=present of flexdisk.hypervisor.disk ends it"
 
@@ -153,7 +153,7 @@ def _pair(
         resolved.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
         return
     if disk.detached and unfinished(disk):
-        problems.add("InUse", unfinished_text(disk.volume.name), entry.label)
+        problems.add("InUse", unfinished_disk_text(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)
     if fixed and not entry.recreate:
         action = "detaches" if disk.preserve or disk.boot or entry.boot else "destroys"
@@ -389,7 +389,7 @@ def _arrival_slot(
         slot = slots.parse_slot(remembered)
         if slot not in taken and slot not in lost and not slots.obstacle(slot, pci):
             return slot
-    return slots.allocate(set(taken), slots.preferred(pci), whole=capabilities.functions_per_slot == 1)
+    return slots.allocate(set(taken), slots.preferred(pci), alone_on_device=capabilities.functions_per_slot == 1)
 
 
 def _key(target: Target) -> str:

@@ -76,8 +76,8 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
     after = {d.name: d for d in datasets if d.backs or d.name == vm.root.name}
     parts += [f"{name} is {'gone' if name in before else 'new'}" for name in sorted({*before} ^ {*after})]
     for name in sorted({*before} & {*after}):
-        for what in ("guid", "createtxg", "volsize"):
-            was, now = getattr(before[name], what), getattr(after[name], what)
+        for field in ("guid", "createtxg", "volsize"):
+            was, now = getattr(before[name], field), getattr(after[name], field)
             if was != now:
-                parts.append(f"{what} of {name} {was} -> {now}")
+                parts.append(f"{field} of {name} {was} -> {now}")
     return parts

@@ -17,5 +17,5 @@ def digest_of(content: t.Any) -> str:
     """32 letters and digits, the same for the same content. The first one is a letter, so that nothing on the way from
     a plan to its approval takes the digest for a number.
     """
-    found = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
-    return found[0].translate(_LETTERS) + found[1:]
+    digest = hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
+    return digest[0].translate(_LETTERS) + digest[1:]

@@ -30,7 +30,7 @@ class Place:
         return "attached" if self.disk.path else "orphaned"
 
     @property
-    def words(self) -> str:
+    def description(self) -> str:
         """The disk in a message: its name, its uuid, its volume and the VM that has it."""
         owner = "detached" if self.vm is None else f"{self.state} in {self.vm.label}"
         name = self.disk.name or "no name"
@@ -72,8 +72,8 @@ def locate(
 def find_source(host: Host, wanted: str) -> Place:
     """The disk of a uuid, else of a name. Raises FlexdiskError ResourceNotFound or Ambiguous."""
     every = list(places(host))
-    found = [p for p in every if p.disk.uuid == wanted.lower()] or [p for p in every if p.disk.name == wanted]
-    place = _one(found, f"source {wanted}")
+    matches = [p for p in every if p.disk.uuid == wanted.lower()] or [p for p in every if p.disk.name == wanted]
+    place = _one(matches, f"source {wanted}")
     if place is None:
         raise FlexdiskError("ResourceNotFound", f"source {wanted}: no disk has this uuid or name")
     return place
@@ -93,10 +93,12 @@ def _at(every: t.Sequence[Place], declared: PlacedDiskDeclaration, vm: Vm) -> t.
     return next((p for p in here if p.disk.index == declared.index), None)
 
 
-def _one(found: t.Sequence[Place], what: str) -> t.Optional[Place]:
-    if len(found) > 1:
-        raise FlexdiskError("Ambiguous", f"{what}: {len(found)} disks have it: {'; '.join(p.words for p in found)}")
-    return found[0] if found else None
+def _one(matches: t.Sequence[Place], label: str) -> t.Optional[Place]:
+    if len(matches) > 1:
+        raise FlexdiskError(
+            "Ambiguous", f"{label}: {len(matches)} disks have it: {'; '.join(p.description for p in matches)}"
+        )
+    return matches[0] if matches else None
 
 
 def label_of(place: Place) -> str:

@@ -49,9 +49,9 @@ def _parse_strings(
     problems: Problems, label: str, name: str, values: t.Mapping[t.Any, t.Any]
 ) -> t.Optional[t.Dict[str, str]]:
     """Strings by strings. What has lost its type in YAML would be stored as something else than was written."""
-    wrong = [words for words in (_wrong_pair(key, value) for key, value in values.items()) if words]
-    for words in wrong:
-        problems.add("InvalidArgument", f"{name}: {words}", label)
+    wrong = [message for message in (_wrong_pair(key, value) for key, value in values.items()) if message]
+    for message in wrong:
+        problems.add("InvalidArgument", f"{name}: {message}", label)
     if wrong:
         return None
     problems.attempt(label, lambda: check_value(name, encode_tags(values)))
@@ -106,17 +106,17 @@ PROPERTIES: t.Mapping[str, Kind] = {
 
 def parsed(problems: Problems, label: str, raw: Values) -> t.Dict[str, t.Any]:
     """What an entry declares. label is the disk in messages; what is wrong is added to problems."""
-    said = {name: kind.parse(problems, label, name, raw[name]) for name, kind in _said(raw)}
-    return {name: value for name, value in said.items() if value is not None}
+    values = {name: kind.parse(problems, label, name, raw[name]) for name, kind in _declared(raw)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _said(raw: Values) -> t.List[t.Tuple[str, Kind]]:
+def _declared(raw: Values) -> t.List[t.Tuple[str, Kind]]:
     return [(name, kind) for name, kind in PROPERTIES.items() if raw.get(name) is not None]
 
 
-def completed(said: Values) -> t.Dict[str, t.Any]:
+def completed(declared: Values) -> t.Dict[str, t.Any]:
     """What a new disk gets: what is declared, and else the defaults."""
-    return {name: said.get(name, kind.default) for name, kind in PROPERTIES.items()}
+    return {name: declared.get(name, kind.default) for name, kind in PROPERTIES.items()}
 
 
 def decoded(user: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
@@ -129,7 +129,7 @@ def encoded(values: Values) -> t.Dict[str, str]:
     return {name: kind.encode(value) for (name, kind), value in zip(PROPERTIES.items(), completed(values).values())}
 
 
-def kept(values: Values) -> t.Dict[str, t.Any]:
+def storable(values: Values) -> t.Dict[str, t.Any]:
     """What a release keeps: what the volume carries."""
     return {name: value for name, value in values.items() if PROPERTIES[name].encode(value)}
 
@@ -144,7 +144,7 @@ def copied(values: Values) -> t.Dict[str, t.Any]:
     return {name: PROPERTIES[name].type(value) for name, value in values.items()}
 
 
-def differing(said: Values, values: Values) -> t.Dict[str, t.Tuple[t.Any, t.Any]]:
+def differing(declared: Values, values: Values) -> t.Dict[str, t.Tuple[t.Any, t.Any]]:
     """What is declared and is not so: (is, declared)."""
     now = completed(values)
-    return {name: (now[name], value) for name, value in said.items() if value != now[name]}
+    return {name: (now[name], value) for name, value in declared.items() if value != now[name]}

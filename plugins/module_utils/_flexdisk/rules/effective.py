@@ -48,7 +48,7 @@ def _in_container(name: str) -> bool:
     return name == place or is_below(name, place)
 
 
-def kept(row: Row, above: Row, place: str) -> t.Dict[str, str]:
+def to_preserve(row: Row, above: Row, place: str) -> t.Dict[str, str]:
     """What must be set on a dataset so that its values stay when it is renamed below place, whose values are above."""
     result = {}
     for name, (value, source) in sorted(row.items()):
@@ -59,14 +59,14 @@ def kept(row: Row, above: Row, place: str) -> t.Dict[str, str]:
 
 def _comes_from_place(name: str, source: str, place: str) -> bool:
     """Whether the value changes with the place, and is to stay."""
-    whence = _inherited_from(source)
+    origin = _inherited_from(source)
     if is_user(name):
-        return bool(whence) and not _in_container(whence)
+        return bool(origin) and not _in_container(origin)
     if name in _OF_PLACE:
-        return bool(whence) and not (_in_container(whence) or _in_container(place))
-    if whence and whence != container(pool_of(whence)) and _in_container(whence):
+        return bool(origin) and not (_in_container(origin) or _in_container(place))
+    if origin and origin != container(pool_of(origin)) and _in_container(origin):
         return False  # what is set for replicas, such as sync=disabled, is nothing for a disk
-    if whence:
+    if origin:
         return name not in _FIXED and not name.startswith(PREFIX)
     return source == "default" and name in _INHERITABLE
 
@@ -79,8 +79,8 @@ def changes(row: Row, above: Row) -> t.Dict[str, t.Tuple[str, str]]:
     result = {}
     for name in sorted({n for n in (*row, *above) if is_user(n)}):
         now, source = row.get(name, ("", ""))
-        whence = _inherited_from(source)
-        if now and (not whence or not _in_container(whence)):
+        origin = _inherited_from(source)
+        if now and (not origin or not _in_container(origin)):
             continue
         then = above.get(name, ("", ""))[0]
         if now != then:
@@ -93,8 +93,8 @@ def carried(row: Row, copy: Row) -> t.Dict[str, str]:
     result = {}
     for name, (value, source) in sorted(row.items()):
         native = name in _INHERITABLE and name not in (*_OF_PLACE, *_OF_KIND) and name in copy
-        whence = _inherited_from(source)
-        theirs = is_user(name) and source != "-" and not (whence and _in_container(whence))
+        origin = _inherited_from(source)
+        theirs = is_user(name) and source != "-" and not (origin and _in_container(origin))
         if (native or theirs) and copy.get(name, ("", ""))[0] != value:
             result[name] = value
     return result

@@ -111,30 +111,30 @@ def is_uuid(text: str) -> bool:
     return bool(UUID.match(text))
 
 
-def begins_uuid(text: str, least: int = SHORTEST_PREFIX) -> bool:
+def begins_uuid(text: str, min_length: int = SHORTEST_PREFIX) -> bool:
     """Whether a uuid can begin with this text of at least that many characters."""
     lower = text.lower()
-    return len(lower) >= least and is_uuid(lower + str(Uuid(int=0))[len(lower) :])
+    return len(lower) >= min_length and is_uuid(lower + str(Uuid(int=0))[len(lower) :])
 
 
 def mistakable(name: str) -> str:
     """What else the name of a disk could be taken for, "" for nothing. No new disk gets such a name."""
-    for pattern, what in (
+    for pattern, meaning in (
         (_WORD, "YAML reads it as a truth value or as nothing"),
         (_NUMBER, "YAML and people read it as a number, such as an index"),
         (_DATE, "YAML reads it as a date"),
         (_LIKE_UUID, "it looks like a uuid"),
     ):
         if pattern.match(name):
-            return what
+            return meaning
     return ""
 
 
-def check_word(what: str, word: str, problems: Problems, disk: str = "") -> str:
+def check_word(label: str, word: str, problems: Problems, disk: str = "") -> str:
     """A word of the user for a generation, or a problem."""
     if word and not _GENERATION.fullmatch(word):
         wanted = "1 to 64 letters, digits, dots, colons, underscores, dashes and plus signs"
-        problems.add("InvalidArgument", f"{what} {word!r} is not {wanted}", disk)
+        problems.add("InvalidArgument", f"{label} {word!r} is not {wanted}", disk)
     return word
 
 
@@ -144,9 +144,9 @@ def member_of(name: str) -> t.Tuple[str, int]:
     return (match[1], int(match[2])) if match else ("", -1)
 
 
-def is_converting(mark: str) -> bool:
+def is_converting(value: str) -> bool:
     """Whether the value of "from" marks a conversion: CONVERTING, or on a copy the guid of its original."""
-    return mark == CONVERTING or mark.isdigit()
+    return value == CONVERTING or value.isdigit()
 
 
 def is_pool(name: str) -> bool:
@@ -177,9 +177,9 @@ def uuid_of(guid: int) -> str:
     return str(uuid5(_NAMESPACE, f"guid:{guid}"))
 
 
-def uuid_for(*words: object) -> str:
+def uuid_for(*seed: object) -> str:
     """The uuid of a new object. The same words always give the same uuid."""
-    return str(uuid5(_NAMESPACE, "\t".join(map(str, words))))
+    return str(uuid5(_NAMESPACE, "\t".join(map(str, seed))))
 
 
 def file_of(uuid: str) -> str:

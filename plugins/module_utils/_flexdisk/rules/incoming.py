@@ -47,19 +47,19 @@ def way_out(refused: t.Sequence[str], host: str, here: str, allowed: t.Iterable[
     one. allowed: what its inventory allows already.
     """
     fixed = [word for word in refused if not _entry(word)]
-    told = [f"change on {host} what cannot be allowed: {'; '.join(fixed)}"] if fixed else []
+    advice = [f"change on {host} what cannot be allowed: {'; '.join(fixed)}"] if fixed else []
     if len(fixed) < len(refused):
         line = [*dict.fromkeys([*allowed, *filter(None, map(_entry, refused))])]
         text = f"to allow it, write to the variables of {here} in the inventory"
-        told.insert(0, f"{text}: {VARIABLE}: {json.dumps(line, ensure_ascii=False)}")
-    return "; ".join(told)
+        advice.insert(0, f"{text}: {VARIABLE}: {json.dumps(line, ensure_ascii=False)}")
+    return "; ".join(advice)
 
 
 def _entry(refused: str) -> str:
     """The entry of OPTION that lets it pass: its name, or the path at its end; "" if none does."""
     path = refused[refused.rfind(" ", 0, refused.find("/")) + 1 :]  # it may have spaces itself
-    found = [word for word in (refused, refused.split(" ")[0]) if word in NAMES]
-    return next(iter([*found, *([] if problems([path]) else [path])]), "")
+    allowed = [word for word in (refused, refused.split(" ")[0]) if word in NAMES]
+    return next(iter([*allowed, *([] if problems([path]) else [path])]), "")
 
 
 def allows_path(allowed: t.Collection[str], path: str) -> bool:

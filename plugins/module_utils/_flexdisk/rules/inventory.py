@@ -89,8 +89,8 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     if not config.identity_in_zfs:
         return config
     if not config.pool:
-        found = find_vm_dataset(config.uuid, datasets)
-        config = replace(config, dataset=found, pool=pool_of(found))
+        dataset = find_vm_dataset(config.uuid, datasets)
+        config = replace(config, dataset=dataset, pool=pool_of(dataset))
     root = datasets.get(config.dataset)
     stored = root.user.get(identity.FLEXIBLE, "") if root is not None else ""
     return replace(
@@ -166,7 +166,7 @@ class _Tree:
         copies = [d for d in every if d.parent == container(d.pool) and d.user.get("from")]
         wholes = {str(d.guid): d for d in every if d.backs} if copies else {}
         pairs = [(wholes[d.user["from"]], d) for d in copies if d.user["from"] in wholes]
-        return {whole.name: copy.name for whole, copy in pairs if is_partial_copy(whole, copy)}
+        return {original.name: copy.name for original, copy in pairs if is_partial_copy(original, copy)}
 
     def below(self, name: str) -> t.Iterator[Dataset]:
         """Everything below a dataset, however deep."""
@@ -177,11 +177,15 @@ class _Tree:
     def of(self, name: str) -> t.Dict[str, t.Any]:
         """snapshots, guarded and partial_copy of a volume."""
         every = sorted(self.snapshots.get(name, ()), key=lambda s: s.createtxg)
-        own = tuple(s for s in every if not s.name.endswith("@" + identity.GUARD_SNAPSHOT))
-        return {"snapshots": own, "guarded": len(own) < len(every), "partial_copy": self.partial_copies.get(name, "")}
+        snapshots = tuple(s for s in every if not s.name.endswith("@" + identity.GUARD_SNAPSHOT))
+        return {
+            "snapshots": snapshots,
+            "guarded": len(snapshots) < len(every),
+            "partial_copy": self.partial_copies.get(name, ""),
+        }
 
 
-def _own(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[str, t.Any]:
+def _fields_of(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[str, t.Any]:
     """Fields of a Disk from the properties that describe it. known fields, which the hypervisor tells, win."""
     name = user.get("name", "")
     uuid = user.get("uuid", "")
@@ -221,7 +225,7 @@ def attached_disk(
         vm=config.uuid,
         index=index_of(volume.name),
         hidden=entry.path in config.hidden_paths,
-        **_own(volume, user, **known),
+        **_fields_of(volume, user, **known),
     )
 
 
@@ -234,7 +238,7 @@ def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
         index=identity.decode_index(volume.user.get("index", "")),
         image_size=image_size,
         detached=True,
-        **_own(volume, released_identity.known(volume), **known),
+        **_fields_of(volume, released_identity.known(volume), **known),
     )
 
 
@@ -269,7 +273,7 @@ def _link_vm(
     for child in tree.below(root.name):
         if child.backs and child.name not in known:
             user = released_identity.known(child)
-            own = _own(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
+            own = _fields_of(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
             orphans.append(Disk(volume=child, vm=config.uuid, **own, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0

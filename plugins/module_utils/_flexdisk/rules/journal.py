@@ -50,10 +50,10 @@ def decode_index(value: str) -> t.List[str]:
     return sorted({vm for vm in value.split(",") if identity.is_uuid(vm)})
 
 
-def encode(record: JournalEntry) -> str:
+def encode(entry: JournalEntry) -> str:
     """The value of the property. The lists, which only people read, are cut to what ZFS can hold."""
-    steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
-    data = dict(record._asdict(), steps=steps, moves=list(record.moves))
+    steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in entry.steps]
+    data = dict(entry._asdict(), steps=steps, moves=list(entry.moves))
     while True:
         text = encode_json(data)
         longest = max(("steps", "moves"), key=lambda key: len(str(data[key])))
@@ -66,8 +66,8 @@ def decode(value: str) -> t.Optional[JournalEntry]:
     """The entry, None for anything that this collection would not have written."""
     try:
         data = decode_object(value)
-        record = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
-        return record if _valid(record) else None
+        entry = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
+        return entry if _valid(entry) else None
     except (KeyError, TypeError, ValueError):
         return None
 
@@ -97,35 +97,35 @@ def _holds_nothing(snapshot: Dataset, parent: Dataset, empty: t.Optional[Dataset
     return not snapshot.volsize and unwritten(replace(snapshot, kind="filesystem"), empty)
 
 
-def may_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
+def may_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
     """Whether the guest of a running VM may still shut down because the run of this entry has asked it to.
 
     It has refused if it still runs after LATEST seconds; a VM that has been started since was not asked. now: seconds
     since 1970.
     """
-    asked = bool(record.asked) and record.asked == run_id(config) and config.state == "running"
-    return asked and now - identity.seconds_of(record.since) < LATEST
+    asked = bool(entry.asked) and entry.asked == run_id(config) and config.state == "running"
+    return asked and now - identity.seconds_of(entry.since) < LATEST
 
 
-def has_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
+def has_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
     """Whether a VM that is down ended because the run of this entry, which is over or dead, had asked its guest to shut
     down.
 
     A stop more than LATEST seconds later is not due to that run. now: seconds since 1970.
     """
-    asked_at = identity.seconds_of(record.since)
+    asked_at = identity.seconds_of(entry.since)
     if config.ended_at >= asked_at:
         return config.ended_at - asked_at < LATEST
     return now - asked_at < UNTOLD
 
 
-def ended_otherwise(record: JournalEntry, config: VmConfig, now: float) -> bool:
+def ended_otherwise(entry: JournalEntry, config: VmConfig, now: float) -> bool:
     """Return whether a VM that is down was stopped later than a killed run could have done it by asking its guest.
 
     now: seconds since 1970.
     """
-    asked = bool(record.asked) and record.stops and record.state == "running" and not record.late
-    return asked and config.state == "stopped" and not has_shut_down(record, config, now)
+    asked = bool(entry.asked) and entry.stops and entry.state == "running" and not entry.late
+    return asked and config.state == "stopped" and not has_shut_down(entry, config, now)
 
 
 def run_id(config: VmConfig) -> str:
@@ -133,29 +133,29 @@ def run_id(config: VmConfig) -> str:
     return config.run_id or UNKNOWN
 
 
-def _valid(record: JournalEntry) -> bool:
+def _valid(entry: JournalEntry) -> bool:
     return (
-        identity.is_uuid(record.plan)
-        and bool(_TEXT.match(record.host))
-        and bool(identity.decode_time(record.since))
-        and record.state in ("running", "stopped")
-        and isinstance(record.autoboot, bool)
-        and isinstance(record.stops, bool)
-        and isinstance(record.boots, bool)
-        and isinstance(record.asked, str)
-        and (not record.asked or bool(_TEXT.match(record.asked)))
-        and isinstance(record.late, bool)
-        and isinstance(record.rollback, str)
-        and (not record.rollback or is_name(record.rollback))
-        and isinstance(record.creates, str)
-        and (not record.creates or bool(identity.VM_NAME.match(record.creates)))
-        and isinstance(record.member, str)
-        and (not record.member or bool(identity.member_of(record.member)[0]))
-        and isinstance(record.deletes, str)
-        and (not record.deletes or bool(_TEXT.match(record.deletes)))
-        and all(_TEXT.match(step) for step in record.steps)
+        identity.is_uuid(entry.plan)
+        and bool(_TEXT.match(entry.host))
+        and bool(identity.decode_time(entry.since))
+        and entry.state in ("running", "stopped")
+        and isinstance(entry.autoboot, bool)
+        and isinstance(entry.stops, bool)
+        and isinstance(entry.boots, bool)
+        and isinstance(entry.asked, str)
+        and (not entry.asked or bool(_TEXT.match(entry.asked)))
+        and isinstance(entry.late, bool)
+        and isinstance(entry.rollback, str)
+        and (not entry.rollback or is_name(entry.rollback))
+        and isinstance(entry.creates, str)
+        and (not entry.creates or bool(identity.VM_NAME.match(entry.creates)))
+        and isinstance(entry.member, str)
+        and (not entry.member or bool(identity.member_of(entry.member)[0]))
+        and isinstance(entry.deletes, str)
+        and (not entry.deletes or bool(_TEXT.match(entry.deletes)))
+        and all(_TEXT.match(step) for step in entry.steps)
         and all(
             isinstance(guid, int) and not isinstance(guid, bool) and _DATASET.match(source) and _DATASET.match(target)
-            for guid, source, target in record.moves
+            for guid, source, target in entry.moves
         )
     )

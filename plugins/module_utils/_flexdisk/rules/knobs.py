@@ -66,8 +66,8 @@ def for_playbooks(text: str) -> str:
 
     What changes the host now may be any playbook, or none: there, the module stays.
     """
-    for module, words in _OF_MODULES:
-        text = re.sub(rf"(?<![\w./=-])(?<!changed by )(?:{module})(?!\w)", words, text)
+    for module, replacement in _OF_MODULES:
+        text = re.sub(rf"(?<![\w./=-])(?<!changed by )(?:{module})(?!\w)", replacement, text)
     return text
 
 
@@ -76,17 +76,17 @@ def spelled(text: str, variables: t.Collection[str]) -> str:
     if not variables:
         return text
 
-    def variable(found: t.Match[str]) -> str:
-        known = next((name for name in KNOBS[found[1]] if name in variables), "")
+    def variable(match: t.Match[str]) -> str:
+        known = next((name for name in KNOBS[match[1]] if name in variables), "")
         if not known:
-            return found[0]
-        if found[2] == "true":
+            return match[0]
+        if match[2] == "true":
             return f"-e {known}=true"
-        names = [name.strip() for name in found[2][1:-1].split(",")]
+        names = [name.strip() for name in match[2][1:-1].split(",")]
         return f"-e '{json.dumps({known: names}, ensure_ascii=False)}'"
 
-    def waits(found: t.Match[str]) -> str:
-        return min((name for name in variables if name.endswith("_" + found[0])), default=found[0])
+    def waits(match: t.Match[str]) -> str:
+        return min((name for name in variables if name.endswith("_" + match[0])), default=match[0])
 
     return _KNOB.sub(variable, _TIMEOUT.sub(waits, for_playbooks(text)))
 

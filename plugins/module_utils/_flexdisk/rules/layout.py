@@ -104,15 +104,15 @@ def copy_place(place: str) -> str:
     return place + _COPY
 
 
-def is_partial_copy(whole: Dataset, copy: Dataset) -> bool:
+def is_partial_copy(original: Dataset, copy: Dataset) -> bool:
     """Whether a conversion has begun one dataset as the copy of the other. More than its mark must say so: it has the
     disk's uuid, and lies where a copy of that disk is made.
     """
-    known = whole.user.get("uuid", "")
-    uuid = known if identity.is_uuid(known) else identity.uuid_of(whole.guid)
-    place = detached_dataset(whole.pool, uuid)
-    marked = copy.user.get("from") == str(whole.guid) and copy.user.get("uuid") == uuid
-    return marked and copy.name != whole.name and copy.name in (place, copy_place(place))
+    known = original.user.get("uuid", "")
+    uuid = known if identity.is_uuid(known) else identity.uuid_of(original.guid)
+    place = detached_dataset(original.pool, uuid)
+    marked = copy.user.get("from") == str(original.guid) and copy.user.get("uuid") == uuid
+    return marked and copy.name != original.name and copy.name in (place, copy_place(place))
 
 
 def image_dataset(pool: str, image: str) -> str:

@@ -75,12 +75,12 @@ def is_holder(text: str) -> bool:
 
 def property_of(group: str) -> str:
     """Name of the property, without our prefix. ZFS knows no capitals there, so each becomes a colon and a letter."""
-    return _PREFIX + _CAPITAL.sub(lambda found: ":" + found.group().lower(), group)
+    return _PREFIX + _CAPITAL.sub(lambda match: ":" + match.group().lower(), group)
 
 
 def group_of(name: str) -> str:
     """The group of a property, "" if it is not that of a lease."""
-    group = _ESCAPED.sub(lambda found: found.group(1).upper(), name[len(_PREFIX) :])
+    group = _ESCAPED.sub(lambda match: match.group(1).upper(), name[len(_PREFIX) :])
     return group if name.startswith(_PREFIX) and is_group(group) and property_of(group) == name else ""
 
 
@@ -212,9 +212,9 @@ def _expires(lease: Lease, now: int) -> str:
 
 def seen(value: str, wanted: LeaseDeclaration, now: int) -> t.Dict[str, t.Any]:
     """A lease that lies in a pool, as a run that looks for it is told. value: that of the property."""
-    how, found = standing(value, wanted.token, now), decode(value)
-    text = _unreadable(wanted.group, value) if found is None else f"{wanted.group}: {_at_work(found, now)}"
-    return {"standing": how, "msg": text, "lease": result(found)}
+    how, lease = standing(value, wanted.token, now), decode(value)
+    text = _unreadable(wanted.group, value) if lease is None else f"{wanted.group}: {_at_work(lease, now)}"
+    return {"standing": how, "msg": text, "lease": result(lease)}
 
 
 def place_of(group: str, guids: t.Mapping[t.Tuple[str, str], int]) -> t.Tuple[str, str]:

@@ -60,11 +60,11 @@ class _Matcher:
         for pile in (self.attached, self.detached, self.orphans, self.of_other_vms):
             pile[:] = [d for d in pile if d is not disk]
 
-    def _one_of(self, spec: DiskDeclaration, candidates: t.Sequence[Disk], what: str) -> None:
+    def _one_of(self, spec: DiskDeclaration, candidates: t.Sequence[Disk], attributeon: str) -> None:
         if len(candidates) > 1:
             self.problems.add(
                 "Ambiguous",
-                f"{spec.label} is the {what} of {len(candidates)} disks: "
+                f"{spec.label} is the {attributeon} of {len(candidates)} disks: "
                 f"{', '.join(f'{d.uuid} ({d.volume.name})' for d in candidates)}",
                 spec.label,
             )
@@ -125,20 +125,20 @@ class _Matcher:
         meant = [m for m in (_same_boot_or_slot(spec, named, unlisted) for spec in self._fresh()) if m is not None]
         if unlisted == "refuse" and by_size:
             meant += self._by_size_or_none([d for d in named if not d.boot], meant)
-        for spec, there, what in meant:
-            self.problems.add("InvalidArgument", _renaming(spec, there, what), spec.label)
+        for spec, there, reason in meant:
+            self.problems.add("InvalidArgument", _renaming(spec, there, reason), spec.label)
         self._withdraw([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
 
     def _by_size_or_none(self, data: t.Sequence[Disk], meant: t.Sequence[_Meant]) -> t.List[_Meant]:
         """Of entries and data disks that are not in meant: same size, then what says no size and the disks left."""
         result: t.List[_Meant] = []
-        for fits, what in ((_fits, "has its size"), (_open_size, "is not listed")):
+        for fits, reason in ((_fits, "has its size"), (_open_size, "is not listed")):
             done = [*meant, *result]
             free = [d for d in data if not any(d is other for _s, there, _w in done for other in there)]
             for spec in (s for s in self._fresh() if not s.boot and not any(s is other for other, _t, _w in done)):
                 there = [d for d in free if fits(spec, d)]
                 if there:
-                    result.append((spec, there, what))
+                    result.append((spec, there, reason))
         return result
 
     def _fresh(self) -> t.List[DiskDeclaration]:
@@ -216,7 +216,7 @@ class _Matcher:
             self._claim(specs[desired], disks[current])
         for warning in result["warnings"]:
             if warning["code"] != "ORPHAN_LEFT" or unlisted in ("detach", "destroy"):
-                self.match.warnings.append(_words(warning, disks, specs))
+                self.match.warnings.append(_warning_text(warning, disks, specs))
 
     def warn_of_replaced(self) -> None:
         """Each new disk may be meant to be one of its size that has another name and will be destroyed."""
@@ -388,9 +388,9 @@ def _replaces(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
     )
 
 
-def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], what: str) -> str:
+def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], reason: str) -> str:
     """The refusal of an entry that means a disk of another name."""
-    parts = [f"{d.name} (uuid {d.uuid or 'unknown'}) {what} and has another name" for d in disks]
+    parts = [f"{d.name} (uuid {d.uuid or 'unknown'}) {reason} and has another name" for d in disks]
     return (
         f"no disk has this name; {'; '.join(parts)}; to rename "
         f"{'it' if len(disks) == 1 else 'one of them'}, give its uuid: "
@@ -429,7 +429,7 @@ def _desired(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
     }
 
 
-def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskDeclaration]) -> str:
+def _warning_text(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskDeclaration]) -> str:
     """A warning for a reader: the disks, or which disk for which entry."""
     pairs = warning.get("mapping") or warning.get("candidates") or ()
     names = [disks[i].label for i in warning.get("current", ())]

@@ -25,7 +25,7 @@ _Pairs = t.Iterable[t.Tuple[Labels, t.Optional[int]]]
 
 
 def families(
-    host: Host, driver: str, found: t.Sequence[Finding], leases: t.Sequence[t.Mapping[str, t.Any]]
+    host: Host, driver: str, findings: t.Sequence[Finding], leases: t.Sequence[t.Mapping[str, t.Any]]
 ) -> t.List[Family]:
     """The metrics of a host. found: its findings. leases: those of its pools, as vm_info reports them."""
     return [
@@ -35,7 +35,7 @@ def families(
         *_of_detached_disks(host),
         *_of_originals(host),
         *_of_replicas(host),
-        *_of_findings(found),
+        *_of_findings(findings),
         *_half_done(host, leases),
     ]
 
@@ -121,23 +121,23 @@ def _lag(disk: Disk, note: Note) -> t.Optional[int]:
 
 def _of_replicas(host: Host) -> t.Iterator[Family]:
     """Of the replicas that this host has."""
-    found = [
+    rows = [
         ({"disk": one.user[ROLE], "vm": one.user.get(OF_VM, ""), "home": one.user.get(HOST, ""), "pool": one.pool}, one)
         for name, one in sorted(host.datasets.items())
         if one.kind != "snapshot" and is_below(name, replicas(one.pool)) and is_uuid(one.user.get(ROLE, ""))
     ]
-    times = [(labels, decode_time(one.user.get(SYNCED, ""))) for labels, one in found]
+    times = [(labels, decode_time(one.user.get(SYNCED, ""))) for labels, one in rows]
     text = "When a replica here last had all that its disk had. 0 if it never had."
     yield _family("replica_synced_timestamp_seconds", text, [(key, seconds_of(at) if at else 0) for key, at in times])
     yield _family(
-        "replica_used_bytes", "Bytes that a replica takes here.", [(labels, one.used) for labels, one in found]
+        "replica_used_bytes", "Bytes that a replica takes here.", [(labels, one.used) for labels, one in rows]
     )
 
 
-def _of_findings(found: t.Sequence[Finding]) -> t.Iterator[Family]:
+def _of_findings(findings: t.Sequence[Finding]) -> t.Iterator[Family]:
     """By severity, with zeros, so that an alert ends; and by kind."""
     numbers: t.Dict[str, int] = {}
-    for finding in found:
+    for finding in findings:
         numbers[finding.kind] = numbers.get(finding.kind, 0) + 1
     of_severity: _Samples = [
         ({"severity": severity}, sum(number for kind, number in numbers.items() if KINDS[kind].severity == severity))
@@ -164,7 +164,7 @@ def _half_done(host: Host, leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Itera
         "When a VM began to leave this host, or to come. One that has moved is there until its tombstone is given up."
     )
     yield _family("move_since_timestamp_seconds", text, moves)
-    held = [
+    expiries = [
         ({"group": one["group"], "pool": one["pool"]}, seconds_of(one["expires"])) for one in leases if one["readable"]
     ]
-    yield _family("lease_expires_timestamp_seconds", "When the lease of a group of VMs expires.", held)
+    yield _family("lease_expires_timestamp_seconds", "When the lease of a group of VMs expires.", expiries)

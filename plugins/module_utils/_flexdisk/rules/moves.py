@@ -75,8 +75,8 @@ def decode_at(name: str, text: str) -> t.Optional[Move]:
     """What is written down on the dataset of this name; None for anything that this collection would not have written
     there.
     """
-    found = _decode(text)
-    return found if found is not None and name == f"{moves(pool_of(name))}/{found.vm}" else None
+    move = _decode(text)
+    return move if move is not None and name == f"{moves(pool_of(name))}/{move.vm}" else None
 
 
 def before(move: Move) -> t.Optional[Move]:
@@ -86,10 +86,10 @@ def before(move: Move) -> t.Optional[Move]:
 
 def _decode(text: str) -> t.Optional[Move]:
     try:
-        found = Move(**json.loads(text))
+        move = Move(**json.loads(text))
     except (RecursionError, TypeError, ValueError):
         return None
-    return found if _valid(found) else None
+    return move if _valid(move) else None
 
 
 def _valid(move: Move) -> bool:
@@ -151,8 +151,8 @@ def stays_at(user_properties: t.Mapping[str, str], now: float) -> int:
 def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
     """All that is written down, by the UUIDs of the VMs."""
     places = (d for d in datasets if d.kind == "filesystem" and d.parent == moves(d.pool) and MOVE_PROPERTY in d.user)
-    moves_found = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in places) if move is not None]
-    return {move.vm: move for move in moves_found}
+    known = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in places) if move is not None]
+    return {move.vm: move for move in known}
 
 
 def named(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
@@ -168,13 +168,13 @@ def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Probl
     """Why there is no VM of this name or UUID here, and none may be made; None if nothing is known of it."""
     for move in named(known, wanted):
         if move.phase == MOVED:
-            words = (
+            reason = (
                 f"it has moved to {move.host} ({move.since}); the playbook move_vm with flexdisk_move_state=forgotten"
             )
-            words += " makes the name free here"
+            reason += " makes the name free here"
         else:
-            words = why_frozen(move)
-        return Problem("MovedAway", f"VM {move.label} ({move.vm}): {words}", wanted)
+            reason = why_frozen(move)
+        return Problem("MovedAway", f"VM {move.label} ({move.vm}): {reason}", wanted)
     return None
 
 
@@ -256,24 +256,24 @@ def why_not_on(
     asks: the hosts that must say that they have not taken it over, as to_ask has it. term: that of the move.
     unasked: also if they cannot be asked.
     """
-    told = {host: one for host, one in seen.items() if one is not None and host != target}
-    have = [host for host, one in sorted(told.items()) if one.vm == vm and one.phase != COMING]
-    have = [host for host in have if not told[host].is_older_than(term)]
+    answered = {host: one for host, one in seen.items() if one is not None and host != target}
+    have = [host for host, one in sorted(answered.items()) if one.vm == vm and one.phase != COMING]
+    have = [host for host in have if not answered[host].is_older_than(term)]
     if have:
         text = f"{' and '.join(have)} has it, too. If it was taken over there, end it on its old host with"
         return f"{text} flexdisk_failover_state=returned of the playbook failover_vm"
-    coming = sorted(host for host, one in told.items() if one.moving == vm and one.phase == COMING)
+    coming = sorted(host for host, one in answered.items() if one.moving == vm and one.phase == COMING)
     if coming:
         text = f"it is on its way to {' and '.join(coming)}; go on there, or give that up with flexdisk_target and"
         return f"{text} flexdisk_move_state=stays of the playbook move_vm"
     if not asks:
         return ""
-    raised = sorted(host for host, one in told.items() if one.moving == vm and one.term > term)
+    raised = sorted(host for host, one in answered.items() if one.moving == vm and one.term > term)
     if raised:
         return f"it was taken over while it moved: {' and '.join(raised)} says that it went on from there"
-    silent = sorted(set(asks) - {target} - told.keys())
-    if silent and not unasked:
-        text = f"it has left its host, and {' and '.join(silent)} could not"
+    unanswered = sorted(set(asks) - {target} - answered.keys())
+    if unanswered and not unasked:
+        text = f"it has left its host, and {' and '.join(unanswered)} could not"
         text += " be asked whether it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
         return f"{text} vm_move_unasked=true)"
     return ""
@@ -291,11 +291,11 @@ def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.S
         return f"it is on its way to {' and '.join(coming)}, and its tombstone is needed until it is there"
     have = sorted(host for host, one in seen.items() if one is not None and one.vm == move.vm and not one.phase)
     last = _trail(move, seen)
-    silent = sorted(host for host, one in seen.items() if one is None)
-    if unseen or (have and _is_gone_from(last, seen) and not (silent and move.term > 0)):
+    unanswered = sorted(host for host, one in seen.items() if one is None)
+    if unseen or (have and _is_gone_from(last, seen) and not (unanswered and move.term > 0)):
         return ""
     if have and _is_gone_from(last, seen):
-        text = f"it had been taken over before it left, and {' and '.join(silent)} could not be asked: an old home"
+        text = f"it had been taken over before it left, and {' and '.join(unanswered)} could not be asked: an old home"
         text += " that finds no tombstone starts the VM a second time. If such a host is gone for good,"
         return f"{text} flexdisk_forget_unseen=true gives the tombstone up"
     if have:

@@ -58,17 +58,19 @@ def similar(name: str, known: t.Mapping[str, t.Iterable[str]]) -> str:
 def did_you_mean(name: str, known: t.Mapping[str, str]) -> str:
     """Return a question about a name that nothing has, "" without a similar one. known: how to call each."""
     labels = {one.lower(): label for one, label in known.items()}
-    found = difflib.get_close_matches(name.lower(), labels, _NAMED, _SIMILAR)
-    return f"Did you mean {' or '.join(labels[one] for one in found)}?" if found else ""
+    matches = difflib.get_close_matches(name.lower(), labels, _NAMED, _SIMILAR)
+    return f"Did you mean {' or '.join(labels[one] for one in matches)}?" if matches else ""
 
 
-def why_not_seen(what: str, name: str) -> str:
+def why_not_seen(option: str, name: str) -> str:
     """Return what is wrong with a name that has characters that no reader sees, "" if it has none. what: the option."""
     hidden = hidden_characters(name)
     if not hidden:
         return ""
     shown = visible(name if len(name) <= _LONGEST else name[:_LONGEST] + "...")
-    return f'{what} "{shown}" has {", ".join(hidden[:_NAMED])}: a name has no control characters and no invisible ones'
+    return (
+        f'{option} "{shown}" has {", ".join(hidden[:_NAMED])}: a name has no control characters and no invisible ones'
+    )
 
 
 def check_names(options: t.Mapping[str, t.Any], problems: Problems, text: t.Collection[str] = ()) -> None:
@@ -78,15 +80,15 @@ def check_names(options: t.Mapping[str, t.Any], problems: Problems, text: t.Coll
             _check(str(key), value, problems, text)
 
 
-def _check(what: str, value: object, problems: Problems, text: t.Collection[str]) -> None:
+def _check(option: str, value: object, problems: Problems, text: t.Collection[str]) -> None:
     if isinstance(value, t.Mapping):
         for name in value:
-            _check(what, name, problems, text)
+            _check(option, name, problems, text)
         check_names(value, problems, text)
     elif isinstance(value, (list, tuple)):
         for one in value:
-            _check(what, one, problems, text)
+            _check(option, one, problems, text)
     elif isinstance(value, str):
-        wrong = why_not_seen(what, value)
+        wrong = why_not_seen(option, value)
         if wrong:
             problems.add("InvalidArgument", wrong)

@@ -41,17 +41,17 @@ def check_new_name(name: str, problems: Problems) -> None:
         problems.add("InvalidArgument", f"name {name!r} of a new VM is not valid: {NAME_RULE}")
 
 
-def foreign(declared: VmDeclaration, own: t.Collection[str]) -> t.List[Problem]:
+def foreign(declared: VmDeclaration, supported: t.Collection[str]) -> t.List[Problem]:
     """Options that this hypervisor does not know; own are those that it knows."""
     homes = {"options": "vmadm", "customer_metadata": "vmadm", "template": "libvirt", "image_file": "libvirt"}
-    said = {
+    given = {
         "options": declared.options,
         "customer_metadata": declared.metadata,
         "template": declared.template,
         "image_file": declared.image_file,
     }
     names = {"customer_metadata": "customer_metadata or secret_metadata"}
-    wrong = [key for key in homes if said[key] and key not in own]
+    wrong = [key for key in homes if given[key] and key not in supported]
     return [
         Problem("InvalidArgument", f"{names.get(key, key)} works only with {homes[key]}", declared.vm) for key in wrong
     ]

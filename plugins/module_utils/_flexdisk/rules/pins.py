@@ -52,7 +52,7 @@ def beside_rollback(dataset: Dataset, newer: t.Iterable[Dataset]) -> int:
     dataset before it frees what was written since, and the whole reservation must be free then.
     Source: dsl_dataset_rollback_check of OpenZFS, min(refreservation, unique).
     """
-    return min(dataset.refreservation, dataset.referenced, dataset.written + held(newer))
+    return min(dataset.refreservation, dataset.referenced, dataset.written + content_bytes(newer))
 
 
 def beyond_reservation(root: Dataset, beside: int) -> int:
@@ -63,7 +63,7 @@ def beyond_reservation(root: Dataset, beside: int) -> int:
     return min(beside, max(0, root.used + beside - root.reservation))
 
 
-def held(snapshots: t.Iterable[Dataset]) -> int:
+def content_bytes(snapshots: t.Iterable[Dataset]) -> int:
     """Bytes of a dataset that these snapshots hold, if there are none before the first of them and its data is gone.
 
     Each block is written before exactly one of them first.
@@ -79,15 +79,15 @@ def held_without_syncs(dataset: Dataset, snapshots: t.Iterable[Dataset]) -> t.Tu
     syncs = [is_synced(s.name.partition("@")[2]) for s in ordered]
     last = max((number for number, sync in enumerate(syncs, 1) if not sync), default=0)
     freed = sum(s.used for s, sync in zip(ordered[:last], syncs) if sync)
-    return held(ordered[:last]) - freed, dataset.written + held(ordered[last:])
+    return content_bytes(ordered[:last]) - freed, dataset.written + content_bytes(ordered[last:])
 
 
 def of_origins(vm: Vm) -> int:
     """Bytes that the snapshots of disks hold more where these are no clones: what they share with images."""
     result = 0
     for disk in vm.disks + vm.orphans:
-        own = [s for s in disk.snapshots if not is_synced(s.name.partition("@")[2])]
-        if disk.volume.origin and own:
+        snapshots = [s for s in disk.snapshots if not is_synced(s.name.partition("@")[2])]
+        if disk.volume.origin and snapshots:
             result += max(0, disk.snapshots[0].referenced - disk.snapshots[0].written)
     return result
 

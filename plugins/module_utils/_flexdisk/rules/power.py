@@ -39,9 +39,9 @@ def why_not(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
 
 def check_start(vm: Vm, asks: str = TASK) -> None:
     """Raise FlexdiskError if the VM may not be started on this host."""
-    code, words = why_not(vm, asks)
+    code, message = why_not(vm, asks)
     if code:
-        raise FlexdiskError(code, words)
+        raise FlexdiskError(code, message)
 
 
 def _elsewhere(vm: Vm) -> str:
@@ -119,12 +119,12 @@ def held_down(vm: Vm) -> str:
     )
 
 
-def unfinished(record: JournalEntry) -> str:
+def unfinished(entry: JournalEntry) -> str:
     """The message about an interrupted run of this host: what it has left, and what ends it."""
-    if record.rollback:
+    if entry.rollback:
         return (
-            f"a rollback to snapshot {record.rollback} was interrupted at {record.since}, so its "
+            f"a rollback to snapshot {entry.rollback} was interrupted at {entry.since}, so its "
             "disks may be of different times; "
             "vm_snapshot with state=rolled_back and this name ends it, or says what does"
         )
-    return f"a run was interrupted at {record.since}; vm_disks finishes it when the VM is listed"
+    return f"a run was interrupted at {entry.since}; vm_disks finishes it when the VM is listed"

@@ -64,8 +64,8 @@ def left(volume: Dataset) -> t.Optional[ReleasedIdentity]:
 
 def counts(disk: Disk) -> bool:
     """Whether the disk has a saved identity that is its own: the hypervisor does not name another uuid."""
-    found = left(disk.volume)
-    return found is not None and found.uuid in ("", disk.uuid)
+    saved = left(disk.volume)
+    return saved is not None and saved.uuid in ("", disk.uuid)
 
 
 def identified(disk: Disk) -> bool:
@@ -78,20 +78,20 @@ def known(volume: Dataset, is_its_own: t.Callable[[str], bool] = lambda uuid: Tr
 
     is_its_own: whether the disk can have this uuid. If not, the saved identity is that of another disk.
     """
-    found = left(volume)
-    if found is None or (found.uuid and not is_its_own(found.uuid)):
+    released = left(volume)
+    if released is None or (released.uuid and not is_its_own(released.uuid)):
         return volume.user
-    texts = {"uuid": found.uuid, "name": found.name, "remaining": found.remaining or ""}
-    saved = {**texts, **disk_properties.encoded(found.user_properties)}
+    texts = {"uuid": released.uuid, "name": released.name, "remaining": released.remaining or ""}
+    saved = {**texts, **disk_properties.encoded(released.user_properties)}
     return {**{key: value for key, value in saved.items() if value}, **volume.user}
 
 
 def stamps(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
     """The properties that the next stamps follow from: the disk's own, or what a release has saved of them."""
-    found = decode(user[KEY]) if KEY in user and not user.get("serial_no") else None
-    if found is None:
+    released = decode(user[KEY]) if KEY in user and not user.get("serial_no") else None
+    if released is None:
         return user
-    return {**user, "serial_no": str(found.serial_no or ""), "ctime": user.get("ctime") or found.ctime}
+    return {**user, "serial_no": str(released.serial_no or ""), "ctime": user.get("ctime") or released.ctime}
 
 
 def identity_of(disk: Disk) -> ReleasedIdentity:
@@ -105,7 +105,7 @@ def identity_of(disk: Disk) -> ReleasedIdentity:
     return ReleasedIdentity(
         uuid=uuid if identity.is_uuid(uuid) else "",
         name=disk.name,
-        user_properties=disk_properties.kept(disk.user_properties),
+        user_properties=disk_properties.storable(disk.user_properties),
         ctime=identity.decode_time(user.get("ctime", "")),
         mtime=identity.decode_time(user.get("mtime", "")),
         serial_no=number or None,
@@ -158,7 +158,7 @@ def parse_identity(raw: _Raw, number: int, problems: Problems) -> ReleasedIdenti
     if disk_values.check_name(problems, label, name) and name and serial is None:
         disk_values.check_new_name(problems, label, name)
     _check_numbers(problems, label, raw)
-    _check_kept(problems, label, raw)
+    _check_saved(problems, label, raw)
     return ReleasedIdentity(
         uuid=uuid,
         index=raw.get("index"),
@@ -180,7 +180,7 @@ def _check_numbers(problems: Problems, label: str, raw: _Raw) -> None:
         problems.add("InvalidArgument", f"serial_no {serial} is not valid: it must be from 1 to {MOST_SERIAL}", label)
 
 
-def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
+def _check_saved(problems: Problems, label: str, raw: _Raw) -> None:
     """Check what only a release writes, and a task gives back as it was returned."""
     for key in ("ctime", "mtime"):
         if raw.get(key) and not identity.decode_time(raw[key]):
@@ -191,10 +191,10 @@ def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
         problems.add("InvalidArgument", text, label)
 
 
-def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:
+def merged(declared: ReleasedIdentity, saved: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:
     """What a task declares, completed by what a release has saved."""
-    if kept is None:
-        return said
-    new = {key: getattr(said, key) for key in _FIELDS}
+    if saved is None:
+        return declared
+    new = {key: getattr(declared, key) for key in _FIELDS}
     known = {key: value for key, value in new.items() if value is not None and (value != "" or key == "remaining")}
-    return replace(kept, user_properties={**kept.user_properties, **said.user_properties}, **known)
+    return replace(saved, user_properties={**saved.user_properties, **declared.user_properties}, **known)

@@ -132,14 +132,14 @@ def preferred(pci: Pci) -> t.List[str]:
     return sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
 
 
-def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: bool = False) -> Slot:
+def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, alone_on_device: bool = False) -> Slot:
     """The first free candidate; with whole=True, no other disk may be on its device.
 
     The order of the candidates is the policy: ours is C(preferred); that of bhyve is in C(positions). Raises
     FlexdiskError C(InvalidArgument) when there is none.
     """
     for slot in map(parse_slot, candidates):
-        if slot not in taken and (not whole or alone(slot, taken)):
+        if slot not in taken and (not alone_on_device or alone(slot, taken)):
             return slot
     ends = [end(candidates, key=parse_slot) for end in (min, max)] if candidates else []
     text = f"all {len(candidates)} from {ends[0]} to {ends[1]} are taken" if ends else "none"

@@ -112,11 +112,11 @@ def is_of_others(name: str) -> bool:
 
 def others_hold(names: t.Iterable[str]) -> str:
     """Words that name the snapshots among these that others have taken; "" for none."""
-    found = [name for name in names if is_of_others(name)]
-    if not found:
+    foreign = [name for name in names if is_of_others(name)]
+    if not foreign:
         return ""
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    listed = ", ".join(found[:_NAMED])
+    more = f" and {len(foreign) - _NAMED} more" if len(foreign) > _NAMED else ""
+    listed = ", ".join(foreign[:_NAMED])
     return f". Snapshots that others have taken of its disks take room, too: {listed}{more}; zfs destroy frees that"
 
 
@@ -132,9 +132,9 @@ def check_name(name: str) -> str:
 
 def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
     """The VM's snapshots, the oldest first, without those that others made under names of their own."""
-    found, below = _by_name(_every(vm)), _by_name(vm.snapshots_below)
-    every = [VmSnapshot(name, parts, below.get(name, ())) for name, parts in found.items()]
-    every += [VmSnapshot(name, parts) for name, parts in below.items() if name not in found]
+    by_name, below = _by_name(_every(vm)), _by_name(vm.snapshots_below)
+    every = [VmSnapshot(name, parts, below.get(name, ())) for name, parts in by_name.items()]
+    every += [VmSnapshot(name, parts) for name, parts in below.items() if name not in by_name]
     return sorted(every, key=lambda s: (s.createtxg, s.name))
 
 

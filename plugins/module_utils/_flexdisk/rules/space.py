@@ -165,11 +165,11 @@ def quota_drift(vm: Vm, geometry: PoolGeometry) -> t.Tuple[int, int]:
 
 def _rolled_back(vm: Vm, geometry: PoolGeometry, off: t.Collection[Dataset]) -> bool:
     """Whether these volumes have the reservations of other sizes, and the quota as well if vmadm moves it with them."""
-    kept = [d.volume for d in vm.disks + vm.orphans if d.snapshots]
+    pinned = [d.volume for d in vm.disks + vm.orphans if d.snapshots]
     moved = 0
     for v in off:
         size = automatic_size(v.refreservation, v.volblocksize, geometry)
-        if size is None or v not in kept:
+        if size is None or v not in pinned:
             return False
         moved += v.refreservation - size - overhead(v.volsize, v.volblocksize, geometry)
     return vm.config.identity_in_zfs or moved in quota_drift(vm, geometry)

@@ -26,18 +26,18 @@ def is_unfinished(config: VmConfig) -> bool:
 
 def journal_entry_of(host: Host, uuid: str) -> t.Optional[JournalEntry]:
     """The entry of a run of this host that was making or deleting the VM; None if there is none."""
-    found = (entry for (_pool, vm), entry in host.intents.items() if vm == uuid)
-    return next((e for e in found if e is not None and e.host == host.name and (e.creates or e.deletes)), None)
+    entries = (entry for (_pool, vm), entry in host.intents.items() if vm == uuid)
+    return next((e for e in entries if e is not None and e.host == host.name and (e.creates or e.deletes)), None)
 
 
 def reason(host: Host, config: VmConfig) -> str:
     """Return why no task changes a VM that has no dataset, or that is unfinished, and what ends that."""
     if not is_unfinished(config):
         return unlinked_reason(config)
-    return words_for(config, journal_entry_of(host, config.uuid))
+    return unfinished_vm_text(config, journal_entry_of(host, config.uuid))
 
 
-def words_for(config: VmConfig, entry: t.Optional[JournalEntry]) -> str:
+def unfinished_vm_text(config: VmConfig, entry: t.Optional[JournalEntry]) -> str:
     """What an unfinished VM is, and what ends that. entry: of the run of this host that was making or deleting it."""
     state = f"the VM is {config.state}"
     if config.frozen:

@@ -55,8 +55,8 @@ def unwritten(dataset: Dataset, empty: t.Optional[Dataset]) -> bool:
         return dataset.logicalused <= fresh if dataset.origin else dataset.logicalused == fresh
     if dataset.kind != "filesystem" or dataset.origin:
         return False
-    own = dataset.logicalused if dataset.backs else dataset.logicalreferenced  # a VM's has its disks below it
-    return 0 < own == empty.logicalreferenced
+    used = dataset.logicalused if dataset.backs else dataset.logicalreferenced  # a VM's has its disks below it
+    return 0 < used == empty.logicalreferenced
 
 
 def never_used(host: Host, volume: Dataset) -> bool:

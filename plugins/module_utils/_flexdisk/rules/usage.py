@@ -39,8 +39,8 @@ class Usage:
 
     def of(self, volume: str, besides: str = "") -> t.List[User]:
         """The VMs that use a volume, by their labels. besides: the UUID of one that does not count."""
-        found = (user for uuid, user in self._users.get(volume, {}).items() if uuid != besides)
-        return sorted(found, key=lambda user: user.label)
+        users = (user for uuid, user in self._users.get(volume, {}).items() if uuid != besides)
+        return sorted(users, key=lambda user: user.label)
 
 
 def uses(config: VmConfig, places: t.Optional[_Places] = None) -> t.Dict[str, Use]:
@@ -77,17 +77,17 @@ def own_use(vm: VmConfig, used: Usage, orphans: t.Sequence[Disk]) -> t.Tuple[str
     Such a volume looks like one that nobody needs, and is the base of an overlay, a copy under way, or a disk under
     another path.
     """
-    found = [(orphan, _use_of(vm, used, orphan)) for orphan in orphans]
-    hidden = [(orphan, use) for orphan, use in found if use is not None and use.hides]
+    orphan_uses = [(orphan, _use_of(vm, used, orphan)) for orphan in orphans]
+    hidden = [(orphan, use) for orphan, use in orphan_uses if use is not None and use.hides]
     if hidden:
-        return _words(vm, used, *hidden[0]), False
+        return _message(vm, used, *hidden[0]), False
     for orphan in orphans:
         for entry in vm.unclear if not orphan.adopted else ():
-            return _words(vm, used, orphan, _perhaps(vm, entry)), True
+            return _message(vm, used, orphan, _perhaps(vm, entry)), True
     return "", False
 
 
-def _words(vm: VmConfig, used: Usage, orphan: Disk, use: Use) -> str:
+def _message(vm: VmConfig, used: Usage, orphan: Disk, use: Use) -> str:
     name = orphan.volume.name
     text = f"it uses {name} {use.how}, so its list of disks does not tell what it has"
     others = used.of(name, vm.uuid)
@@ -127,12 +127,12 @@ def _may_be(entry: DiskConfig, orphan: Disk) -> bool:
 
     A serial that a user has chosen, or none, tells nothing: a disk that was adopted while its VM ran has no other.
     """
-    told: t.Dict[str, bool] = {}
+    agreements: t.Dict[str, bool] = {}
     if orphan.uuid and identity.is_serial(entry.serial):
-        told["serial"] = entry.serial == identity.serial_of(orphan.uuid)
+        agreements["serial"] = entry.serial == identity.serial_of(orphan.uuid)
     if orphan.pci_slot and entry.pci_slot:
-        told["slot"] = entry.pci_slot == orphan.pci_slot
-    return any(told.values()) or (orphan.adopted and not told)
+        agreements["slot"] = entry.pci_slot == orphan.pci_slot
+    return any(agreements.values()) or (orphan.adopted and not agreements)
 
 
 def renamed(vm: Vm, orphan: Disk) -> str:

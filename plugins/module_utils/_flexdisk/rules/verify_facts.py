@@ -87,10 +87,10 @@ def vm_disks(vm: Vm, **more: t.Any) -> Task:
     return {OURS + "vm_disks": {"vms": [{"vm": vm.config.uuid, **more}]}}
 
 
-def listed(words: t.Sequence[str]) -> str:
+def listed(items: t.Sequence[str]) -> str:
     """Words in one line, the first of them if they are many."""
-    more = len(words) - _SHOWN
-    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+    more = len(items) - _SHOWN
+    return ", ".join(items[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def within(vm: Vm, volume: str) -> bool:

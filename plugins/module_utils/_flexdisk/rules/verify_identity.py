@@ -28,18 +28,25 @@ def identities(facts: Facts, vm: Vm) -> Findings:
 
 
 def _disowned(about: About, entry: DiskConfig, contested: bool) -> Finding:
-    disk, own = about.disk, about.disk.volume.user["uuid"]
+    disk, volume_uuid = about.disk, about.disk.volume.user["uuid"]
     if not entry.uuid and not entry.serial:
-        return about("invalid_property", f"{identity.PREFIX}uuid = {own!r:.60}; the right value is not known here")
+        return about(
+            "invalid_property", f"{identity.PREFIX}uuid = {volume_uuid!r:.60}; the right value is not known here"
+        )
     if entry.serial and not entry.uuid:
-        shown = f"the guest is shown serial {entry.serial}, the volume's uuid {own} would be {identity.serial_of(own)}"
+        serial = identity.serial_of(volume_uuid)
+        shown = f"the guest is shown serial {entry.serial}, the volume's uuid {volume_uuid} would be {serial}"
         return about("serial_mismatch", f"{shown}; decide by hand which is right")
-    swapped = own in about.facts.taken
-    why_not = f"another disk has the uuid {own}: volumes were exchanged; zfs rename takes that back" if swapped else ""
+    swapped = volume_uuid in about.facts.taken
+    why_not = (
+        f"another disk has the uuid {volume_uuid}: volumes were exchanged; zfs rename takes that back"
+        if swapped
+        else ""
+    )
     elsewhere = ", ".join(v for v in about.facts.by_uuid.get(disk.uuid, ()) if v != disk.volume.name)
     why_not = why_not or (f"{elsewhere} has the hypervisor's uuid" if elsewhere else "")
     why_not = "the volume is configured more than once" if contested else why_not
-    message = f"the hypervisor says uuid {entry.uuid}, the volume {own}"
+    message = f"the hypervisor says uuid {entry.uuid}, the volume {volume_uuid}"
     return about.repairable("uuid_mismatch", message, why_not, args={"facts": {"uuid": disk.uuid}})
 
 
@@ -56,8 +63,8 @@ def _stale(about: About) -> Findings:
 
 def _unconfigured(about: About, entry: DiskConfig) -> Findings:
     """Disks whose UUID the configuration does not have yet."""
-    own = about.disk.volume.user.get("uuid", "")
-    if not own or entry.uuid or entry.serial:
+    volume_uuid = about.disk.volume.user.get("uuid", "")
+    if not volume_uuid or entry.uuid or entry.serial:
         return
     vm = t.cast(Vm, about.vm)
     text = "no serial number" if vm.config.identity_in_zfs else "no uuid"
@@ -69,11 +76,11 @@ def _unconfigured(about: About, entry: DiskConfig) -> Findings:
 
 def duplicate_names(facts: Facts, vm: Vm) -> Findings:
     """Names that more than one disk has. Attached disks, orphans, and those detached from the VM are one name space."""
-    found: t.Dict[str, t.List[Disk]] = {}
+    by_name: t.Dict[str, t.List[Disk]] = {}
     for disk in (*vm.disks, *vm.orphans, *vm.detached):
-        if disk.name and not any(disk.volume.name == other.volume.name for other in found.get(disk.name, ())):
-            found.setdefault(disk.name, []).append(disk)
-    for name, disks in found.items():
+        if disk.name and not any(disk.volume.name == other.volume.name for other in by_name.get(disk.name, ())):
+            by_name.setdefault(disk.name, []).append(disk)
+    for name, disks in by_name.items():
         if len(disks) > 1:
             which = ", ".join(f"{d.volume.name} (uuid {d.uuid or 'none'})" for d in disks)
             advice = "decide which one keeps it, and rename the other with its uuid and a new name in vm_disks"

@@ -81,24 +81,22 @@ def _received(dataset: Dataset, names: t.Sequence[str]) -> t.Dict[str, str]:
 def marks(about: About) -> Findings:
     """Marks of an operation that has not ended: the guard, and flexdisk:from."""
     disk, vm = about.disk, about.vm
-    mark = disk.volume.user.get("from", "")
+    moved_from = disk.volume.user.get("from", "")
     if disk.guarded:
         yield about.repairable("guard", f"{disk.volume.name}@{identity.GUARD_SNAPSHOT} still exists")
-    if not mark:
+    if not moved_from:
         return
     if vm is not None and disk.path:
-        message = f"was moved here from {mark}, and is configured here"
+        message = f"was moved here from {moved_from}, and is configured here"
         yield about.repairable("from_mark", message, args={"facts": {"from": ""}})
     elif vm is not None:
-        message = f"was moved here from {mark}, where the VM is configured to have it"
+        message = f"was moved here from {moved_from}, where the VM is configured to have it"
         yield about("from_mark", message, repair=vm_disks(vm, adopt=True))
-    elif mark == identity.CONVERTING:
+    elif moved_from == identity.CONVERTING:
         yield about("from_mark", "its conversion was interrupted; run the same task again to finish it")
     else:
-        yield about(
-            "from_mark",
-            f"its creation was interrupted ({mark}) and it may be incomplete; run the same task again to finish it",
-        )
+        text = f"its creation was interrupted ({moved_from}) and it may be incomplete"
+        yield about("from_mark", f"{text}; run the same task again to finish it")
 
 
 def inherited_properties(facts: Facts) -> Findings:
@@ -110,11 +108,11 @@ def inherited_properties(facts: Facts) -> Findings:
     for dataset, names in looked:
         for name, source in dataset.inherited.items():
             if name in names:
-                found, below = above.setdefault(source, (set(), []))
-                found.add(name)
+                inherited, below = above.setdefault(source, (set(), []))
+                inherited.add(name)
                 below += [dataset.name] if dataset.name not in below[-1:] else []
-    for source, (found, below) in sorted(above.items()):
-        names = tuple(sorted(found))
+    for source, (inherited, below) in sorted(above.items()):
+        names = tuple(sorted(inherited))
         full = ", ".join(identity.PREFIX + name for name in names)
         message = f"{full} of {source} shows through in {listed(sorted(below))}"
         task = own_task("inherited_property")

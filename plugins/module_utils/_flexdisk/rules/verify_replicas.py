@@ -29,8 +29,8 @@ def replicas_here(facts: Facts, before: str) -> Findings:
         vm, host = dataset.user.get(OF_VM, ""), dataset.user.get(HOST, "")
         text = f"{name}, the replica of a disk of VM {vm} on {host},"
         if uuid in facts.taken:
-            own = listed([one for one in facts.by_uuid.get(uuid, ()) if one != name] or ["a VM of this host"])
-            yield _finding("replica_of_own_disk", f"{text} is beside the disk itself, {own}", name, vm, uuid)
+            holders = listed([one for one in facts.by_uuid.get(uuid, ()) if one != name] or ["a VM of this host"])
+            yield _finding("replica_of_own_disk", f"{text} is beside the disk itself, {holders}", name, vm, uuid)
         if is_changed(dataset.written, of_empty(datasets, dataset.pool)) and name in synced:
             text = f"{text} was written to: {render_bytes(dataset.written)} since its newest snapshot"
             yield _finding("replica_changed", text, name, vm, uuid)

@@ -48,9 +48,9 @@ def _lawless(vm: Vm, kind: str, message: str) -> Finding:
     room = space.allocatable(vm)
     why_not = busy(vm)
     if room is not None and room < -MIB:
-        least = space.smallest_flexible_mib(vm) - vm.hidden_mib
+        min_mib = space.smallest_flexible_mib(vm) - vm.hidden_mib
         why_not = f"disks and snapshots take {render_bytes(-room)} more than flexible_disk_size"
-        why_not += f", which must be at least {render_exact(least)}"
+        why_not += f", which must be at least {render_exact(min_mib)}"
     if why_not:
         return of_vm(vm, kind, f"{message}; not repaired here: {why_not}")
     return of_vm(vm, kind, message, repair=own_task(kind, vm.config.uuid), repairable=True)
