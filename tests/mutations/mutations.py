@@ -1314,7 +1314,7 @@ MUTATIONS = (
     Mutation(
         "an image file that is exchanged after the plan is imported",
         "hypervisor/images.py",
-        "if self._swapped() or self.mark != known:",
+        "if self._swapped() or self.fingerprint != known:",
         "if self._swapped():",
         "tests/unit/hypervisor/test_images.py",
     ),

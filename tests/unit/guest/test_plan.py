@@ -65,7 +65,7 @@ def disk(label, parts, mib, *, found="", layers=(), kernel=None, kinds=None, **m
         f"{row['node']} : start= {row['start']}, size= {row['size']}, type={row['type']}\n" for row in rows
     )
     known = {number: Place(start, size, f"254:{number}") for number, start, size, _kind in parts}
-    cast = growth.cast(table, contents)
+    cast = growth.find_growth(table, contents)
     return Disk("/dev/vda", mib * MIB, layers, table, dump, cast, known if kernel is None else kernel, contents, **more)
 
 

@@ -188,11 +188,11 @@ def grows(label, layout, free, more, swap):
         if swap:
             contents[numbers[-1]] = Content("swap")
         try:
-            cast = growth.cast(table, contents)
+            cast = growth.find_growth(table, contents)
         except FlexdiskError:
             return "refused"
         backups, written = planned(path, table, dump, cast, contents)
-        assert written or more << 20 < growth.LEAST_BYTES + (3 << 20)
+        assert written or more << 20 < growth.MIN_GROWTH_BYTES + (3 << 20)
         for step in written:
             run(*step.argv, stdin=step.stdin)
         after, dump_after = read(path)
@@ -207,7 +207,7 @@ def grows(label, layout, free, more, swap):
             assert where % MIB_SECTORS == 0 or (cast.swap and where == cast.swap.start)
         if label == "gpt" and written:
             check_gpt(path)
-        assert growth.places(after, growth.cast(after, contents)) == ()
+        assert growth.places(after, growth.find_growth(after, contents)) == ()
         assert len(backups) == len(written)
         for text in backups:
             run("sfdisk", "-q", "--no-reread", path, stdin=text)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import render_change
-from .growth import LEAST_BYTES
+from .growth import MIN_GROWTH_BYTES
 from .observed import Content, Mount
 
 _LARGEST_32_BIT = 2**32
@@ -29,7 +29,7 @@ class Layer:
     # What the layer does not use of the space below.
     offset: int = 0
     unit: int = 1
-    least: int = LEAST_BYTES
+    min_growth: int = MIN_GROWTH_BYTES
     # The program and the test read the passphrase from their stdin.
     secret: bool = False
     # Tells whether the passphrase is the right one.
@@ -38,7 +38,7 @@ class Layer:
     def grown(self, below: int) -> int:
         """Its size on a device of that many bytes. Less than least is not worth a change."""
         new = (below - self.offset) // self.unit * self.unit
-        return new if new - self.size >= self.least else self.size
+        return new if new - self.size >= self.min_growth else self.size
 
     def line(self, below: int) -> str:
         """Its change for a reader."""
@@ -61,25 +61,27 @@ def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence
     Raises FlexdiskError NotMounted, UnknownLayout.
     """
     root = next((mount for mount in reversed(mounts) if mount.target == "/"), None)
-    own = [mount for mount in mounts if mount.source == device or (numbers and mount.numbers == numbers)]
-    if root is not None and root.kind == "overlay" and _may_be_below(root, own):
+    device_mounts = [mount for mount in mounts if mount.source == device or (numbers and mount.numbers == numbers)]
+    if root is not None and root.kind == "overlay" and _may_be_below(root, device_mounts):
         raise FlexdiskError("UnknownLayout", f"the root file system is an overlay; {device} may be what lies below it")
-    if not own:
+    if not device_mounts:
         raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is not mounted; only mounted ones are grown")
-    writable = [mount.target for mount in own if "rw" in mount.options]
+    writable = [mount.target for mount in device_mounts if "rw" in mount.options]
     if not writable:
-        raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is mounted read-only at {own[0].target}")
+        raise FlexdiskError(
+            "NotMounted", f"the {content.kind} on {device} is mounted read-only at {device_mounts[0].target}"
+        )
     return min(writable, key=lambda target: (len(target), target))
 
 
-def _may_be_below(overlay: Mount, own: t.Sequence[Mount]) -> bool:
+def _may_be_below(overlay: Mount, mounts: t.Sequence[Mount]) -> bool:
     """Whether one of these mounts may hold a layer of an overlay, by the folders that its options name."""
     named = [option.partition("=") for option in overlay.options]
     values = [value for key, _equals, value in named if key.rstrip("+") in ("lowerdir", "upperdir", "workdir")]
     folders = [folder for value in values for folder in value.split(":") if folder]
-    if not (own and folders):
+    if not (mounts and folders):
         return True
-    return any(f"{folder}/".startswith(mount.target.rstrip("/") + "/") for folder in folders for mount in own)
+    return any(f"{folder}/".startswith(mount.target.rstrip("/") + "/") for folder in folders for mount in mounts)
 
 
 def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
@@ -95,9 +97,9 @@ def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
         _figure(text, rf"^{key}:\s+(\d+)", "dumpe2fs", 0) for key in ("Inode blocks per group", "Reserved GDT blocks")
     )
     # A last group that holds little more than its own tables is not made.
-    least = max(LEAST_BYTES, (2 * group + 128) * block)
+    min_growth = max(MIN_GROWTH_BYTES, (2 * group + 128) * block)
     size = _figure(text, r"^Block count:\s+(\d+)", "dumpe2fs") * block
-    return Layer(name, ("resize2fs", device), size, least=least)
+    return Layer(name, ("resize2fs", device), size, min_growth=min_growth)
 
 
 def xfs_layer(name: str, mount: str, text: str) -> Layer:
@@ -190,7 +192,7 @@ def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tu
         raise FlexdiskError("UnknownLayout", f"{device} is a physical volume without volume group")
     # The end may hold a second copy of LVM's metadata.
     physical = Layer(
-        f"physical volume {known_as}", ("pvresize", known_as), size, start, extent, max(LEAST_BYTES, 2 * extent)
+        f"physical volume {known_as}", ("pvresize", known_as), size, start, extent, max(MIN_GROWTH_BYTES, 2 * extent)
     )
     if wanted == "":
         return (physical,), ""
@@ -226,13 +228,13 @@ def _choose(group: str, volumes: t.Sequence[Logical], wanted: t.Optional[str]) -
 
 def _logicals(rows: t.Sequence[t.Mapping[str, str]]) -> t.List[Logical]:
     """One for each name: lvs prints a row for each segment."""
-    found: t.Dict[str, Logical] = {}
+    by_name: t.Dict[str, Logical] = {}
     for row in rows:
         name, segment = row["lv_name"], row["segtype"]
-        if name in found and segment == "linear":
+        if name in by_name and segment == "linear":
             continue
-        found[name] = Logical(name, int(row["lv_size"]), segment, row["lv_attr"])
-    return list(found.values())
+        by_name[name] = Logical(name, int(row["lv_size"]), segment, row["lv_attr"])
+    return list(by_name.values())
 
 
 def _figure(text: str, pattern: str, program: str, missing: t.Optional[int] = None) -> int:

@@ -91,11 +91,11 @@ def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
         raise FlexdiskError("UnexpectedOutput", f"lsblk printed something unknown: {text[:200]!r}") from exc
 
 
-def _device(found: t.Mapping[str, t.Any]) -> Device:
-    above = tuple(map(_device, found.get("children") or ()))
-    serial = (found.get("serial") or "").strip()
-    numbers = (found.get("maj:min") or "").strip()
-    return Device(found["name"], found["kname"], found["type"], int(found["size"]), serial, numbers, above)
+def _device(row: t.Mapping[str, t.Any]) -> Device:
+    above = tuple(map(_device, row.get("children") or ()))
+    serial = (row.get("serial") or "").strip()
+    numbers = (row.get("maj:min") or "").strip()
+    return Device(row["name"], row["kname"], row["type"], int(row["size"]), serial, numbers, above)
 
 
 def parse_blkid(rc: int, text: str) -> Content:
@@ -117,7 +117,7 @@ def parse_blkid(rc: int, text: str) -> Content:
 def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:
     """The mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises UnexpectedOutput."""
     try:
-        found = json.loads(text)["filesystems"]
+        rows = json.loads(text)["filesystems"]
         return tuple(
             Mount(
                 _plain(each["source"]),
@@ -126,7 +126,7 @@ def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:
                 tuple(each["options"].split(",")),
                 (each.get("maj:min") or "").strip(),
             )
-            for each in found
+            for each in rows
         )
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"findmnt printed something unknown: {text[:200]!r}") from exc
@@ -143,7 +143,7 @@ def parse_swaps(text: str) -> t.Tuple[Swap, ...]:
 
 
 def _unescaped(name: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), name)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), name)
 
 
 def swap_page(head: bytes) -> t.Tuple[int, str]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes
-from .growth import Cast, places
+from .growth import Growth, places
 from .layers import Layer
 from .observed import Content, Swap, fstab_swap
 from .steps import Backup, CopySwapHeader, Plan, Run, SetActive, Step, Unchanged
@@ -42,7 +42,7 @@ class Disk:
     table: t.Optional[Table] = None
     # The output of sfdisk -d.
     dump: str = ""
-    cast: t.Optional[Cast] = None
+    growth: t.Optional[Growth] = None
     # The partitions that the kernel knows.
     kernel: t.Mapping[int, Place] = field(default_factory=dict)
     # What is on the partitions of the table.
@@ -61,33 +61,33 @@ class Disk:
 
 def plan(disk: Disk) -> Plan:
     """The growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with what was found."""
-    if disk.table is None or disk.cast is None:
+    if disk.table is None or disk.growth is None:
         lines, runs = _layers(disk.layers, disk.size)
         return Plan(disk.device, disk.size, lines, runs, tests=_tests(disk.layers, runs))
-    return _partitioned(disk, disk.table, disk.cast)
+    return _partitioned(disk, disk.table, disk.growth)
 
 
-def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
-    new = places(table, found)
+def _partitioned(disk: Disk, table: Table, growth: Growth) -> Plan:
+    new = places(table, growth)
     after = changed(table, new)
-    _check_kernel(disk, table, found)
-    _check_swap(disk, found, new)
-    sync = _Sync(disk, found, {part.number: part for part in after.partitions})
-    below = sync.after[found.grown.number].size * table.sector
+    _check_kernel(disk, table, growth)
+    _check_swap(disk, growth, new)
+    sync = _Sync(disk, growth, {part.number: part for part in after.partitions})
+    below = sync.after[growth.grown.number].size * table.sector
     layer_lines, layer_steps = _layers(disk.layers, below)
-    lines = _table_lines(table, found, new)
+    lines = _table_lines(table, growth, new)
     if not new and sync.needed:
         lines = ("~ the kernel learns the partition table",)
-    moves = _moves(found, new)
-    before = _before(disk, table, found.swap, sync) if moves or sync.dropped else ()
-    write = _write(disk, table, found, new) if new else ()
+    moves = _moves(growth, new)
+    before = _before(disk, table, growth.swap, sync) if moves or sync.dropped else ()
+    write = _write(disk, table, growth, new) if new else ()
     backup = _backup(disk, table) if new else ()
     active = (SetActive(active_name(table)),) if disk.marked or (new and table.active) else ()
     lines += () if new else tuple("~ the protective MBR is active again" for _step in active)
-    steps = (*backup, *before, *write, *active, *sync.tell())
+    steps = (*backup, *before, *write, *active, *sync.after_write())
     if steps or layer_steps:
-        on = _on(disk, table, found.swap, bool(before))
-        lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
+        on = _on(disk, table, growth.swap, bool(before))
+        lines += tuple(f"> {growth.swap.name} is turned on" for _run in on if growth.swap and not moves)
         steps += on
     tests = (*_trial(write), *_tests(disk.layers, layer_steps))
     return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), len(steps), tests)
@@ -116,30 +116,30 @@ def _trial(write: t.Sequence[Step]) -> t.Tuple[Run, ...]:
     return tuple(replace(run, argv=(run.argv[0], "--no-act", *run.argv[1:])) for run in runs)
 
 
-def _moves(found: Cast, new: t.Sequence[Partition]) -> bool:
-    return any(found.swap is not None and part.number == found.swap.number for part in new)
+def _moves(growth: Growth, new: t.Sequence[Partition]) -> bool:
+    return any(growth.swap is not None and part.number == growth.swap.number for part in new)
 
 
-def _table_lines(table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[str, ...]:
+def _table_lines(table: Table, growth: Growth, new: t.Sequence[Partition]) -> t.Tuple[str, ...]:
     if not new:
         return ()
-    before, after = render_apart(found.grown.size * table.sector, new[0].size * table.sector)
-    lines = [f"~ {found.grown.name} {before} -> {after}"]
-    if found.swap is not None and _moves(found, new):
-        size = render_bytes(found.swap.size * table.sector)
-        lines.append(f"> swap {found.swap.name} moves to the end, {size}, UUID kept")
+    before, after = render_apart(growth.grown.size * table.sector, new[0].size * table.sector)
+    lines = [f"~ {growth.grown.name} {before} -> {after}"]
+    if growth.swap is not None and _moves(growth, new):
+        size = render_bytes(growth.swap.size * table.sector)
+        lines.append(f"> swap {growth.swap.name} moves to the end, {size}, UUID kept")
     return tuple(lines)
 
 
-def _check_kernel(disk: Disk, table: Table, found: Cast) -> None:
-    concerned = {part.number for part in found.parts()}
+def _check_kernel(disk: Disk, table: Table, growth: Growth) -> None:
+    concerned = {part.number for part in growth.parts()}
     scale = table.sector // _SECTOR
     for part in table.partitions:
         known = disk.kernel.get(part.number)
         same = known is not None and known.start == part.start * scale
         if part.number not in concerned and not (same and (part.extended or _size(known) == part.size * scale)):
             raise _disagrees(part)
-        if part.number == found.grown.number and not (same and _size(known) <= part.size * scale):
+        if part.number == growth.grown.number and not (same and _size(known) <= part.size * scale):
             raise _disagrees(part)
     for number in sorted(set(disk.kernel) - {part.number for part in table.partitions}):
         raise FlexdiskError(
@@ -147,9 +147,9 @@ def _check_kernel(disk: Disk, table: Table, found: Cast) -> None:
         )
 
 
-def _check_swap(disk: Disk, found: Cast, new: t.Sequence[Partition]) -> None:
-    if found.swap is not None and disk.flaw and _moves(found, new):
-        raise FlexdiskError("UnknownLayout", f"the swap {found.swap.name} cannot be moved: it has {disk.flaw}")
+def _check_swap(disk: Disk, growth: Growth, new: t.Sequence[Partition]) -> None:
+    if growth.swap is not None and disk.flaw and _moves(growth, new):
+        raise FlexdiskError("UnknownLayout", f"the swap {growth.swap.name} cannot be moved: it has {disk.flaw}")
 
 
 def _size(known: t.Optional[Place]) -> int:
@@ -165,17 +165,17 @@ def _disagrees(part: Partition) -> FlexdiskError:
 class _Sync:
     """What the kernel must be told, before the table is written and after it."""
 
-    def __init__(self, disk: Disk, found: Cast, after: t.Mapping[int, Partition]) -> None:
+    def __init__(self, disk: Disk, growth: Growth, after: t.Mapping[int, Partition]) -> None:
         self.after = after
         self._device = disk.device
         self._kernel = disk.kernel
         scale = (disk.table.sector if disk.table else _SECTOR) // _SECTOR
-        others = [after[part.number] for part in found.parts()[1:]]
+        others = [after[part.number] for part in growth.parts()[1:]]
         self.dropped = [part for part in others if self._elsewhere(part, scale)]
         self._added = [part for part in others if part.number not in self._kernel or part in self.dropped]
-        kept = [after[found.grown.number], *(part for part in others if part not in self._added)]
+        present = [after[growth.grown.number], *(part for part in others if part not in self._added)]
         self._resized = [
-            part for part in kept if not part.extended and self._kernel[part.number].size != part.size * scale
+            part for part in present if not part.extended and self._kernel[part.number].size != part.size * scale
         ]
 
     def _elsewhere(self, part: Partition, scale: int) -> bool:
@@ -187,13 +187,13 @@ class _Sync:
         """Whether the kernel must be told anything."""
         return bool(self.dropped or self._added or self._resized)
 
-    def drop(self) -> t.Tuple[Run, ...]:
+    def before_write(self) -> t.Tuple[Run, ...]:
         """Before the table is written: what moves goes, a container after what it contains."""
         return tuple(
             replace(self._partx("-d", part), undo=(self._partx("-a", part).argv,)) for part in reversed(self.dropped)
         )
 
-    def tell(self) -> t.Tuple[Run, ...]:
+    def after_write(self) -> t.Tuple[Run, ...]:
         """After the table is written. What is not dropped first would still be at its old place."""
         return (*(self._partx("-u", part) for part in self._resized), *(self._partx("-a", p) for p in self._added))
 
@@ -208,7 +208,7 @@ def _active(disk: Disk, swap: t.Optional[Partition]) -> t.Optional[Swap]:
 
 def _before(disk: Disk, table: Table, swap: t.Optional[Partition], sync: _Sync) -> t.Tuple[Run, ...]:
     """Before the table is written. When all is undone, the swap is turned on at last."""
-    steps = (*_off(disk, swap), *sync.drop())
+    steps = (*_off(disk, swap), *sync.before_write())
     on = tuple(run.argv for run in _on(disk, table, swap, True))
     return (replace(steps[0], undo=(*steps[0].undo, *on)), *steps[1:]) if steps else ()
 
@@ -266,9 +266,9 @@ def active_name(table: Table) -> str:
     return f"{table.identity.lower()}.active"
 
 
-def _write(disk: Disk, table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[Step, ...]:
+def _write(disk: Disk, table: Table, growth: Growth, new: t.Sequence[Partition]) -> t.Tuple[Step, ...]:
     copies: t.Tuple[Step, ...] = ()
-    if found.swap is not None and _moves(found, new):
-        copies = (CopySwapHeader(found.swap.start * table.sector, new[-1].start * table.sector),)
+    if growth.swap is not None and _moves(growth, new):
+        copies = (CopySwapHeader(growth.swap.start * table.sector, new[-1].start * table.sector),)
     argv = ("sfdisk", "--no-reread", "--no-tell-kernel", "--wipe=never", "--wipe-partitions=never", "-q", disk.device)
     return (Unchanged(disk.dump), *copies, Run(argv, script(disk.dump, new)))

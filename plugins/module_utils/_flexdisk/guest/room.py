@@ -27,7 +27,7 @@ class Room:
     device: str
     size: int
     # The smallest size that the disk can have.
-    least: int
+    min_bytes: int
     # gpt, dos or "".
     table: str = ""
     # What fills a disk without a table.
@@ -46,12 +46,12 @@ class Room:
     @property
     def reason(self) -> str:
         """Why it cannot shrink, "" if it can."""
-        return self.why if whole_mib(self.least) * MIB >= self.size else ""
+        return self.why if whole_mib(self.min_bytes) * MIB >= self.size else ""
 
-    def words(self) -> str:
+    def description(self) -> str:
         """The answer for a reader."""
         text = f"{self.device}: {render_bytes(self.size)}, "
-        text += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.least)} MiB"
+        text += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.min_bytes)} MiB"
         if self.relocate:
             text += f"; to {whole_mib(self.compact)} MiB after {shown(self.relocate)}"
         return text
@@ -92,16 +92,16 @@ def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Itera
     (last,) = struct.unpack_from("<Q", head, table.sector + _LAST_USABLE)
     (other,) = struct.unpack_from("<Q", head, table.sector + _ALTERNATE)
     other = other + 1 if other < table.sectors else 0
-    least = min(size, max(max(used, (last + 1) * table.sector) + backup, other * table.sector))
+    min_bytes = min(size, max(max(used, (last + 1) * table.sector) + backup, other * table.sector))
     # sfdisk lets one sector more be usable.
     compact = min(size, used + table.sector + backup)
     relocate: t.Tuple[t.Tuple[str, ...], ...] = ()
-    if whole_mib(compact) < whole_mib(least):
+    if whole_mib(compact) < whole_mib(min_bytes):
         relocate = (("sfdisk", "--relocate", "gpt-bak-mini", device),)
         if table.active:  # sfdisk clears the flag
             relocate += (activate(device),)
     why = "its GPT lets partitions reach to its end" if relocate else _full(table)
-    return Room(device, size, least, "gpt", end=end, backup=backup, compact=compact, relocate=relocate, why=why)
+    return Room(device, size, min_bytes, "gpt", end=end, backup=backup, compact=compact, relocate=relocate, why=why)
 
 
 def ext_end(device: str, text: str, mounted: bool) -> int:

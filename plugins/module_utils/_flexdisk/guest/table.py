@@ -72,7 +72,7 @@ class Table:
         """Sectors of one MiB, to which starts and ends are aligned."""
         return MIB // self.sector
 
-    def words(self) -> str:
+    def description(self) -> str:
         """All partitions for a reader."""
         return ", ".join(
             f"{part.name} ({render_bytes(part.size * self.sector)}, type {part.kind})" for part in self.partitions
@@ -86,11 +86,11 @@ def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
     Raises FlexdiskError UnknownLayout for a table that cannot be changed safely, UnexpectedOutput.
     """
     try:
-        found = json.loads(text)["partitiontable"]
-        sector = int(found.get("sectorsize") or sector)
-        device = found["device"]
-        parts = [_partition(device, part) for part in found.get("partitions", [])]
-        label, identity = found["label"], found.get("id", "")
+        data = json.loads(text)["partitiontable"]
+        sector = int(data.get("sectorsize") or sector)
+        device = data["device"]
+        parts = [_partition(device, part) for part in data.get("partitions", [])]
+        label, identity = data["label"], data.get("id", "")
     except (ValueError, KeyError, TypeError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"sfdisk -J printed something unknown: {text[:200]!r}") from exc
     if not sector:

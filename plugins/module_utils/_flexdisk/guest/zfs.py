@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..model.errors import FlexdiskError
-from .growth import LEAST_BYTES, ZFS
+from .growth import MIN_GROWTH_BYTES, ZFS
 from .layers import Layer
 from .observed import Content
 from .table import Partition, Table
@@ -35,7 +35,7 @@ class Label:
     # The type of its top-level vdev.
     kind: str
     # ZFS has made the partition table.
-    whole: bool
+    whole_disk: bool
     path: str
     # The pool grows in steps of 2 to the power of this.
     shift: int
@@ -74,10 +74,10 @@ def pool_name(device: str, label: Label, text: str) -> str:
     Raises FlexdiskError NotMounted, UnknownLayout if it cannot grow.
     """
     rows = [line.split("\t") for line in text.splitlines()]
-    found = next((row for row in rows if len(row) == 4 and row[0] == label.pool), None)
-    if found is None:
+    pool_row = next((row for row in rows if len(row) == 4 and row[0] == label.pool), None)
+    if pool_row is None:
         raise FlexdiskError("NotMounted", f"the ZFS pool on {device} is not imported")
-    _guid, health, readonly, name = found
+    _guid, health, readonly, name = pool_row
     if readonly != "off":
         raise FlexdiskError("NotMounted", f"the ZFS pool {name} on {device} is imported read-only")
     if health != "ONLINE":
@@ -111,7 +111,7 @@ def check_member(device: str, label: Label, pool: str, text: str, gained: int) -
     text is the output of zpool list -HpvLP of the pool. Raises FlexdiskError UnknownLayout, UnexpectedOutput.
     """
     above, _row = _rows(device, pool, text)
-    if gained < LEAST_BYTES and _SHARED.match("".join(above[1:2])) and above[_EXPANDSZ : _EXPANDSZ + 1] == ["-"]:
+    if gained < MIN_GROWTH_BYTES and _SHARED.match("".join(above[1:2])) and above[_EXPANDSZ : _EXPANDSZ + 1] == ["-"]:
         return
     raise FlexdiskError(
         "UnknownLayout",
@@ -166,7 +166,7 @@ def whole_size(table: Table, data: Partition) -> int:
 
 def check_whole(layer: Layer, label: Label, device: str, pool: str, below: int) -> None:
     """Raises FlexdiskError UnknownLayout if ZFS must write the table to grow."""
-    if label.whole and layer.grown(below) != layer.size:
+    if label.whole_disk and layer.grown(below) != layer.size:
         disk = _SUFFIX.sub("", label.path)
         raise FlexdiskError(
             "UnknownLayout",

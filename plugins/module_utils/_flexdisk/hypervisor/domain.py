@@ -112,8 +112,8 @@ def controllers(domain: Element, kind: str = "pci") -> t.List[Element]:
 
 def scsi_controllers(domain: Element) -> t.List[int]:
     """The numbers of the SCSI controllers that take disks of the model scsi."""
-    found = (c.attributes for c in controllers(domain, "scsi") if c.attributes.get("model") == "virtio-scsi")
-    return sorted(int(attributes.get("index", "0")) for attributes in found)
+    virtio_scsi = (c.attributes for c in controllers(domain, "scsi") if c.attributes.get("model") == "virtio-scsi")
+    return sorted(int(attributes.get("index", "0")) for attributes in virtio_scsi)
 
 
 def digest(xml: str) -> str:
@@ -317,11 +317,11 @@ def usual_driver(domain: Element) -> str:
 
 def _mentions(domain: Element, running: t.Optional[Element], disk: Element) -> t.Tuple[str, ...]:
     """Where else the configuration or the running domain names the path of a disk."""
-    path, found = path_of(disk), [domain_disk.mentions(domain, disk, path_of(disk))] if path_of(disk) else []
+    path, names = path_of(disk), [domain_disk.mentions(domain, disk, path_of(disk))] if path_of(disk) else []
     same = find(running, path) if running is not None else None
     if running is not None and same is not None:
-        found.append(domain_disk.mentions(running, same, path))
-    return tuple(dict.fromkeys(word for words in found for word in words))
+        names.append(domain_disk.mentions(running, same, path))
+    return tuple(dict.fromkeys(word for group in names for word in group))
 
 
 def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> str:

@@ -45,18 +45,18 @@ def known(domain: Element, disk: Element, path: str, usual: str) -> DiskElement:
     target = {key: value for one in disk.all("target") for key, value in one.attributes.items() if key in _OF_TARGET}
     parts += [_wrap("target", target, "")] if target else []
     parts += [_wrap(_TUNE, {}, "".join(map(dump, tune))) for tune in [_tunes(domain, path)] if tune]
-    kept = {key: value for key, value in disk.attributes.items() if key in _ATTRIBUTES}
+    attributes = {key: value for key, value in disk.attributes.items() if key in _ATTRIBUTES}
     odd = [c.name for c in disk.children if not (_is_kept(c) or c.name in _ANEW or c.name == "alias")]
     odd += [c.name for s in disk.all("source") for c in s.children if c.name not in (*_OF_SOURCE, "privateData")]
-    text = "" if parts == [usual] * bool(usual) and not kept else _wrap("disk", kept, "".join(parts))
-    words = [f"<{name}>" for name in odd]
+    text = "" if parts == [usual] * bool(usual) and not attributes else _wrap("disk", attributes, "".join(parts))
+    names = [f"<{name}>" for name in odd]
     return DiskElement(
         text=text,
         format=_format(disk),
         needs=(*dict.fromkeys(_needs(disk)), *([LATE_LIMITS] if _tunes(domain, path) else [])),
         claims=tuple(_claims(disk)),
-        lost=(*(word for word in words if word[1:-1] not in _HOLDS), *_serial(disk)),
-        holds=tuple(f"its data needs {word}" for word in words if word[1:-1] in _HOLDS),
+        lost=(*(word for word in names if word[1:-1] not in _HOLDS), *_serial(disk)),
+        holds=tuple(f"its data needs {word}" for word in names if word[1:-1] in _HOLDS),
         unresizable=_unresizable(disk),
     )
 
@@ -153,19 +153,19 @@ def claims(others: t.Iterable[Element]) -> t.FrozenSet[str]:
 def mentions(domain: Element, disk: Element, path: str) -> t.Tuple[str, ...]:
     """Elements beside its own source, and a limit of <blkiotune>, that name the path of a disk or a partition of it."""
     token = re.compile(rf"(?<![{_NOT_A_PATH}]){re.escape(path)}(?:-part\d+)?(?![{_NOT_A_PATH}])")
-    own = disk.all("source")
-    ours = [*own, *(part for device in tunes(domain, path) for part in device.all("path"))]
-    found = [
+    sources = disk.all("source")
+    ours = [*sources, *(part for device in tunes(domain, path) for part in device.all("path"))]
+    actual = [
         f"<{one.name}>" for one in _functional(domain) if not any(one is other for other in ours) and _names(one, token)
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(actual))
 
 
 def other_names(domain: Element, disks: t.Iterable[Element]) -> t.Iterator[t.Tuple[str, str]]:
     """Elements that name a device, each with its path. The sources of these disks are left out."""
-    own = [source for disk in disks for source in disk.all("source")]
+    sources = [source for disk in disks for source in disk.all("source")]
     for one in _functional(domain):
-        if not any(one is source for source in own):
+        if not any(one is source for source in sources):
             texts = (*one.attributes.values(), one.text)
             yield from ((one.name, path) for text in texts for path in DEVICE.findall(text))
 
@@ -185,7 +185,7 @@ def _functional(element: Element) -> t.Iterator[Element]:
 # -- and back
 
 
-class Kept(t.NamedTuple):
+class DiskParts(t.NamedTuple):
     """What a new disk element gets of what is known: its attributes, the attributes of its target, the children of its
     source, its other children as they are, and what <blkiotune> says of its path.
     """
@@ -197,7 +197,7 @@ class Kept(t.NamedTuple):
     tune: str
 
 
-def parts(text: str, without: t.Collection[str] = ()) -> Kept:
+def parts(text: str, without: t.Collection[str] = ()) -> DiskParts:
     """What known() has written, as parts of an element. without: in words, what the VM cannot have."""
     root = Text(text).root
     if root.name != "disk":
@@ -209,7 +209,7 @@ def parts(text: str, without: t.Collection[str] = ()) -> Kept:
     if "scsi rotation_rate" in without:
         target.pop("rotation_rate", None)
     limits = [] if BLOCK_LIMITS in without else [c for one in root.all(_TUNE) for c in one.children]
-    return Kept(
+    return DiskParts(
         {k: v for k, v in root.attributes.items() if k in _ATTRIBUTES and f"virtio {k}" not in without},
         target,
         source,
@@ -240,17 +240,21 @@ def _driver(driver: Element, without: t.Collection[str], raw: bool) -> str:
     """The driver element without iothreads and options that the VM cannot have."""
     lacks_threads = any(word.startswith("iothread ") for word in without)
     gone = {word[len("virtio option ") :] for word in without if word.startswith("virtio option ")}
-    kept = {k: v for k, v in driver.attributes.items() if k not in gone and not (lacks_threads and k == "iothread")}
-    kept.update({"type": "raw"} if raw and "type" in kept else {})
+    attributes = {
+        k: v for k, v in driver.attributes.items() if k not in gone and not (lacks_threads and k == "iothread")
+    }
+    attributes.update({"type": "raw"} if raw and "type" in attributes else {})
     inner = [dump(c) for c in driver.children if not (lacks_threads and c.name == "iothreads")]
-    return _wrap("driver", kept, "".join(inner))
+    return _wrap("driver", attributes, "".join(inner))
 
 
-def absent(wanted: Element, found: Element) -> t.List[str]:
+def absent(wanted: Element, actual: Element) -> t.List[str]:
     """The children of a wanted element that the found one lacks, or has with other values, in words."""
-    return [f"<{one.name}>" for one in wanted.children if not any(_covers(one, other) for other in found.all(one.name))]
+    return [
+        f"<{one.name}>" for one in wanted.children if not any(_covers(one, other) for other in actual.all(one.name))
+    ]
 
 
-def _covers(wanted: Element, found: Element) -> bool:
-    same = all(found.attributes.get(key) == value for key, value in wanted.attributes.items())
-    return same and wanted.text.strip() == found.text.strip() and not absent(wanted, found)
+def _covers(wanted: Element, actual: Element) -> bool:
+    same = all(actual.attributes.get(key) == value for key, value in wanted.attributes.items())
+    return same and wanted.text.strip() == actual.text.strip() and not absent(wanted, actual)

@@ -26,7 +26,7 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
     both = [domain, Text(live).root] if live else [domain]
     boots = disk["boot"] and _by_os(domain)
     block = not (facts.is_bhyve(domain) or disk_in(disk["path"]))
-    given = _kept(domain, disk)
+    given = _preserved(domain, disk)
     source = render("source", **{"dev" if block else "file": disk["path"]})
     target = {"dev": _target(disk["model"], both, boots), "bus": disk["model"], **given.target}
     parts = [
@@ -42,7 +42,7 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
     return "\n".join(part for part in parts if part.strip())
 
 
-def _kept(domain: Element, disk: _Entry) -> domain_disk.Kept:
+def _preserved(domain: Element, disk: _Entry) -> domain_disk.DiskParts:
     """What a disk has had before; for a new one, what all have."""
     usual = facts.usual_driver(domain)
     text = disk.get("element", "") or f"<disk>{usual}</disk>"
@@ -51,14 +51,14 @@ def _kept(domain: Element, disk: _Entry) -> domain_disk.Kept:
 
 def tuned(xml: str, disk: _Entry) -> str:
     """The XML with what <blkiotune> has said of a disk, for its present path."""
-    given = _kept(Text(xml).root, disk).tune
+    given = _preserved(Text(xml).root, disk).tune
     if not given:
         return xml
     text = Text(untuned(xml, disk["path"]))
     device = f"<device><path>{escape(disk['path'])}</path>{given}</device>"
-    old = text.root.all("blkiotune")
-    if old:
-        text.append(old[0], device)
+    tunes = text.root.all("blkiotune")
+    if tunes:
+        text.append(tunes[0], device)
     else:
         text.append(text.root, f"<blkiotune>{device}</blkiotune>", text.root.all("memory")[0])
     return str(text)
@@ -77,14 +77,14 @@ def added(xml: str, disk: _Entry) -> str:
     text = Text(tuned(xml, disk))
     there = facts.disks(text.root)
     text.append(_devices(text), device(xml, disk), there[-1] if there else None)
-    return whole(str(text))
+    return with_multifunction(str(text))
 
 
 def removed(xml: str, path: str) -> str:
     """The XML without the disk that has this path."""
     text = Text(untuned(xml, path))
-    text.remove(_found(text, path))
-    return whole(str(text))
+    text.remove(_disk_at(text, path))
+    return with_multifunction(str(text))
 
 
 def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
@@ -94,21 +94,21 @@ def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
     text = Text(xml)
     renamed = {entry["path"] for entry in entries if "model" in entry}
     for booting in [entry["path"] for entry in entries if entry.get("boot")] or _first(text.root, renamed):
-        _boot(text, _found(text, booting))
+        _boot(text, _disk_at(text, booting))
     for entry in entries:
         text = Text(str(text))
         _edit(text, entry)
-    return whole(str(text))
+    return with_multifunction(str(text))
 
 
 def _edit(text: Text, entry: _Entry) -> None:
-    disk = _found(text, entry["path"], "volume" in entry)
+    disk = _disk_at(text, entry["path"], "volume" in entry)
     if "uuid" in entry:
         _put(text, disk, "serial", f"<serial>{serial_of(entry['uuid'])}</serial>")
     if "model" in entry:
-        kept = {key: value for one in disk.all("target") for key, value in one.attributes.items()}
-        kept.update(dev=_target(entry["model"], [text.root]), bus=entry["model"])
-        _put(text, disk, "target", render("target", **kept))
+        attributes = {key: value for one in disk.all("target") for key, value in one.attributes.items()}
+        attributes.update(dev=_target(entry["model"], [text.root]), bus=entry["model"])
+        _put(text, disk, "target", render("target", **attributes))
     if "pci_slot" in entry or "model" in entry:
         _put(text, disk, "address", _address(entry, [text.root]))
     if "volume" in entry:
@@ -132,19 +132,19 @@ def _set_source(text: Text, disk: Element, path: str) -> None:
 def resized(xml: str, changes: t.Mapping[str, int]) -> str:
     """The XML with other memory (MiB) and vcpus, where given."""
     text = Text(xml)
-    words = {"vcpu": str(changes["vcpus"])} if "vcpus" in changes else {}
+    values = {"vcpu": str(changes["vcpus"])} if "vcpus" in changes else {}
     if "memory" in changes:
-        words.update({"memory": str(changes["memory"]), "currentMemory": str(changes["memory"])})
-    for name, value in words.items():
-        for old in text.root.all(name):
-            kept = {key: word for key, word in old.attributes.items() if key not in ("unit", "current")}
+        values.update({"memory": str(changes["memory"]), "currentMemory": str(changes["memory"])})
+    for name, value in values.items():
+        for element in text.root.all(name):
+            attributes = {key: word for key, word in element.attributes.items() if key not in ("unit", "current")}
             unit = {} if name == "vcpu" else {"unit": "MiB"}
-            start = render(name, **kept, **unit)[: -len("/>")]
-            text.replace(old, f"{start}>{value}</{name}>")
+            start = render(name, **attributes, **unit)[: -len("/>")]
+            text.replace(element, f"{start}>{value}</{name}>")
     return str(text)
 
 
-def whole(xml: str) -> str:
+def with_multifunction(xml: str) -> str:
     """The XML with multifunction set on devices that have several functions in use."""
     text = Text(xml)
     domain = text.root
@@ -172,7 +172,7 @@ def _devices(text: Text) -> Element:
     return text.root.all("devices")[0]
 
 
-def _found(text: Text, path: str, any_name: bool = False) -> Element:
+def _disk_at(text: Text, path: str, any_name: bool = False) -> Element:
     """The managed disk with this path. any_name: also a disk that has this name, and is not managed for it."""
     disk = facts.find(text.root, path)
     if disk is None and any_name:
@@ -184,11 +184,11 @@ def _found(text: Text, path: str, any_name: bool = False) -> Element:
 
 def _put(text: Text, parent: Element, name: str, new: str) -> None:
     """Replace the child with this name, or append it; "" removes it."""
-    old = next(iter(parent.all(name)), None)
-    if old is not None and new:
-        text.replace(old, new)
-    elif old is not None:
-        text.remove(old)
+    present = next(iter(parent.all(name)), None)
+    if present is not None and new:
+        text.replace(present, new)
+    elif present is not None:
+        text.remove(present)
     elif new:
         text.append(parent, new)
 

@@ -49,24 +49,24 @@ def refused(xml: str, allowed: t.Collection[str]) -> t.List[str]:
     allowed: paths and names as rules.incoming checks them.
     """
     root = Text(xml).root
-    found = [word for element in root.children for word in _below(element, (root,), allowed)]
-    return list(dict.fromkeys(found))
+    refusals = [word for element in root.children for word in _below(element, (root,), allowed)]
+    return list(dict.fromkeys(refusals))
 
 
 def refused_disk(element: str, allowed: t.Collection[str]) -> t.List[str]:
     """Return what of a managed disk's element is refused. The path of its source is replaced here, and nothing else."""
     root = Text(element).root
-    found = [
+    refusals = [
         f"disk {key} {value}" for key, value in root.attributes.items() if value not in _DISK_ATTRIBUTES.get(key, ())
     ]
     wanted = {"block": "dev", "file": "file"}.get(root.attributes.get("type", ""), "")
     for source in root.all("source"):
-        found += [f"disk source {key}" for key in source.attributes if key not in (wanted, *_OF_SOURCE)]
+        refusals += [f"disk source {key}" for key in source.attributes if key not in (wanted, *_OF_SOURCE)]
     # Of other formats QEMU opens further files, whose names are in the data of the disk.
     formats = [driver.attributes.get("type", "raw") for driver in root.all("driver")]
-    found += [word for word in (f"disk driver {kind}" for kind in formats if kind != "raw") if word not in allowed]
+    refusals += [word for word in (f"disk driver {kind}" for kind in formats if kind != "raw") if word not in allowed]
     inside = [child for child in root.children if child.name != "source"]
-    return found + [word for child in inside for word in _below(child, (root,), allowed)]
+    return refusals + [word for child in inside for word in _below(child, (root,), allowed)]
 
 
 def _below(element: Element, above: t.Tuple[Element, ...], allowed: t.Collection[str]) -> t.Iterator[str]:
@@ -117,8 +117,11 @@ def _is_known(element: Element, path: str, above: t.Tuple[Element, ...]) -> bool
     if name == "backend":
         return parent.name == "rng" and path in _RANDOM
     if name == "source" and parent.attributes.get("type") == "unix":
-        own = re.escape(above[0].get("name")[:20])
-        return bool(re.fullmatch(_SOCKETS % (own, own), path)) and element.attributes.get("mode", "bind") == "bind"
+        domain_name = re.escape(above[0].get("name")[:20])
+        return (
+            bool(re.fullmatch(_SOCKETS % (domain_name, domain_name), path))
+            and element.attributes.get("mode", "bind") == "bind"
+        )
     if name == "source" and parent.name == "disk":
         return _is_medium(parent, path)
     return False

@@ -113,11 +113,11 @@ def stays(xml: str) -> t.List[str]:
     kind = domain.attributes.get("type", "")
     if kind not in ("kvm", "qemu"):
         return [f"the hypervisor {kind}"]
-    found = [word for element in domain.walk() for word in _odd(element)]
-    found += domain_variables.stays(domain)
-    found += ["CPUs of its own (cpuset)"] if domain.get("vcpu", "cpuset") else []
-    found += [f"the address {one}, at which it listens" for one in _listens(domain)]
-    return list(dict.fromkeys(found))
+    items = [word for element in domain.walk() for word in _odd(element)]
+    items += domain_variables.stays(domain)
+    items += ["CPUs of its own (cpuset)"] if domain.get("vcpu", "cpuset") else []
+    items += [f"the address {one}, at which it listens" for one in _listens(domain)]
+    return list(dict.fromkeys(items))
 
 
 def odd_disk(element: str) -> t.List[str]:
@@ -181,8 +181,8 @@ def needs(xml: str) -> Needs:
     )
 
 
-def _named(found: t.Iterable[str]) -> t.Tuple[str, ...]:
-    return tuple(sorted({one for one in found if one}))
+def _named(names: t.Iterable[str]) -> t.Tuple[str, ...]:
+    return tuple(sorted({one for one in names if one}))
 
 
 def _cpu(text: Text) -> str:

@@ -147,13 +147,13 @@ def _uses(name: str, both: t.Sequence[Element], snapshots: t.Sequence[Snapshot])
 def _bases(disk: Element, snapshots: t.Sequence[Snapshot]) -> t.List[Element]:
     """The disks that were there before a disk, and lie below it, as far as the snapshots tell."""
     below = {top: base for snapshot in snapshots for top, base in snapshot.bases()}
-    found, seen = [disk], set()
+    chain, seen = [disk], set()
     top = domain.path_of(_lowest(disk))
     while top in below and top not in seen:
         seen.add(top)
-        found.append(below[top])
+        chain.append(below[top])
         top = domain.path_of(_lowest(below[top]))
-    return found[1:]
+    return chain[1:]
 
 
 def _lowest(disk: Element) -> Element:
@@ -215,8 +215,8 @@ def _paths(element: Element) -> t.Iterator[str]:
             source = one.attributes
             if "pool" in source and "volume" in source:
                 yield f"{source['pool']}//{source['volume']}"
-            found = (re.sub("/+", "/", source.get(key, "")) for key in _PATHS)
-            yield from (path for path in found if path[:1] == "/")
+            paths = (re.sub("/+", "/", source.get(key, "")) for key in _PATHS)
+            yield from (path for path in paths if path[:1] == "/")
         elif one.name == "qemu:arg":
             yield from domain_disk.DEVICE.findall(one.attributes.get("value", ""))
 

@@ -13,14 +13,14 @@ from ..rules.uefi import LIMIT
 from .xml_text import Element
 
 FOLDER = "/var/lib/libvirt/qemu/nvram"
-_WHAT = "UEFI variables"
+_UEFI_VARIABLES = "UEFI variables"
 _NAME = re.compile(r"(?!\.{1,2}\Z)[^/\0]{1,200}")
 
 
 def path_of(domain: Element) -> str:
     """The file with the variables of a domain; "" if it names none."""
-    found = [path_of_nvram(one) for system in domain.all("os") for one in system.all("nvram")]
-    return found[0] if found else ""
+    paths = [path_of_nvram(one) for system in domain.all("os") for one in system.all("nvram")]
+    return paths[0] if paths else ""
 
 
 def path_of_nvram(nvram: Element) -> str:
@@ -31,15 +31,15 @@ def path_of_nvram(nvram: Element) -> str:
 def stays(domain: Element) -> t.Iterator[str]:
     """Why the variables of a domain do not travel, in words."""
     for system in domain.all("os"):
-        kept = system.all("nvram")
+        nvrams = system.all("nvram")
         if system.all("varstore"):
-            yield f"{_WHAT} (varstore)"
-        elif not kept and _is_uefi(system):
-            yield f"{_WHAT} (nvram) in a file that its XML does not name"
-        elif len(kept) > 1 or not all(map(_is_file, kept)):
-            yield f"{_WHAT} (nvram) that are not in a plain file"
-        elif kept and not is_place(path_of_nvram(kept[0])):
-            yield f"{_WHAT} (nvram) in {path_of_nvram(kept[0]) or 'no file'}, which is not in {FOLDER}"
+            yield f"{_UEFI_VARIABLES} (varstore)"
+        elif not nvrams and _is_uefi(system):
+            yield f"{_UEFI_VARIABLES} (nvram) in a file that its XML does not name"
+        elif len(nvrams) > 1 or not all(map(_is_file, nvrams)):
+            yield f"{_UEFI_VARIABLES} (nvram) that are not in a plain file"
+        elif nvrams and not is_place(path_of_nvram(nvrams[0])):
+            yield f"{_UEFI_VARIABLES} (nvram) in {path_of_nvram(nvrams[0]) or 'no file'}, which is not in {FOLDER}"
 
 
 def _is_uefi(system: Element) -> bool:
@@ -61,5 +61,5 @@ def is_place(path: str) -> bool:
 
 def too_large(content: bytes) -> t.List[str]:
     """Why the content of a file does not travel, in words."""
-    text = f"{_WHAT} (nvram) of more than {render_bytes(LIMIT)}"
+    text = f"{_UEFI_VARIABLES} (nvram) of more than {render_bytes(LIMIT)}"
     return [text] if len(content) > LIMIT else []

@@ -25,7 +25,7 @@ class ImageFile(t.NamedTuple):
     # Bytes, as a guest sees it.
     size: int
     # Tells the file from any other, and from itself after a change. "" for one that cannot be opened here.
-    mark: str = ""
+    fingerprint: str = ""
 
 
 class _Opened:
@@ -46,7 +46,7 @@ class _Opened:
             os.close(self._fd)
 
     @property
-    def mark(self) -> str:
+    def fingerprint(self) -> str:
         """The file and its last change. Nobody can set the time of an inode's change."""
         if self._fd < 0:
             return ""
@@ -70,7 +70,7 @@ class _Opened:
 
     def confirm(self, known: str) -> None:
         """Raise FlexdiskError C(Changed) if it is not the file that was planned, or has changed since."""
-        if self._swapped() or self.mark != known:
+        if self._swapped() or self.fingerprint != known:
             raise FlexdiskError("Changed", f"image_file {self.path} changed since it was read; run the task again")
 
 
@@ -83,19 +83,19 @@ def probe(runner: Runner, path: str) -> ImageFile:
             "InvalidArgument", f"image_file {path!r}: give the absolute path of a file on the hypervisor"
         )
     with _Opened(path) as file:
-        mark = file.mark
+        fingerprint = file.fingerprint
         answer = runner(("qemu-img", "info", "--output=json", file.name))
         if answer.rc != 0:
             text = answer.stderr.strip().replace(file.name, path)
             raise FlexdiskError("InvalidArgument", f"image_file {path}: {text or 'no message'}")
-        file.confirm(mark)
-    return _parse(path, answer.stdout)._replace(mark=mark)
+        file.confirm(fingerprint)
+    return _parse(path, answer.stdout)._replace(fingerprint=fingerprint)
 
 
 def _parse(path: str, stdout: str) -> ImageFile:
     try:
-        found = json.loads(stdout)
-        image = ImageFile(path, found["format"], int(found["virtual-size"]))
+        data = json.loads(stdout)
+        image = ImageFile(path, data["format"], int(data["virtual-size"]))
     except (KeyError, RecursionError, TypeError, ValueError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"qemu-img info {path} printed no JSON of an image: {exc!r}") from exc
     if image.format not in FORMATS or image.size <= 0:
@@ -103,7 +103,7 @@ def _parse(path: str, stdout: str) -> ImageFile:
         raise FlexdiskError(
             "InvalidArgument", "image_file %s is an image of format %s and %d bytes; it must be %s" % parts
         )
-    if found.get("backing-filename") or found.get("format-specific", {}).get("data", {}).get("data-file"):
+    if data.get("backing-filename") or data.get("format-specific", {}).get("data", {}).get("data-file"):
         raise FlexdiskError("InvalidArgument", f"image_file {path} depends on another file; flatten it first")
     return image
 
@@ -113,7 +113,7 @@ def convert(runner: Runner, image: ImageFile, device: str) -> None:
     not the file that was read before, or changes meanwhile.
     """
     with _Opened(image.path) as file:
-        file.confirm(image.mark)
+        file.confirm(image.fingerprint)
         argv = ("qemu-img", "convert", "-n", "--target-is-zero", "-f", image.format, "-O", "raw", file.name, device)
         answer = runner(argv, timeout=PATIENCE)
         if answer.rc != 0:
@@ -122,4 +122,4 @@ def convert(runner: Runner, image: ImageFile, device: str) -> None:
                 "ImageNotImported",
                 f"{text or 'qemu-img failed without a message'} (rc {answer.rc} of: {' '.join(argv)})",
             )
-        file.confirm(image.mark)
+        file.confirm(image.fingerprint)

@@ -133,16 +133,16 @@ class Connection:
             raise FlexdiskError("HypervisorUnreachable", f"libvirt at {uri}: {exc}") from exc
 
     @contextlib.contextmanager
-    def _call(self, what: str) -> t.Iterator[None]:
+    def _call(self, action: str) -> t.Iterator[None]:
         try:
             yield
         except self._library.libvirtError as exc:
             code = _CODES.get(exc.get_error_code(), "LibvirtFailed")
-            raise FlexdiskError(code, f"libvirt at {self._uri}, {what}: {exc.get_error_message()}") from exc
+            raise FlexdiskError(code, f"libvirt at {self._uri}, {action}: {exc.get_error_message()}") from exc
 
     @contextlib.contextmanager
-    def _domain(self, uuid: str, what: str) -> t.Iterator[t.Any]:
-        with self._call(f"{what} of {uuid}"):
+    def _domain(self, uuid: str, action: str) -> t.Iterator[t.Any]:
+        with self._call(f"{action} of {uuid}"):
             yield self._connection.lookupByUUIDString(uuid)
 
     def all(self) -> t.List[Status]:
@@ -176,8 +176,8 @@ class Connection:
         with self._domain(uuid, "snapshots") as domain:
             taken = self._unless(_NO_SUPPORT, domain.listAllSnapshots) or ()
             # One may have been deleted meanwhile.
-            found = [self._unless(_NO_SNAPSHOT, functools.partial(one.getXMLDesc, 0)) for one in taken]
-            return [str(xml) for xml in found if xml is not None]
+            documents = [self._unless(_NO_SNAPSHOT, functools.partial(one.getXMLDesc, 0)) for one in taken]
+            return [str(xml) for xml in documents if xml is not None]
 
     def backup(self, uuid: str) -> str:
         try:
@@ -298,8 +298,8 @@ def _resources(memory: t.Any, node: t.Any) -> Resources:
     """The figures, from libvirt's in KiB and its description of the host, whose third entry is the number of CPUs."""
     try:
         free = memory["free"] + sum(memory.get(key, 0) for key in _CACHES)
-        found = Resources(int(memory["total"]) // 1024, int(free) // 1024, int(node[2]))
+        resources = Resources(int(memory["total"]) // 1024, int(free) // 1024, int(node[2]))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
         text = f"libvirt describes the host in a form that is not supported: {exc!r}"
         raise FlexdiskError("UnexpectedOutput", text) from exc
-    return checked(found, "libvirt")
+    return checked(resources, "libvirt")

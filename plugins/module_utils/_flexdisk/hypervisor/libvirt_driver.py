@@ -130,8 +130,8 @@ class Libvirt:
         """The secrets of the host as what its VMs have; asked once. Nothing if libvirt does not tell them."""
         if self._host_offers is None:
             known = self._domains.secrets()
-            told = [] if known is None else [SECRETS_KNOWN, *(f"secret {one}" for one in known)]
-            self._host_offers = frozenset(told)
+            offers = [] if known is None else [SECRETS_KNOWN, *(f"secret {one}" for one in known)]
+            self._host_offers = frozenset(offers)
         return self._host_offers
 
     def _used(self, use: str) -> str:
@@ -172,7 +172,7 @@ class Libvirt:
         self._domains.define(xml)
         self.vm(vm)
 
-    def _prove(self, vm: str, disk_path: str, what: str, **wanted: t.Any) -> None:
+    def _prove(self, vm: str, disk_path: str, change: str, **wanted: t.Any) -> None:
         """Check that the disk is as wanted in the configuration and, if the domain runs, in the running domain."""
         for live in (False, True) if self._live(vm) else (False,):
             xml = self._domains.xml(vm, live)
@@ -182,7 +182,7 @@ class Libvirt:
                 where = "running domain" if live else "configuration"
                 raise FlexdiskError(
                     "NotApplied",
-                    f"{what} has not taken effect in the {where}, although libvirt reported no error",
+                    f"{change} has not taken effect in the {where}, although libvirt reported no error",
                 )
 
     def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
@@ -222,8 +222,8 @@ class Libvirt:
     def _prove_given(self, vm: str, path: str, wanted: Element) -> None:
         """Check that a disk has got back what it had. Its target and its boot order are chosen anew."""
         for live in (False, True) if self._live(vm) else (False,):
-            found = domain.find(Text(self._domains.xml(vm, live)).root, path)
-            lacking = domain_disk.absent(wanted, found) if found is not None else ["the disk"]
+            actual = domain.find(Text(self._domains.xml(vm, live)).root, path)
+            lacking = domain_disk.absent(wanted, actual) if actual is not None else ["the disk"]
             if lacking:
                 where = "running domain" if live else "configuration"
                 text = f"{', '.join(lacking)} of disk {path} is not in the {where}, although libvirt reported no error"
@@ -308,7 +308,7 @@ class Libvirt:
         if makes not in (0, config.vcpus):
             text = f"vcpus is {config.vcpus}, but the <topology> in template makes {makes}; libvirt takes only the same"
             raise FlexdiskError("InvalidArgument", text)
-        lacking = [part for part, least in config.min_vcpus.items() if least > config.vcpus]
+        lacking = [part for part, minimum in config.min_vcpus.items() if minimum > config.vcpus]
         if lacking:
             text = (
                 f"vcpus is {config.vcpus}, but {lacking[0]} in template names vcpu {config.min_vcpus[lacking[0]] - 1}"

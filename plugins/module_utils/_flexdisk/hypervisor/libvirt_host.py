@@ -36,9 +36,9 @@ class LibvirtHost:
     def keeps(self, domain: t.Any) -> t.List[str]:
         """What libvirt keeps of a domain beside its configuration, in words."""
         result = ["a saved state (managed save)"] if self._unless(_NO_SUPPORT, domain.hasManagedSaveImage) else []
-        for what, ask in (("snapshots", domain.listAllSnapshots), ("checkpoints", domain.listAllCheckpoints)):
+        for kind, ask in (("snapshots", domain.listAllSnapshots), ("checkpoints", domain.listAllCheckpoints)):
             names = sorted(one.getName() for one in self._unless(_NO_SUPPORT, ask) or ())
-            result += [f"{what} of libvirt ({', '.join(names)})"] if names else []
+            result += [f"{kind} of libvirt ({', '.join(names)})"] if names else []
         return result
 
     def _unless(self, code: int, ask: _Ask) -> t.Any:
@@ -46,11 +46,14 @@ class LibvirtHost:
 
     def lacks(self, needs: Needs) -> t.List[str]:
         """What of these the host lacks, in words. Ports are not looked at."""
-        found = [*self._machine(needs), *(f"the network {name}" for name in needs.networks if not self._network(name))]
-        found += [f"the filter {name}" for name in needs.filters if not self._filter(name)]
-        found += [f"the bridge {name}" for name in needs.bridges if not _is_bridge(name)]
-        found += [f"the network device {name}" for name in needs.devices if not _is_net(name)]
-        return found + [path for path in needs.paths if not os.path.exists(path)]
+        missing = [
+            *self._machine(needs),
+            *(f"the network {name}" for name in needs.networks if not self._network(name)),
+        ]
+        missing += [f"the filter {name}" for name in needs.filters if not self._filter(name)]
+        missing += [f"the bridge {name}" for name in needs.bridges if not _is_bridge(name)]
+        missing += [f"the network device {name}" for name in needs.devices if not _is_net(name)]
+        return missing + [path for path in needs.paths if not os.path.exists(path)]
 
     def _machine(self, needs: Needs) -> t.Iterator[str]:
         """Whether libvirt can run such a machine, and show it its CPU, is libvirt's own word. Without KVM, it stores a

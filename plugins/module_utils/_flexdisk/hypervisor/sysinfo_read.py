@@ -34,8 +34,8 @@ def parse_resources(sysinfo: str, kstat: str) -> Resources:
     if not isinstance(facts, dict):
         raise FlexdiskError("UnexpectedOutput", "sysinfo did not print a JSON object")
     cpus = next((key for key in _CPUS if key in facts), _CPUS[-1])
-    found = Resources(_fact(facts, _MEMORY), _free_pages(kstat) * _PAGE // MIB, _fact(facts, cpus))
-    return checked(found, "sysinfo and kstat")
+    resources = Resources(_fact(facts, _MEMORY), _free_pages(kstat) * _PAGE // MIB, _fact(facts, cpus))
+    return checked(resources, "sysinfo and kstat")
 
 
 def parse_boot(kstat: str) -> str:

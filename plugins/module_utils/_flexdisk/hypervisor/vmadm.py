@@ -102,11 +102,13 @@ class Vmadm:
         answer = self._runner(("kstat", "-p", *sysinfo_read.BOOT))
         return sysinfo_read.parse_boot(answer.stdout) if answer.rc == 0 else ""
 
-    def _update(self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], what: str) -> None:
+    def _update(
+        self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], change: str
+    ) -> None:
         """Make one update and prove it. A time-out of vminfod proves nothing: only the VM that is read back does."""
         answer = self._confirmed("update", vm, stdin=json.dumps(payload))
         if not proof(self.vm(vm)):
-            raise FlexdiskError("NotApplied", f"{what} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
+            raise FlexdiskError("NotApplied", f"{change} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         entry: t.Dict[str, t.Any] = {"path": path, "size": size}
@@ -292,14 +294,14 @@ class Vmadm:
             )
 
     def description(self, vm: str) -> Description:
-        told = vmadm_read.parse_json(self._checked("get", vm))
-        options = {key: told[key] for key in sorted(_OPTIONS & told.keys()) if told[key] not in (None, [], {}, "")}
+        raw = vmadm_read.parse_json(self._checked("get", vm))
+        options = {key: raw[key] for key in sorted(_OPTIONS & raw.keys()) if raw[key] not in (None, [], {}, "")}
         if NOCLOUD_HASH in options.get("internal_metadata", {}):
-            kept = {key: value for key, value in options["internal_metadata"].items() if key != NOCLOUD_HASH}
-            options["internal_metadata"] = kept
-        stays = ("PCI devices of this host",) if told.get("pci_devices") else ()
-        known = {disk.path: disk.element.text for disk in vmadm_read.parse_vm(told).disks if disk.element.text}
-        return Description(options, told.get("customer_metadata") or {}, disks=known, host_bound=stays)
+            metadata = {key: value for key, value in options["internal_metadata"].items() if key != NOCLOUD_HASH}
+            options["internal_metadata"] = metadata
+        stays = ("PCI devices of this host",) if raw.get("pci_devices") else ()
+        known = {disk.path: disk.element.text for disk in vmadm_read.parse_vm(raw).disks if disk.element.text}
+        return Description(options, raw.get("customer_metadata") or {}, disks=known, host_bound=stays)
 
     def refuses(
         self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]
@@ -316,9 +318,9 @@ class Vmadm:
         if not macs:
             return []
         taken = vmadm_read.taken_macs(self._checked("lookup", "-j"), vm)
-        found = [f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())]
+        missing = [f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())]
         tags = vmadm_read.nic_tags(description["options"])
-        return found + [f"the network tag {tag}" for tag in (self._missing_tags(tags) if tags else ())]
+        return missing + [f"the network tag {tag}" for tag in (self._missing_tags(tags) if tags else ())]
 
     def _missing_tags(self, tags: t.Sequence[str]) -> t.List[str]:
         """The network tags that the host does not have. None if it does not tell: vmadm itself refuses them then."""
@@ -355,10 +357,10 @@ class Vmadm:
         raise FlexdiskError("NotApplied", f"the VM still exists after vmadm delete, and is {left[0].state}{text}")
 
     def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
-        words = {"memory": "ram", "vcpus": "vcpus"}
+        names = {"memory": "ram", "vcpus": "vcpus"}
         self._update(
             vm,
-            {words[key]: value for key, value in changes.items()},
+            {names[key]: value for key, value in changes.items()},
             lambda seen: all(getattr(seen, key) == value for key, value in changes.items()),
             ", ".join("%s %d" % change for change in sorted(changes.items())),
         )

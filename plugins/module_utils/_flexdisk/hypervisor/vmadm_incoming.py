@@ -26,16 +26,16 @@ def refused(options: t.Mapping[str, t.Any], known: t.Collection[str], allowed: t
 
     allowed: names and paths as rules.incoming checks them.
     """
-    found = []
+    refusals = []
     for key, value in sorted(options.items()):
         if key not in known:
-            found.append(f"{key}, which is no option of a bhyve VM")
+            refusals.append(f"{key}, which is no option of a bhyve VM")
         elif key in NAMES and value not in (None, "", [], {}) and key not in allowed:
             text = value if isinstance(value, str) else ""
             usual = _USUAL.get(key)
             if not (text and usual is not None and usual(text)) and not allows_path(allowed, text):
-                found.append(f"{key} {text or 'of the other host'}"[:200])
-    return [*found, *_of_nics(options.get("nics"), allowed)]
+                refusals.append(f"{key} {text or 'of the other host'}"[:200])
+    return [*refusals, *_of_nics(options.get("nics"), allowed)]
 
 
 def _of_nics(nics: t.Any, allowed: t.Collection[str]) -> t.Iterator[str]:

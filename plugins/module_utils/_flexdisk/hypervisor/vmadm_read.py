@@ -67,8 +67,8 @@ def parse_json(stdout: str) -> t.Any:
 
 def parse_manifest(stdout: str) -> t.Dict[str, t.Any]:
     """The manifest of an image, from C(imgadm get)."""
-    found = parse_json(stdout)
-    manifest = found.get("manifest") if isinstance(found, dict) else None
+    data = parse_json(stdout)
+    manifest = data.get("manifest") if isinstance(data, dict) else None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("tags", {}), dict):
         raise FlexdiskError("UnexpectedOutput", "imgadm get did not print the JSON of an image")
     return manifest
@@ -173,28 +173,28 @@ def _moment(text: str) -> int:
 
 def _tags(tags: t.Any) -> t.Dict[str, str]:
     """The tags. Nothing depends on them, so a VM with malformed tags is still accepted."""
-    found = tags.items() if isinstance(tags, dict) else ()
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in found}
+    pairs = tags.items() if isinstance(tags, dict) else ()
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in pairs}
 
 
 def macs(row: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
     """The MAC addresses of a VM's NICs. Malformed ones count for nothing."""
     nics = row.get("nics")
-    found = [nic.get("mac") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
-    return frozenset(mac_of(str(mac)) for mac in found) - {""}
+    addresses = [nic.get("mac") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
+    return frozenset(mac_of(str(mac)) for mac in addresses) - {""}
 
 
 def nic_tags(row: t.Mapping[str, t.Any]) -> t.List[str]:
     """The network tags of a VM's NICs that C(nictagadm) can be asked for. Those of overlays are not among them."""
     nics = row.get("nics")
-    found = [nic.get("nic_tag") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
-    return sorted({tag for tag in found if isinstance(tag, str) and _NIC_TAG.fullmatch(tag)})
+    names = [nic.get("nic_tag") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
+    return sorted({tag for tag in names if isinstance(tag, str) and _NIC_TAG.fullmatch(tag)})
 
 
 def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
     """The VMs that have MAC addresses, by these, from C(vmadm lookup -j). but: the UUID of one that is left out."""
-    found = parse_json(stdout)
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    data = parse_json(stdout)
+    rows = [row for row in data if isinstance(row, dict)] if isinstance(data, list) else []
     others = [row for row in rows if row.get("uuid") != but]
     return {mac: _text(row, "alias") or _text(row, "uuid") for row in others for mac in macs(row)}
 

@@ -278,7 +278,7 @@ class LeaseDeclaration:
     # Names the run for people.
     holder: str = ""
     # The lease is to be held, else released.
-    held: bool = True
+    hold: bool = True
     # Seconds.
     ttl: int = 900
     # Also from another run.

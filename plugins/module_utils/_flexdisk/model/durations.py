@@ -19,10 +19,10 @@ def parse_duration(text: object) -> int:
 
     Days and longer have no fixed length in ISO 8601, so there are none. Raises FlexdiskError InvalidArgument.
     """
-    found = _ISO.fullmatch(text) if isinstance(text, str) else None
-    if found is None or any(part and len(part) > _LONGEST for part in found.groups()):
+    match = _ISO.fullmatch(text) if isinstance(text, str) else None
+    if match is None or any(part and len(part) > _LONGEST for part in match.groups()):
         raise FlexdiskError("InvalidArgument", f"{text!r} is not a duration: write PT1H30M5S, or parts of it in order")
-    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return (hours * 60 + minutes) * 60 + seconds
 
 

@@ -18,9 +18,9 @@ class Resources(t.NamedTuple):
     cpus: int
 
 
-def checked(found: Resources, source: str) -> Resources:
+def checked(resources: Resources, source: str) -> Resources:
     """The figures. Raises FlexdiskError UnexpectedOutput for those that no host has; source is who told them."""
-    if found.memory < 1 or found.cpus < 1 or not 0 <= found.free_memory <= found.memory:
-        text = f"{found.memory} MiB of memory, {found.free_memory} MiB of them free, and {found.cpus} CPUs"
+    if resources.memory < 1 or resources.cpus < 1 or not 0 <= resources.free_memory <= resources.memory:
+        text = f"{resources.memory} MiB of memory, {resources.free_memory} MiB of them free, and {resources.cpus} CPUs"
         raise FlexdiskError("UnexpectedOutput", f"{source} tells of {text}")
-    return found
+    return resources

@@ -22,8 +22,8 @@ def visible(text: object) -> str:
     """Return the text in one line, with each hidden character as its number: C(web[U+202E]10). What is visible already
     comes back unchanged.
     """
-    told = str(text)
-    return told if told.isascii() and told.isprintable() else _HIDDEN.sub(lambda found: _number(found[0]), told)
+    shown = str(text)
+    return shown if shown.isascii() and shown.isprintable() else _HIDDEN.sub(lambda match: _number(match[0]), shown)
 
 
 def visible_lines(text: object) -> str:
@@ -33,7 +33,7 @@ def visible_lines(text: object) -> str:
 
 def hidden_characters(text: str) -> t.List[str]:
     """Return the different characters of the text that a reader does not see, each as its number."""
-    return list(dict.fromkeys(_number(found) for found in _HIDDEN.findall(text)))
+    return list(dict.fromkeys(_number(character) for character in _HIDDEN.findall(text)))
 
 
 def _number(character: str) -> str:

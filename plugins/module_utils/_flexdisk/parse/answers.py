@@ -99,8 +99,8 @@ def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
     if value is None:
         raise Unclear(f"{name} is empty{LEAVE_OUT}")
     understood = _value(name, wanted, value, read)
-    told = isinstance(understood, (bool, int, float)) or understood == value
-    if isinstance(value, str) and not told and understood not in (_commas(value), _pairs(value)):
+    clear = isinstance(understood, (bool, int, float)) or understood == value
+    if isinstance(value, str) and not clear and understood not in (_commas(value), _pairs(value)):
         raise Unclear(
             f"{name} is read by roles, which do not read such text. Set it in the inventory, or with -e @FILE"
         )
@@ -148,7 +148,7 @@ def _duration(path: str, value: object) -> object:
 def _size(path: str, value: object) -> object:
     """What modules take as a size, as it is."""
     try:
-        parse_size(value, what=path)
+        parse_size(value, name=path)
     except FlexdiskError as exc:
         raise Unclear(exc.message) from exc
     return value
@@ -167,10 +167,14 @@ def _matching(path: str, wanted: Wanted, value: object) -> object:
 
 def _within(path: str, wanted: Wanted, value: object) -> object:
     """A number that is not too small or too big. What is none stays for the check against the specification."""
-    least, most = wanted.get("least", -_MOST), wanted.get("most", _MOST)
-    if isinstance(value, (int, float)) and not least <= value <= most:
+    minimum, maximum = wanted.get("least", -_MOST), wanted.get("most", _MOST)
+    if isinstance(value, (int, float)) and not minimum <= value <= maximum:
         limits = (
-            f"{least} to {most}" if "most" in wanted else f"at least {least}" if value < least else f"at most {most}"
+            f"{minimum} to {maximum}"
+            if "most" in wanted
+            else f"at least {minimum}"
+            if value < minimum
+            else f"at most {maximum}"
         )
         raise Unclear(f"{path} is {value if isinstance(value, float) else _digits(value)}, but must be {limits}")
     return value
@@ -193,7 +197,7 @@ def _text(path: str, value: object, exact: bool) -> object:
         raise Unclear(_lost(path, "number", str(value), _spellings(value)))
     if isinstance(value, float):
         raise Unclear(_lost(path, "number", str(value), [str(value), f"{value}0"]))
-    raise Unclear(f"{path} must be text, but is {_said(value)}")
+    raise Unclear(f"{path} must be text, but is {_described(value)}")
 
 
 def _spellings(number: int) -> t.List[str]:
@@ -268,8 +272,8 @@ def _listed(path: str, text: str, read: Read) -> object:
     """A list as text: JSON or YAML, else lines, else with commas."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if text.lstrip().startswith(("[", "{")) or lines[0].startswith("- "):
-        found = _read(path, "list", text, read)
-        return [found] if isinstance(found, dict) else found
+        data = _read(path, "list", text, read)
+        return [data] if isinstance(data, dict) else data
     return lines if len(lines) > 1 else _commas(text)
 
 
@@ -289,21 +293,21 @@ def _dict(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> 
     if not options:
         return value
     if not isinstance(value, dict):
-        raise Unclear(f"{path} must be a dictionary, but is {_said(value)}")
+        raise Unclear(f"{path} must be a dictionary, but is {_described(value)}")
     for key, item in value.items():
         refuse_empty(f"{path}.{key}", options.get(key, {}), item)
-    kept = {key: item for key, item in value.items() if not (key in options and item is None)}
+    items = {key: item for key, item in value.items() if not (key in options and item is None)}
     return {
         key: _value(f"{path}.{key}", options[key], item, read, exact) if key in options else item
-        for key, item in kept.items()
+        for key, item in items.items()
     }
 
 
 def _pairs(text: str) -> object:
     """A dictionary from a=1,b=2. Text with quotes or spaces stays as it is, for the check against the specification."""
-    found = [item.partition("=") for item in text.strip().split(",")]
-    simple = not _NOT_SIMPLE.search(text.strip()) and all(key and sign for key, sign, _value in found)
-    return {key: value for key, _sign, value in found} if simple else text
+    pairs = [item.partition("=") for item in text.strip().split(",")]
+    simple = not _NOT_SIMPLE.search(text.strip()) and all(key and sign for key, sign, _value in pairs)
+    return {key: value for key, _sign, value in pairs} if simple else text
 
 
 def _read(path: str, kind: str, text: str, read: Read) -> object:
@@ -324,5 +328,5 @@ def _refuse_dates(path: str, value: object) -> None:
             _refuse_dates(f"{path}[{index}]", item)
 
 
-def _said(value: object) -> str:
+def _described(value: object) -> str:
     return "a list" if isinstance(value, (list, tuple)) else "a dictionary" if isinstance(value, dict) else repr(value)

@@ -30,14 +30,14 @@ def refusal(variables: _Dict, plans_only: bool, recalculates: bool) -> str:
     """Return why the variables cannot count together, or nothing. Their names are without flexible_disks."""
     only = variables["only"]
     if recalculates and (only or plans_only or "expect_plan" in variables):
-        what = (
+        subject = (
             f"{PREFIX}only chooses"
             if only
             else f"{PREFIX}plan_only plans"
             if plans_only
             else f"{PREFIX}expect_plan approves"
         )
-        return f"{what} the disks of the declared VMs only; set {PREFIX}recalculate_quota to false"
+        return f"{subject} the disks of the declared VMs only; set {PREFIX}recalculate_quota to false"
     count = len(_chosen(variables))
     if only and count != 1:
         return f"{PREFIX}only is {only}, which {PREFIX}vms declares {count} times; it has to be there once"

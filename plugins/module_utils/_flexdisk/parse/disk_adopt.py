@@ -24,10 +24,10 @@ def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptionDeclarat
         problems.attempt("", lambda: check_value("package", package))
         check_seen("package", package, problems)
     disks = tuple(parse_identity(disk, number, problems) for number, disk in enumerate(raw.get("disks") or ()))
-    for what in ("name", "uuid"):
-        values = [getattr(disk, what) for disk in disks if getattr(disk, what)]
+    for attribute in ("name", "uuid"):
+        values = [getattr(disk, attribute) for disk in disks if getattr(disk, attribute)]
         for value in sorted({v for v in values if values.count(v) > 1}):
-            problems.add("InvalidArgument", f"two disks have the {what} {value}", value)
+            problems.add("InvalidArgument", f"two disks have the {attribute} {value}", value)
     for key in ("disks", "package"):
         if state == "released" and raw.get(key):
             problems.add("InvalidArgument", f"{key} cannot be used with state=released, which takes whole VMs")

@@ -72,7 +72,7 @@ def _min_size(problems: Problems, label: str, raw: Raw) -> t.Optional[int]:
     value = raw.get("min_size_from_guest")
     if value is None:
         return None
-    return t.cast(t.Optional[int], problems.attempt(label, partial(parse_size, what="min_size_from_guest"), value))
+    return t.cast(t.Optional[int], problems.attempt(label, partial(parse_size, name="min_size_from_guest"), value))
 
 
 def _check_block_size(problems: Problems, label: str, raw: Raw) -> None:
@@ -89,12 +89,14 @@ def _check_block_size(problems: Problems, label: str, raw: Raw) -> None:
 
 def _check_type(problems: Problems, label: str, raw: Raw) -> None:
     _check_choice(problems, label, raw, "type", TYPES)
-    for what, why in _OF_VOLUMES.items():
-        if raw.get("type") == FILE and raw.get(what) is not None:
-            problems.add("InvalidArgument", f"{what} and type=file exclude each other: {why}", label)
+    for option, why in _OF_VOLUMES.items():
+        if raw.get("type") == FILE and raw.get(option) is not None:
+            problems.add("InvalidArgument", f"{option} and type=file exclude each other: {why}", label)
 
 
-def _check_choice(problems: Problems, label: str, raw: Raw, what: str, choices: t.Sequence[str]) -> None:
-    value = raw.get(what)
+def _check_choice(problems: Problems, label: str, raw: Raw, option: str, choices: t.Sequence[str]) -> None:
+    value = raw.get(option)
     if value is not None and value not in choices:
-        problems.add("InvalidArgument", f"{what} {value!r} is not valid: it must be one of {', '.join(choices)}", label)
+        problems.add(
+            "InvalidArgument", f"{option} {value!r} is not valid: it must be one of {', '.join(choices)}", label
+        )

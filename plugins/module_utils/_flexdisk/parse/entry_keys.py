@@ -20,8 +20,8 @@ def problems(path: str, options: _Options, value: object, names: t.Sequence[str]
         for index, entry in enumerate(value):
             yield from problems(f"{path}[{index}]", options, entry, names)
     elif isinstance(value, t.Mapping):
-        own = value.get("vm") or value.get("name")
-        names = [*names, own] if isinstance(own, str) else names
+        name = value.get("vm") or value.get("name")
+        names = [*names, name] if isinstance(name, str) else names
         for key, inner in value.items():
             if key not in options:
                 yield _unknown(f"{path}.{key}", str(key), options, names)

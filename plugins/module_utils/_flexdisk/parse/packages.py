@@ -36,7 +36,7 @@ def _package(name: str, raw: Raw, problems: Problems) -> Package:
         problems.add("InvalidArgument", f"package {name} has disks, so it needs flexible_disk: true")
     return Package(
         name=name,
-        disk=problems.attempt("", lambda: parse_size(raw.get("disk"), what=f"disk of package {name}")) or 0,
+        disk=problems.attempt("", lambda: parse_size(raw.get("disk"), name=f"disk of package {name}")) or 0,
         flexible_disk=bool(raw.get("flexible_disk")),
         memory=optional_size(raw.get("memory"), f"memory of package {name}", problems),
         vcpus=parse_vcpus(raw, problems, f" of package {name}"),

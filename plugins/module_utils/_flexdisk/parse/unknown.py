@@ -21,7 +21,7 @@ _OPTIONS = re.compile(r"allow_(restart|force_stop)$|dangerous_|destroy_")
 class Names(t.NamedTuple):
     """Names of variables."""
 
-    own: t.Sequence[str]
+    of_playbook: t.Sequence[str]
     """Variables of the playbook that runs."""
     known: t.Collection[str]
     """All variables of the collection: of every playbook, of roles, and those that one play sets for the next."""
@@ -30,30 +30,30 @@ class Names(t.NamedTuple):
 
     def misses(self, name: str) -> bool:
         """Whether the playbook lacks a variable that chooses, wherever it is set."""
-        return name in self.known and name not in self.own and bool(re.match(self.choosing, name))
+        return name in self.known and name not in self.of_playbook and bool(re.match(self.choosing, name))
 
 
 def problems(given: t.Iterable[str], names: Names) -> t.List[str]:
     """Return what is wrong with the names of variables that are set."""
     known, given = set(names.known), set(given)
-    options = {option(name): name for name in names.own if _OPTIONS.match(option(name))}
-    found, unknown = [], []
+    options = {option(name): name for name in names.of_playbook if _OPTIONS.match(option(name))}
+    messages, unknown = [], []
     squeezed = {_squeezed(one): one for one in known}
     for name in sorted(given - known):
         if name.startswith(_MARKED):
             unknown.append(name)
         elif _squeezed(name) in squeezed:
-            found.append(f"{name} is unknown. Did you mean {squeezed[_squeezed(name)]}?")
+            messages.append(f"{name} is unknown. Did you mean {squeezed[_squeezed(name)]}?")
         elif name in options and options[name] not in given:
-            found.append(f"{name} is an option of modules. This playbook has {options[name]}")
+            messages.append(f"{name} is an option of modules. This playbook has {options[name]}")
         elif _OURS.match(name) or _begins_almost(name, known):
-            found += [f"{name} is unknown. Did you mean {meant}?" for meant in _alike(name, known)]
+            messages += [f"{name} is unknown. Did you mean {meant}?" for meant in _alike(name, known)]
     unknown += sorted(filter(names.misses, given))
     if unknown:
-        meant = [word for name in unknown for word in _alike(name, names.own)]
+        meant = [word for name in unknown for word in _alike(name, names.of_playbook)]
         text = f" Did you mean {' and '.join(meant)}?" if meant else ""
-        found.append(f"{', '.join(unknown)} is unknown.{text} This playbook has {', '.join(names.own)}")
-    return found
+        messages.append(f"{', '.join(unknown)} is unknown.{text} This playbook has {', '.join(names.of_playbook)}")
+    return messages
 
 
 def _squeezed(name: str) -> str:
@@ -90,12 +90,12 @@ def _alike(name: str, known: t.Collection[str]) -> t.List[str]:
     """The known name that this one was meant to be, if there is one. It is compared word by word: names of a user's own
     that are built from ours have other words.
     """
-    words = name.split("_")
+    parts = name.split("_")
     scores = []
     for one in known:
         meant = one.split("_")
-        if len(meant) == len(words) and one != name:
-            ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in zip(words, meant) if pair[0] != pair[1]]
+        if len(meant) == len(parts) and one != name:
+            ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in zip(parts, meant) if pair[0] != pair[1]]
             if min(ratios) > _ALIKE:
                 scores.append((sum(ratios) / len(ratios) - len(ratios), one))
     return [max(scores)[1]] if scores else []

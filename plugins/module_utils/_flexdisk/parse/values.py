@@ -21,17 +21,17 @@ def check_vm(vm: t.Any, problems: Problems) -> None:
     check_seen("vm", vm, problems)
 
 
-def check_seen(what: str, name: object, problems: Problems, label: str = "") -> None:
+def check_seen(option: str, name: object, problems: Problems, label: str = "") -> None:
     """Check that a reader sees all characters of a name. what is the name of the option in messages."""
-    wrong = naming.why_not_seen(what, str(name or ""))
+    wrong = naming.why_not_seen(option, str(name or ""))
     if wrong:
         problems.add("InvalidArgument", wrong, label)
 
 
-def optional_size(value: object, what: str, problems: Problems) -> t.Optional[int]:
+def optional_size(value: object, option: str, problems: Problems) -> t.Optional[int]:
     """A size in MiB, None if there is none or it is wrong. what is the name of the option in messages."""
     return (
-        None if value is None else t.cast(t.Optional[int], problems.attempt("", lambda: parse_size(value, what=what)))
+        None if value is None else t.cast(t.Optional[int], problems.attempt("", lambda: parse_size(value, name=option)))
     )
 
 

@@ -136,7 +136,7 @@ def standing(value: str, token: str, now: int) -> str:
 def decide(value: str, wanted: LeaseDeclaration, now: int, clear: str) -> Decision:
     """What becomes of the lease. clear is the command that removes one that cannot be read."""
     how, lease = standing(value, wanted.token, now), decode(value)
-    if not wanted.held:
+    if not wanted.hold:
         return _released(how, lease, wanted, now, value)
     if how == UNREADABLE and not wanted.take_over:
         text = f"{_unreadable(wanted.group, value)}; take_over: true replaces it, and '{clear}' removes it"

@@ -79,7 +79,7 @@ class Copies:
             raise ValueError(f"{name} is a dataset")
         self._run("zfs", "destroy", name)
 
-    def held(self, tag: str, snapshots: t.Sequence[str]) -> t.Set[str]:
+    def on_hold(self, tag: str, snapshots: t.Sequence[str]) -> t.Set[str]:
         """Those of the snapshots that are held with a tag."""
         if not snapshots:
             return set()

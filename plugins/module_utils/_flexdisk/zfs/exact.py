@@ -281,9 +281,9 @@ def roll_back(
     for part in parts:
         dataset = _dataset(part.name)
         _destroy_all(zfs, dataset, [one.name for one in left if _dataset(one.name) == dataset])
-        for mark, createtxg in bookmarks.items():
-            if mark.partition("#")[0] == dataset and createtxg > since[dataset]:
-                zfs.destroy(mark)
+        for bookmark, createtxg in bookmarks.items():
+            if bookmark.partition("#")[0] == dataset and createtxg > since[dataset]:
+                zfs.destroy(bookmark)
         try:
             zfs.rollback(part.name)
         except ZfsError as exc:

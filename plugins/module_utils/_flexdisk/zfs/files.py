@@ -17,7 +17,7 @@ PIECE = 4 << 20
 MOUNTS = "/proc/self/mounts"
 DEVICES = "/dev/"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-_Told = t.Callable[[int], None]
+_Progress = t.Callable[[int], None]
 
 
 class Files:
@@ -49,7 +49,7 @@ class Files:
             os.ftruncate(handle, size)
             os.fsync(handle)
 
-    def copy(self, source: str, target: str, size: int, told: _Told) -> None:
+    def copy(self, source: str, target: str, size: int, progress: _Progress) -> None:
         """Copy the first bytes of a file or device to an empty one, and sync it. told gets the progress.
 
         Zeros are not written, so the copy takes no space for them.
@@ -64,7 +64,7 @@ class Files:
                 if piece != zeros[: len(piece)]:
                     _write(writing, piece, done)
                 done += len(piece)
-                told(done)
+                progress(done)
             os.fsync(writing)
 
     def remove_folder(self, folder: str) -> None:
@@ -75,7 +75,7 @@ class Files:
 
 def _mounted(lines: t.Iterable[t.Sequence[str]], folder: str, name: str) -> bool:
     """Whether the lines of MOUNTS say so. A later mount at the path or above it covers an earlier one."""
-    places = [[_ESCAPED.sub(lambda found: chr(int(found.group(1), 8)), word) for word in line[:2]] for line in lines]
+    places = [[_ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), word) for word in line[:2]] for line in lines]
     if not any(place == folder for _device, place in places):
         return False
     device, place = [p for p in places if (folder + "/").startswith(p[1].rstrip("/") + "/")][-1]

@@ -113,12 +113,12 @@ class Guard:
                 raise
 
 
-def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, held: bool = True) -> None:
+def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, on_hold: bool = True) -> None:
     """Remove a guard, if there is one. Raises ZfsError NotApplied if it is still there: nothing else would show it once
     its VM has gone.
     """
     name = f"{volume}@{snapshot}"
-    if held:
+    if on_hold:
         _unless_gone(lambda: zfs.release(TAG, name))
     if snapshot == SNAPSHOT and _unless_gone(lambda: exact.destroy_own(zfs, name)) and zfs.exists(name):
         raise ZfsError("NotApplied", f"{name} still exists, although zfs reported no error when it destroyed it")

@@ -77,14 +77,14 @@ def check_whole(stdout: str, names: t.Collection[str], properties: t.Collection[
 
     datasets: file systems and volumes were asked for, not only their snapshots or bookmarks.
     """
-    found: t.Dict[str, t.List[str]] = {}
+    by_name: t.Dict[str, t.List[str]] = {}
     for name, prop, _value, _source in cells(stdout):
-        found.setdefault(name, []).append(prop)
-    above = {_above(name) for name in found} - {""} if datasets else set()
+        by_name.setdefault(name, []).append(prop)
+    above = {_above(name) for name in by_name} - {""} if datasets else set()
     inside = tuple(f"{name}/" for name in names)
-    lacking = sorted({*names} - found.keys()) if datasets else []
-    lacking += sorted(name for name in above - found.keys() if not inside or name.startswith(inside))
-    short = [name for name, props in found.items() if len(props) != len(properties) or {*props} != {*properties}]
+    lacking = sorted({*names} - by_name.keys()) if datasets else []
+    lacking += sorted(name for name in above - by_name.keys() if not inside or name.startswith(inside))
+    short = [name for name, props in by_name.items() if len(props) != len(properties) or {*props} != {*properties}]
     if stdout and stdout[-1] != "\n":
         short.append(stdout.rpartition("\n")[2].split("\t")[0])
     if lacking or short:
@@ -137,16 +137,16 @@ def _dataset(name: str, row: t.Mapping[str, str], sources: t.Mapping[str, str]) 
 _SIZE = re.compile(r"\A[1-9][0-9]{0,18}\Z")
 
 
-def _with_files(found: t.Dict[str, Dataset]) -> t.List[Dataset]:
+def _with_files(datasets: t.Dict[str, Dataset]) -> t.List[Dataset]:
     """Sizes of disks that are files: ZFS knows them as our property, of a snapshot only where the size has changed."""
-    for name, dataset in found.items():
+    for name, dataset in datasets.items():
         if dataset.kind == "filesystem" and dataset.user.get("type") == "file":
-            found[name] = replace(dataset, volsize=_size_of(dataset, 0), volblocksize=RECORD)
-    for name, dataset in found.items():
-        above = found.get(dataset.parent) if dataset.kind == "snapshot" else None
+            datasets[name] = replace(dataset, volsize=_size_of(dataset, 0), volblocksize=RECORD)
+    for name, dataset in datasets.items():
+        above = datasets.get(dataset.parent) if dataset.kind == "snapshot" else None
         if above is not None and above.kind == "filesystem" and above.volsize:
-            found[name] = replace(dataset, volsize=_size_of(dataset, above.volsize), volblocksize=RECORD)
-    return list(found.values())
+            datasets[name] = replace(dataset, volsize=_size_of(dataset, above.volsize), volblocksize=RECORD)
+    return list(datasets.values())
 
 
 def _size_of(dataset: Dataset, other: int) -> int:

@@ -139,7 +139,7 @@ class FailoverReturn:
         uuid = last_part(name)
         self._zfs.set_facts(name, {ROLE: uuid, DIVERGED: ""})  # it lies apart until it has its place
         self._zfs.set_facts([*apart.shared], {SENT: "on"})
-        if apart.common not in self._copies.held(HOLD, [apart.common]):
+        if apart.common not in self._copies.on_hold(HOLD, [apart.common]):
             self._zfs.hold(HOLD, apart.common)
         place = replicas(apart.volume.pool)
         if not self._zfs.exists(place):
@@ -189,7 +189,7 @@ class FailoverReturn:
 
     def _check_unused(self, host: Host, snapshots: t.Sequence[str]) -> None:
         points = [host.datasets[name] for name in snapshots]
-        ours = self._copies.held(HOLD, [point.name for point in points if point.userrefs])
+        ours = self._copies.on_hold(HOLD, [point.name for point in points if point.userrefs])
         used = [f"{point.name} has the clone {', '.join(point.clones)}" for point in points if point.clones]
         foreign = [point.name for point in points if point.userrefs > (point.name in ours)]
         used += [f"{name} is held by others (zfs holds {name})" for name in foreign]

@@ -54,7 +54,7 @@ class Stay:
 
     def _become_replica(self, name: str, move: Move) -> None:
         base = f"{name}@{move.back_to}"
-        if base not in self._copies.held(HOLD, [base]):
+        if base not in self._copies.on_hold(HOLD, [base]):
             self._zfs.hold(HOLD, base)
         renames.rename(self._zfs, name, f"{replicas(pool_of(name))}/{last_part(name)}")
 

@@ -126,7 +126,7 @@ class Guest:
         }
         if self._whole_pool(table, known, contents):
             return Disk(path, device.size, ())
-        cast = growth.cast(table, contents)
+        cast = growth.find_growth(table, contents)
         grown = known.get(cast.grown.number)
         if grown is None:
             raise FlexdiskError("UnknownLayout", f"the kernel does not know {cast.grown.name}: boot first")
@@ -212,7 +212,7 @@ class Guest:
         """Whether a ZFS pool has the whole disk, and all of it. Raises FlexdiskError UnknownLayout if it has less."""
         part = zfs.data_partition(table, contents)
         device = known.get(part.number) if part is not None else None
-        if part is None or device is None or not self._label(f"/dev/{device.kname}").whole:
+        if part is None or device is None or not self._label(f"/dev/{device.kname}").whole_disk:
             return False
         self._pool(device, zfs.whole_size(table, part))
         return True

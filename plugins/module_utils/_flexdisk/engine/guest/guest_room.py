@@ -88,16 +88,16 @@ def result(found: Room) -> t.Dict[str, t.Any]:
     """What the module returns."""
     return {
         "changed": False,
-        "msg": found.words(),
+        "msg": found.description(),
         "device": found.device,
         "size_bytes": found.size,
         "table": found.table,
         "content": found.content,
         "end_bytes": found.end,
         "backup_bytes": found.backup,
-        "min_size_bytes": found.least,
-        "min_size_mib": room.whole_mib(found.least),
+        "min_size_bytes": found.min_bytes,
+        "min_size_mib": room.whole_mib(found.min_bytes),
         "relocate": room.shown(found.relocate),
-        "relocated_min_size_mib": room.whole_mib(found.compact if found.relocate else found.least),
+        "relocated_min_size_mib": room.whole_mib(found.compact if found.relocate else found.min_bytes),
         "reason": found.reason,
     }

@@ -363,7 +363,7 @@ class Departure:
             renames.rename(self._zfs, disk.volume.name, f"{replicas(disk.volume.pool)}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
-        missing = sorted(set(base) - self._copies.held(HOLD, base))
+        missing = sorted(set(base) - self._copies.on_hold(HOLD, base))
         if missing:
             self._zfs.hold(HOLD, *missing)
 

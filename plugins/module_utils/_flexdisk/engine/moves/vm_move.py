@@ -92,7 +92,7 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
         incoming_allowed=tuple(params["incoming_allowed"]),
     )
     limit = params["bandwidth_limit"]
-    rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    rate = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
     told = Told(params, record, transfer, policy, (rate or 0) * MIB, read_sightings(params.get("peers") or {}))
     if transfer is not None and params["step"] == "leave":
         _check_way(told, transfer, problems)

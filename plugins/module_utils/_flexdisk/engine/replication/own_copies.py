@@ -56,7 +56,7 @@ def drop_mark(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
 
 def destroy_held(zfs: Zfs, copies: Copies, snapshots: t.Sequence[str]) -> None:
     """Destroy exactly these snapshots of replicas, which we may hold."""
-    held = copies.held(HOLD, snapshots)
+    held = copies.on_hold(HOLD, snapshots)
     if held:
         zfs.release(HOLD, *sorted(held))
     for name in snapshots:

@@ -159,7 +159,7 @@ def kept(copies: Copies, containers: t.Sequence[str]) -> t.List[Kept]:
     """The replicas in pools that have these containers."""
     table = copies.table(sorted(containers), _OF_REPLICAS, EVERYTHING, depth=3)
     held = [name for name, row in table.items() if row.get("userrefs", ("0", "-"))[0] not in ("0", "-")]
-    grouped = by_dataset(table, copies.held(HOLD, held))
+    grouped = by_dataset(table, copies.on_hold(HOLD, held))
     return [_kept(name, table, grouped[name]) for name in sorted(grouped) if is_below(name, replicas(pool_of(name)))]
 
 

@@ -45,7 +45,7 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
     """The arguments, and all their problems. Raises FlexdiskError for transfers or a peer that are none."""
     problems = Problems("")
     limit = params["bandwidth_limit"]
-    rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    rate = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
     if not is_host(params["peer_name"]):
         problems.add("InvalidArgument", f"peer_name {params['peer_name']!r:.100} is not the name of a host")
     if params["peer_pool"] is not None and not is_pool(params["peer_pool"]):

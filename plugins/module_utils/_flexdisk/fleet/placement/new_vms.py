@@ -108,6 +108,6 @@ class _New:
         if raw[key] is None:
             raise FlexdiskError("MissingParameter", f"{what}: {key} is missing")
         try:
-            return parse_size(raw[key], what=key)
+            return parse_size(raw[key], name=key)
         except FlexdiskError as exc:
             raise FlexdiskError(exc.code, f"{what}: {exc.message}") from exc
