@@ -75,14 +75,14 @@ MUTATIONS = (
     Mutation(
         "release: serial_no begins again when a task touches the disk",
         "engine/steps/perform.py",
-        "    known = released_identity.stamps(user)\n",
+        "    known = released_identity.stamp_properties(user)\n",
         "    known = user\n",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "release: the saved identity stays beside the new one",
         "plan/changes.py",
-        'saved = {released_identity.KEY: ""} if released_identity.counts(disk) else {}',
+        'saved = {released_identity.KEY: ""} if released_identity.has_saved_identity(disk) else {}',
         "saved: t.Dict[str, str] = {}",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
@@ -358,7 +358,7 @@ MUTATIONS = (
     Mutation(
         "interrupted creation not continued",
         "rules/matching.py",
-        "[d for d in vm.orphans if identified(d) and d.uuid]",
+        "[d for d in vm.orphans if has_any_identity(d) and d.uuid]",
         "[]",
     ),
     Mutation(
@@ -644,8 +644,8 @@ MUTATIONS = (
     Mutation(
         "a VM that may have been taken over is deleted",
         "plan/vm.py",
-        "    reason = unknown_home(vm)\n    if reason:\n",
-        "    reason = unknown_home(vm)\n    if False:\n",
+        "    reason = why_home_unknown(vm)\n    if reason:\n",
+        "    reason = why_home_unknown(vm)\n    if False:\n",
         STARTS,
     ),
     Mutation(
@@ -742,8 +742,8 @@ MUTATIONS = (
     Mutation(
         "power: the journal has the power before the run",
         "engine/host/journal.py",
-        'state="running" if vm.there and plan.runs_after else "stopped",',
-        'state=vm.config.state if vm.there else "stopped",',
+        'state="running" if vm.exists and plan.runs_after else "stopped",',
+        'state=vm.config.state if vm.exists else "stopped",',
         POWER,
     ),
     Mutation(
@@ -826,14 +826,14 @@ MUTATIONS = (
     Mutation(
         "vm: an interrupted creation forgotten",
         "engine/host/journal.py",
-        'return plan.before.config.alias if plan.after.there else ""',
+        'return plan.before.config.alias if plan.after.exists else ""',
         'return ""',
         VMS,
     ),
     Mutation(
         "vm: an interrupted deletion forgotten",
         "engine/host/journal.py",
-        'return "" if plan.after.there or not plan.changed else plan.before.config.alias or plan.vm',
+        'return "" if plan.after.exists or not plan.changed else plan.before.config.alias or plan.vm',
         'return ""',
         UNFINISHED,
     ),
@@ -854,15 +854,15 @@ MUTATIONS = (
     Mutation(
         "vm: written disks of an unfinished VM destroyed",
         "rules/unfinished.py",
-        "lasting = lasting_of(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))",
+        "lasting = still_needed(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))",
         "lasting: t.Sequence[str] = ()",
         UNFINISHED,
     ),
     Mutation(
         "vm: what vmadm wrote into the dataset of a VM bars its creation, with snapshots of the pool",
         "rules/unfinished.py",
-        'return used(there, empty, root if known else "")',
-        "return used(there, empty)",
+        'return datasets_in_use(there, empty, root if known else "")',
+        "return datasets_in_use(there, empty)",
         UNFINISHED,
     ),
     Mutation(
@@ -889,8 +889,8 @@ MUTATIONS = (
     Mutation(
         "vm: what a deletion leaves of the dataset stays",
         "engine/steps/apply_vm.py",
-        "            exact.destroy(tools.zfs, one.planned, [d.planned",
-        "            list([d.planned",
+        "            exact.destroy(tools.zfs, one.dataset_id, [d.dataset_id",
+        "            list([d.dataset_id",
         UNFINISHED,
     ),
     Mutation(
@@ -1007,7 +1007,7 @@ MUTATIONS = (
     Mutation(
         "destroy: the command line does not compare",
         "zfs/exact.py",
-        """    changes += differences([one.planned for one in present if one.kind == "snapshot"], snapshots, partly)
+        """    changes += differences([one.dataset_id for one in present if one.kind == "snapshot"], snapshots, partly)
 """,
         "",
         "tests/unit/zfs/test_exact.py",
@@ -1043,7 +1043,7 @@ MUTATIONS = (
     Mutation(
         "destroy: no last look before vmadm deletes a VM",
         "engine/steps/apply_vm.py",
-        "        exact.confirm(tools.zfs, vm.root.planned, step.parts, step.snapshots)\n",
+        "        exact.confirm(tools.zfs, vm.root.dataset_id, step.parts, step.snapshots)\n",
         "        pass\n",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
@@ -1064,7 +1064,7 @@ MUTATIONS = (
     Mutation(
         "destroy: a disk leaves its VM although it has got a snapshot",
         "engine/steps/apply_moves.py",
-        "    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))\n",
+        "    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))\n",
         "",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
@@ -1181,7 +1181,7 @@ MUTATIONS = (
     Mutation(
         "a released identity that names another disk is used",
         "plan/disk_adopt.py",
-        "saved is None or (saved.uuid and not agrees(entry, saved.uuid))",
+        "saved is None or (saved.uuid and not may_have_uuid(entry, saved.uuid))",
         "saved is None",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
@@ -1489,7 +1489,7 @@ MUTATIONS = (
     Mutation(
         "a rename that zfs only claims to have done counts as done",
         "zfs/commands.py",
-        "        if not self.exists(new):\n",
+        "        if not self.exists(target):\n",
         "        if False:\n",
         "tests/unit/zfs/test_commands.py",
     ),

@@ -20,7 +20,11 @@ from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest import growth
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.observed import Content
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.plan import Disk, Place, plan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.plan import (
+    Disk,
+    KernelPartition,
+    plan,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import Backup, Run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.table import HEAD_BYTES, parse_table
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -139,7 +143,7 @@ def boot_code(path):
 
 def planned(path, table, dump, cast, contents):
     """(texts of backups, programs that write the table) of the plan for a disk whose kernel knows the same table."""
-    kernel = {part.number: Place(part.start, part.size) for part in table.partitions}
+    kernel = {part.number: KernelPartition(part.start, part.size) for part in table.partitions}
     steps = plan(Disk(path, os.path.getsize(path), (), table, dump, cast, kernel, contents)).steps
     written = [step for step in steps if isinstance(step, Run) and step.argv[0] == "sfdisk"]
     return [step.text for step in steps if isinstance(step, Backup)], written

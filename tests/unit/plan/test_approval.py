@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.images import ImageFile
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset, Planned
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset, DatasetId
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
     NewVm,
     Policy,
@@ -313,7 +313,7 @@ def test_the_file_of_an_image_counts():
 def test_the_guids_of_what_an_interrupted_creation_has_left_count(kind):
     vm, digests = host({}).vms[0], []
     for guid in (7, 8):
-        left = (Planned("zones/left", guid),)
+        left = (DatasetId("zones/left", guid),)
         unfinished = {"uuid": uuid(1), "root": "zones/left", "parts": left, "configured": True, "deletes": False}
         more = {"left": left} if kind is ClearRemains else unfinished
         step = kind(StepReport("- remains", destroys=True), **more)

@@ -42,7 +42,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import (
     is_complete,
     snapshots_of,
@@ -673,7 +673,7 @@ def test_it_is_not_told_if_the_snapshots_do_not_say(three):
     """The replicas of a host were given up while it was away, and their sets went: both hosts are named."""
     for disk in three.disks().values():
         for name in three.home.points(disk):
-            if name.startswith(f"flexdisk-sync-{short(guid(three.others['hv02']))}"):
+            if name.startswith(f"flexdisk-sync-{short_peer(guid(three.others['hv02']))}"):
                 three.home.ok("zfs", "destroy", f"{disk}@{name}")
     synced_with(three, "hv03")
     two, other = rivals(three)

@@ -22,7 +22,7 @@ _SPARE_BYTES = 64 * MIB  # of memory, when a swap is turned off: what is availab
 
 
 @dataclass(frozen=True)
-class Place:
+class KernelPartition:
     """A partition as the kernel knows it, in sectors of 512 bytes. numbers are those of its device, MAJOR:MINOR."""
 
     start: int
@@ -44,7 +44,7 @@ class Disk:
     dump: str = ""
     growth: t.Optional[Growth] = None
     # The partitions that the kernel knows.
-    kernel: t.Mapping[int, Place] = field(default_factory=dict)
+    kernel: t.Mapping[int, KernelPartition] = field(default_factory=dict)
     # What is on the partitions of the table.
     contents: t.Mapping[int, Content] = field(default_factory=dict)
     # The swaps of the guest.
@@ -152,7 +152,7 @@ def _check_swap(disk: Disk, growth: Growth, new: t.Sequence[Partition]) -> None:
         raise FlexdiskError("UnknownLayout", f"the swap {growth.swap.name} cannot be moved: it has {disk.flaw}")
 
 
-def _size(known: t.Optional[Place]) -> int:
+def _size(known: t.Optional[KernelPartition]) -> int:
     return known.size if known is not None else 0
 
 

@@ -18,7 +18,7 @@ ZVOL = "/dev/zvol/"
 RAW_ZVOL = "/dev/zvol/rdsk/"
 
 
-class Planned(t.NamedTuple):
+class DatasetId(t.NamedTuple):
     """A dataset or snapshot that a plan names. Another one may get the name later, but never the guid."""
 
     name: str
@@ -66,9 +66,9 @@ class Dataset:
     inherited: t.Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
-    def planned(self) -> Planned:
+    def dataset_id(self) -> DatasetId:
         """What a plan remembers of this dataset or snapshot, if it is to be destroyed."""
-        return Planned(self.name, self.guid)
+        return DatasetId(self.name, self.guid)
 
     @property
     def parent(self) -> str:

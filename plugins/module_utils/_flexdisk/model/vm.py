@@ -380,10 +380,10 @@ class Vm:
 
     @property
     def label(self) -> str:
-        return self.config.label if self.there else self.config.alias or self.config.uuid
+        return self.config.label if self.exists else self.config.alias or self.config.uuid
 
     @property
-    def there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the VM exists: not before it is made, nor after it was deleted."""
         return self.config.state != ABSENT
 

@@ -18,7 +18,7 @@ _OURS = re.compile(r"flex|virtual_?m|instance_?g|disks?_?r|rfd|vm_?[mr]|guests?_
 _OPTIONS = re.compile(r"allow_(restart|force_stop)$|dangerous_|destroy_")
 
 
-class Names(t.NamedTuple):
+class VariableNames(t.NamedTuple):
     """Names of variables."""
 
     of_playbook: t.Sequence[str]
@@ -33,7 +33,7 @@ class Names(t.NamedTuple):
         return name in self.known and name not in self.of_playbook and bool(re.match(self.choosing, name))
 
 
-def problems(given: t.Iterable[str], names: Names) -> t.List[str]:
+def problems(given: t.Iterable[str], names: VariableNames) -> t.List[str]:
     """Return what is wrong with the names of variables that are set."""
     known, given = set(names.known), set(given)
     options = {option(name): name for name in names.of_playbook if _OPTIONS.match(option(name))}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import fields, is_dataclass, replace
 
-from ..model.dataset import Planned
+from ..model.dataset import DatasetId
 from ..model.desired import Approval, Policy
 from ..model.sizes import render_change
 from ..model.text import visible
@@ -50,7 +50,7 @@ def _block(plan: VmPlan) -> t.Iterator[str]:
     yield f"{plan.before.label}:"
     yield from (f"  {step.text}" for step in plan.steps if step.text and not isinstance(step, SettleQuota))
     before, after = plan.before.root, plan.after.root
-    if not (plan.before.there and plan.after.there):
+    if not (plan.before.exists and plan.after.exists):
         return
     if before.quota != after.quota:
         yield f"  quota {render_change(before.quota, after.quota)}"
@@ -166,7 +166,7 @@ def _plain(value: _Plain) -> _Plain:
 
 def _of_sync(value: _Plain) -> bool:
     """Whether this is the name of a snapshot of a sync. Each sync replaces them, and they hold no data of the VM."""
-    name = value.name if isinstance(value, Planned) else value
+    name = value.name if isinstance(value, DatasetId) else value
     return isinstance(name, str) and is_synced(name.rpartition("@")[2])
 
 

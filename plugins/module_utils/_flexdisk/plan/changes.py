@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import RECORD, Planned
+from ..model.dataset import RECORD, DatasetId
 from ..model.sizes import render_change, render_mib
 from ..model.text import count
 from ..model.vm import FILE, SPARSE, Disk, Vm
@@ -55,7 +55,7 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
     }
     fields.update(changes)
     # The identity that is written takes the place of the saved one that it comes from.
-    saved = {released_identity.KEY: ""} if released_identity.counts(disk) else {}
+    saved = {released_identity.KEY: ""} if released_identity.has_saved_identity(disk) else {}
     return {**identity.facts(**fields), **saved}
 
 
@@ -242,9 +242,9 @@ def convert(
     return Convert(report, volume=disk.volume.name, guid=disk.volume.guid, type=wanted, copying=copying)
 
 
-def short_names(disk: Disk) -> t.Tuple[Planned, ...]:
+def short_names(disk: Disk) -> t.Tuple[DatasetId, ...]:
     """The snapshots that go with a disk, by their short names: these stay when the disk moves."""
-    return tuple(Planned(s.name.split("@", 1)[1], s.guid) for s in disk.snapshots)
+    return tuple(DatasetId(s.name.split("@", 1)[1], s.guid) for s in disk.snapshots)
 
 
 def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -> Copying:

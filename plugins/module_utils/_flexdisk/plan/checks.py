@@ -20,7 +20,7 @@ from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
-from ..rules.usage import also_attached, labels, renamed
+from ..rules.usage import also_attached, labels, why_renamed
 from . import disk_travel, predict
 from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
 
@@ -197,7 +197,7 @@ def _renamed(resolved: Resolved, problems: Problems) -> None:
     """Refuse to touch a volume that is configured under another name."""
     claimed = [target.disk for target in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     for disk in (d for d in resolved.vm.orphans if any(d is other for other in claimed)):
-        why = renamed(resolved.vm, disk)
+        why = why_renamed(resolved.vm, disk)
         if why:
             problems.add("InUse", why, disk.label)
 

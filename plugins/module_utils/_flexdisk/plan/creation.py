@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
-from ..model.dataset import Dataset, Planned
+from ..model.dataset import Dataset, DatasetId
 from ..model.desired import NewVm, VmDeclaration, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
@@ -18,14 +18,14 @@ from ..parse.vm_disks import parse_vm_disks
 from ..rules import identity, packages, slots
 from ..rules.differences import crosses
 from ..rules.inventory import Host
-from ..rules.journal import used
+from ..rules.journal import datasets_in_use
 from ..rules.layout import container, disk_dataset, final
 from ..rules.matching import match
 from ..rules.moves import why_moved_away
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.slots import slot_problems
 from ..rules.space import quota_law
-from ..rules.unfinished import Left, in_place, left_of, room
+from ..rules.unfinished import Leftovers, in_place, leftovers_of, space_taken
 from ..rules.usage import labels
 from . import arrivals, changes, checks, predict
 from .disk_steps import CreateDisk
@@ -44,7 +44,7 @@ def decide(
     pool: str,
     capabilities: Capabilities,
     problems: Problems,
-    unfinished: t.Optional[Left] = None,
+    unfinished: t.Optional[Leftovers] = None,
 ) -> t.Optional[NewVm]:
     """The new VM, with everything decided that the declaration leaves open; None if there are problems.
 
@@ -87,13 +87,13 @@ def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) ->
     gone = why_moved_away(host.moves, alias) or why_moved_away(host.moves, uuid)
     if gone is not None:
         problems.add(gone.code, gone.message)
-    left = left_of(host, pool, uuid)
+    left = leftovers_of(host, pool, uuid)
     if left is not None and left.entry.deletes:
         return  # the plan removes it, or says why not
     root, entry = f"{pool}/{uuid}", host.intents.get((pool, uuid))
     there = in_place(host, root)
     ours = entry is not None and entry.creates == alias and entry.host == host.name
-    lasting = used(there, host.datasets.get(container(pool))) if ours else sorted(d.name for d in there)
+    lasting = datasets_in_use(there, host.datasets.get(container(pool))) if ours else sorted(d.name for d in there)
     if lasting:
         problems.add("AlreadyExists", f"{', '.join(lasting)} exists, belongs to no VM, and may still be needed")
     for name, users in ((d.name, host.usage.of(d.name)) for d in there):
@@ -149,7 +149,7 @@ def plan_creation(
     image: t.Optional[Import],
     capabilities: Capabilities,
     problems: Problems,
-    unfinished: t.Optional[Left] = None,
+    unfinished: t.Optional[Leftovers] = None,
 ) -> VmPlan:
     """All steps of a new VM. draft is its configuration without disks. hidden has a size (MiB) and a block size (bytes)
     for each disk that the platform adds. unfinished: what the hypervisor has made of the VM in an interrupted task.
@@ -158,9 +158,9 @@ def plan_creation(
     blank = _blank(host, new, draft, geometry)
     before = _before(blank)
     spec = _spec(new, declared, blank, problems)
-    left = tuple(d.planned for d in in_place(host, blank.root.name))
+    left = tuple(d.dataset_id for d in in_place(host, blank.root.name))
     known = unfinished is not None
-    unfinished = unfinished or left_of(host, new.pool, new.uuid)
+    unfinished = unfinished or leftovers_of(host, new.pool, new.uuid)
     removing = remove_left(unfinished, problems, known) if unfinished and (known or unfinished.entry.deletes) else None
     if problems:
         return VmPlan(new.uuid, before, before, (), tuple(problems))
@@ -183,7 +183,7 @@ def plan_creation(
     if removing is not None and (removing.parts or known):
         seq.add(removing)
     elif left:
-        seq.add(_clearing(left, room(host.datasets[left[0].name])))
+        seq.add(_clearing(left, space_taken(host.datasets[left[0].name])))
     if image is not None:
         seq.add(_import(image))
     seq.add(_creation(new, declared, resolved, geometry, capabilities, _taken(host)))
@@ -280,7 +280,7 @@ def _import(one: Import) -> Step:
     return ImportImage(StepReport(text), one.volume, one.size, one.block_size, one.file)
 
 
-def _clearing(left: t.Tuple[Planned, ...], frees: int) -> Step:
+def _clearing(left: t.Tuple[DatasetId, ...], frees: int) -> Step:
     text = f"- unused remains of an interrupted creation: {', '.join(one.name for one in left)}"
     return ClearRemains(StepReport(text, destroys=True), left=left, frees_bytes=frees)
 

@@ -23,7 +23,7 @@ from ..rules.reservation import default_block_size
 from . import changes, checks, departures, disk_travel, predict
 from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence
-from .resolve import Leaver, Target, current_type, missing_image, unfinished, unfinished_disk_text
+from .resolve import Leaver, Target, creation_interrupted, current_type, missing_image, unfinished_disk_text
 from .steps import Step, StepReport, VmPlan
 
 
@@ -94,7 +94,7 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, problems
 def _changes(
     host: Host, pool: str, disk: Disk, spec: DiskDeclaration, capabilities: Capabilities, problems: Problems
 ) -> t.Iterator[Step]:
-    current = disk.volume.user.get("type", THICK) if unfinished(disk) else current_type(disk, capabilities)
+    current = disk.volume.user.get("type", THICK) if creation_interrupted(disk) else current_type(disk, capabilities)
     size = -(-disk.size // MIB) if spec.size is None else spec.size
     target = Target(spec, disk, size, type=spec.type or current, current_type=current)
     checks.check_name(target, problems)
@@ -122,7 +122,7 @@ def _changes(
 def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
     """The step that ends an interrupted creation of the disk, or converts it; None if neither is needed."""
     disk = t.cast(Disk, target.disk)
-    if unfinished(disk):
+    if creation_interrupted(disk):
         return _finish(disk, target.size, target.type)
     if target.spec.type is None:
         return None
@@ -148,7 +148,7 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
 
 def _source_of(host: Host, disk: Disk, declared: PlacedDiskDeclaration) -> t.List[Disk]:
     """The source of an interrupted copy, if there is one: a guard may be left on it."""
-    if not (declared.source and unfinished(disk)):
+    if not (declared.source and creation_interrupted(disk)):
         return []
     try:
         return [find_source(host, declared.source).disk]
@@ -255,7 +255,7 @@ def _of_disk(
             "clone be one; convert it in place"
         )
         problems.add("NotSupported", text, declared.label)
-    if unfinished(disk):
+    if creation_interrupted(disk):
         problems.add("InUse", unfinished_disk_text(place.description), declared.label)
     if not declared.source_snapshot:
         _check_room(host, place, declared, problems)

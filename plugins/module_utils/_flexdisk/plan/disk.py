@@ -27,7 +27,7 @@ from . import arrivals
 from .detached import Job, plan_detached
 from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
-from .resolve import unfinished, unfinished_disk_text
+from .resolve import creation_interrupted, unfinished_disk_text
 from .steps import VmPlan
 
 
@@ -197,7 +197,7 @@ class Registry:
         self._check_owners(job, place)
         for name, (now, wanted) in birth_differences(declared.spec, disk).items():
             self._add(declared, "FixedAtBirth", f"{name} of {place.description} is {now} and cannot become {wanted}")
-        if unfinished(disk) and declared.state not in ("present", "absent"):
+        if creation_interrupted(disk) and declared.state not in ("present", "absent"):
             self._add(declared, "InUse", unfinished_disk_text(place.description))
         elif declared.state == "absent":
             self._destroyed(job, place)

@@ -13,9 +13,9 @@ from ..model.errors import Problems
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import disk_properties, identity, released_identity
-from ..rules.inventory import Host, agrees, own_uuid, serial_shown
+from ..rules.inventory import Host, may_have_uuid, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of, pool_of
-from ..rules.power import unfinished
+from ..rules.power import interrupted_run_text
 from ..rules.unmanaged import unmanaged
 from ..rules.usage import check_whole
 from . import changes, ordering
@@ -39,7 +39,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     candidates = [
         _Candidate(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)
     ]
-    adopted = [disk for disk in vm.disks if not disk.hidden and released_identity.registered(disk.volume)]
+    adopted = [disk for disk in vm.disks if not disk.hidden and released_identity.has_whole_identity(disk.volume)]
     _check_names(vm, adopted, candidates, declared, problems)
     _check_uuids(host, candidates, problems)
     known = _with_uuids(vm, candidates)
@@ -53,7 +53,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
         seq.add(_settled(seq.volume_of(disk), warnings))
     seq.add(_package(vm, spec))
     if seq.steps and vm.interrupted is not None:
-        problems.add("InUse", unfinished(vm.interrupted))
+        problems.add("InUse", interrupted_run_text(vm.interrupted))
     warnings += [f"{vm.label}: disk {d.label} has no uuid yet" for d in seq.vm.disks if not (d.hidden or d.uuid)]
     return _plan(vm, seq, problems, warnings)
 
@@ -65,9 +65,9 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _contradictions(host, vm, problems)
     for disk in vm.detached:
-        problems.add("InUse", unknown(disk), disk.label)
+        problems.add("InUse", would_become_unknown(disk), disk.label)
     for disk in vm.orphans:
-        if released_identity.taken(disk.volume):
+        if released_identity.facts_to_release(disk.volume):
             problems.add(
                 "InUse",
                 f"{disk.volume.name} is not attached and would become unknown; vm_disks attaches or detaches it",
@@ -91,7 +91,7 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     return _plan(vm, seq, problems, [])
 
 
-def unknown(disk: Disk) -> str:
+def would_become_unknown(disk: Disk) -> str:
     """Why a detached disk forbids a release."""
     return (
         f"{disk.volume.name} ({render_mib(disk.size_mib)}, uuid {disk.uuid or 'none'}) is "
@@ -142,7 +142,7 @@ def _contradictions(host: Host, vm: Vm, problems: Problems) -> None:
 
 def _open(vm: Vm) -> t.List[Disk]:
     """The disks that lack an identity, or a part of it."""
-    return [disk for disk in vm.disks if not disk.hidden and not released_identity.registered(disk.volume)]
+    return [disk for disk in vm.disks if not disk.hidden and not released_identity.has_whole_identity(disk.volume)]
 
 
 def _configured(vm: Vm, disk: Disk) -> DiskConfig:
@@ -154,9 +154,9 @@ class _Candidate:
 
     def __init__(self, vm: Vm, disk: Disk, declared: ReleasedIdentity, warnings: t.List[str]) -> None:
         entry = _configured(vm, disk)
-        saved = released_identity.left(disk.volume)
+        saved = released_identity.saved_identity(disk.volume)
         if released_identity.KEY in disk.volume.user and (
-            saved is None or (saved.uuid and not agrees(entry, saved.uuid))
+            saved is None or (saved.uuid and not may_have_uuid(entry, saved.uuid))
         ):
             why = "cannot be read" if saved is None else f"is that of another disk, {saved.uuid},"
             warnings.append(f"{vm.label}: the saved identity of {disk.volume.name} {why} and is not used")
@@ -173,7 +173,7 @@ class _Candidate:
         """The uuid of a disk without a configured one; "" if unknown, or if the hypervisor gives one at next start."""
         report = vm.config.identity_in_zfs or vm.config.state == "stopped"
         known = self.identity.uuid or self.disk.uuid
-        if known and agrees(entry, known):
+        if known and may_have_uuid(entry, known):
             return known if report else ""
         return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
 
@@ -218,9 +218,9 @@ def _matches(declared: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
     if not declared.uuid:
         return True
     placed = declared.index is not None or declared.pci_slot is not None
-    saved = released_identity.left(disk.volume)
+    saved = released_identity.saved_identity(disk.volume)
     theirs = disk.uuid or (saved.uuid if saved is not None else "")
-    if not agrees(entry, declared.uuid) or theirs not in ("", declared.uuid):
+    if not may_have_uuid(entry, declared.uuid) or theirs not in ("", declared.uuid):
         return False
     return placed or bool(theirs) or serial_shown(entry)
 
@@ -302,8 +302,8 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=facts)
 
 
-def _ignored(vm: Vm, disk: Disk, said: ReleasedIdentity) -> t.Iterator[str]:
-    for key in disk_properties.differing(said.user_properties, disk.user_properties):
+def _ignored(vm: Vm, disk: Disk, declared: ReleasedIdentity) -> t.Iterator[str]:
+    for key in disk_properties.differing(declared.user_properties, disk.user_properties):
         yield f"{vm.label}: disk {disk.label} is adopted and keeps its {key}; vm_disks changes it"
 
 
@@ -329,7 +329,7 @@ def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
 
 
 def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
-    present = released_identity.taken(disk.volume)
+    present = released_identity.facts_to_release(disk.volume)
     if not present:
         return None
     saved = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
@@ -343,9 +343,9 @@ def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
 
 def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:
     entry, user = _configured(vm, disk), {**disk.volume.user, **facts}
-    identity_left = released_identity.left(
+    identity_left = released_identity.saved_identity(
         replace(disk.volume, user={key: value for key, value in user.items() if value})
     )
-    saved = identity_left.uuid if identity_left is not None and agrees(entry, identity_left.uuid) else ""
+    saved = identity_left.uuid if identity_left is not None and may_have_uuid(entry, identity_left.uuid) else ""
     uuid = disk.uuid if disk.type == FILE else own_uuid(vm.config, entry, disk.volume) or saved
     return ReleaseDisk(StepReport(text, disk.label), dataset=disk.volume.name, facts=facts, uuid=uuid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..model.dataset import Planned
+from ..model.dataset import DatasetId
 from ..model.vm import Disk, DiskElement
 from .steps import Step
 
@@ -199,7 +199,7 @@ class Copying(t.NamedTuple):
     block_size_bytes: int
     compression: str
     # Snapshots of the original, which are destroyed with it, by their short names.
-    snapshots: t.Tuple[Planned, ...]
+    snapshots: t.Tuple[DatasetId, ...]
     # The space that the pool needs while both original and copy exist.
     beside_bytes: int
 
@@ -305,7 +305,7 @@ class Destroy(DiskDeparture):
     kind = "destroy"
     leaves_vm = True
 
-    snapshots: t.Tuple[Planned, ...]
+    snapshots: t.Tuple[DatasetId, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -316,7 +316,7 @@ class DestroyDetached(VolumeStep):
 
     guid: int
     # By their short names.
-    snapshots: t.Tuple[Planned, ...]
+    snapshots: t.Tuple[DatasetId, ...]
     # Snapshots whose holds are released first, by their whole names.
     on_hold: t.Tuple[str, ...] = ()
 

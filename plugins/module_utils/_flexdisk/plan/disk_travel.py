@@ -16,23 +16,23 @@ from .resolve import Leaver, Target
 
 def facts_of_leaver(disk: Disk) -> t.Dict[str, str]:
     """The property with which a disk that leaves keeps it. check_leaving() has refused what cannot be kept."""
-    return {disk_element.ELEMENT_PROPERTY: disk_element.encode(disk_element.keepable(disk.element))}
+    return {disk_element.ELEMENT_PROPERTY: disk_element.encode(disk_element.storable(disk.element))}
 
 
 def facts_of_copy(disk: Disk) -> t.Dict[str, str]:
     """The property that a copy or clone of a disk gets: what lies on it is of the same format. {} for none."""
-    value = disk_element.encode(disk_element.keepable(disk.element))
+    value = disk_element.encode(disk_element.storable(disk.element))
     return {disk_element.ELEMENT_PROPERTY: value} if value else {}
 
 
 def lost_text(disk: Disk) -> str:
     """What a disk loses when it leaves, as the end of a text; "" for nothing."""
-    return _without(disk_element.keepable(disk.element).lost)
+    return _without(disk_element.storable(disk.element).lost)
 
 
 def coming(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
     """What a disk that is attached as the type kind gets back, and what of that its VM cannot have."""
-    return disk.element, disk_element.without(disk.element, config, model, kind == FILE)
+    return disk.element, disk_element.lacking(disk.element, config, model, kind == FILE)
 
 
 def replacing(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
@@ -62,7 +62,7 @@ def check_leaving(vm: Vm, leaver: Leaver, problems: Problems) -> None:
 def check_keeping(leaver: Leaver, problems: Problems) -> None:
     """Refuse to detach a disk that cannot be read without what its configuration has."""
     disk = leaver.disk
-    holds = () if leaver.destroy or leaver.becomes_replica else disk_element.keepable(disk.element).holds
+    holds = () if leaver.destroy or leaver.becomes_replica else disk_element.storable(disk.element).holds
     for reason in holds if disk.path else ():
         problems.add("NotSupported", f"cannot be detached: {reason}", disk.label)
 

@@ -199,7 +199,7 @@ def _move_detached(step: MoveDetached, host: Host) -> Host:
     def moved(disk: Disk) -> Disk:
         if disk.volume.name != step.volume:
             return disk
-        disk = predict.believed(disk, {"uuid": step.uuid})
+        disk = predict.with_written_facts(disk, {"uuid": step.uuid})
         return replace(disk, uuid=step.uuid, volume=replace(disk.volume, name=step.target))
 
     detached = tuple(map(moved, host.detached))

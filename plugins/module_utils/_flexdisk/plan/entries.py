@@ -47,7 +47,7 @@ class Attempt(t.Protocol):
     def plan(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int]) -> t.List[VmPlan]: ...
 
 
-class Planned(t.NamedTuple):
+class PlannedEntries(t.NamedTuple):
     """What became of the declarations of a task."""
 
     jobs: t.List[Job]
@@ -60,7 +60,7 @@ def plan_entries(
     declarations: t.Sequence[PlacedDiskDeclaration],
     wrong: t.Collection[int],
     carry_on: bool,
-) -> Planned:
+) -> PlannedEntries:
     """Plans for the declarations. wrong has the numbers of those that are refused already.
 
     carry_on: plan the others without the refused ones and without what depends on these. Otherwise nothing is planned.
@@ -73,9 +73,9 @@ def plan_entries(
         problems += registry.problems
         out = _refused(registry.entries)
         if not (out or registry.problems):
-            return Planned(t.cast(t.List[Job], registry.jobs), plans, problems)
+            return PlannedEntries(t.cast(t.List[Job], registry.jobs), plans, problems)
         if not (out and carry_on):
-            return Planned([], [], problems)
+            return PlannedEntries([], [], problems)
         left = [declared for declared in left if id(declared) not in out]
 
 

@@ -285,7 +285,7 @@ def retire_syncs(vm: Vm, capabilities: Capabilities) -> t.Optional[RetireSyncs]:
     """
     if not (capabilities.keeps_storage and space.sync_space(vm)):
         return None
-    parts = [s.planned for disk in vm.disks + vm.orphans for s in disk.snapshots]
+    parts = [s.dataset_id for disk in vm.disks + vm.orphans for s in disk.snapshots]
     syncs = tuple(part for part in parts if is_synced(part.name.partition("@")[2]))
     return RetireSyncs(
         StepReport(f"- {count(len(syncs), 'snapshot')} of syncs, the next sync makes others"), snapshots=syncs

@@ -18,8 +18,8 @@ from ..rules import pins, released_identity
 from ..rules.inventory import Host
 from ..rules.matching import Match, match
 from ..rules.moves import why_moved_away
-from ..rules.naming import did_you_mean, fitting
-from ..rules.power import held_down, unfinished
+from ..rules.naming import did_you_mean, find_by_name
+from ..rules.power import interrupted_run_text, why_kept_down
 from ..rules.reservation import PoolGeometry
 from ..rules.unfinished import is_unfinished, unfinished_vm_text
 from ..rules.usage import check_whole
@@ -36,7 +36,7 @@ from .warnings import warnings_of
 
 def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
     """The VM with this uuid, else the only one with this alias or uuid prefix, or None. A Problem if several fit."""
-    matches = fitting(wanted, host.configs)
+    matches = find_by_name(wanted, host.configs)
     if len(matches) > 1:
         text = (
             "several VMs have this alias or a uuid that begins so: "
@@ -103,10 +103,10 @@ def check_begun(vm: Vm, problems: Problems) -> None:
     if is_unfinished(vm.config) and (vm.interrupted is not None or vm.config.state != "provisioning"):
         problems.add("VmInTransition", unfinished_vm_text(vm.config, vm.interrupted))
     if vm.interrupted is not None and vm.interrupted.rollback:
-        problems.add("InUse", unfinished(vm.interrupted))
+        problems.add("InUse", interrupted_run_text(vm.interrupted))
     # A run that writes the journal is not a release. What it has begun to write is no half of one.
     ours = vm.interrupted is not None and not vm.interrupted.late
-    for disk in (d for d in vm.disks if not ours and released_identity.halfway(d.volume)):
+    for disk in (d for d in vm.disks if not ours and released_identity.release_interrupted(d.volume)):
         problems.add(
             "InUse",
             "the release of its identity was interrupted; disk_adopt finishes it (state=released) or undoes it "
@@ -125,7 +125,7 @@ def plan_matched(
     problems: Problems,
 ) -> VmPlan:
     """Steps for a VM whose entries are matched with disks. problems has what was found before."""
-    why = held_down(vm)
+    why = why_kept_down(vm)
     if why and not (problems or _boots_again(matched)):
         problems.add("InUse", why)
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))

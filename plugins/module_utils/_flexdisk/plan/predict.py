@@ -29,7 +29,7 @@ def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
     return replace(volume, volsize=volsize, refreservation=reservation, used=volume.pinned + reservation)
 
 
-def typed(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
+def with_type(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
     """The volume with the reservation of the wanted type."""
     if wanted != SPARSE:
         return resized(volume, volume.volsize, geometry)
@@ -164,14 +164,16 @@ def _resize(step: disk_steps.Resize, vm: Vm, geometry: PoolGeometry) -> Vm:
 def _sized(volume: Dataset, size_mib: int, kind: str, geometry: PoolGeometry) -> Dataset:
     if kind != SPARSE:
         return resized(volume, size_mib * MIB, geometry)
-    return replace(typed(volume, kind, geometry), volsize=size_mib * MIB)
+    return replace(with_type(volume, kind, geometry), volsize=size_mib * MIB)
 
 
 def _convert(step: disk_steps.Convert, vm: Vm, geometry: PoolGeometry) -> Vm:
     def converted(disk: Disk) -> Disk:
         if step.copying is not None:
             return _copied(disk, step.type, step.copying, geometry)
-        return believed(replace(disk, volume=typed(disk.volume, step.type, geometry)), identity.type_fact(step.type))
+        return with_written_facts(
+            replace(disk, volume=with_type(disk.volume, step.type, geometry)), identity.type_fact(step.type)
+        )
 
     return _map(vm, step.volume, converted)
 
@@ -186,13 +188,15 @@ def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: Pool
         compression=copying.compression,
         user={**disk.volume.user, "uuid": copying.uuid},
     )
-    volume = typed(volume, wanted, geometry)
+    volume = with_type(volume, wanted, geometry)
     if wanted == SPARSE:
         volume = replace(volume, used=volume.volsize, written=volume.volsize)
     # A disk that a VM waits for stays marked until the VM has it again.
     stays = disk.volume.user.get("from") == identity.CONVERTING
     disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), partial_copy="")
-    return believed(disk, {**identity.type_fact(wanted), "from": identity.CONVERTING if stays else "", "copied": ""})
+    return with_written_facts(
+        disk, {**identity.type_fact(wanted), "from": identity.CONVERTING if stays else "", "copied": ""}
+    )
 
 
 def _discard(step: disk_steps.DiscardCopy, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -211,7 +215,7 @@ def _compression(step: disk_steps.SetCompression, vm: Vm, geometry: PoolGeometry
     return _map(vm, step.volume, lambda d: replace(d, volume=replace(d.volume, compression=step.value)))
 
 
-def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
+def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     """The disk with the facts written to its volume, as a later read shows it."""
     user = {**disk.volume.user, **facts}
     user = {k: v for k, v in user.items() if v}
@@ -219,7 +223,7 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     volume = replace(disk.volume, user=user, received=disk.volume.received - facts.keys(), inherited=inherited)
     # An identity is written with its stamps, so it is whole then, and a saved one does not count any more.
     written = facts.get("uuid") or facts.get("name")
-    known = user if written else released_identity.known(volume, lambda uuid: uuid == disk.uuid)
+    known = user if written else released_identity.effective_properties(volume, lambda uuid: uuid == disk.uuid)
     return replace(
         disk,
         volume=volume,
@@ -230,7 +234,7 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
 
 
 def _identity(step: disk_steps.WriteFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, lambda d: believed(d, step.facts))
+    return _map(vm, step.volume, lambda d: with_written_facts(d, step.facts))
 
 
 def _correct(step: disk_steps.CorrectFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -238,7 +242,7 @@ def _correct(step: disk_steps.CorrectFacts, vm: Vm, geometry: PoolGeometry) -> V
     facts, root = step.facts, vm.root
     if step.volume == root.name:
         return _root(vm, user={**root.user, **facts}, received=root.received - facts.keys())
-    return _map(vm, step.volume, lambda d: believed(d, facts))
+    return _map(vm, step.volume, lambda d: with_written_facts(d, facts))
 
 
 def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
@@ -255,7 +259,7 @@ def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
 
 def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm, disk = _out(vm, step.volume)
-    disk = believed(disk, step.facts)
+    disk = with_written_facts(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
     detached = replace(disk, volume=replace(disk.volume, name=step.target), detached=True, boot=boot, path="")
     detached = replace(detached, element=disk_element.decode(detached.volume))
@@ -299,7 +303,7 @@ def _destroy_detached(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGe
 def _in(vm: Vm, disk: Disk, step: disk_steps.DiskArrival, geometry: PoolGeometry) -> Vm:
     attachment = step.attachment
     disk = replace(
-        believed(disk, step.facts),
+        with_written_facts(disk, step.facts),
         vm=vm.config.uuid,
         index=index_of(step.volume),
         path=attachment.path,
@@ -338,7 +342,9 @@ def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     )
     volume = _sized(disk.volume, step.size_mib, step.type, geometry)
     volume = replace(volume, name=step.volume, compression=step.compression)
-    disk = believed(replace(disk, volume=volume), {"from": "", "copied": "", disk_element.ELEMENT_PROPERTY: ""})
+    disk = with_written_facts(
+        replace(disk, volume=volume), {"from": "", "copied": "", disk_element.ELEMENT_PROPERTY: ""}
+    )
     return _in(vm, disk, step, geometry)
 
 
@@ -369,7 +375,7 @@ def _create_detached(step: disk_steps.CreateDetached, vm: Vm, geometry: PoolGeom
         image=image_of(step.origin),
         detached=True,
     )
-    return replace(vm, detached=(*vm.detached, believed(disk, step.facts)))
+    return replace(vm, detached=(*vm.detached, with_written_facts(disk, step.facts)))
 
 
 def _resize_detached(step: disk_steps.ResizeDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -378,7 +384,7 @@ def _resize_detached(step: disk_steps.ResizeDetached, vm: Vm, geometry: PoolGeom
 
 def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
     def finished(disk: Disk) -> Disk:
-        disk = believed(disk, {"from": ""})
+        disk = with_written_facts(disk, {"from": ""})
         return replace(disk, volume=_sized(disk.volume, step.size_mib, step.type, geometry))
 
     return _map(vm, step.volume, finished)
@@ -386,7 +392,7 @@ def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeom
 
 def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeometry) -> Vm:
     def ended(disk: Disk) -> Disk:
-        return believed(replace(disk, volume=replace(disk.volume, name=step.target)), step.facts)
+        return with_written_facts(replace(disk, volume=replace(disk.volume, name=step.target)), step.facts)
 
     return _map(vm, step.volume, ended)
 
@@ -446,7 +452,7 @@ def _package(step: vm_steps.WritePackage, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.dataset, lambda d: replace(believed(d, step.facts), uuid=step.uuid))
+    return _map(vm, step.dataset, lambda d: replace(with_written_facts(d, step.facts), uuid=step.uuid))
 
 
 def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -463,12 +469,12 @@ def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm
 def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     gone = {part.name for part in step.parts}
     vm = replace(vm, snapshots_below=tuple(s for s in vm.snapshots_below if s.name not in gone))
-    return pins.without(vm, gone)
+    return pins.without_snapshots(vm, gone)
 
 
 def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
     def back(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
-        part = next((s for s in before if s.planned in step.parts), None)
+        part = next((s for s in before if s.dataset_id in step.parts), None)
         if part is None:
             return dataset, before
         left = tuple(s for s in before if s.createtxg <= part.createtxg)

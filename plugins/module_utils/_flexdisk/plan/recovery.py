@@ -14,7 +14,7 @@ from ..rules.identity import PREFIX
 from ..rules.inventory import Host
 from ..rules.journal import property_of
 from ..rules.layout import container
-from ..rules.power import held_down, unfinished, why_not
+from ..rules.power import interrupted_run_text, why_kept_down, why_not_started
 from .steps import Step, StepReport, VmPlan
 from .vm_steps import Recover, SetAutoboot, Start
 
@@ -29,7 +29,7 @@ def recover(vm: Vm) -> t.Optional[Step]:
 
 def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
     """Steps that restore state and autoboot from before the first stop. now is the VM at this point of the plan."""
-    starts = vm.halted and now.config.state == "stopped" and not why_not(now)[0]
+    starts = vm.halted and now.config.state == "stopped" and not why_not_started(now)[0]
     if starts:
         yield start(capabilities)
     turned_on = starts and capabilities.moves_autoboot and not now.config.failover
@@ -40,8 +40,8 @@ def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
 
 def stays_down(vm: Vm, after: Vm) -> t.Iterator[str]:
     """Why a VM that an interrupted run has stopped is not started again. after: the VM at the end of the plan."""
-    if vm.halted and after.config.state == "stopped" and why_not(after)[0]:
-        yield f"{vm.label}: an interrupted run has stopped it, and it stays down: {why_not(after)[1]}"
+    if vm.halted and after.config.state == "stopped" and why_not_started(after)[0]:
+        yield f"{vm.label}: an interrupted run has stopped it, and it stays down: {why_not_started(after)[1]}"
 
 
 def left_down(refused: t.Iterable[VmPlan]) -> t.Iterator[str]:
@@ -51,7 +51,7 @@ def left_down(refused: t.Iterable[VmPlan]) -> t.Iterator[str]:
         text = "an interrupted run left it stopped"
         if left is not None and left.late:
             text = f"its guest was asked to shut down at {left.since} by a run that has failed, and has done so later"
-        way_out = "" if why_not(vm)[0] else "; vm with state=running starts it"
+        way_out = "" if why_not_started(vm)[0] else "; vm with state=running starts it"
         yield f"{vm.label}: {text}, and this run leaves it stopped, too{way_out}"
 
 
@@ -102,7 +102,7 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     return [{"plan": entry.plan, "since": entry.since, "found": _leftovers(plan.before), "done": done}]
 
 
-def record_result(entry: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
+def intent_result(entry: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
     """An intent in the form of a result. It is unreadable if record is None."""
     if entry is None:
         return {"readable": False}
@@ -121,9 +121,9 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
         if vm is None or (vm.interrupted is not None and uuid in declared):
             continue
         if entry is None:
-            words = "the record of an interrupted run cannot be read"
+            message = "the record of an interrupted run cannot be read"
         elif vm.asked is not None:
-            words = (
+            message = (
                 f"its guest was asked to shut down at {entry.since} and has not; if it still does, the next run of"
                 " vm_disks starts the VM again"
             )
@@ -132,10 +132,10 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
                 result.append(f"{vm.label}: {_ended_too_late(entry, 'has failed')}")
             continue
         elif vm.interrupted is None:
-            words = f"a run on host {entry.host} was interrupted at {entry.since}; only that host finishes it"
+            message = f"a run on host {entry.host} was interrupted at {entry.since}; only that host finishes it"
         else:
-            words = held_down(vm) or unfinished(entry)
-        result.append(f"{vm.label}: {words} ({_inherit(pool, uuid)} removes it)")
+            message = why_kept_down(vm) or interrupted_run_text(entry)
+        result.append(f"{vm.label}: {message} ({_inherit(pool, uuid)} removes it)")
     return result
 
 

@@ -17,7 +17,7 @@ from ..rules.inventory import Host, attached_disk
 from ..rules.layout import disk_dataset, find_vm_dataset, index_of, is_below, pool_of, vm_dataset
 from ..rules.skipped import adopting
 from ..rules.unfinished import is_unfinished, reason
-from ..rules.usage import labels, own_use, power_problem
+from ..rules.usage import hidden_use, labels, power_problem
 from .disk_travel import check_mentions
 from .steps import StepReport
 from .vm_steps import Relocate
@@ -26,7 +26,7 @@ from .vm_steps import Relocate
 def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
     """A VM without a dataset, given the one that it will have; None if it is not bare, or why_not() says why."""
     pool = _pool(host, config)
-    if not config.identity_in_zfs or why_not(host, config):
+    if not config.identity_in_zfs or why_no_dataset(host, config):
         return None
     above = host.datasets[pool]
     name = vm_dataset(pool, config.uuid)
@@ -40,7 +40,7 @@ def _pool(host: Host, config: VmConfig) -> str:
     return config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
 
 
-def why_not(host: Host, config: VmConfig) -> str:
+def why_no_dataset(host: Host, config: VmConfig) -> str:
     """Why a VM without a dataset cannot get one; "" if it can."""
     pool = _pool(host, config)
     if not pool:
@@ -63,7 +63,7 @@ def not_managed(host: Host, config: VmConfig) -> str:
     text = reason(host, config)
     if not config.identity_in_zfs or is_unfinished(config):
         return text
-    why = why_not(host, config)
+    why = why_no_dataset(host, config)
     return f"{text}, and adopt: true makes none: {why}" if why else f"{text}; {adopting(config)}"
 
 
@@ -73,7 +73,7 @@ def by_other_names(host: Host, vm: Vm) -> Vm:
     if not (vm.overlaid and named):
         return vm
     others = [orphan for orphan in vm.orphans if orphan.volume.name not in named]
-    overlaid, doubted = own_use(vm.config, host.usage, others)
+    overlaid, doubted = hidden_use(vm.config, host.usage, others)
     frozen = overlaid if vm.config.frozen == vm.overlaid else vm.config.frozen
     return replace(vm, overlaid=overlaid, doubted=doubted, config=replace(vm.config, frozen=frozen))
 

@@ -136,7 +136,7 @@ def resolve(
     return resolved
 
 
-def unfinished(disk: Disk) -> bool:
+def creation_interrupted(disk: Disk) -> bool:
     """Whether the disk's creation was interrupted. Its data is complete; its size and reservation may not be set."""
     return disk.volume.user.get("from") == identity.IMPORTING
 
@@ -152,7 +152,7 @@ def _pair(
     if not entry.present:
         resolved.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
         return
-    if disk.detached and unfinished(disk):
+    if disk.detached and creation_interrupted(disk):
         problems.add("InUse", unfinished_disk_text(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)
     if fixed and not entry.recreate:

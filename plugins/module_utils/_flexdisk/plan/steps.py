@@ -167,7 +167,7 @@ class VmPlan:
 
         A deletion that fails leaves the VM as it was.
         """
-        if self.after.there:
+        if self.after.exists:
             return self.after.config.state == "running"
         return self.before.halted or self.before.config.state == "running"
 
@@ -176,7 +176,7 @@ class VmPlan:
 
         live: the kinds of steps that a running VM takes.
         """
-        if not (self.before.there and self.after.there):
+        if not (self.before.exists and self.after.exists):
             return ""
         if step.report.recreates:
             return "recreate"

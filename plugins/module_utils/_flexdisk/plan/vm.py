@@ -20,11 +20,11 @@ from ..parse.vm_disks import parse_vm_disks
 from ..rules import identity, packages, snapshots, space
 from ..rules.inventory import Host
 from ..rules.layout import is_below, pool_of, vm_dataset
-from ..rules.power import NOT_HOME, unfinished, unknown_home, why_not
-from ..rules.released_identity import identified
+from ..rules.power import NOT_HOME, interrupted_run_text, why_home_unknown, why_not_started
+from ..rules.released_identity import has_any_identity
 from ..rules.reservation import PoolGeometry
 from ..rules.slots import slot_problems
-from ..rules.unfinished import Left, is_unfinished
+from ..rules.unfinished import Leftovers, is_unfinished
 from ..rules.usage import as_it_ran, check_whole, power_problem
 from . import changes, checks, departures, ordering, predict, recovery
 from .ordering import Sequence
@@ -315,7 +315,7 @@ def _check_start(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     refused anyway.
     """
     if declared.state == "running" and vm.config.state == "stopped" and not vm.config.frozen:
-        code, reason = why_not(vm)
+        code, reason = why_not_started(vm)
         if code:
             problems.add(code, f"state=running is refused: {reason}")
 
@@ -331,7 +331,7 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 
 
 def plan_deletion(
-    host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities, left: t.Optional[Left] = None
+    host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities, left: t.Optional[Leftovers] = None
 ) -> VmPlan:
     """Steps that delete the VM; its disks with preserve: true are detached first, with their snapshots.
 
@@ -348,14 +348,14 @@ def plan_deletion(
         )
     _is_member(vm, declared, problems)
     _may_be_elsewhere(vm, left, problems)
-    unused = left is not None and bool(left.entry.creates) and not left.lasting
+    unused = left is not None and bool(left.entry.creates) and not left.still_needed
     gives_up = declared.destroy_snapshots or unused
     leavers = [Leaver(d, not d.preserve, gives_up) for d in vm.disks if not d.hidden] + _orphans(vm)
     checks.check_departures(Resolved(vm, None, vm.root.refquota, [], leavers, []), host, problems)
     _half_back(vm, [leaver.disk for leaver in leavers if not leaver.destroy], problems)
     _unread(vm, capabilities, problems)
     _unknown(host, vm, problems)
-    if left is None or left.entry.deletes or left.lasting:
+    if left is None or left.entry.deletes or left.still_needed:
         _given_up(vm, declared, problems)
     if left is None or any(not leaver.destroy for leaver in leavers):
         ordering.check_ready(vm, problems)
@@ -371,17 +371,17 @@ def _half_back(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
     anyway need not be whole.
     """
     if vm.interrupted is not None and vm.interrupted.rollback and staying:
-        text = f"{unfinished(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
+        text = f"{interrupted_run_text(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
         problems.add("InUse", text)
 
 
-def _may_be_elsewhere(vm: Vm, left: t.Optional[Left], problems: Problems) -> None:
+def _may_be_elsewhere(vm: Vm, left: t.Optional[Leftovers], problems: Problems) -> None:
     """Refuse to delete a VM that another host may have taken over, or could still bring back. A VM that moves is
     refused anyway.
     """
     if vm.config.frozen or not vm.config.failover:
         return
-    reason = unknown_home(vm)
+    reason = why_home_unknown(vm)
     if reason:
         problems.add(NOT_HOME, f"state=absent is refused: {reason}")
     elif left is None:
@@ -414,7 +414,7 @@ def _orphans(vm: Vm) -> t.List[Leaver]:
     A boot disk loses its name: a new VM has one of its own.
     """
     names = {d.name for d in vm.disks + vm.detached}
-    return [Leaver(d, False, nameless=d.name in names or d.boot) for d in vm.orphans if identified(d) and d.uuid]
+    return [Leaver(d, False, nameless=d.name in names or d.boot) for d in vm.orphans if has_any_identity(d) and d.uuid]
 
 
 def _unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
@@ -488,9 +488,9 @@ def delete(vm: Vm) -> DeleteVm:
     snapshots = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
     gone += [count(snapshots, "snapshot")] if snapshots else []
     text = f"- VM {vm.config.alias or vm.config.uuid} DESTROYED{' with ' + ', '.join(gone) if gone else ''}"
-    parts = tuple(disk.volume.planned for disk in vm.disks)
+    parts = tuple(disk.volume.dataset_id for disk in vm.disks)
     lost = (*vm.snapshots, *(snapshot for disk in vm.disks for snapshot in disk.snapshots))
-    return DeleteVm(StepReport(text, destroys=True), parts=parts, snapshots=tuple(one.planned for one in lost))
+    return DeleteVm(StepReport(text, destroys=True), parts=parts, snapshots=tuple(one.dataset_id for one in lost))
 
 
 def plan_ended(host: Host, declared: VmDeclaration) -> t.Optional[VmPlan]:
@@ -522,22 +522,24 @@ def _described(disk: Disk) -> str:
     return f"{disk.label} {render_mib(disk.size_mib)}{suffix}"
 
 
-def remove_left(left: Left, problems: Problems, configured: bool) -> t.Optional[RemoveUnfinished]:
+def remove_left(left: Leftovers, problems: Problems, configured: bool) -> t.Optional[RemoveUnfinished]:
     """The step that removes what is left of a VM; None with a problem if somebody may still need it."""
     doing = "creation" if left.entry.creates else "deletion"
-    if left.lasting:
-        message = f"{', '.join(left.lasting)} is left of a VM whose {doing} was interrupted, and may still be needed"
+    if left.still_needed:
+        message = (
+            f"{', '.join(left.still_needed)} is left of a VM whose {doing} was interrupted, and may still be needed"
+        )
         problems.add("AlreadyExists", f"{message}; if nobody does, zfs destroy -r {left.root} removes it")
         return None
     datasets = f": {', '.join(name for name, _guid in left.parts)}" if left.parts else ""
     text = f"- what is left of the VM, whose {doing} was interrupted{datasets}"
-    told = StepReport(text, destroys=True)
+    report = StepReport(text, destroys=True)
     return RemoveUnfinished(
-        told, left.uuid, left.root, left.parts, configured, bool(left.entry.deletes), left.frees_bytes
+        report, left.uuid, left.root, left.parts, configured, bool(left.entry.deletes), left.frees_bytes
     )
 
 
-def plan_left(host: Host, left: Left, name: str) -> VmPlan:
+def plan_left(host: Host, left: Leftovers, name: str) -> VmPlan:
     """Remove the datasets of a VM that the hypervisor does not know any more."""
     problems = Problems(name)
     alias = left.entry.creates or left.entry.deletes

@@ -123,7 +123,7 @@ def _of_room(vm: Vm) -> t.Iterator[Problem]:
     others = [part.name for disk in vm.disks for part in disk.snapshots if snapshots.is_of_others(part.name)]
     if lacks > 0 and others:
         text = f"its disks and snapshots take {render_bytes(lacks)} more than flexible_disk_size"
-        yield Problem("InsufficientSpace", text + snapshots.others_hold(others), vm.label)
+        yield Problem("InsufficientSpace", text + snapshots.foreign_snapshots_text(others), vm.label)
 
 
 def _of_clones(vm: Vm) -> t.Iterator[Problem]:

@@ -18,7 +18,7 @@ from ..rules import pins, snapshots, space
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import pool_of
-from ..rules.power import unfinished, why_not
+from ..rules.power import interrupted_run_text, why_not_started
 from ..rules.replicas import is_synced
 from ..rules.snapshots import VmSnapshot
 from ..rules.unmanaged import unmanaged, unread
@@ -44,7 +44,7 @@ def plan_snapshot(
     if stopped_late and spec.state != "rolled_back":
         seq.add(recovery.recover(vm))
     if vm.interrupted is not None and not (stopped_late or _resumes(vm, spec)):
-        problems.add("InUse", unfinished(vm.interrupted))
+        problems.add("InUse", interrupted_run_text(vm.interrupted))
     elif spec.state == "present":
         _take(seq, spec, now, problems)
     elif spec.state == "absent" and spec.name:
@@ -71,7 +71,9 @@ def _resumes(vm: Vm, spec: SnapshotDeclaration) -> bool:
 def _check_others(vm: Vm, problems: Problems) -> None:
     """Refuse to take up a run that has stopped the VM, while another writer keeps it down: its entry must stay."""
     if vm.halted and vm.shared:
-        problems.add("InUse", f"an interrupted run has stopped the VM, and it cannot be started: {why_not(vm)[1]}")
+        problems.add(
+            "InUse", f"an interrupted run has stopped the VM, and it cannot be started: {why_not_started(vm)[1]}"
+        )
 
 
 def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
@@ -172,7 +174,7 @@ def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
         StepReport(f"- snapshot {snapshot.name}{below} DESTROYED{why}", destroys=True),
         name=snapshot.name,
         # The VM's dataset comes last, because an interrupted deletion is found again by that part.
-        parts=tuple(part.planned for part in reversed(snapshot.whole_parts)),
+        parts=tuple(part.dataset_id for part in reversed(snapshot.whole_parts)),
         complete=snapshots.is_complete(vm, snapshot),
     )
 
@@ -278,7 +280,7 @@ def _roll_back(
     _refuse_excess(seq.vm, problems)
     if state == "stopped" and seq.vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
-    elif state == "running" and seq.vm.config.state == "stopped" and not why_not(seq.vm)[0]:
+    elif state == "running" and seq.vm.config.state == "stopped" and not why_not_started(seq.vm)[0]:
         seq.add(recovery.start(capabilities))
     seq.extend(recovery.power(vm, seq.vm, capabilities))
     return seq
@@ -365,8 +367,8 @@ def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
     return RollBack(
         StepReport(text, destroys=True),
         name=snapshot.name,
-        parts=tuple(part.planned for part in snapshot.parts),
-        newer=tuple(part.planned for part in snapshots.newer(vm, snapshot)),
+        parts=tuple(part.dataset_id for part in snapshot.parts),
+        newer=tuple(part.dataset_id for part in snapshots.newer(vm, snapshot)),
         beside_bytes=_beside(vm, snapshot),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..model.dataset import Planned
+from ..model.dataset import DatasetId
 from ..model.desired import NewVm
 from ..model.vm import NO_GROUP, Disk, DiskConfig, Vm
 from .disk_steps import CreateDisk
@@ -71,7 +71,7 @@ class RetireSyncs(Step):
     recorded = False
     before_stop = True
 
-    snapshots: t.Tuple[Planned, ...]
+    snapshots: t.Tuple[DatasetId, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -239,7 +239,7 @@ class DeleteSnapshot(Step):
 
     name: str
     # In the order in which they are destroyed.
-    parts: t.Tuple[Planned, ...]
+    parts: t.Tuple[DatasetId, ...]
     # The VM's dataset has a part, so the hypervisor knows the snapshot.
     complete: bool
 
@@ -258,9 +258,9 @@ class RollBack(Step):
     kind = "rollback"
 
     name: str
-    parts: t.Tuple[Planned, ...]
+    parts: t.Tuple[DatasetId, ...]
     # Newer snapshots, which the rollback destroys, those of syncs too.
-    newer: t.Tuple[Planned, ...]
+    newer: t.Tuple[DatasetId, ...]
     # The space that the rollback needs for a moment, beside what the VM uses.
     beside_bytes: int = 0
 
@@ -280,7 +280,7 @@ class ClearRemains(Step):
     kind = "clear"
 
     # The root of the tree first, then the datasets below it and all snapshots.
-    left: t.Tuple[Planned, ...]
+    left: t.Tuple[DatasetId, ...]
     # The space that the pool gets back.
     frees_bytes: int = 0
 
@@ -304,7 +304,7 @@ class RemoveUnfinished(Step):
     uuid: str
     root: str
     # Datasets and snapshots. The first one is the VM's own dataset.
-    parts: t.Tuple[Planned, ...]
+    parts: t.Tuple[DatasetId, ...]
     # The hypervisor still knows the VM.
     configured: bool
     # The VM was being deleted.
@@ -359,6 +359,6 @@ class DeleteVm(Step):
     kind = "delete_vm"
 
     # The volumes.
-    parts: t.Tuple[Planned, ...]
+    parts: t.Tuple[DatasetId, ...]
     # The snapshots of the VM's dataset and of its volumes.
-    snapshots: t.Tuple[Planned, ...]
+    snapshots: t.Tuple[DatasetId, ...]

@@ -30,8 +30,8 @@ def encode(element: DiskElement) -> str:
     """The value of the property, "" for nothing. Raises FlexdiskError InvalidArgument if it is too long."""
     if not element.text:
         return ""
-    kept = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}
-    return encode_object("what the hypervisor knows of it", {key: value for key, value in kept.items() if value})
+    fields = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}
+    return encode_object("what the hypervisor knows of it", {key: value for key, value in fields.items() if value})
 
 
 def decode(volume: Dataset) -> DiskElement:
@@ -64,7 +64,7 @@ def why_not_known(volume: Dataset) -> str:
     )
 
 
-def keepable(element: DiskElement) -> DiskElement:
+def storable(element: DiskElement) -> DiskElement:
     """What a detached disk can keep of it. What is too long for a property is named in lost, or in holds if the data
     could not be read without it.
     """
@@ -77,7 +77,7 @@ def keepable(element: DiskElement) -> DiskElement:
     return element
 
 
-def without(element: DiskElement, config: VmConfig, model: str, is_file: bool = False) -> t.Tuple[str, ...]:
+def lacking(element: DiskElement, config: VmConfig, model: str, is_file: bool = False) -> t.Tuple[str, ...]:
     """What of it a VM cannot have: it lacks that, or another device of it has that already. model: that of the disk."""
     taken = {claim for entry in config.disks for claim in entry.element.claims} | config.claims
     limits = BLOCK_LIMITS if is_file else LATE_LIMITS

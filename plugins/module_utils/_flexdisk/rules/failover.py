@@ -52,7 +52,7 @@ def takers_of(vm: Vm, here: str = "") -> t.List[str]:
     return sorted({*(name for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)} - {here})
 
 
-def marks_at(vm: Vm, here: str, target: str) -> t.Dict[str, str]:
+def properties_at(vm: Vm, here: str, target: str) -> t.Dict[str, str]:
     """Return our properties of the VM's dataset as target gets them. Neither host is among its rivals there."""
     known = encode_rivals(one for one in takers_of(vm, here) if one != target) if vm.config.failover else ""
     marks = {key: value for key, value in vm.root.user.items() if key != RIVALS}

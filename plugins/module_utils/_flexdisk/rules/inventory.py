@@ -124,7 +124,7 @@ def _within(config: VmConfig, entry: DiskConfig) -> bool:
 
 def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
     """The uuid that a serial stands for: the volume's own, or the one that it was about to get; "" for any other."""
-    user = released_identity.known(volume) if volume is not None else {}
+    user = released_identity.effective_properties(volume) if volume is not None else {}
     known = [user.get("uuid", ""), identity.uuid_of(volume.guid)] if volume is not None else []
     return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
 
@@ -134,7 +134,7 @@ def own_uuid(config: VmConfig, entry: DiskConfig, volume: Dataset) -> str:
     return _uuid(entry, replace(volume, user={})) if config.identity_in_zfs else entry.uuid
 
 
-def agrees(entry: DiskConfig, uuid: str) -> bool:
+def may_have_uuid(entry: DiskConfig, uuid: str) -> bool:
     """Whether the configuration does not contradict a uuid."""
     if entry.uuid:
         return entry.uuid == uuid
@@ -219,7 +219,7 @@ def attached_disk(
     }
     if entry.uuid or serial_shown(entry):
         known["uuid"] = entry.uuid
-    user = released_identity.known(volume, lambda uuid: agrees(entry, uuid))
+    user = released_identity.effective_properties(volume, lambda uuid: may_have_uuid(entry, uuid))
     return Disk(
         volume=volume,
         vm=config.uuid,
@@ -238,7 +238,7 @@ def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
         index=identity.decode_index(volume.user.get("index", "")),
         image_size=image_size,
         detached=True,
-        **_fields_of(volume, released_identity.known(volume), **known),
+        **_fields_of(volume, released_identity.effective_properties(volume), **known),
     )
 
 
@@ -272,15 +272,15 @@ def _link_vm(
     orphans, other_used, below = [], 0, []
     for child in tree.below(root.name):
         if child.backs and child.name not in known:
-            user = released_identity.known(child)
-            own = _fields_of(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
-            orphans.append(Disk(volume=child, vm=config.uuid, **own, **tree.of(child.name)))
+            user = released_identity.effective_properties(child)
+            fields = _fields_of(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
+            orphans.append(Disk(volume=child, vm=config.uuid, **fields, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0
         elif child.kind == "filesystem" and not child.backs:
             other_used += child.used if child.parent == root.name else 0
             below += tree.of(child.name)["snapshots"]
-    overlaid, doubted = usage.own_use(config, used, orphans)
+    overlaid, doubted = usage.hidden_use(config, used, orphans)
     return Vm(
         config=replace(config, frozen=config.frozen or overlaid),
         root=root,

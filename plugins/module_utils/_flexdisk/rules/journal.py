@@ -32,7 +32,7 @@ def property_of(vm: str) -> str:
     return "intent." + vm
 
 
-def written(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
+def written_entries(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
     """VMs and names of the properties that are entries."""
     for name in properties:
         vm = name[len(property_of("")) :]
@@ -72,7 +72,7 @@ def decode(value: str) -> t.Optional[JournalEntry]:
         return None
 
 
-def used(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], made: str = "") -> t.List[str]:
+def datasets_in_use(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], made: str = "") -> t.List[str]:
     """Which of the datasets and snapshots in the place of a VM are of use to somebody: those that have been written to,
     and snapshots that hold anything, are on hold or have clones. empty is the container of detached disks. made: the
     dataset that only the hypervisor has written to so far, which is of no use, nor are its snapshots.

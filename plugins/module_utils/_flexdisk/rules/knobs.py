@@ -71,7 +71,7 @@ def for_playbooks(text: str) -> str:
     return text
 
 
-def spelled(text: str, variables: t.Collection[str]) -> str:
+def with_variables(text: str, variables: t.Collection[str]) -> str:
     """Return a message of a module for one who can set these variables: C(-e flexible_disks_allow_restart=true)."""
     if not variables:
         return text
@@ -91,7 +91,7 @@ def spelled(text: str, variables: t.Collection[str]) -> str:
     return _KNOB.sub(variable, _TIMEOUT.sub(waits, for_playbooks(text)))
 
 
-def called(text: str, names: t.Mapping[str, str]) -> str:
+def with_user_names(text: str, names: t.Mapping[str, str]) -> str:
     """Return a message with VMs called as the user called them. names: of each VM whose UUID a task was given."""
     for uuid, name in names.items():
         new = f"{name} ({uuid}):".replace("\\", r"\\")
@@ -99,7 +99,7 @@ def called(text: str, names: t.Mapping[str, str]) -> str:
     return text
 
 
-def without(host: str) -> str:
+def limit_without(host: str) -> str:
     """Return the option of a run that leaves a host out: C(--limit 'all:!hv02')."""
     return f"--limit {shlex.quote(f'all:!{host}')}"
 

@@ -20,7 +20,7 @@ from . import slots
 from .differences import birth_differences
 from .instance_group_matching import match_disks
 from .naming import names_volume
-from .released_identity import identified
+from .released_identity import has_any_identity
 
 # An entry, the disks that it plainly means, and what they have in common with it.
 _Meant = t.Tuple[DiskDeclaration, t.List[Disk], str]
@@ -51,7 +51,7 @@ class _Matcher:
         self.open_specs = list(specs)
         self.attached = [d for d in vm.disks if not d.hidden]
         self.detached = list(vm.detached)
-        self.orphans = [d for d in vm.orphans if identified(d) and d.uuid]
+        self.orphans = [d for d in vm.orphans if has_any_identity(d) and d.uuid]
         self.of_other_vms = list(of_other_vms)
 
     def _claim(self, spec: DiskDeclaration, disk: Disk) -> None:

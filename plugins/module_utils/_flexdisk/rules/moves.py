@@ -79,7 +79,7 @@ def decode_at(name: str, text: str) -> t.Optional[Move]:
     return move if move is not None and name == f"{moves(pool_of(name))}/{move.vm}" else None
 
 
-def before(move: Move) -> t.Optional[Move]:
+def previous_tombstone(move: Move) -> t.Optional[Move]:
     """The tombstone in whose place this is written down, None for none."""
     return _decode(move.was)
 
@@ -155,7 +155,7 @@ def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
     return {move.vm: move for move in known}
 
 
-def named(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
+def find_by_name(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
     """The moves of VMs with this name, UUID or beginning of a UUID. A whole UUID takes precedence."""
     lower = wanted.lower()
     if lower in known:
@@ -166,7 +166,7 @@ def named(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
 
 def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
     """Why there is no VM of this name or UUID here, and none may be made; None if nothing is known of it."""
-    for move in named(known, wanted):
+    for move in find_by_name(known, wanted):
         if move.phase == MOVED:
             reason = (
                 f"it has moved to {move.host} ({move.since}); the playbook move_vm with flexdisk_move_state=forgotten"

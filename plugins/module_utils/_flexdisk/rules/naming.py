@@ -13,7 +13,7 @@ from ..model.text import hidden_characters, visible
 from . import identity
 
 
-class Names(t.NamedTuple):
+class Identifiers(t.NamedTuple):
     """What a VM or a disk can be called."""
 
     uuid: str
@@ -34,7 +34,7 @@ _NAMED = 5  # so many hidden characters, or similar names, are named
 _SIMILAR = 0.75  # of difflib: one of four letters may be another one
 
 
-def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
+def find_by_name(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
     """The objects with this uuid, else those with this alias or with a uuid that begins with it."""
     every, lower = list(things), wanted.lower()
     begins = prefixes and identity.begins_uuid(lower)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 
-def doubles(guids: t.Mapping[str, t.Iterable[object]]) -> t.List[str]:
+def same_host_problems(guids: t.Mapping[str, t.Iterable[object]]) -> t.List[str]:
     """Return what is wrong with hosts that have the same pool. guids: of the pools of each host, 0 for one not known.
 
     Such a host has all its VMs twice, its space counts twice, and two runs on it are taken for runs on two hosts.

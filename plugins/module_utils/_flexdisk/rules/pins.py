@@ -92,7 +92,7 @@ def of_origins(vm: Vm) -> int:
     return result
 
 
-def without(vm: Vm, parts: t.Collection[str]) -> Vm:
+def without_snapshots(vm: Vm, parts: t.Collection[str]) -> Vm:
     """The VM without these snapshots, at most one of each dataset."""
 
     def freed_of(dataset: Dataset, before: _Snapshots) -> t.Tuple[Dataset, _Snapshots]:
@@ -113,10 +113,10 @@ def without(vm: Vm, parts: t.Collection[str]) -> Vm:
     return each_dataset(vm, freed_of)
 
 
-def without_sets(vm: Vm, names: t.Iterable[str]) -> Vm:
+def without_snapshots_named(vm: Vm, names: t.Iterable[str]) -> Vm:
     """The VM without all snapshots of these short names."""
     for name in sorted(names):
-        vm = without(vm, {f"{dataset.name}@{name}" for dataset in (vm.root, *vm.volumes)})
+        vm = without_snapshots(vm, {f"{dataset.name}@{name}" for dataset in (vm.root, *vm.volumes)})
     return vm
 
 

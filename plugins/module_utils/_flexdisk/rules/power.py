@@ -21,7 +21,7 @@ _UNKNOWABLE = "this host does not tell one boot from the next (its hypervisor sa
 _BY_HAND = "make sure that no other host has it, then start it by hand (vmadm start or virsh start {})"
 
 
-def why_not(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
+def why_not_started(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
     """The code and the message why the VM may not be started on this host; two empty texts if it may."""
     if asks in (TASK, START_HOST) and vm.config.frozen:
         return "MovedAway", f"{vm.config.frozen}; it is not started here"
@@ -29,7 +29,7 @@ def why_not(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
         return "", ""
     if vm.shared and not vm.ran:
         return "InUse", f"{'; '.join(vm.shared)}; two writers would destroy its data: stop the other VM first"
-    down = held_down(vm)
+    down = why_kept_down(vm)
     if down:
         return "InUse", down
     if asks != START_HOST and vm.config.failover and not vm.at_home:
@@ -39,7 +39,7 @@ def why_not(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
 
 def check_start(vm: Vm, asks: str = TASK) -> None:
     """Raise FlexdiskError if the VM may not be started on this host."""
-    code, message = why_not(vm, asks)
+    code, message = why_not_started(vm, asks)
     if code:
         raise FlexdiskError(code, message)
 
@@ -59,7 +59,7 @@ def _way_to_start(vm: Vm) -> str:
     return "the playbook start_host asks and starts it" if vm.config.autoboot else _BY_HAND.format(vm.config.uuid)
 
 
-def unknown_home(vm: Vm) -> str:
+def why_home_unknown(vm: Vm) -> str:
     """Why another host may have taken the VM over; "" if none has.
 
     Then this host must not answer for it: the VM and its disks do not leave, nothing of it is sent, and its failover
@@ -79,9 +79,9 @@ def unknown_home(vm: Vm) -> str:
     )
 
 
-def old_copy(vm: Vm) -> str:
+def why_possibly_stale(vm: Vm) -> str:
     """Why a failover must not take the VM for one that is here: it is a copy that may be old; "" if it is not."""
-    if not unknown_home(vm):
+    if not why_home_unknown(vm):
         return ""
     start = "starts it" if vm.config.autoboot else "lets it be started"
     why = "nobody has asked since this host has booted whether another host has taken it over"
@@ -95,7 +95,7 @@ def old_copy(vm: Vm) -> str:
     )
 
 
-def with_home(vm: Vm, boot: str) -> Vm:
+def with_home_state(vm: Vm, boot: str) -> Vm:
     """The VM with whether this host is known to be its home. boot: of the host, "" if it is not known.
 
     A failover needs a home that is down. So nobody has taken the VM over if it was at home in the same boot.
@@ -103,13 +103,13 @@ def with_home(vm: Vm, boot: str) -> Vm:
     return replace(vm, at_home=bool(boot) and vm.root.user.get(BOOT) == boot, home_unknowable=not boot)
 
 
-def held_down(vm: Vm) -> str:
+def why_kept_down(vm: Vm) -> str:
     """Why a VM must stay down until the task that was interrupted is done again; "" if it need not."""
     left = vm.interrupted
     if left is None:
         return ""
     if left.rollback:
-        return unfinished(left)
+        return interrupted_run_text(left)
     if not left.boots or vm.boots or any(in_conversion(vm, d) for d in vm.detached):
         return ""
     return (
@@ -119,7 +119,7 @@ def held_down(vm: Vm) -> str:
     )
 
 
-def unfinished(entry: JournalEntry) -> str:
+def interrupted_run_text(entry: JournalEntry) -> str:
     """The message about an interrupted run of this host: what it has left, and what ends it."""
     if entry.rollback:
         return (

@@ -41,44 +41,46 @@ _FIELDS = tuple(f.name for f in fields(ReleasedIdentity) if f.name != "user_prop
 _Raw = t.Mapping[str, t.Any]
 
 
-def registered(volume: Dataset) -> bool:
+def has_whole_identity(volume: Dataset) -> bool:
     """Whether the disk has its whole identity. serial_no is the first fact that a release removes."""
     user = volume.user
     return bool((user.get("uuid") or user.get("name")) and user.get("serial_no"))
 
 
-def taken(volume: Dataset) -> t.List[str]:
+def facts_to_release(volume: Dataset) -> t.List[str]:
     """The facts that a release removes. The uuid of a file stays, because it is part of the path."""
     return [f for f in FACTS if volume.user.get(f) and (f != "uuid" or volume.kind != "filesystem")]
 
 
-def halfway(volume: Dataset) -> bool:
+def release_interrupted(volume: Dataset) -> bool:
     """Whether a release of the disk was interrupted. It removes serial_no first, and any other change writes that."""
-    return KEY in volume.user and not volume.user.get("serial_no") and bool(taken(volume))
+    return KEY in volume.user and not volume.user.get("serial_no") and bool(facts_to_release(volume))
 
 
-def left(volume: Dataset) -> t.Optional[ReleasedIdentity]:
+def saved_identity(volume: Dataset) -> t.Optional[ReleasedIdentity]:
     """The saved identity. None if there is none, it is not valid, or the disk has an identity of its own."""
-    return decode(volume.user[KEY]) if KEY in volume.user and not registered(volume) else None
+    return decode(volume.user[KEY]) if KEY in volume.user and not has_whole_identity(volume) else None
 
 
-def counts(disk: Disk) -> bool:
+def has_saved_identity(disk: Disk) -> bool:
     """Whether the disk has a saved identity that is its own: the hypervisor does not name another uuid."""
-    saved = left(disk.volume)
+    saved = saved_identity(disk.volume)
     return saved is not None and saved.uuid in ("", disk.uuid)
 
 
-def identified(disk: Disk) -> bool:
+def has_any_identity(disk: Disk) -> bool:
     """Whether the disk has an identity, its own or a saved one."""
-    return disk.adopted or counts(disk)
+    return disk.adopted or has_saved_identity(disk)
 
 
-def known(volume: Dataset, is_its_own: t.Callable[[str], bool] = lambda uuid: True) -> t.Mapping[str, str]:
+def effective_properties(
+    volume: Dataset, is_its_own: t.Callable[[str], bool] = lambda uuid: True
+) -> t.Mapping[str, str]:
     """The user properties of a volume, completed by its saved identity, which counts until the disk has one again.
 
     is_its_own: whether the disk can have this uuid. If not, the saved identity is that of another disk.
     """
-    released = left(volume)
+    released = saved_identity(volume)
     if released is None or (released.uuid and not is_its_own(released.uuid)):
         return volume.user
     texts = {"uuid": released.uuid, "name": released.name, "remaining": released.remaining or ""}
@@ -86,7 +88,7 @@ def known(volume: Dataset, is_its_own: t.Callable[[str], bool] = lambda uuid: Tr
     return {**{key: value for key, value in saved.items() if value}, **volume.user}
 
 
-def stamps(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
+def stamp_properties(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
     """The properties that the next stamps follow from: the disk's own, or what a release has saved of them."""
     released = decode(user[KEY]) if KEY in user and not user.get("serial_no") else None
     if released is None:
@@ -96,7 +98,7 @@ def stamps(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
 
 def identity_of(disk: Disk) -> ReleasedIdentity:
     """The identity that a release saves. If an interrupted release has saved one, it is that."""
-    result = left(disk.volume)
+    result = saved_identity(disk.volume)
     if result is not None:
         return result
     user = disk.volume.user

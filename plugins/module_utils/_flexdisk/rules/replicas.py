@@ -46,7 +46,7 @@ def is_changed(written: int, empty: int) -> bool:
     return written not in (0, _ROOTS.get(empty, _LEAST))
 
 
-def of_empty(datasets: t.Mapping[str, Dataset], pool: str) -> int:
+def empty_size(datasets: t.Mapping[str, Dataset], pool: str) -> int:
     """The logicalreferenced of a file system of the pool that never held a file, 0 if there is none: its container."""
     filesystem = datasets.get(container(pool))
     return filesystem.logicalreferenced if filesystem is not None else 0
@@ -64,20 +64,20 @@ class Note(t.NamedTuple):
     home: int = 0
 
 
-def short(peer: int) -> str:
+def short_peer(peer: int) -> str:
     """The last 8 digits of the guid of a pool."""
     return f"{peer & 0xFFFFFFFF:08x}"
 
 
 def sync_name(peer: int, number: int) -> str:
     """The short name of a snapshot of the sync with the host whose pool has the guid peer."""
-    return f"{SYNC}{short(peer)}-{number}"
+    return f"{SYNC}{short_peer(peer)}-{number}"
 
 
 def sync_number(name: str, peer: int) -> t.Optional[int]:
     """The number in such a name, None if it is that of another peer or no snapshot of the sync."""
     match = _SYNC.match(name)
-    return int(match[2]) if match and match[1] == short(peer) else None
+    return int(match[2]) if match and match[1] == short_peer(peer) else None
 
 
 def is_synced(name: str) -> bool:
@@ -92,8 +92,8 @@ def is_host(name: str) -> bool:
 
 def decode(text: str) -> t.List[Note]:
     """The notes in the value of FACT. What is no note is left out."""
-    found = map(_NOTE.match, text.split(","))
-    good = [match for match in found if match and (not match[3] or decode_time(match[3]))]
+    matches = map(_NOTE.match, text.split(","))
+    good = [match for match in matches if match and (not match[3] or decode_time(match[3]))]
     return [Note(match[1], match[2], match[3], int(match[4] or 0)) for match in good]
 
 
@@ -116,7 +116,7 @@ def hosts(disk: Disk) -> t.List[str]:
     return sorted(note.host for note in decode(disk.volume.user.get(REPLICAS_PROPERTY, "")))
 
 
-def shown(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
+def as_result(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
     """Who has replicas of a disk, and how many seconds old they are, as a result. now: seconds since 1970.
 
     A note that has come with the VM from another host is by that host's clock, so it tells no age here.

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
 from ..model.vm import Vm
-from .pins import without
+from .pins import without_snapshots
 from .replicas import is_synced
 from .space import committed
 
@@ -110,7 +110,7 @@ def is_of_others(name: str) -> bool:
     return not (short.startswith(PREFIX) or is_synced(short) or "@" + short == PROTECTION)
 
 
-def others_hold(names: t.Iterable[str]) -> str:
+def foreign_snapshots_text(names: t.Iterable[str]) -> str:
     """Words that name the snapshots among these that others have taken; "" for none."""
     foreign = [name for name in names if is_of_others(name)]
     if not foreign:
@@ -189,7 +189,7 @@ def newer(vm: Vm, snapshot: VmSnapshot) -> t.List[Dataset]:
 
 def freed(vm: Vm, snapshot: VmSnapshot) -> int:
     """Bytes that deleting the snapshot gives back to the VM's disks."""
-    return committed(vm) - committed(without(vm, {part.name for part in snapshot.parts}))
+    return committed(vm) - committed(without_snapshots(vm, {part.name for part in snapshot.parts}))
 
 
 def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:

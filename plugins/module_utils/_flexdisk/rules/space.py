@@ -16,7 +16,7 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Vm
-from .pins import without_sets
+from .pins import without_snapshots_named
 from .replicas import SPACE, is_synced
 from .reservation import PoolGeometry, automatic_reservation, automatic_size, is_automatic, overhead
 
@@ -47,7 +47,7 @@ def sync_space(vm: Vm) -> int:
 def without_syncs(vm: Vm) -> Vm:
     """The VM as if no sync had taken snapshots."""
     names = {s.name.partition("@")[2] for disk in vm.disks + vm.orphans for s in disk.snapshots}
-    return without_sets(vm, filter(is_synced, names))
+    return without_snapshots_named(vm, filter(is_synced, names))
 
 
 def sync_needs(vm: Vm) -> int:

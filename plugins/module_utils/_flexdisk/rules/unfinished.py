@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import Dataset, Planned
+from ..model.dataset import Dataset, DatasetId
 from ..model.vm import JournalEntry, VmConfig
 from .inventory import Host, unlinked_reason
-from .journal import used
+from .journal import datasets_in_use
 from .layout import container, is_below, vm_dataset
 
 STATES = ("configured", "incomplete", "provisioning")
@@ -53,15 +53,15 @@ def unfinished_vm_text(config: VmConfig, entry: t.Optional[JournalEntry]) -> str
     )
 
 
-class Left(t.NamedTuple):
+class Leftovers(t.NamedTuple):
     """What is left in the place of a VM that was being made or deleted: its own dataset, and all below it."""
 
     uuid: str
     pool: str
     entry: JournalEntry
-    parts: t.Tuple[Planned, ...]
+    parts: t.Tuple[DatasetId, ...]
     """Its datasets and snapshots."""
-    lasting: t.Tuple[str, ...]
+    still_needed: t.Tuple[str, ...]
     """Datasets that somebody may still need: nothing removes these."""
     frees_bytes: int
     """What the pool gets back when all of it is destroyed."""
@@ -76,7 +76,7 @@ class Left(t.NamedTuple):
         return name in (self.entry.creates, self.entry.deletes)
 
 
-def left_of(host: Host, pool: str, uuid: str) -> t.Optional[Left]:
+def leftovers_of(host: Host, pool: str, uuid: str) -> t.Optional[Leftovers]:
     """What is left of a VM that a task of this host was making or deleting; None if none was."""
     entry = journal_entry_of(host, uuid)
     if entry is None:
@@ -84,10 +84,10 @@ def left_of(host: Host, pool: str, uuid: str) -> t.Optional[Left]:
     root = vm_dataset(pool, uuid)
     there = in_place(host, root)
     known = any(config.uuid == uuid for config in host.configs)
-    lasting = lasting_of(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))
-    parts = tuple(d.planned for d in there)
-    frees = room(host.datasets[root]) if root in host.datasets else 0
-    return Left(uuid, pool, entry, parts, tuple(lasting), frees)
+    lasting = still_needed(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))
+    parts = tuple(d.dataset_id for d in there)
+    frees = space_taken(host.datasets[root]) if root in host.datasets else 0
+    return Leftovers(uuid, pool, entry, parts, tuple(lasting), frees)
 
 
 def in_place(host: Host, root: str) -> t.List[Dataset]:
@@ -96,7 +96,7 @@ def in_place(host: Host, root: str) -> t.List[Dataset]:
     return sorted(there, key=lambda d: d.name)
 
 
-def lasting_of(
+def still_needed(
     there: t.Iterable[Dataset], root: str, empty: t.Optional[Dataset], known: bool, deletes: bool
 ) -> t.List[str]:
     """What somebody may still need of a VM that was being made or deleted. The plan and the last look both ask here.
@@ -105,20 +105,20 @@ def lasting_of(
     deletes: the VM was being deleted, so its dataset may have been in use.
     """
     if deletes:
-        return used((d for d in there if d.name != root), empty)
-    return used(there, empty, root if known else "")
+        return datasets_in_use((d for d in there if d.name != root), empty)
+    return datasets_in_use(there, empty, root if known else "")
 
 
-def room(root: Dataset) -> int:
+def space_taken(root: Dataset) -> int:
     """The bytes that a VM's dataset takes from its pool."""
     return max(root.used, root.reservation)
 
 
-def left_by_name(host: Host, name: str) -> t.Optional[Left]:
+def leftovers_by_name(host: Host, name: str) -> t.Optional[Leftovers]:
     """What is left of a VM of this name (or uuid) that the hypervisor does not know; None if nothing is."""
     configs = {config.uuid for config in host.configs}
     for (pool, uuid), entry in sorted(host.intents.items()):
         called = entry is not None and name in (entry.creates, entry.deletes, uuid)
         if called and uuid not in configs and vm_dataset(pool, uuid) in host.datasets:
-            return left_of(host, pool, uuid)
+            return leftovers_of(host, pool, uuid)
     return None

@@ -70,7 +70,7 @@ def also_attached(volume: str, others: str) -> str:
     return f"{volume} is also attached to {others}; two writers would destroy its data"
 
 
-def own_use(vm: VmConfig, used: Usage, orphans: t.Sequence[Disk]) -> t.Tuple[str, bool]:
+def hidden_use(vm: VmConfig, used: Usage, orphans: t.Sequence[Disk]) -> t.Tuple[str, bool]:
     """Return why nothing of a VM may be changed: its list of disks hides that it uses a volume in its dataset. "" if it
     hides none. The second value says whether this is only a doubt: no volume is named, and this one could be it.
 
@@ -135,7 +135,7 @@ def _may_be(entry: DiskConfig, orphan: Disk) -> bool:
     return any(agreements.values()) or (orphan.adopted and not agreements)
 
 
-def renamed(vm: Vm, orphan: Disk) -> str:
+def why_renamed(vm: Vm, orphan: Disk) -> str:
     """Why an orphan is left where it is: it is configured under another name, with its identity. "" if it is not.
 
     Attached once more it would be in the VM twice, and a detach would leave its entry behind.

@@ -12,7 +12,7 @@ from ..model.vm import Disk, DiskConfig, Vm
 from . import identity, slots
 from .findings import Finding
 from .layout import container, detached_place, pool_of
-from .usage import labels, renamed
+from .usage import labels, why_renamed
 from .verify_facts import About, Facts, Findings, listed, of_vm, vm_disks, within
 
 
@@ -132,7 +132,7 @@ def _is_own(facts: Facts, vm: Vm, disk: Disk) -> bool:
 def _stays(facts: Facts, vm: Vm, disk: Disk) -> str:
     """Why a volume cannot be moved out of its VM's dataset."""
     host, place = facts.host, detached_place(disk)
-    moved = renamed(vm, disk)
+    moved = why_renamed(vm, disk)
     if moved:
         return moved
     above = host.datasets.get(container(vm.root.pool)) or host.datasets[vm.root.pool]

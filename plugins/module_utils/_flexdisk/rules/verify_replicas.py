@@ -9,7 +9,7 @@ from ..model.sizes import render_bytes
 from .findings import Finding
 from .identity import decode_time
 from .layout import is_below, replicas
-from .replicas import HOST, OF_VM, ROLE, SYNCED, is_changed, of_empty
+from .replicas import HOST, OF_VM, ROLE, SYNCED, empty_size, is_changed
 from .verify_facts import Facts, Findings, listed
 
 
@@ -31,7 +31,7 @@ def replicas_here(facts: Facts, before: str) -> Findings:
         if uuid in facts.taken:
             holders = listed([one for one in facts.by_uuid.get(uuid, ()) if one != name] or ["a VM of this host"])
             yield _finding("replica_of_own_disk", f"{text} is beside the disk itself, {holders}", name, vm, uuid)
-        if is_changed(dataset.written, of_empty(datasets, dataset.pool)) and name in synced:
+        if is_changed(dataset.written, empty_size(datasets, dataset.pool)) and name in synced:
             text = f"{text} was written to: {render_bytes(dataset.written)} since its newest snapshot"
             yield _finding("replica_changed", text, name, vm, uuid)
         last = decode_time(dataset.user.get(SYNCED, ""))

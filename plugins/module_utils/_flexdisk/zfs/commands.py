@@ -74,7 +74,7 @@ class Zfs:
         read.check_whole(out, names, read.PROPERTIES)
         return read.parse_get(out)
 
-    def those_that_exist(self, names: t.Sequence[str]) -> t.List[str]:
+    def existing(self, names: t.Sequence[str]) -> t.List[str]:
         """The names that datasets have. One process, none without names."""
         names = [name for name in names if _NAME.fullmatch(name)]
         out = self._runner(("zfs", "list", "-Ho", "name", "-t", "filesystem,volume", *names)).stdout if names else ""
@@ -222,21 +222,21 @@ class Zfs:
         options = _options({"mountpoint": "none", "canmount": "off", **properties}, {})
         self._run("zfs", "create", *options, name)
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, source: str, target: str) -> None:
         """Rename a dataset, and wait until no device has the old name, which another volume may get next.
 
         What follows may destroy what has the old name, so the new one is looked for. Raises ZfsError NotApplied.
         """
-        self._patiently("zfs", "rename", old, new)
-        if not self.exists(new):
-            raise errors.ZfsError("NotApplied", f"{old} was not renamed to {new}, although zfs reported no error")
+        self._patiently("zfs", "rename", source, target)
+        if not self.exists(target):
+            raise errors.ZfsError("NotApplied", f"{source} was not renamed to {target}, although zfs reported no error")
         for seconds in DEVICES_LAG:
-            if self._called(old) != old:
+            if self._called(source) != source:
                 return
             self._pause(seconds)
         raise errors.ZfsError(
             "DeviceLags",
-            f"{old} was renamed to {new}, but its device still has the old name after {int(sum(DEVICES_LAG))} s",
+            f"{source} was renamed to {target}, but its device still has the old name after {int(sum(DEVICES_LAG))} s",
         )
 
     def move_out(self, volume: str, target: str) -> None:

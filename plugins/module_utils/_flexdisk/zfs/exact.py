@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import Dataset, Planned
+from ..model.dataset import Dataset, DatasetId
 from ..model.errors import FlexdiskError
 from ..rules.identity import GUARD_SNAPSHOT
 from ..rules.layout import is_below
@@ -92,7 +92,7 @@ def changed(name: str, changes: t.Sequence[str]) -> FlexdiskError:
     return FlexdiskError("Changed", f"{name} changed since it was read: {'; '.join(changes)}; {_AGAIN}")
 
 
-def differences(present: t.Iterable[Planned], planned: t.Iterable[Planned], partly: bool = False) -> t.List[str]:
+def differences(present: t.Iterable[DatasetId], planned: t.Iterable[DatasetId], partly: bool = False) -> t.List[str]:
     """How what is there differs from what was planned, in words. partly: some of it may have gone already."""
     now, then = dict(present), dict(planned)
     added = [f"{name} was added" for name in sorted({*now} - {*then})]
@@ -102,7 +102,11 @@ def differences(present: t.Iterable[Planned], planned: t.Iterable[Planned], part
 
 
 def confirm(
-    zfs: Zfs, root: Planned, below: t.Sequence[Planned] = (), snapshots: t.Sequence[Planned] = (), partly: bool = False
+    zfs: Zfs,
+    root: DatasetId,
+    below: t.Sequence[DatasetId] = (),
+    snapshots: t.Sequence[DatasetId] = (),
+    partly: bool = False,
 ) -> t.List[Dataset]:
     """Return the dataset, and everything below it, if there is exactly what was planned. Else raise C(Changed).
 
@@ -116,25 +120,25 @@ def confirm(
         raise changed(root.name, [f"{root.name} is gone"]) from None
     if not any(one.name == root.name for one in present):
         raise FlexdiskError("UnexpectedOutput", f"zfs get reports nothing about {root.name}")
-    datasets = [one.planned for one in present if one.kind != "snapshot"]
+    datasets = [one.dataset_id for one in present if one.kind != "snapshot"]
     changes = differences(datasets, [root, *below])
-    changes += differences([one.planned for one in present if one.kind == "snapshot"], snapshots, partly)
+    changes += differences([one.dataset_id for one in present if one.kind == "snapshot"], snapshots, partly)
     if changes:
         raise changed(root.name, changes)
     return present
 
 
-def confirm_snapshots(zfs: Zfs, root: str, short: str, planned: t.Sequence[Planned]) -> None:
+def confirm_snapshots(zfs: Zfs, root: str, short: str, planned: t.Sequence[DatasetId]) -> None:
     """Raise C(Changed) if the snapshots of one short name at and below a dataset are not the planned ones."""
-    present = [one.planned for one in zfs.datasets(root) if one.kind == "snapshot" and _short(one.name) == short]
+    present = [one.dataset_id for one in zfs.datasets(root) if one.kind == "snapshot" and _short(one.name) == short]
     changes = differences(present, [one for one in planned if _within(_dataset(one.name), root)])
     if changes:
         raise changed(f"{root}@{short}", changes)
 
 
 def confirm_rollback(
-    zfs: Zfs, parts: t.Sequence[Planned], newer: t.Sequence[Planned]
-) -> t.Tuple[t.Dict[str, int], t.List[Planned], t.List[Dataset]]:
+    zfs: Zfs, parts: t.Sequence[DatasetId], newer: t.Sequence[DatasetId]
+) -> t.Tuple[t.Dict[str, int], t.List[DatasetId], t.List[Dataset]]:
     """Raise Unchanged unless a rollback to these snapshots would destroy exactly the newer ones that were planned.
 
     Those of syncs may have gone already: a step before the rollback lets go of the room that they hold.
@@ -143,9 +147,9 @@ def confirm_rollback(
     names = [_dataset(part.name) for part in parts]
     present = zfs.datasets(*(name for name in names if not any(is_below(name, other) for other in names)))
     there = {one.name: one for one in present if one.kind == "snapshot"}
-    changes = differences([there[part.name].planned for part in parts if part.name in there], parts)
+    changes = differences([there[part.name].dataset_id for part in parts if part.name in there], parts)
     since = {_dataset(part.name): there[part.name].createtxg for part in parts if part.name in there}
-    after = [s.planned for s in there.values() if s.parent in since and s.createtxg > since[s.parent]]
+    after = [s.dataset_id for s in there.values() if s.parent in since and s.createtxg > since[s.parent]]
     left = [one for one in newer if one in after or not is_synced(_short(one[0]))]
     changes += differences(after, left)
     if changes:
@@ -157,7 +161,7 @@ def confirm_rollback(
 
 
 def destroy(
-    zfs: Zfs, dataset: Planned, snapshots: t.Sequence[Planned] = (), library: t.Optional[t.Any] = None
+    zfs: Zfs, dataset: DatasetId, snapshots: t.Sequence[DatasetId] = (), library: t.Optional[t.Any] = None
 ) -> Destroyed:
     """Destroy a dataset without children, with exactly these snapshots (whole names).
 
@@ -169,7 +173,7 @@ def destroy(
     now = next(one for one in present if one.name == name)
     answer = ""
     if library is not None and now.kind == "volume":
-        left = [one.planned for one in present if one.kind == "snapshot"]
+        left = [one.dataset_id for one in present if one.kind == "snapshot"]
         answer = _run(library, now, left)
     if answer in _DIFFERS:
         raise changed(name, [f"another {answer}"])
@@ -196,7 +200,7 @@ def _destroy_bare(zfs: Zfs, name: str) -> None:
         raise changed(name, came or [exc.message]) from exc
 
 
-def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[Planned]) -> str:
+def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[DatasetId]) -> str:
     """The answer of the channel program, "" if it could not be run."""
     parts = [volume.name, _signed(volume.guid), volume.user.get("uuid", "")]
     parts += [word for name, guid in snapshots for word in (name, _signed(guid))]
@@ -219,7 +223,7 @@ def _destroy_all(zfs: Zfs, dataset: str, snapshots: t.Sequence[str]) -> None:
         zfs.destroy(f"{dataset}@{shorts[0]}", *shorts[1:])
 
 
-def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[Planned]) -> None:
+def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[DatasetId]) -> None:
     """Destroy these snapshots (whole names) in this order, if all of them are those that were planned."""
     if not snapshots:
         return
@@ -229,7 +233,7 @@ def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[Planned]) -> None:
         if exc.code != "ResourceNotFound":
             raise
         raise changed(_dataset(snapshots[0].name), [exc.message]) from exc
-    changes = differences([one.planned for one in present], snapshots)
+    changes = differences([one.dataset_id for one in present], snapshots)
     if changes:
         raise changed(_dataset(snapshots[0].name), changes)
     for name, _guid in snapshots:
@@ -249,7 +253,7 @@ def destroy_own(zfs: Zfs, *names: str) -> None:
             zfs.destroy(name)
 
 
-def destroy_tree(zfs: Zfs, planned: t.Sequence[Planned]) -> None:
+def destroy_tree(zfs: Zfs, planned: t.Sequence[DatasetId]) -> None:
     """Destroy datasets with exactly these snapshots (whole names), the first with all others below it, leaf by leaf."""
     snapshots = [one for one in planned if "@" in one.name]
     root, *below = datasets = [one for one in planned if "@" not in one.name]
@@ -264,8 +268,8 @@ def destroy_tree(zfs: Zfs, planned: t.Sequence[Planned]) -> None:
 
 def roll_back(
     zfs: Zfs,
-    parts: t.Sequence[Planned],
-    newer: t.Sequence[Planned],
+    parts: t.Sequence[DatasetId],
+    newer: t.Sequence[DatasetId],
     done: t.Callable[[str], None] = lambda name: None,
     ready: t.Callable[[t.Sequence[Dataset]], None] = lambda datasets: None,
 ) -> None:

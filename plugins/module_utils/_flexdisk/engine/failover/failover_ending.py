@@ -64,7 +64,7 @@ def ending_of(
     the VM needs not say that it has taken it over. moved: what hosts say of VMs that they do not have any more.
     """
     vm = find_vm(host, name)
-    known = moves.named(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
+    known = moves.find_by_name(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
     if len(known) == 1 and known[0].phase == COMING:
         return _come(host, None if isinstance(vm, Problem) else vm, known[0], (claims, moved or {}), begun, old)
     if isinstance(vm, Problem):

@@ -25,7 +25,7 @@ from ...rules.failover import (
     takers_of,
 )
 from ...rules.inventory import Host
-from ...rules.power import NOT_HOME, unknown_home
+from ...rules.power import NOT_HOME, why_home_unknown
 from ...zfs.commands import Zfs
 from ..host.observe import observe
 from ..modules.vm_info import chosen
@@ -68,7 +68,7 @@ class FailoverHome:
             problems += [problem for vm in vms if not vm.config.failover for problem in self._unfit(host, vm)]
         if problems:
             return Marked(False, [], [], problems)
-        lost = {vm.config.uuid: unknown_home(vm) for vm in vms if unknown_home(vm)}
+        lost = {vm.config.uuid: why_home_unknown(vm) for vm in vms if why_home_unknown(vm)}
         gets = [vm for vm in vms if wanted or (wanted is None and vm.config.failover and takers_of(vm, here))]
         loses = [vm for vm in vms if vm.config.failover and vm not in gets]
         problems = [Problem(NOT_HOME, lost[vm.config.uuid], vm.label) for vm in loses if vm.config.uuid in lost]

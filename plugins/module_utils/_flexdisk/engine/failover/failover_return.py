@@ -172,7 +172,7 @@ class FailoverReturn:
         Raises FlexdiskError InUse, before anything goes, if others hold one of the snapshots or have cloned it.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        known = [move for move in moves.named(host.moves, name) if move.phase == MOVED]
+        known = [move for move in moves.find_by_name(host.moves, name) if move.phase == MOVED]
         if len(known) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs that have left are called {name}; give the whole uuid")
         uuid = known[0].vm if known else name.lower()  # its tombstone may have been given up before

@@ -26,8 +26,8 @@ from ...model.vm import Sharer, Vm
 from ...rules.failover import FAILOVER_PROPERTY, decode, setting_of, takers_of
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part, pool_of
-from ...rules.moves import COMING, Move, before, is_place
-from ...rules.power import START_HOST, unfinished, why_not
+from ...rules.moves import COMING, Move, is_place, previous_tombstone
+from ...rules.power import START_HOST, interrupted_run_text, why_not_started
 from ...rules.usage import also_attached, labels
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -104,7 +104,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
             **(_of_coming(zfs, copies, host, one) if name and one.phase == COMING else {}),
         }
         for uuid, move in sorted(host.moves.items())
-        for one in (move, before(move))  # a VM may be about to come back to where it has a tombstone
+        for one in (move, previous_tombstone(move))  # a VM may be about to come back to where it has a tombstone
         if one is not None and uuid not in names and meant(uuid, one.alias)
     ]
     every = known_vms()
@@ -288,7 +288,7 @@ def _unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
 
 
 def _interrupted(vm: Vm) -> str:
-    return unfinished(vm.interrupted) if vm.interrupted is not None else ""
+    return interrupted_run_text(vm.interrupted) if vm.interrupted is not None else ""
 
 
 def _shall_start(vm: Vm) -> bool:
@@ -307,7 +307,7 @@ def _beside(vm: Vm, starts: t.Collection[str]) -> str:
 def _failure(hypervisor: Hypervisor, vm: Vm, check_mode: bool) -> str:
     """Start the VM, and return why it could not be started, or "". In check mode, ask only whether it may be."""
     if check_mode:
-        code, message = why_not(vm, START_HOST)
+        code, message = why_not_started(vm, START_HOST)
         return f"{message} [{code}]" if code else ""
     progress.current().now(vm.config.alias or vm.config.uuid, "", "start")
     try:

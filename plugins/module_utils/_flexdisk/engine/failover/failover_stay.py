@@ -41,7 +41,7 @@ class Stay:
         InUse if a disk of the VM is a replica no more: then it only goes on.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        begun = [move for move in moves.named(host.moves, name) if move.phase == COMING and move.back_to]
+        begun = [move for move in moves.find_by_name(host.moves, name) if move.phase == COMING and move.back_to]
         if len(begun) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs {name} are being taken over; give the whole uuid")
         for move in begun:

@@ -19,7 +19,7 @@ from ...model.text import count
 from ...rules import incoming
 from ...rules.failover import FAILOVER_PROPERTY, decode
 from ...rules.identity import is_pool, is_uuid
-from ...rules.knobs import without
+from ...rules.knobs import limit_without
 from ...rules.replicas import is_host
 from ...zfs.copies import Copies
 from ..host.journal import host_name
@@ -159,7 +159,9 @@ def _elsewhere(ready: Ready, claims: Claims, params: _Params) -> t.List[Problem]
     record, here = ready.known.record, params["name"] or host_name()
     found = list(has_it(record.uuid, record.alias, claims, record.host))
     for host in not_heard(_recorded(record, params), claims):
-        found.append(f"{host} could not be asked whether it has it; find out, and leave it out with {without(host)}")
+        found.append(
+            f"{host} could not be asked whether it has it; find out, and leave it out with {limit_without(host)}"
+        )
     if found and ready.begun:
         found[-1] += f". Its failover to {here} has begun; {ends_here(here)}"
     home = "" if ready.begun else home_answers(record.uuid, record.label, record.host, claims)  # it ends there first

@@ -23,8 +23,8 @@ from ...rules.failover import FAILOVER_PROPERTY, RIVALS, decode, encode, encode_
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING, Move
-from ...rules.naming import Names, fitting
-from ...rules.power import NOT_HOME, old_copy
+from ...rules.naming import Identifiers, find_by_name
+from ...rules.power import NOT_HOME, why_possibly_stale
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host import progress
@@ -77,7 +77,7 @@ def named(name: str) -> t.Optional[Known]:
 
 def is_named(uuid: str, alias: str, name: str) -> bool:
     """Whether a VM has this name, UUID or beginning of a UUID."""
-    return bool(fitting(name, [Names(uuid, alias)]))
+    return bool(find_by_name(name, [Identifiers(uuid, alias)]))
 
 
 def held(zfs: Zfs, copies: Copies, pool: str) -> takeover.Kept:
@@ -209,7 +209,7 @@ class TakeOver:
 
 def _of_vm_here(known: t.Optional[Known], vm: t.Optional[Vm]) -> Ready:
     """What is to do for a VM that is here: nothing, unless another host may have taken it over."""
-    words = old_copy(vm) if vm is not None else ""
+    words = why_possibly_stale(vm) if vm is not None else ""
     problems = [Problem(NOT_HOME, f"{host_name()} {words}", vm.label)] if vm is not None and words else []
     return Ready(known, None, False, not problems, problems)
 

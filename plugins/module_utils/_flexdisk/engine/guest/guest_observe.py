@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...guest import growth, layers, observed, zfs
-from ...guest.plan import Disk, Place, active_name
+from ...guest.plan import Disk, KernelPartition, active_name
 from ...guest.table import HEAD_BYTES, Partition, Table, parse_table
 from ...model.command import Answer, Runner
 from ...model.errors import FlexdiskError
@@ -249,7 +249,9 @@ class Guest:
             for each in found
         ]
 
-    def _content(self, path: str, table: Table, part: Partition, known: t.Optional[Place]) -> observed.Content:
+    def _content(
+        self, path: str, table: Table, part: Partition, known: t.Optional[KernelPartition]
+    ) -> observed.Content:
         """What is on a partition, read at its place on the disk if the kernel does not know it there."""
         if known is not None and known.start * 512 == part.start * table.sector:
             return self._blkid(part.node)
@@ -279,9 +281,9 @@ class Guest:
     def _number(self, kname: str) -> int:
         return int(self._text(f"sys/class/block/{kname}/partition") or 0)
 
-    def _place(self, kname: str) -> Place:
+    def _place(self, kname: str) -> KernelPartition:
         start, size = (int(self._text(f"sys/class/block/{kname}/{name}") or 0) for name in ("start", "size"))
-        return Place(start, size, self._text(f"sys/class/block/{kname}/dev").strip())
+        return KernelPartition(start, size, self._text(f"sys/class/block/{kname}/dev").strip())
 
     def _serial(self, kname: str) -> str:
         return (self._text(f"sys/block/{kname}/serial") or self._text(f"sys/block/{kname}/device/serial")).strip()

@@ -42,7 +42,7 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
         listed = journal.decode_index(_index(host, pool))
         if complete and container(pool) in host.datasets:
             values = zfs.local_facts(container(pool))
-            found.update({(pool, vm): journal.decode(values[key]) for vm, key in journal.written(values)})
+            found.update({(pool, vm): journal.decode(values[key]) for vm, key in journal.written_entries(values)})
         elif listed:
             values = zfs.local_facts(container(pool), [journal.property_of(vm) for vm in listed])
             for vm in listed:
@@ -92,12 +92,12 @@ class Journal:
         """
         vm, pool = plan.before, plan.before.config.pool
         left = vm.interrupted or vm.asked
-        changes = vm.there and plan.after.there
+        changes = vm.exists and plan.after.exists
         record = JournalEntry(
             plan=self._plan,
             host=host_name(),
             since=identity.render_time(time.time()),
-            state="running" if vm.there and plan.runs_after else "stopped",
+            state="running" if vm.exists and plan.runs_after else "stopped",
             autoboot=plan.after.config.autoboot if changes else vm.autoboot_before,
             stops=stops,
             steps=tuple(step.text or step.kind for step in plan.steps if not step.facts_only),
@@ -198,9 +198,9 @@ def _ended(record: JournalEntry) -> JournalEntry:
 def _creates(plan: VmPlan) -> str:
     """The name of the VM that is being made, also by a run that goes on with it."""
     left = plan.before.interrupted
-    if not plan.before.there:
-        return plan.before.config.alias if plan.after.there else ""
-    return left.creates if left is not None and plan.after.there else ""
+    if not plan.before.exists:
+        return plan.before.config.alias if plan.after.exists else ""
+    return left.creates if left is not None and plan.after.exists else ""
 
 
 def _rollback(plan: VmPlan) -> str:
@@ -212,7 +212,7 @@ def _rollback(plan: VmPlan) -> str:
 
 def _deletes(plan: VmPlan) -> str:
     """The name of the VM that is being deleted, also by a run that goes on with it."""
-    return "" if plan.after.there or not plan.changed else plan.before.config.alias or plan.vm
+    return "" if plan.after.exists or not plan.changed else plan.before.config.alias or plan.vm
 
 
 def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:

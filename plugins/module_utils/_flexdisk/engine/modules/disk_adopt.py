@@ -14,14 +14,14 @@ from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
 from ...parse.disk_adopt import parse_adoption
 from ...plan import recovery
-from ...plan.disk_adopt import plan_adoption, plan_release, released, unknown
+from ...plan.disk_adopt import plan_adoption, plan_release, released, would_become_unknown
 from ...plan.disk_steps import ReleaseDisk
 from ...plan.planner import find_vm
 from ...plan.steps import VmPlan
 from ...plan.vm_steps import WritePackage
 from ...rules import released_identity
 from ...rules.inventory import Host
-from ...rules.power import unfinished
+from ...rules.power import interrupted_run_text
 from ...rules.skipped import lines
 from ...zfs.commands import Zfs
 from ..run import report
@@ -178,11 +178,15 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
     result = []
     for disk in host.detached if asked is None else ():
         if disk.vm not in known:  # a detached disk of a VM is a problem of the VM's plan
-            result.append(Problem("InUse", unknown(disk), disk.vm, disk.label))
+            result.append(Problem("InUse", would_become_unknown(disk), disk.vm, disk.label))
     for (pool, uuid), record in sorted(host.intents.items()):
         if asked is None or uuid in asked:
             ours = record is not None and record.host == host.name
-            words = unfinished(record) if record and ours else f"an interrupted run left its record in pool {pool}"
+            words = (
+                interrupted_run_text(record)
+                if record and ours
+                else f"an interrupted run left its record in pool {pool}"
+            )
             result.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
     return result
 

@@ -25,7 +25,7 @@ from ...rules.inventory import Host, moved_in, without
 from ...rules.layout import final, image_dataset
 from ...rules.reservation import PoolGeometry
 from ...rules.space import settled_quota
-from ...rules.unfinished import Left, is_unfinished, left_by_name, left_of
+from ...rules.unfinished import Leftovers, is_unfinished, leftovers_by_name, leftovers_of
 from ...rules.usage import uses
 from ...zfs.commands import Zfs
 from ..run import report
@@ -101,11 +101,11 @@ class _Vms(Task):
         return plans
 
     def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
-        gone = not plan.after.there and self.outcome.failure is None
+        gone = not plan.after.exists and self.outcome.failure is None
         shown = plan.after if vm is None or gone else vm
         live = self.hypervisor.capabilities.live
         result = report.plan_result(plan, shown, self._asked[plan.vm], not self.check_mode, live)
-        self.outcome.vms.append({**result, **machine(shown), "takes": self._takes(shown) if shown.there else {}})
+        self.outcome.vms.append({**result, **machine(shown), "takes": self._takes(shown) if shown.exists else {}})
 
     def _takes(self, vm: Vm) -> t.Dict[str, int]:
         """MiB that the quota law reserves for the VM, by pool, rounded up."""
@@ -113,7 +113,7 @@ class _Vms(Task):
         return {pool: -(-settled_quota(vm, self._geometry[pool]) // MIB)}
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        if not plan.after.there:
+        if not plan.after.exists:
             return [] if vm is None else ["it still exists"]
         if vm is None:
             return ["it does not exist"]
@@ -168,7 +168,7 @@ class _Planner:
         if isinstance(found, VmConfig):
             return plan_remains(self._host, found)
         if found is None:
-            left = left_by_name(self._host, declared.vm) if absent else None
+            left = leftovers_by_name(self._host, declared.vm) if absent else None
             if left is not None:
                 return plan_left(self._host, left, declared.vm)
             return plan_ended(self._host, declared) if absent else self._creation(declared)
@@ -208,13 +208,13 @@ class _Planner:
         ended = config.state == "stopped" or self._unfinished(config) is not None
         return config in host.unlinked and ended and gone and bool(host.geometry)
 
-    def _unfinished(self, config: VmConfig) -> t.Optional[Left]:
+    def _unfinished(self, config: VmConfig) -> t.Optional[Leftovers]:
         """What there is of a VM that a task of this host was making or deleting; None of any other."""
         if not is_unfinished(config) or config.frozen or not config.pool:
             return None
-        return left_of(self._host, config.pool, config.uuid)
+        return leftovers_of(self._host, config.pool, config.uuid)
 
-    def _creation(self, declared: VmDeclaration, unfinished: t.Optional[Left] = None) -> t.Optional[VmPlan]:
+    def _creation(self, declared: VmDeclaration, unfinished: t.Optional[Leftovers] = None) -> t.Optional[VmPlan]:
         """The plan of a new VM. unfinished: what the hypervisor has made of it before."""
         problems = Problems(declared.vm)
         capabilities = self._hypervisor.capabilities

@@ -24,7 +24,7 @@ from ...fleet.replication.record import told as told_of
 from ...fleet.replication.retention import outlived, taken_beside
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
-from ...model.dataset import RECORD, Dataset, Planned
+from ...model.dataset import RECORD, Dataset, DatasetId
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import MIB, render_apart, render_pair
@@ -35,7 +35,7 @@ from ...rules.failover import decode as wish_in
 from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
-from ...rules.journal import used
+from ...rules.journal import datasets_in_use
 from ...rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
 from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
 from ...rules.pins import charge, held_without_syncs
@@ -50,7 +50,7 @@ from ...rules.replicas import (
     decode,
     encode,
     is_synced,
-    short,
+    short_peer,
 )
 from ...rules.unfinished import is_unfinished
 from ...zfs import exact
@@ -265,7 +265,9 @@ class Arrival:
         try:
             yield
         except FlexdiskError as exc:
-            words = snapshots.others_hold(part.name for part in parts) if exc.code == "InsufficientSpace" else ""
+            words = (
+                snapshots.foreign_snapshots_text(part.name for part in parts) if exc.code == "InsufficientSpace" else ""
+            )
             raise FlexdiskError(exc.code, exc.message + words) from exc
 
     def _replicas(self, record: Record, pool: str) -> _Replicas:
@@ -293,7 +295,7 @@ class Arrival:
         """Destroy what an interrupted creation has left, if nothing has been written to it."""
         (empty,) = (one for one in self._zfs.datasets(container(pool_of(root))) if one.name == container(pool_of(root)))
         there = self._zfs.datasets(root)
-        lasting = used(there, empty)
+        lasting = datasets_in_use(there, empty)
         if lasting:
             raise FlexdiskError("InUse", f"{', '.join(lasting)} belongs to no VM, and may still be needed")
         drop_own_copy(self._zfs, self._copies, root, next(one.guid for one in there if one.name == root))
@@ -475,7 +477,7 @@ class Arrival:
         for point in points.get(name, ()):
             whole = name + point.word
             if not (point.sent or point.pinned or is_synced(point.name)) and (among is None or whole in among):
-                exact.destroy_snapshots(self._zfs, [Planned(whole, point.guid)])
+                exact.destroy_snapshots(self._zfs, [DatasetId(whole, point.guid)])
 
     def _become_disks(self, record: Record, pool: str, host: Host) -> None:
         """The replicas become detached disks of the VM. Their identity comes first, and what they were goes last.
@@ -570,7 +572,7 @@ class Arrival:
 
     def _note(self, record: Record, made: Vm, move: Move) -> None:
         """The disks say which hosts have replicas, and nothing of what they have been."""
-        back = Note(short(record.home), record.host, "" if move.back_to else render_time(time.time()))
+        back = Note(short_peer(record.home), record.host, "" if move.back_to else render_time(time.time()))
         left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
         texts: t.Dict[str, t.List[str]] = {}
         for disk in made.disks:

@@ -31,13 +31,13 @@ from ...plan.steps import VmPlan
 from ...plan.vm import plan_departure
 from ...plan.vm_move import refusals, strange_snapshots
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import marks_at, setting_of, takers_of
+from ...rules.failover import properties_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
 from ...rules.layout import container, pool_of, replicas, vm_dataset
 from ...rules.layout import moves as place_of_moves
 from ...rules.moves import LEAVING, MOVED, Move
-from ...rules.power import GIVEN_UP, NOT_HOME, unknown_home, why_not
+from ...rules.power import GIVEN_UP, NOT_HOME, why_home_unknown, why_not_started
 from ...rules.replicas import (
     HOME,
     HOST,
@@ -49,10 +49,10 @@ from ...rules.replicas import (
     SENT,
     SYNCED,
     elsewhere,
+    empty_size,
     encode,
     is_changed,
     is_synced,
-    of_empty,
 )
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -98,7 +98,7 @@ class Departure:
         host = observe(self._zfs, self._hypervisor, every=True)
         found = find_vm(host, name)
         if isinstance(found, Problem):
-            known = moves.named(host.moves, name)
+            known = moves.find_by_name(host.moves, name)
             if len(known) > 1:
                 raise FlexdiskError("Ambiguous", f"several VMs that have moved are called {name}; give the whole uuid")
             if not known and found.code != "ResourceNotFound":
@@ -130,7 +130,7 @@ class Departure:
         return moves.to_ask(move) if move is not None else []
 
     def _refusals(self, host: Host, vm: Vm, told: Description) -> t.List[Problem]:
-        words = unknown_home(vm)
+        words = why_home_unknown(vm)
         return ([Problem(NOT_HOME, words, vm.label)] if words else []) + refusals(host, vm, told.host_bound)
 
     def _check_movable(self, host: Host, vm: Vm, told: Description) -> None:
@@ -155,7 +155,7 @@ class Departure:
             state=move.state if move else config.state,
             autoboot=move.autoboot if move else config.autoboot,
             indestructible=config.indestructible,
-            marks={key: value for key, value in marks_at(vm, here, target).items() if key in OWN},
+            marks={key: value for key, value in properties_at(vm, here, target).items() if key in OWN},
             description=told.of_new,
             disks=tuple(
                 _disk(disk, told.disks.get(disk.path, ""), encode(elsewhere(disk, target, home)))
@@ -226,10 +226,12 @@ class Departure:
             # A VM with failover whose host has booted since waits for start_host.
             if not self._down(vm):
                 Journal(self._zfs, host).note_asked(vm, move.autoboot)
-            elif not why_not(vm, GIVEN_UP)[0]:
+            elif not why_not_started(vm, GIVEN_UP)[0]:
                 power.start(self._hypervisor, vm, GIVEN_UP)
             else:
-                self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {why_not(vm, GIVEN_UP)[1]}"
+                self.left_down = (
+                    f"VM {vm.label} ran before its move, and is stopped now: {why_not_started(vm, GIVEN_UP)[1]}"
+                )
         if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
         self._drop_mark(host, f"{place_of_moves(vm.config.pool)}/{uuid}")
@@ -395,7 +397,7 @@ class Departure:
         seen and unseen: as for moves.why_needed().
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        known = moves.named(host.moves, name)
+        known = moves.find_by_name(host.moves, name)
         if len(known) > 1 or any(move.phase != MOVED for move in known):
             raise FlexdiskError("InUse", f"{name}: only what has moved away is forgotten, one VM at a time")
         for move in known:
@@ -483,7 +485,7 @@ def end_rest(zfs: Zfs, hypervisor: Hypervisor, host: Host, uuid: str) -> None:
         delete_rest(zfs, hypervisor, config)
     for root in roots:
         if zfs.exists(root.name):
-            exact.destroy(zfs, root.planned)
+            exact.destroy(zfs, root.dataset_id)
 
 
 def _disk(disk: Disk, element: str, notes: str) -> DiskRecord:
@@ -531,7 +533,7 @@ def _check_still(vm: Vm, left: bool, host: Host) -> None:
     if vm.config.state != "stopped":
         raise FlexdiskError("Changed", f"VM {vm.label} is {vm.config.state}: it was started while it was moved")
     for disk in _travelling(vm):
-        sent, empty = _sent(disk), of_empty(host.datasets, disk.volume.pool)
+        sent, empty = _sent(disk), empty_size(host.datasets, disk.volume.pool)
         written = [disk.volume.written, *(one.written for one in disk.snapshots[len(sent) :])]
         if not sent or any(is_changed(one, empty) if left else one for one in written):
             raise FlexdiskError("Changed", f"VM {vm.label}: disk {disk.label} was written to after it had been sent")

@@ -9,14 +9,14 @@ import contextlib
 import os
 
 from ...hypervisor import whole_files
-from ...rules.replicas import short
+from ...rules.replicas import short_peer
 from ..host import lock
 
 _LEAST = 1 << 20  # of fewer bytes, most of the time is not that of sending
 
 
 def _path(peer: int) -> str:
-    return os.path.join(lock.place(), f"rate-{short(peer)}")
+    return os.path.join(lock.place(), f"rate-{short_peer(peer)}")
 
 
 def note(peer: int, size: int, seconds: float) -> None:

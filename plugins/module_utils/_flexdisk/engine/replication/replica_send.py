@@ -26,8 +26,8 @@ from ...rules.failover import RIVALS, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
 from ...rules.layout import replicas
-from ...rules.power import NOT_HOME, unknown_home
-from ...rules.replicas import REPLICAS_PROPERTY, Note, decode, encode, short
+from ...rules.power import NOT_HOME, why_home_unknown
+from ...rules.replicas import REPLICAS_PROPERTY, Note, decode, encode, short_peer
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -113,7 +113,7 @@ class Sender:
         seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
         result = Planned(host=seen.host, problems=list(seen.problems))
         needs: t.Dict[str, int] = {}
-        away = [(vm, words) for vm, words in ((vm, unknown_home(vm)) for vm in seen.vms) if words]
+        away = [(vm, words) for vm, words in ((vm, why_home_unknown(vm)) for vm in seen.vms) if words]
         if len(away) == len(seen.vms):
             result.problems += [Problem(NOT_HOME, words, vm.label) for vm, words in away]
         result.failures = [f"{vm.label}: {words} [{NOT_HOME}]" for vm, words in away]
@@ -214,9 +214,9 @@ class Sender:
     def _take(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
         """Take the snapshots. Guid and createtxg of each, by name."""
         names = [disk.disk.dataset for disk in planning.disks]
-        if any(short(vm.peer) not in disk.disk.peers for disk in planning.disks):
+        if any(short_peer(vm.peer) not in disk.disk.peers for disk in planning.disks):
             table = self.copies.table(names, [_FACT], EVERYTHING, depth=0)
-            self._note(table, dict.fromkeys(names, (short(vm.peer), Note(short(vm.peer), peer, ""))), set())
+            self._note(table, dict.fromkeys(names, (short_peer(vm.peer), Note(short_peer(vm.peer), peer, ""))), set())
         taken = [f"{name}@{planning.name}" for name in names]
         self.zfs.snapshot(*taken)
         found = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
@@ -323,8 +323,8 @@ class Sender:
             for point in gone_here(original, vm.set, vm.home, vm.peer):
                 exact.destroy_own(self.zfs, disk.dataset + point.word)
                 changed.add(disk.dataset)
-        notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
-        self._note(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
+        notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(time.time())) for vm in vms}
+        self._note(table, {disk.dataset: (short_peer(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
 
     def _note(self, table: Table, wanted: t.Mapping[str, t.Tuple[str, t.Optional[Note]]], news: t.Set[str]) -> None:
         """Note on disks, by dataset, that a peer has their replicas, or has none. news: gets those of which it is."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 import uuid
 
-from ...model.dataset import Planned
+from ...model.dataset import DatasetId
 from ...model.errors import FlexdiskError
 from ...model.vm import FILE
 from ...plan.disk_steps import (
@@ -81,15 +81,15 @@ def detach(step: Detach, tools: Tools, change: Change) -> None:
 
 def destroy(step: Destroy, tools: Tools, change: Change) -> None:
     # If a run is interrupted from here on, the disk is found by its identity, and destroyed if that is still declared.
-    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))
+    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))
     tools.zfs.set_facts(step.volume, step.facts)
     _take_out(step, tools, change, {})
-    destroy_volume(tools, Planned(step.target, step.guid), step.snapshots)
+    destroy_volume(tools, DatasetId(step.target, step.guid), step.snapshots)
     tools.settle(change.after)
 
 
 def destroy_detached(step: DestroyDetached, tools: Tools, change: Change) -> None:
-    destroy_volume(tools, Planned(step.volume, step.guid), step.snapshots, step.on_hold)
+    destroy_volume(tools, DatasetId(step.volume, step.guid), step.snapshots, step.on_hold)
     if change.after.orphans != change.vm.orphans:
         tools.settle(change.after)
 

@@ -91,7 +91,7 @@ class ByZfs:
             gone = exact.destroy(self._zfs, volume, of_dataset(step.snapshots, volume.name))
             file_disks.removed(self._zfs, gone.dataset)
         if vm.root.kind:
-            exact.destroy(self._zfs, vm.root.planned, of_dataset(step.snapshots, vm.root.name))
+            exact.destroy(self._zfs, vm.root.dataset_id, of_dataset(step.snapshots, vm.root.name))
 
     def set_indestructible(self, vm: Vm, protected: bool) -> None:
         """Write the protection to a property, which this collection respects."""

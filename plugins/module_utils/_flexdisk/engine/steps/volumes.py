@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...model.dataset import RECORD, Dataset, Planned
+from ...model.dataset import RECORD, Dataset, DatasetId
 from ...model.sizes import MIB
 from ...model.vm import FILE, SPARSE, THICK
 from ...plan.disk_steps import AttachDisk, CreateDetached, CreateDisk
@@ -107,17 +107,19 @@ def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> 
     return {}, {**resized, **automatic}
 
 
-def of_dataset(snapshots: t.Iterable[Planned], name: str) -> t.List[Planned]:
+def of_dataset(snapshots: t.Iterable[DatasetId], name: str) -> t.List[DatasetId]:
     """Those of the snapshots (whole names) that are of this dataset."""
     return [one for one in snapshots if one.name.partition("@")[0] == name]
 
 
-def whole_names(name: str, snapshots: t.Iterable[Planned]) -> t.List[Planned]:
+def whole_names(name: str, snapshots: t.Iterable[DatasetId]) -> t.List[DatasetId]:
     """The snapshots of a dataset by their whole names, which a plan has by their short names."""
-    return [Planned(f"{name}@{short}", guid) for short, guid in snapshots]
+    return [DatasetId(f"{name}@{short}", guid) for short, guid in snapshots]
 
 
-def destroy_volume(tools: Tools, volume: Planned, snapshots: t.Iterable[Planned], held: t.Sequence[str] = ()) -> None:
+def destroy_volume(
+    tools: Tools, volume: DatasetId, snapshots: t.Iterable[DatasetId], held: t.Sequence[str] = ()
+) -> None:
     """Destroy exactly this volume with exactly these snapshots (short names). held: those whose holds are released."""
     planned = whole_names(volume.name, snapshots)
     if held:
