@@ -1064,7 +1064,8 @@ MUTATIONS = (
     Mutation(
         "destroy: a disk leaves its VM although it has got a snapshot",
         "engine/steps/apply_moves.py",
-        "    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))\n",
+        "    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), "
+        "(), whole_names(step.volume, step.snapshots))\n",
         "",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),

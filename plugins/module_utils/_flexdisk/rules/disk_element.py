@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a hypervisor knows of a disk beside the model: how a detached disk keeps it, and what a VM gets back of it."""
+"""Settings of a disk that only the hypervisor's configuration has: how a detached disk keeps them, and which of them a
+VM can have again.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ _RAW = ("", "luks")
 
 
 def encode(element: DiskElement) -> str:
-    """The value of the property, "" for nothing. Raises FlexdiskError InvalidArgument if it is too long."""
+    """Return the value of the property, "" if there is nothing to keep. Raises FlexdiskError InvalidArgument if it is
+    too long.
+    """
     if not element.text:
         return ""
     fields = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}
@@ -35,7 +39,7 @@ def encode(element: DiskElement) -> str:
 
 
 def decode(volume: Dataset) -> DiskElement:
-    """What a volume keeps. Only what was written here counts: what came with a stream is of another host."""
+    """Return the settings that a volume keeps. A received value does not count: it comes from another host."""
     value = volume.user.get(ELEMENT_PROPERTY, "")
     if not value or ELEMENT_PROPERTY in volume.received:
         return DiskElement()
@@ -50,9 +54,10 @@ def decode(volume: Dataset) -> DiskElement:
 
 
 def why_not_known(volume: Dataset) -> str:
-    """Why it is not known what lies on a volume: what it keeps came with a stream, as from a backup. "" if it is known.
+    """Return why the format of the data on a volume is not known: the property was received, as from a backup. "" if it
+    is known.
 
-    Without it, what lies on a qcow2, encrypted or read-only disk would be shown to a guest raw and writable.
+    Without the property, a guest would see a qcow2, encrypted or read-only disk as raw and writable.
     """
     if not volume.user.get(ELEMENT_PROPERTY) or ELEMENT_PROPERTY not in volume.received:
         return ""
@@ -65,8 +70,8 @@ def why_not_known(volume: Dataset) -> str:
 
 
 def storable(element: DiskElement) -> DiskElement:
-    """What a detached disk can keep of it. What is too long for a property is named in lost, or in holds if the data
-    could not be read without it.
+    """Return the settings that a detached disk can keep. If they are too long for a property, `lost` says so, or
+    `holds` if the data could not be read without them.
     """
     try:
         encode(element)
@@ -78,7 +83,9 @@ def storable(element: DiskElement) -> DiskElement:
 
 
 def lacking(element: DiskElement, config: VmConfig, model: str, is_file: bool = False) -> t.Tuple[str, ...]:
-    """What of it a VM cannot have: it lacks that, or another device of it has that already. model: that of the disk."""
+    """Return the settings that a VM cannot have, because it lacks what they need, or another of its devices has it
+    already. model: that of the disk.
+    """
     taken = {claim for entry in config.disks for claim in entry.element.claims} | config.claims
     limits = BLOCK_LIMITS if is_file else LATE_LIMITS
     needs = [limits if need == LATE_LIMITS else need for need in element.needs]
@@ -98,12 +105,12 @@ def _met(need: str, config: VmConfig, model: str) -> bool:
 
 
 def lacking_secrets(element: DiskElement, config: VmConfig) -> t.List[str]:
-    """Secrets that the hypervisor does not have, as far as it tells. Without one, the disk cannot be opened."""
+    """Return the secrets that the disk needs and the hypervisor does not have, as far as it reports them."""
     if SECRETS_KNOWN not in config.offers:
         return []
     return [need for need in element.needs if need.startswith(_SECRET) and need not in config.offers]
 
 
 def has_own_size(element: DiskElement) -> bool:
-    """Whether what lies on the volume has a size of its own, which does not follow that of the volume."""
+    """Whether the data on the volume has a size of its own, which does not follow the size of the volume."""
     return element.format not in _RAW

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What this host's inventory allows of VMs that other hosts describe, beyond what every host allows."""
+"""What the inventory of this host allows in VMs that come from other hosts, beyond what every host allows."""
 
 from __future__ import annotations
 
@@ -43,8 +43,9 @@ def problems(given: t.Iterable[str]) -> t.List[str]:
 
 
 def way_out(refused: t.Sequence[str], host: str, here: str, allowed: t.Iterable[str] = ()) -> str:
-    """Return what can be done about things that this host refuses. host: the one that describes the VM. here: this
-    one. allowed: what its inventory allows already.
+    """Return what the user can do about the parts of a VM that this host refuses.
+
+    host: the host that describes the VM. here: this host. allowed: what its inventory allows already.
     """
     fixed = [word for word in refused if not _entry(word)]
     advice = [f"change on {host} what cannot be allowed: {'; '.join(fixed)}"] if fixed else []
@@ -56,7 +57,7 @@ def way_out(refused: t.Sequence[str], host: str, here: str, allowed: t.Iterable[
 
 
 def _entry(refused: str) -> str:
-    """The entry of OPTION that lets it pass: its name, or the path at its end; "" if none does."""
+    """Return the entry of OPTION that would allow it: its name, or the path at its end; "" if none would."""
     path = refused[refused.rfind(" ", 0, refused.find("/")) + 1 :]  # it may have spaces itself
     allowed = [word for word in (refused, refused.split(" ")[0]) if word in NAMES]
     return next(iter([*allowed, *([] if problems([path]) else [path])]), "")

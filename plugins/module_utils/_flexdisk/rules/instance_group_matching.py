@@ -31,7 +31,7 @@ _DEFAULTS = {"preserve": False, "boot": False, "mode": "READ_WRITE"}
 
 
 class Birth(t.NamedTuple):
-    """What decides whether a disk can become an entry: what is fixed when it is made, and its size in any unit."""
+    """What decides whether a disk can become an entry: the values fixed at its creation, and its size in any unit."""
 
     type: t.Optional[str]
     image: t.Optional[str]

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Entries of the journal as property values. Anybody may have written one: it is valid in every part, or unreadable."""
+"""Entries of the journal as values of ZFS properties. Anybody may have written them: an entry is valid in every part,
+or unreadable.
+"""
 
 from __future__ import annotations
 
@@ -28,12 +30,12 @@ _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
 
 def property_of(vm: str) -> str:
-    """Name of the VM's property, without our prefix."""
+    """Return the name of the VM's property, without our prefix."""
     return "intent." + vm
 
 
 def written_entries(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
-    """VMs and names of the properties that are entries."""
+    """Yield VM and name of each property that is an entry."""
     for name in properties:
         vm = name[len(property_of("")) :]
         if name.startswith(property_of("")) and identity.is_uuid(vm):
@@ -41,17 +43,17 @@ def written_entries(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]
 
 
 def encode_index(vms: t.Iterable[str]) -> str:
-    """The list of VMs that have an entry. It is needed because zfs reads properties only by their names, or all."""
+    """Return the list of VMs that have an entry. It is needed because zfs get takes properties only by name, or all."""
     return ",".join(sorted(vms))
 
 
 def decode_index(value: str) -> t.List[str]:
-    """VMs that a list names, sorted."""
+    """Return the VMs in the list, sorted."""
     return sorted({vm for vm in value.split(",") if identity.is_uuid(vm)})
 
 
 def encode(entry: JournalEntry) -> str:
-    """The value of the property. The lists, which only people read, are cut to what ZFS can hold."""
+    """Return the value of the property. The lists, which only people read, are cut to what ZFS can store."""
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in entry.steps]
     data = dict(entry._asdict(), steps=steps, moves=list(entry.moves))
     while True:
@@ -63,7 +65,7 @@ def encode(entry: JournalEntry) -> str:
 
 
 def decode(value: str) -> t.Optional[JournalEntry]:
-    """The entry, None for anything that this collection would not have written."""
+    """Return the entry, None for anything that this collection would not have written."""
     try:
         data = decode_object(value)
         entry = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
@@ -73,12 +75,14 @@ def decode(value: str) -> t.Optional[JournalEntry]:
 
 
 def datasets_in_use(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], made: str = "") -> t.List[str]:
-    """Which of the datasets and snapshots in the place of a VM are of use to somebody: those that have been written to,
-    and snapshots that hold anything, are on hold or have clones. empty is the container of detached disks. made: the
-    dataset that only the hypervisor has written to so far, which is of no use, nor are its snapshots.
+    """Return the datasets and snapshots in the place of a VM that somebody may use: datasets that were written to, and
+    snapshots with data, holds or clones.
 
-    An entry by itself proves nothing: it may be there still when the VM has long been in use and its configuration
-    has got lost. Who takes snapshots of a whole pool takes them of such a place, too.
+    empty: the container of detached disks, to compare with. made: a dataset that only the hypervisor has written to so
+    far. It does not count as used, nor do its snapshots.
+
+    An entry of the journal alone proves nothing: it may still be there when the VM has been in use for long and its
+    configuration was lost. Snapshots of a whole pool include such datasets, too.
     """
     known = list(datasets)
     unused = {d.name: d for d in known if d.kind != "snapshot" and (d.name == made or unwritten(d, empty))}
@@ -91,7 +95,9 @@ def datasets_in_use(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], m
 
 
 def _holds_nothing(snapshot: Dataset, parent: Dataset, empty: t.Optional[Dataset]) -> bool:
-    """Whether the snapshot of an unwritten dataset holds nothing. What ZFS counts of a volume has its snapshots."""
+    """Whether the snapshot of an unwritten dataset has no data. For a snapshot of a volume, the figures of the volume
+    say so.
+    """
     if parent.kind == "volume":
         return True
     return not snapshot.volsize and unwritten(replace(snapshot, kind="filesystem"), empty)
@@ -100,18 +106,17 @@ def _holds_nothing(snapshot: Dataset, parent: Dataset, empty: t.Optional[Dataset
 def may_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
     """Whether the guest of a running VM may still shut down because the run of this entry has asked it to.
 
-    It has refused if it still runs after LATEST seconds; a VM that has been started since was not asked. now: seconds
-    since 1970.
+    After LATEST seconds it will not. A VM that was started since was not asked. now: seconds since 1970.
     """
     asked = bool(entry.asked) and entry.asked == run_id(config) and config.state == "running"
     return asked and now - identity.seconds_of(entry.since) < LATEST
 
 
 def has_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
-    """Whether a VM that is down ended because the run of this entry, which is over or dead, had asked its guest to shut
-    down.
+    """Whether a stopped VM was shut down by its guest because the run of this entry, which is over or was killed, had
+    asked it to.
 
-    A stop more than LATEST seconds later is not due to that run. now: seconds since 1970.
+    A shutdown more than LATEST seconds later has another cause. now: seconds since 1970.
     """
     asked_at = identity.seconds_of(entry.since)
     if config.ended_at >= asked_at:
@@ -120,7 +125,7 @@ def has_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
 
 
 def ended_otherwise(entry: JournalEntry, config: VmConfig, now: float) -> bool:
-    """Return whether a VM that is down was stopped later than a killed run could have done it by asking its guest.
+    """Whether a stopped VM was stopped too late to be the effect of a killed run that had asked its guest to shut down.
 
     now: seconds since 1970.
     """
@@ -129,7 +134,7 @@ def ended_otherwise(entry: JournalEntry, config: VmConfig, now: float) -> bool:
 
 
 def run_id(config: VmConfig) -> str:
-    """What tells this run of the VM from others, as entries have it."""
+    """Return the id of this run of the VM, as entries have it."""
     return config.run_id or UNKNOWN
 
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a monitoring must know of a host, as gauges: space, findings, detached disks, replicas, what is half done.
+"""Metrics of a host, as gauges: space, findings, detached disks, replicas, and what is unfinished.
 
-Times are those at which something was, in seconds since 1970: how old it is, the monitoring says, also when this text
-is not written any more.
+Times are given as seconds since 1970, not as ages. The monitoring computes the age, also when this text is no longer
+written.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _Pairs = t.Iterable[t.Tuple[Labels, t.Optional[int]]]
 def families(
     host: Host, driver: str, findings: t.Sequence[Finding], leases: t.Sequence[t.Mapping[str, t.Any]]
 ) -> t.List[Family]:
-    """The metrics of a host. found: its findings. leases: those of its pools, as vm_info reports them."""
+    """Return the metrics of a host. leases: those of its pools, as vm_info reports them."""
     return [
         Family("flexdisk_host_info", "The hypervisor of the host. Always 1.", [({"driver": driver}, 1)]),
         *_of_pools(host),
@@ -41,7 +41,7 @@ def families(
 
 
 def _family(name: str, meaning: str, samples: _Pairs) -> Family:
-    """Without the samples that have no value."""
+    """Return a family without the samples that have no value."""
     return Family(f"flexdisk_{name}", meaning, [(labels, value) for labels, value in samples if value is not None])
 
 
@@ -95,7 +95,7 @@ def _of_detached_disks(host: Host) -> t.Iterator[Family]:
 
 
 def _of_originals(host: Host) -> t.Iterator[Family]:
-    """Of disks that have replicas on other hosts."""
+    """Yield the metrics of disks that have replicas on other hosts."""
     notes = [
         ({**_labels(vm), "disk": disk.uuid, "disk_name": disk.name, "replica_host": note.host}, disk, note)
         for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)
@@ -110,7 +110,9 @@ def _of_originals(host: Host) -> t.Iterator[Family]:
 
 
 def _lag(disk: Disk, note: Note) -> t.Optional[int]:
-    """What the newest snapshot of the sync with this peer lacks. None if the disk has no snapshot of it any more."""
+    """Return the bytes written since the newest snapshot of the sync with this peer. None if the disk has no such
+    snapshot any more.
+    """
     peer, later = int(note.peer, 16), disk.volume.written
     for snapshot in reversed(disk.snapshots):
         if sync_number(snapshot.name.partition("@")[2], peer) is not None:
@@ -120,7 +122,7 @@ def _lag(disk: Disk, note: Note) -> t.Optional[int]:
 
 
 def _of_replicas(host: Host) -> t.Iterator[Family]:
-    """Of the replicas that this host has."""
+    """Yield the metrics of the replicas on this host."""
     rows = [
         ({"disk": one.user[ROLE], "vm": one.user.get(OF_VM, ""), "home": one.user.get(HOST, ""), "pool": one.pool}, one)
         for name, one in sorted(host.datasets.items())
@@ -135,7 +137,7 @@ def _of_replicas(host: Host) -> t.Iterator[Family]:
 
 
 def _of_findings(findings: t.Sequence[Finding]) -> t.Iterator[Family]:
-    """By severity, with zeros, so that an alert ends; and by kind."""
+    """Yield the number of findings by severity, with zeros so that alerts end, and by kind."""
     numbers: t.Dict[str, int] = {}
     for finding in findings:
         numbers[finding.kind] = numbers.get(finding.kind, 0) + 1

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host writes down of a VM that leaves it or comes to it: on a dataset of its own, in one property.
+"""Records of VMs that leave this host or come to it. Each is a property of a dataset of its own.
 
-The dataset of a VM that has left stays as a tombstone: the VM's name and UUID are taken here.
+The dataset of a VM that has left stays as a tombstone: no other VM here can get the name or the UUID.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UNKNOWN = -1
 
 
 class Move(t.NamedTuple):
-    """What a host has written down of a VM that moves or has moved."""
+    """The record of a VM that moves or has moved."""
 
     # The VM is about to leave, has left or comes.
     phase: str
@@ -57,7 +57,7 @@ class Move(t.NamedTuple):
 
     @property
     def label(self) -> str:
-        """The VM for people."""
+        """What messages call the VM."""
         return self.alias or self.vm
 
 
@@ -67,12 +67,14 @@ def result(move: Move) -> t.Dict[str, str]:
 
 
 def encode(move: Move) -> str:
-    """The value of FACT."""
+    """Return the value of MOVE_PROPERTY. Its bytes are those of earlier releases, which the codec in property_text.py
+    would change.
+    """
     return json.dumps(move._asdict(), separators=(",", ":"), sort_keys=True)
 
 
 def decode_at(name: str, text: str) -> t.Optional[Move]:
-    """What is written down on the dataset of this name; None for anything that this collection would not have written
+    """Return the record on the dataset of this name; None for anything that this collection would not have written
     there.
     """
     move = _decode(text)
@@ -80,7 +82,7 @@ def decode_at(name: str, text: str) -> t.Optional[Move]:
 
 
 def previous_tombstone(move: Move) -> t.Optional[Move]:
-    """The tombstone in whose place this is written down, None for none."""
+    """Return the tombstone that this record replaces, None if there is none."""
     return _decode(move.was)
 
 
@@ -123,7 +125,7 @@ def _valid(move: Move) -> bool:
 class GivenUp(t.NamedTuple):
     """When a move of a VM was last given up.
 
-    The greater one is later. The number alone does not tell: a failover brings back the one of an older record.
+    The greater tuple is later. The number alone does not suffice: a failover brings back the number of an older record.
     """
 
     term: int
@@ -133,30 +135,30 @@ class GivenUp(t.NamedTuple):
 
 
 def given_up_at(user_properties: t.Mapping[str, str]) -> GivenUp:
-    """Return when a move of the VM was last given up, as written down on its dataset or in its record."""
+    """Return when a move of the VM was last given up, from the properties of its dataset or of its record."""
     return GivenUp(term_of(user_properties.get(FAILOVER_PROPERTY, "")), stayed_at(user_properties))
 
 
 def stayed_at(user_properties: t.Mapping[str, str]) -> int:
-    """Return the number of given_up_at()."""
+    """Return the number in given_up_at()."""
     text = user_properties.get(STAYED, "")
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
 
 
 def stays_at(user_properties: t.Mapping[str, str], now: float) -> int:
-    """Return what to write down when a move is given up: seconds since 1970, and always more than the last time."""
+    """Return the number to store when a move is given up: seconds since 1970, and always greater than the last one."""
     return max(int(now), stayed_at(user_properties) + 1)
 
 
 def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
-    """All that is written down, by the UUIDs of the VMs."""
+    """Return all records, by the UUIDs of the VMs."""
     places = (d for d in datasets if d.kind == "filesystem" and d.parent == moves(d.pool) and MOVE_PROPERTY in d.user)
     known = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in places) if move is not None]
     return {move.vm: move for move in known}
 
 
 def find_by_name(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
-    """The moves of VMs with this name, UUID or beginning of a UUID. A whole UUID takes precedence."""
+    """Return the moves of VMs with this name, UUID or beginning of a UUID. A whole UUID takes precedence."""
     lower = wanted.lower()
     if lower in known:
         return [known[lower]]
@@ -165,7 +167,7 @@ def find_by_name(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
 
 
 def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
-    """Why there is no VM of this name or UUID here, and none may be made; None if nothing is known of it."""
+    """Return why there is no VM of this name or UUID here, and none may be created; None if no move is known."""
     for move in find_by_name(known, wanted):
         if move.phase == MOVED:
             reason = (
@@ -179,7 +181,7 @@ def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Probl
 
 
 def why_frozen(move: Move) -> str:
-    """Why no other task changes a VM that is here."""
+    """Return why no other task changes a VM while it moves."""
     if move.taken:
         return f"{move.host} has taken it over; flexdisk_failover_state=returned of the playbook failover_vm goes on"
     if move.back_to:
@@ -189,15 +191,16 @@ def why_frozen(move: Move) -> str:
 
 
 def to_ask(move: Move) -> t.List[str]:
-    """The hosts that must say that they have not taken the VM over before its move goes on.
+    """Return the hosts that must confirm that they have not taken the VM over, before its move goes on.
 
-    A VM that has left may be taken over although its host has not booted since: that host does not have it any more.
+    Another host may take over a VM that has left even if its host has not booted since, because that host does not have
+    the VM any more.
     """
     return [one for one in move.asks.split(",") if one] if move.phase == MOVED else []
 
 
 class Sighting(t.NamedTuple):
-    """What another host says of a VM."""
+    """What another host reports about a VM."""
 
     vm: str
     """The UUID of the VM that it has, "" for none."""
@@ -222,12 +225,14 @@ class Sighting(t.NamedTuple):
     """Why no task manages the VM that it has, "" if it has none, or manages it."""
 
     def is_older_than(self, term: int) -> bool:
-        """Whether a host that has the VM is only an old home of one with this term."""
+        """Whether the host is only an old home of a VM that has this term elsewhere."""
         return self.phase in ("", LEAVING) and UNKNOWN < self.had < term
 
 
 def read_sightings(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Optional[Sighting]]:
-    """What hosts say by their results of the step look, None of one that could not be asked. Raises FlexdiskError."""
+    """Return what hosts report, from their results of the step look; None for a host that could not be asked. Raises
+    FlexdiskError.
+    """
     try:
         return {str(host): _sighting(one) if one != "" else None for host, one in given.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
@@ -251,10 +256,10 @@ def why_not_on(
     term: int = UNKNOWN,
     unasked: bool = False,
 ) -> str:
-    """Why a VM must not go from its host to the target, from what other hosts say; "" if it may.
+    """Return why a VM must not go from its host to the target, judging by the reports of other hosts; "" if it may.
 
-    asks: the hosts that must say that they have not taken it over, as to_ask has it. term: that of the move.
-    unasked: also if they cannot be asked.
+    asks: the hosts that must confirm that they have not taken it over, see to_ask(). term: that of the move. unasked:
+    go on even if they cannot be asked.
     """
     answered = {host: one for host, one in seen.items() if one is not None and host != target}
     have = [host for host, one in sorted(answered.items()) if one.vm == vm and one.phase != COMING]
@@ -280,11 +285,12 @@ def why_not_on(
 
 
 def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.Sequence[str], unseen: bool) -> str:
-    """Why the tombstone of a VM must stay here, "" if it may go: if another host says that it has the VM, whole.
+    """Return why the tombstone of a VM must stay here; "" if it may go, because another host reports that it has the
+    whole VM.
 
-    A host that was not asked does not have it. One that has it may be an old home of the VM: it does not count while
-    the VM is on its way, or as long as the host where it has gone says nothing. data: the datasets that this host has
-    of the VM. unseen: it may also go if no host has the VM and none expects it.
+    A host that was not asked counts as not having it. A host that has it may be an old home. It does not count while
+    the VM is on its way, or if the host that the VM went to does not answer. data: the datasets that this host has of
+    the VM. unseen: the tombstone may also go if no host has the VM and none expects it.
     """
     coming = sorted(host for host, one in seen.items() if one is not None and one.phase == COMING)
     if coming:
@@ -316,7 +322,7 @@ def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.S
 
 
 def _trail(move: Move, seen: t.Mapping[str, t.Optional[Sighting]]) -> str:
-    """The host that the VM has gone to, as far as tombstones tell."""
+    """Return the host that the VM has gone to, following the tombstones."""
     host = move.host
     passed: t.Set[str] = set()
     while host not in passed:
@@ -329,7 +335,7 @@ def _trail(move: Move, seen: t.Mapping[str, t.Optional[Sighting]]) -> str:
 
 
 def _is_gone_from(host: str, seen: t.Mapping[str, t.Optional[Sighting]]) -> bool:
-    """Whether the last host of a trail has the VM whole, or says that it has nothing of it any more."""
+    """Whether the last host of a trail has the whole VM, or has nothing of it any more."""
     one = seen.get(host)
     return one is not None and not one.phase
 
@@ -345,5 +351,5 @@ def _says(host: str, seen: t.Optional[Sighting]) -> str:
 
 
 def is_place(name: str) -> bool:
-    """Whether a dataset is one of moves."""
+    """Whether it is the dataset of such a record."""
     return identity.is_uuid(last_part(name)) and name.rpartition("/")[0] == moves(pool_of(name))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which VMs or disks a name means, and what no name may have."""
+"""Find VMs and disks by name, and check names for invisible characters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from . import identity
 
 
 class Identifiers(t.NamedTuple):
-    """What a VM or a disk can be called."""
+    """The names by which a VM or a disk can be addressed."""
 
     uuid: str
     alias: str
@@ -35,7 +35,7 @@ _SIMILAR = 0.75  # of difflib: one of four letters may be another one
 
 
 def find_by_name(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
-    """The objects with this uuid, else those with this alias or with a uuid that begins with it."""
+    """Return the objects with this uuid, else those with this alias or with a uuid that begins with it."""
     every, lower = list(things), wanted.lower()
     begins = prefixes and identity.begins_uuid(lower)
     return [thing for thing in every if wanted and thing.uuid == lower] or [
@@ -44,26 +44,26 @@ def find_by_name(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> 
 
 
 def names_volume(wanted: str, name: str, volume: str) -> bool:
-    """Whether a disk that has no name is meant by the end of its volume's name, as reports show it: C((disk1))."""
+    """Whether a name means a disk without a name by the last part of its volume, as reports show it: C((disk1))."""
     return not name and bool(wanted) and wanted.strip("()") == volume.rsplit("/", 1)[-1]
 
 
 def similar(name: str, known: t.Mapping[str, t.Iterable[str]]) -> str:
-    """Return a question about a name that nothing has: C(Did you mean db01 on hv01?), "" without a similar one. known:
-    the names that there are, by host.
+    """Return a question about an unknown name: C(Did you mean db01 on hv01?), "" without a similar one. known: the
+    existing names, by host.
     """
     return did_you_mean(name, {one: f"{one} on {host}" for host, names in known.items() for one in names})
 
 
 def did_you_mean(name: str, known: t.Mapping[str, str]) -> str:
-    """Return a question about a name that nothing has, "" without a similar one. known: how to call each."""
+    """Return a question about an unknown name, "" without a similar one. known: the label of each existing name."""
     labels = {one.lower(): label for one, label in known.items()}
     matches = difflib.get_close_matches(name.lower(), labels, _NAMED, _SIMILAR)
     return f"Did you mean {' or '.join(labels[one] for one in matches)}?" if matches else ""
 
 
 def why_not_seen(option: str, name: str) -> str:
-    """Return what is wrong with a name that has characters that no reader sees, "" if it has none. what: the option."""
+    """Return what is wrong with a name that has invisible characters, "" if it has none. option: where it was given."""
     hidden = hidden_characters(name)
     if not hidden:
         return ""

@@ -22,7 +22,7 @@ _BY_HAND = "make sure that no other host has it, then start it by hand (vmadm st
 
 
 def why_not_started(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
-    """The code and the message why the VM may not be started on this host; two empty texts if it may."""
+    """Return the code and the message why the VM may not be started on this host; two empty texts if it may."""
     if asks in (TASK, START_HOST) and vm.config.frozen:
         return "MovedAway", f"{vm.config.frozen}; it is not started here"
     if asks == ARRIVAL:
@@ -55,15 +55,15 @@ def _elsewhere(vm: Vm) -> str:
 
 
 def _way_to_start(vm: Vm) -> str:
-    """What starts a VM on a host that does not tell one boot from the next."""
+    """Return how to start a VM on a host that does not tell one boot from the next."""
     return "the playbook start_host asks and starts it" if vm.config.autoboot else _BY_HAND.format(vm.config.uuid)
 
 
 def why_home_unknown(vm: Vm) -> str:
-    """Why another host may have taken the VM over; "" if none has.
+    """Return why another host may have taken the VM over; "" if none has.
 
-    Then this host must not answer for it: the VM and its disks do not leave, nothing of it is sent, and its failover
-    is neither prepared nor given up. A VM that runs has been started here by who may.
+    In this case the VM and its disks do not leave, nothing of it is sent, and its failover is neither prepared nor
+    given up. A running VM was started here by somebody who may.
     """
     if not vm.config.failover or vm.at_home or vm.config.state == "running":
         return ""
@@ -80,7 +80,7 @@ def why_home_unknown(vm: Vm) -> str:
 
 
 def why_possibly_stale(vm: Vm) -> str:
-    """Why a failover must not take the VM for one that is here: it is a copy that may be old; "" if it is not."""
+    """Return why a failover must not use the VM on this host: it is a copy that may be old; "" if it is not."""
     if not why_home_unknown(vm):
         return ""
     start = "starts it" if vm.config.autoboot else "lets it be started"
@@ -96,7 +96,7 @@ def why_possibly_stale(vm: Vm) -> str:
 
 
 def with_home_state(vm: Vm, boot: str) -> Vm:
-    """The VM with whether this host is known to be its home. boot: of the host, "" if it is not known.
+    """Return the VM with at_home set. boot: the current boot of the host, "" if it is not known.
 
     A failover needs a home that is down. So nobody has taken the VM over if it was at home in the same boot.
     """
@@ -104,7 +104,7 @@ def with_home_state(vm: Vm, boot: str) -> Vm:
 
 
 def why_kept_down(vm: Vm) -> str:
-    """Why a VM must stay down until the task that was interrupted is done again; "" if it need not."""
+    """Return why a VM must stay stopped until the interrupted task is done again; "" if it need not."""
     left = vm.interrupted
     if left is None:
         return ""
@@ -120,7 +120,7 @@ def why_kept_down(vm: Vm) -> str:
 
 
 def interrupted_run_text(entry: JournalEntry) -> str:
-    """The message about an interrupted run of this host: what it has left, and what ends it."""
+    """Return the message about an interrupted run of this host: what is unfinished, and what completes it."""
     if entry.rollback:
         return (
             f"a rollback to snapshot {entry.rollback} was interrupted at {entry.since}, so its "

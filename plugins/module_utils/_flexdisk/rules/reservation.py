@@ -41,10 +41,10 @@ class Vdev:
 
 @dataclass(frozen=True)
 class PoolGeometry:
-    """What the forecast must know of a pool.
+    """What the forecast needs to know about a pool.
 
-    rounding is C(classic) (illumos, OpenZFS up to 2.2) or C(modern) (OpenZFS 2.3 and later); they differ on raidz
-    and draid only.
+    rounding is C(classic) (illumos, OpenZFS up to 2.2) or C(modern) (OpenZFS 2.3 and later); they differ on raidz and
+    draid only.
     """
 
     vdevs: t.Tuple[Vdev, ...]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""UEFI variables of a VM, as they travel to another host: a text of the bytes of a file."""
+"""UEFI variables of a VM as text, for the way to another host."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether the identities and names of a VM's disks are the same everywhere, and theirs alone."""
+"""Findings about the identities and names of a VM's disks: they must be unique, and the same everywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .verify_facts import About, Facts, Findings, of_vm, vm_disks, within
 
 
 def identities(facts: Facts, vm: Vm) -> Findings:
-    """Where the hypervisor and the properties of a volume say different things about a disk."""
+    """Yield the disks for which the hypervisor and the properties of the volume disagree."""
     configured = {entry.path: entry for entry in vm.config.disks}
     volumes = [disk.volume.name for disk in vm.disks]
     for disk in vm.disks:
@@ -51,7 +51,7 @@ def _disowned(about: About, entry: DiskConfig, contested: bool) -> Finding:
 
 
 def _stale(about: About) -> Findings:
-    """Copies of what the hypervisor knows that are out of date."""
+    """Yield facts that are not up to date with the hypervisor."""
     disk, user = about.disk, about.disk.volume.user
     boot = "true" if disk.boot else "false"
     word = {"vm": disk.vm, "index": str(disk.index), "slot": disk.pci_slot, "model": disk.model, "boot": boot}
@@ -62,7 +62,7 @@ def _stale(about: About) -> Findings:
 
 
 def _unconfigured(about: About, entry: DiskConfig) -> Findings:
-    """Disks whose UUID the configuration does not have yet."""
+    """Yield disks whose UUID is not in the configuration yet."""
     volume_uuid = about.disk.volume.user.get("uuid", "")
     if not volume_uuid or entry.uuid or entry.serial:
         return
@@ -75,7 +75,7 @@ def _unconfigured(about: About, entry: DiskConfig) -> Findings:
 
 
 def duplicate_names(facts: Facts, vm: Vm) -> Findings:
-    """Names that more than one disk has. Attached disks, orphans, and those detached from the VM are one name space."""
+    """Yield names that several disks have. Attached disks, orphans and disks detached from the VM must all differ."""
     by_name: t.Dict[str, t.List[Disk]] = {}
     for disk in (*vm.disks, *vm.orphans, *vm.detached):
         if disk.name and not any(disk.volume.name == other.volume.name for other in by_name.get(disk.name, ())):

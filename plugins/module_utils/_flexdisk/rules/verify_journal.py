@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What interrupted runs have left in the journal of a pool."""
+"""Findings about entries in the journal that interrupted runs have left."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .verify_facts import Facts, Findings, listed, vm_disks
 
 
 def interrupted_runs(facts: Facts) -> Findings:
-    """Entries of interrupted runs that no later run has finished."""
+    """Yield the entries of interrupted runs that no later run has completed."""
     vms = {vm.config.uuid: vm for vm in facts.host.vms}
     for (pool, uuid), entry in sorted(facts.host.intents.items()):
         vm, alias = vms.get(uuid), facts.alias(uuid)
@@ -61,12 +61,12 @@ def _taken_up(vm: Vm, entry: JournalEntry) -> Task:
 
 
 def listed_intents(host: Host, pool: str) -> str:
-    """What the list of VMs with an entry in the journal should be, as the property has it."""
+    """Return what the list of VMs with a journal entry should be, as the value of its property."""
     return journal.encode_index(vm for of, vm in host.intents if of == pool)
 
 
 def index_of_runs(facts: Facts) -> Findings:
-    """Lists of VMs with an entry that do not agree with the entries."""
+    """Yield the lists of VMs that do not agree with the entries of the journal."""
     host = facts.host
     for pool in sorted(host.geometry):
         box = host.datasets.get(container(pool))

@@ -23,7 +23,7 @@ _OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "fro
 
 
 def properties_of_vm(facts: Facts, vm: Vm) -> Findings:
-    """What is wrong with the properties of a VM and its disks."""
+    """Yield findings about the properties of a VM and its disks."""
     seen = set()
     for disk in (*vm.disks, *vm.orphans):
         if disk.volume.name not in seen:
@@ -42,7 +42,7 @@ def properties_of_vm(facts: Facts, vm: Vm) -> Findings:
 
 
 def properties(about: About) -> Findings:
-    """What is wrong with the properties of one disk."""
+    """Yield findings about the properties of one disk."""
     volume = about.disk.volume
     # The hypervisor's word on an attached disk is another finding.
     copied = ("uuid", "vm", "index", "slot", "boot") if about.disk.path and about.disk.adopted else ()
@@ -73,13 +73,13 @@ def _is_valid(name: str, value: str) -> bool:
 
 
 def _received(dataset: Dataset, names: t.Sequence[str]) -> t.Dict[str, str]:
-    """Properties that came with C(zfs receive) and that this collection would set to the same values."""
+    """Return properties that came with C(zfs receive) and that this collection would set to the same values."""
     values = {name: dataset.user.get(name, "") for name in names if name in dataset.received}
     return {name: value for name, value in values.items() if value and _is_valid(name, value)}
 
 
 def marks(about: About) -> Findings:
-    """Marks of an operation that has not ended: the guard, and flexdisk:from."""
+    """Yield marks of an unfinished operation: the guard, and flexdisk:from."""
     disk, vm = about.disk, about.vm
     moved_from = disk.volume.user.get("from", "")
     if disk.guarded:
@@ -100,7 +100,7 @@ def marks(about: About) -> Findings:
 
 
 def inherited_properties(facts: Facts) -> Findings:
-    """Properties that disks and VMs inherit: one finding for each dataset above that has some."""
+    """Yield one finding for each dataset whose properties VMs or disks inherit."""
     host = facts.host
     above: t.Dict[str, t.Tuple[t.Set[str], t.List[str]]] = {}
     looked = [(disk.volume, _OF_DISKS) for vm in host.vms for disk in (*vm.disks, *vm.orphans)]

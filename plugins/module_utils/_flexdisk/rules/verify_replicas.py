@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with the replicas that a host has: written to, old, or beside the disk itself."""
+"""Findings about the replicas on a host: written to, stale, or on the same host as the disk itself."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from .verify_facts import Facts, Findings, listed
 
 
 def replicas_here(facts: Facts, before: str) -> Findings:
-    """Findings about replicas. One that was last up to date before a time, as it is written down, is stale."""
+    """Yield findings about replicas. A replica that was last complete before a time, given as a time
+    stamp, is stale.
+    """
     datasets = facts.host.datasets
     places = [replicas(pool) for pool in facts.host.geometry]
     synced = {d.parent for d in datasets.values() if d.kind == "snapshot"}
