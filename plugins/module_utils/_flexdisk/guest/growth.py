@@ -29,13 +29,13 @@ class Growth:
     container: t.Optional[Partition] = None
 
     def parts(self) -> t.Tuple[Partition, ...]:
-        """All of them, the grown one first, a container before what it contains."""
+        """Return all of them, the grown one first, a container before what it contains."""
         swap_side = (self.container, self.swap) if self.swap else (self.container,)
         return (self.grown, *(part for part in swap_side if part is not None))
 
 
 def find_growth(table: Table, contents: t.Mapping[int, Content]) -> Growth:
-    """Which partition grows: the last one, or the one before a last swap. contents: by number of partition.
+    """Return which partition grows: the last one, or the one before a last swap. contents: by number of partition.
 
     Raises FlexdiskError UnknownLayout with what was found.
     """
@@ -52,7 +52,7 @@ def find_growth(table: Table, contents: t.Mapping[int, Content]) -> Growth:
 
 
 def places(table: Table, growth: Growth) -> t.Tuple[Partition, ...]:
-    """The partitions of a growth as they shall be, or none if less than LEAST_BYTES would be gained.
+    """Return the partitions of a growth as they shall be, or none if less than LEAST_BYTES would be gained.
 
     A swap that would move by less than a MiB, or back, stays, and is not among them: the header at its new place would
     lie on the one at its old place, which the table still names.

@@ -56,7 +56,8 @@ class Logical:
 
 
 def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence[Mount]) -> str:
-    """Where the file system of a device is mounted. numbers are the device's, for a root that is called /dev/root.
+    """Return where the file system of a device is mounted. numbers are the device's, for a root that is called
+    /dev/root.
 
     Raises FlexdiskError NotMounted, UnknownLayout.
     """
@@ -85,7 +86,9 @@ def _may_be_below(overlay: Mount, mounts: t.Sequence[Mount]) -> bool:
 
 
 def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
-    """An ext2, ext3 or ext4 file system, from the output of dumpe2fs -h. Raises UnknownLayout, UnexpectedOutput."""
+    """Return an ext2, ext3 or ext4 file system, from the output of dumpe2fs -h. Raises UnknownLayout,
+    UnexpectedOutput.
+    """
     block = _figure(text, r"^Block size:\s+(\d+)", "dumpe2fs")
     state = re.search(r"^Filesystem state:\s+(.*)$", text, re.MULTILINE)
     if state and "errors" in state.group(1):
@@ -103,7 +106,7 @@ def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
 
 
 def xfs_layer(name: str, mount: str, text: str) -> Layer:
-    """An XFS file system, from the output of xfs_growfs -n. Raises UnexpectedOutput."""
+    """Return an XFS file system, from the output of xfs_growfs -n. Raises UnexpectedOutput."""
     match = re.search(r"^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)", text, re.MULTILINE)
     if match is None:
         raise _unexpected("xfs_growfs -n", text)
@@ -111,7 +114,7 @@ def xfs_layer(name: str, mount: str, text: str) -> Layer:
 
 
 def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> Layer:
-    """One device of a btrfs, by any of its paths, from the output of btrfs filesystem show --raw.
+    """Return one device of a btrfs, by any of its paths, from the output of btrfs filesystem show --raw.
 
     Raises FlexdiskError UnexpectedOutput.
     """
@@ -122,7 +125,7 @@ def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> L
 
 
 def full_btrfs(devices: t.Sequence[str], text: str, below: int) -> t.Optional[Layer]:
-    """A btrfs of several devices that has all of this one; None if it has only one device.
+    """Return a btrfs of several devices that has all of this one; None if it has only one device.
 
     A mount names only one of several, so that it would not be known where the file system is mounted. text is the
     output of btrfs filesystem show --raw. Raises FlexdiskError UnknownLayout if it is to grow, UnexpectedOutput.
@@ -147,7 +150,8 @@ def _members(text: str) -> t.List[t.Tuple[str, str, str]]:
 
 
 def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int) -> Layer:
-    """An open LUKS device on another one, from the output of cryptsetup status. passphrase: whether one was given.
+    """Return an open LUKS device on another one, from the output of cryptsetup status. passphrase: whether one was
+    given.
 
     One is only needed to grow. Raises FlexdiskError MissingParameter, UnexpectedOutput.
     """
@@ -176,10 +180,10 @@ def check_luks(device: str, text: str) -> None:
 
 
 def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tuple[t.Tuple[Layer, ...], str]:
-    """A physical volume and the logical volume that takes its space, and the latter's name in /dev/mapper or "".
+    """Return a physical volume and the logical volume that takes its space, and the latter's name in /dev/mapper or "".
 
-    pvs and lvs are JSON reports in bytes, pvs of this device. wanted names the logical volume, None takes the only
-    one, "" none at all. Raises FlexdiskError UnknownLayout, Ambiguous, ResourceNotFound, UnexpectedOutput.
+    pvs and lvs are JSON reports in bytes, pvs of this device. wanted names the logical volume, None takes the only one,
+    "" none at all. Raises FlexdiskError UnknownLayout, Ambiguous, ResourceNotFound, UnexpectedOutput.
     """
     try:
         (row,) = json.loads(pvs)["report"][0]["pv"]
@@ -204,7 +208,7 @@ def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tu
 
 
 def activated(volume: Layer, active: int, below: int) -> Layer:
-    """A logical volume whose device has that many bytes: less than LVM says, if lvextend was killed.
+    """Return a logical volume whose device has that many bytes: less than LVM says, if lvextend was killed.
 
     lvextend without free extents fails.
     """

@@ -84,7 +84,9 @@ class Swap:
 
 
 def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
-    """The devices in the output of lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN. Raises UnexpectedOutput."""
+    """Return the devices in the output of lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN. Raises
+    UnexpectedOutput.
+    """
     try:
         return tuple(map(_device, json.loads(text)["blockdevices"]))
     except (ValueError, KeyError, TypeError) as exc:
@@ -99,7 +101,7 @@ def _device(row: t.Mapping[str, t.Any]) -> Device:
 
 
 def parse_blkid(rc: int, text: str) -> Content:
-    """What blkid -p -o export says of a device, with its exit status. Raises UnexpectedOutput."""
+    """Return what blkid -p -o export says of a device, with its exit status. Raises UnexpectedOutput."""
     if rc == _BLKID_NOTHING:
         return Content()
     if rc == _BLKID_AMBIGUOUS:
@@ -115,7 +117,9 @@ def parse_blkid(rc: int, text: str) -> Content:
 
 
 def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:
-    """The mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises UnexpectedOutput."""
+    """Return the mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises
+    UnexpectedOutput.
+    """
     try:
         rows = json.loads(text)["filesystems"]
         return tuple(
@@ -137,7 +141,7 @@ def _plain(source: t.Optional[str]) -> str:
 
 
 def parse_swaps(text: str) -> t.Tuple[Swap, ...]:
-    """The swaps of /proc/swaps, which has spaces and the like in names as octal numbers."""
+    """Return the swaps of /proc/swaps, which has spaces and the like in names as octal numbers."""
     rows = [line.split() for line in text.splitlines()[1:]]
     return tuple(Swap(_unescaped(row[0]), int(row[3]) * 1024, int(row[4])) for row in rows if len(row) >= 5)
 
@@ -147,7 +151,9 @@ def _unescaped(name: str) -> str:
 
 
 def swap_page(head: bytes) -> t.Tuple[int, str]:
-    """The size of page in the first bytes of a swap, and what keeps the swap from being moved, "" for nothing."""
+    """Return the size of page in the first bytes of a swap, and what keeps the swap from being moved, "" for
+    nothing.
+    """
     page = next((page for page in _PAGES if head[page - len(_SWAP_MAGIC) : page] == _SWAP_MAGIC), 0)
     if not page:
         return 0, "no header of version 1"
@@ -156,13 +162,15 @@ def swap_page(head: bytes) -> t.Tuple[int, str]:
 
 
 def available_memory(text: str) -> int:
-    """Bytes that /proc/meminfo says are available, 0 if it does not say."""
+    """Return bytes that /proc/meminfo says are available, 0 if it does not say."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
     return int(match.group(1)) * 1024 if match else 0
 
 
 def fstab_swap(text: str, names: t.Iterable[str]) -> t.Optional[str]:
-    """The options of fstab's line for a swap of one of these names, None if there is none, or none for each boot."""
+    """Return the options of fstab's line for a swap of one of these names, None if there is none, or none for each
+    boot.
+    """
     wanted = {name.lower() for name in names}
     for line in text.splitlines():
         fields = line.split()

@@ -60,7 +60,9 @@ class Disk:
 
 
 def plan(disk: Disk) -> Plan:
-    """The growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with what was found."""
+    """Return the growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with what was
+    found.
+    """
     if disk.table is None or disk.growth is None:
         lines, runs = _layers(disk.layers, disk.size)
         return Plan(disk.device, disk.size, lines, runs, tests=_tests(disk.layers, runs))
@@ -111,7 +113,9 @@ def _tests(layers: t.Sequence[Layer], steps: t.Sequence[Run]) -> t.Tuple[Run, ..
 
 
 def _trial(write: t.Sequence[Step]) -> t.Tuple[Run, ...]:
-    """What sfdisk is to write, without writing it: what it does not take is known before a swap is turned off."""
+    """Return what sfdisk is to write, without writing it: what it does not take is known before a swap is
+    turned off.
+    """
     runs = (step for step in write if isinstance(step, Run))
     return tuple(replace(run, argv=(run.argv[0], "--no-act", *run.argv[1:])) for run in runs)
 
@@ -228,7 +232,7 @@ def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
 
 
 def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool) -> t.Tuple[Run, ...]:
-    """What was on is turned on again. After a killed run, fstab alone can tell."""
+    """Return what was on is turned on again. After a killed run, fstab alone can tell."""
     if swap is None:
         return ()
     active = _active(disk, swap)
@@ -262,7 +266,9 @@ def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
 
 
 def active_name(table: Table) -> str:
-    """The file that remembers the active flag of a protective MBR, from before sfdisk clears it to when it is back."""
+    """Return the file that remembers the active flag of a protective MBR, from before sfdisk clears it to when it is
+    back.
+    """
     return f"{table.identity.lower()}.active"
 
 

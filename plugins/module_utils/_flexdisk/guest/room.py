@@ -49,7 +49,7 @@ class Room:
         return self.why if whole_mib(self.min_bytes) * MIB >= self.size else ""
 
     def description(self) -> str:
-        """The answer for a reader."""
+        """Return the answer for a reader."""
         text = f"{self.device}: {render_bytes(self.size)}, "
         text += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.min_bytes)} MiB"
         if self.relocate:
@@ -58,28 +58,29 @@ class Room:
 
 
 def shown(commands: t.Iterable[t.Sequence[str]]) -> str:
-    """Commands for a shell."""
+    """Return commands for a shell."""
     return " && ".join(" ".join(argv) for argv in commands)
 
 
 def whole_mib(size: int) -> int:
-    """Bytes in MiB, rounded up."""
+    """Return bytes in MiB, rounded up."""
     return -(-size // MIB)
 
 
 def unknown(device: str, size: int, why: str, content: str = "") -> Room:
-    """A disk of which nothing can go."""
+    """Return a disk of which nothing can go."""
     return Room(device, size, size, content=content, end=size, why=why)
 
 
 def filled(device: str, size: int, content: str, end: int) -> Room:
-    """A disk without a table, with something on it that reaches to end."""
+    """Return a disk without a table, with something on it that reaches to end."""
     end = min(end, size)
     return Room(device, size, end, content=content, end=end, why=f"the {content} on it takes all of it")
 
 
 def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Iterable[int]) -> Room:
-    """A disk with a table. head is what it begins with; ends are those of the partitions that the kernel knows, bytes.
+    """Return a disk with a table. head is what it begins with; ends are those of the partitions that the kernel knows,
+    bytes.
 
     The header of a GPT says how far partitions may reach. Where that is behind the end of the disk, the GPT counts as
     damaged, and the guest does not find its partitions. So as long as it says that, the disk cannot be smaller.
@@ -105,14 +106,18 @@ def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Itera
 
 
 def ext_end(device: str, text: str, mounted: bool) -> int:
-    """Where an ext2, ext3 or ext4 ends, from the output of dumpe2fs -h. Raises UnknownLayout, UnexpectedOutput."""
+    """Return where an ext2, ext3 or ext4 ends, from the output of dumpe2fs -h. Raises UnknownLayout,
+    UnexpectedOutput.
+    """
     if not mounted and re.search(r"^Filesystem features:.*\bneeds_recovery\b", text, re.MULTILINE):
         raise FlexdiskError("UnknownLayout", f"the file system on {device} was not unmounted; its journal may grow it")
     return ext_layer(device, device, text, 0).size
 
 
 def crypt_end(name: str, text: str) -> int:
-    """Where an open LUKS device ends, from the output of cryptsetup status. Raises UnknownLayout, UnexpectedOutput."""
+    """Return where an open LUKS device ends, from the output of cryptsetup status. Raises UnknownLayout,
+    UnexpectedOutput.
+    """
     match = _BEYOND_STATUS.search(text)
     if match:
         raise FlexdiskError("UnknownLayout", f"{name} has {match.group(1)}, so it may use more than it shows")
@@ -121,7 +126,7 @@ def crypt_end(name: str, text: str) -> int:
 
 
 def physical_end(device: str, pvs: str) -> int:
-    """Where a physical volume ends, from a JSON report of pvs in bytes. Raises UnknownLayout, UnexpectedOutput.
+    """Return where a physical volume ends, from a JSON report of pvs in bytes. Raises UnknownLayout, UnexpectedOutput.
 
     LVM remembers a size that is up to one extent larger than all extents, and warns of a smaller device.
     """

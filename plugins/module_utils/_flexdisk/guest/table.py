@@ -73,17 +73,17 @@ class Table:
         return MIB // self.sector
 
     def description(self) -> str:
-        """All partitions for a reader."""
+        """Return all partitions for a reader."""
         return ", ".join(
             f"{part.name} ({render_bytes(part.size * self.sector)}, type {part.kind})" for part in self.partitions
         )
 
 
 def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
-    """The table in the output of sfdisk -J. head is the first HEAD_BYTES of the disk, size its bytes.
+    """Return the table in the output of sfdisk -J. head is the first HEAD_BYTES of the disk, size its bytes.
 
-    sector is the bytes of a sector, 0 if the kernel does not tell. Old sfdisk does not say it.
-    Raises FlexdiskError UnknownLayout for a table that cannot be changed safely, UnexpectedOutput.
+    sector is the bytes of a sector, 0 if the kernel does not tell. Old sfdisk does not say it. Raises FlexdiskError
+    UnknownLayout for a table that cannot be changed safely, UnexpectedOutput.
     """
     try:
         data = json.loads(text)["partitiontable"]
@@ -105,19 +105,19 @@ def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
 
 
 def activate(device: str) -> t.Tuple[str, ...]:
-    """The command that sets the active flag of a protective MBR."""
+    """Return the command that sets the active flag of a protective MBR."""
     return ("sfdisk", "--no-reread", "--activate", device, "1")
 
 
 def changed(table: Table, parts: t.Iterable[Partition]) -> Table:
-    """The table with these partitions in place of those of the same numbers."""
+    """Return the table with these partitions in place of those of the same numbers."""
     new = {part.number: part for part in parts}
     places = sorted((new.get(part.number, part) for part in table.partitions), key=lambda part: part.start)
     return replace(table, partitions=tuple(places))
 
 
 def script(dump: str, parts: t.Iterable[Partition]) -> str:
-    """The output of sfdisk -d with other places for some partitions, as sfdisk takes it.
+    """Return the output of sfdisk -d with other places for some partitions, as sfdisk takes it.
 
     Everything else stays as it is. Without last-lba, sfdisk puts GPT's backup at the end of the disk.
     """
@@ -135,12 +135,14 @@ def script(dump: str, parts: t.Iterable[Partition]) -> str:
 
 
 def restorable(dump: str) -> str:
-    """The output of sfdisk -d as each sfdisk takes it: some versions refuse the size of sectors that they print."""
+    """Return the output of sfdisk -d as each sfdisk takes it: some versions refuse the size of sectors that
+    they print.
+    """
     return "".join(line for line in dump.splitlines(keepends=True) if not line.startswith("sector-size:"))
 
 
 def protective(head: bytes) -> int:
-    """Where the protective entry of an MBR begins, 0 if it has none."""
+    """Return where the protective entry of an MBR begins, 0 if it has none."""
     return next((at for at in range(446, 510, 16) if head[at + 4 : at + 5] == bytes([_PROTECTIVE])), 0)
 
 

@@ -42,7 +42,7 @@ class Label:
 
 
 def parse_label(device: str, text: str) -> Label:
-    """The label in the output of zdb -l. Raises FlexdiskError UnknownLayout, UnexpectedOutput."""
+    """Return the label in the output of zdb -l. Raises FlexdiskError UnknownLayout, UnexpectedOutput."""
     labels = [_label(device, part, text) for part in re.split(r"^LABEL \d.*$", text, flags=re.MULTILINE)[1:]]
     if not labels:
         raise FlexdiskError("UnexpectedOutput", f"zdb -l {device} printed no label: {text[:200]!r}")
@@ -69,7 +69,7 @@ def _value(part: str, indent: int, key: str, missing: str = "") -> str:
 
 
 def pool_name(device: str, label: Label, text: str) -> str:
-    """The name of the imported pool, from the output of zpool list -Hp -o guid,health,readonly,name.
+    """Return the name of the imported pool, from the output of zpool list -Hp -o guid,health,readonly,name.
 
     Raises FlexdiskError NotMounted, UnknownLayout if it cannot grow.
     """
@@ -86,7 +86,7 @@ def pool_name(device: str, label: Label, text: str) -> str:
 
 
 def pool_layer(name: str, device: str, label: Label, pool: str, text: str) -> Layer:
-    """The vdev on a device, from the output of zpool list -HpvLP of its pool.
+    """Return the vdev on a device, from the output of zpool list -HpvLP of its pool.
 
     Its size is that of its metaslabs. SIZE is not, but ALLOC and FREE together are. Raises FlexdiskError UnknownLayout,
     UnexpectedOutput.
@@ -121,7 +121,7 @@ def check_member(device: str, label: Label, pool: str, text: str, gained: int) -
 
 
 def sole_device(pool: str, text: str) -> str:
-    """The only device of a pool, from the output of zpool list -HvLP. Raises FlexdiskError Ambiguous."""
+    """Return the only device of a pool, from the output of zpool list -HvLP. Raises FlexdiskError Ambiguous."""
     names = [row[1] for row in (line.split("\t") for line in text.splitlines()) if row[0] == "" and len(row) > 1]
     devices = [name for name in names if name.startswith("/")]
     if len(devices) != 1:
@@ -130,7 +130,7 @@ def sole_device(pool: str, text: str) -> str:
 
 
 def _rows(device: str, pool: str, text: str) -> t.Tuple[t.List[str], t.List[str]]:
-    """The row of zpool list -HpvLP for a device, and the last one before it that is no device."""
+    """Return the row of zpool list -HpvLP for a device, and the last one before it that is no device."""
     above: t.List[str] = []
     for row in (line.split("\t") for line in text.splitlines()):
         if row[:2] == ["", device]:
@@ -151,7 +151,7 @@ def _unexpected(text: str) -> FlexdiskError:
 
 
 def data_partition(table: Table, contents: t.Mapping[int, Content]) -> t.Optional[Partition]:
-    """The partition with ZFS, if another one behind it is as ZFS makes it on a whole disk."""
+    """Return the partition with ZFS, if another one behind it is as ZFS makes it on a whole disk."""
     if table.label != "gpt" or len(table.partitions) < 2:
         return None
     data, reserved = table.partitions[-2:]
@@ -159,7 +159,7 @@ def data_partition(table: Table, contents: t.Mapping[int, Content]) -> t.Optiona
 
 
 def whole_size(table: Table, data: Partition) -> int:
-    """The bytes that ZFS would make of its partition on a whole disk. The rule is that of libefi."""
+    """Return the bytes that ZFS would make of its partition on a whole disk. The rule is that of libefi."""
     end = table.limit - 1 - _RESERVED_SECTORS
     return (end - end % _STEP_SECTORS - data.start) * table.sector
 

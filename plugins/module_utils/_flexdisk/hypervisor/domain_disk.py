@@ -38,7 +38,7 @@ DEVICE = re.compile(r"/dev/[^,\s\"'\\]+")
 
 
 def known(domain: Element, disk: Element, path: str, usual: str) -> DiskElement:
-    """What the domain knows of one of its disks. usual: the driver element of a new disk, "" for none."""
+    """Return what the domain knows of one of its disks. usual: the driver element of a new disk, "" for none."""
     parts = [dump(child) for child in disk.children if _is_kept(child)]
     inner = "".join(dump(c) for one in disk.all("source") for c in one.children if c.name in _OF_SOURCE)
     parts += [_wrap("source", {}, inner)] if inner else []
@@ -92,7 +92,7 @@ def _wrap(name: str, attributes: t.Mapping[str, str], inner: str) -> str:
 
 
 def tunes(domain: Element, path: str) -> t.List[Element]:
-    """What <blkiotune> of the domain says of a path."""
+    """Return what <blkiotune> of the domain says of a path."""
     every = [device for part in domain.all(_BLKIOTUNE) for device in part.all("device")]
     return [device for device in every if device.get("path") == path]
 
@@ -135,7 +135,7 @@ def _claims(disk: Element) -> t.Iterator[str]:
 
 
 def offers(domain: Element) -> t.FrozenSet[str]:
-    """What a domain has of what a disk may need."""
+    """Return what a domain has of what a disk may need."""
     ids = [one.attributes.get("id", "") for part in domain.all("iothreadids") for one in part.all("iothread")]
     count = domain.get("iothreads")
     free = (str(number) for number in range(1, len(ids) + 1 + (int(count) if count.isdigit() else 0)))
@@ -146,12 +146,14 @@ def offers(domain: Element) -> t.FrozenSet[str]:
 
 
 def claims(others: t.Iterable[Element]) -> t.FrozenSet[str]:
-    """What devices that are none of our disks have of what only one can have."""
+    """Return what devices that are none of our disks have of what only one can have."""
     return frozenset(claim for device in others for claim in _claims(device))
 
 
 def mentions(domain: Element, disk: Element, path: str) -> t.Tuple[str, ...]:
-    """Elements beside its own source, and a limit of <blkiotune>, that name the path of a disk or a partition of it."""
+    """Return elements beside its own source, and a limit of <blkiotune>, that name the path of a disk or a partition of
+    it.
+    """
     token = re.compile(rf"(?<![{_NOT_A_PATH}]){re.escape(path)}(?:-part\d+)?(?![{_NOT_A_PATH}])")
     sources = disk.all("source")
     ours = [*sources, *(part for device in tunes(domain, path) for part in device.all("path"))]
@@ -162,7 +164,7 @@ def mentions(domain: Element, disk: Element, path: str) -> t.Tuple[str, ...]:
 
 
 def other_names(domain: Element, disks: t.Iterable[Element]) -> t.Iterator[t.Tuple[str, str]]:
-    """Elements that name a device, each with its path. The sources of these disks are left out."""
+    """Yield elements that name a device, each with its path. The sources of these disks are left out."""
     sources = [source for disk in disks for source in disk.all("source")]
     for one in _functional(domain):
         if not any(one is source for source in sources):
@@ -198,7 +200,7 @@ class DiskParts(t.NamedTuple):
 
 
 def parts(text: str, without: t.Collection[str] = ()) -> DiskParts:
-    """What known() has written, as parts of an element. without: in words, what the VM cannot have."""
+    """Return what known() has written, as parts of an element. without: in words, what the VM cannot have."""
     root = Text(text).root
     if root.name != "disk":
         raise FlexdiskError("InvalidArgument", "what is kept of the disk is not of libvirt")
@@ -249,7 +251,7 @@ def _driver(driver: Element, without: t.Collection[str], raw: bool) -> str:
 
 
 def absent(wanted: Element, actual: Element) -> t.List[str]:
-    """The children of a wanted element that the found one lacks, or has with other values, in words."""
+    """Return the children of a wanted element that the found one lacks, or has with other values, in words."""
     return [
         f"<{one.name}>" for one in wanted.children if not any(_covers(one, other) for other in actual.all(one.name))
     ]

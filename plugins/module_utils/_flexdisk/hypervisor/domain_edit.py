@@ -21,7 +21,9 @@ _Entry = t.Mapping[str, t.Any]
 
 
 def device(xml: str, disk: _Entry, live: str = "") -> str:
-    """The XML element of a new disk: path, uuid, pci_slot, model, boot. live is the running domain's XML, or ""."""
+    """Return the XML element of a new disk: path, uuid, pci_slot, model, boot. live is the running domain's
+    XML, or "".
+    """
     domain = Text(xml).root
     both = [domain, Text(live).root] if live else [domain]
     boots = disk["boot"] and _by_os(domain)
@@ -43,14 +45,14 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
 
 
 def _preserved(domain: Element, disk: _Entry) -> domain_disk.DiskParts:
-    """What a disk has had before; for a new one, what all have."""
+    """Return what a disk has had before; for a new one, what all have."""
     usual = facts.usual_driver(domain)
     text = disk.get("element", "") or f"<disk>{usual}</disk>"
     return domain_disk.parts(text, disk.get("without", ()))
 
 
 def tuned(xml: str, disk: _Entry) -> str:
-    """The XML with what <blkiotune> has said of a disk, for its present path."""
+    """Return the XML with what <blkiotune> has said of a disk, for its present path."""
     given = _preserved(Text(xml).root, disk).tune
     if not given:
         return xml
@@ -65,7 +67,7 @@ def tuned(xml: str, disk: _Entry) -> str:
 
 
 def untuned(xml: str, path: str) -> str:
-    """The XML without what <blkiotune> says of a path."""
+    """Return the XML without what <blkiotune> says of a path."""
     text = Text(xml)
     for device in domain_disk.tunes(text.root, path):
         text.remove(device)
@@ -73,7 +75,7 @@ def untuned(xml: str, path: str) -> str:
 
 
 def added(xml: str, disk: _Entry) -> str:
-    """The XML with one more disk."""
+    """Return the XML with one more disk."""
     text = Text(tuned(xml, disk))
     there = facts.disks(text.root)
     text.append(_devices(text), device(xml, disk), there[-1] if there else None)
@@ -81,15 +83,15 @@ def added(xml: str, disk: _Entry) -> str:
 
 
 def removed(xml: str, path: str) -> str:
-    """The XML without the disk that has this path."""
+    """Return the XML without the disk that has this path."""
     text = Text(untuned(xml, path))
     text.remove(_disk_at(text, path))
     return with_multifunction(str(text))
 
 
 def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
-    """The XML with other values for the disks with these paths: uuid, pci_slot, model and boot, where given. All change
-    at once, so that two disks can swap slots. volume gives a disk another path.
+    """Return the XML with other values for the disks with these paths: uuid, pci_slot, model and boot, where given. All
+    change at once, so that two disks can swap slots. volume gives a disk another path.
     """
     text = Text(xml)
     renamed = {entry["path"] for entry in entries if "model" in entry}
@@ -130,7 +132,7 @@ def _set_source(text: Text, disk: Element, path: str) -> None:
 
 
 def resized(xml: str, changes: t.Mapping[str, int]) -> str:
-    """The XML with other memory (MiB) and vcpus, where given."""
+    """Return the XML with other memory (MiB) and vcpus, where given."""
     text = Text(xml)
     values = {"vcpu": str(changes["vcpus"])} if "vcpus" in changes else {}
     if "memory" in changes:
@@ -145,7 +147,7 @@ def resized(xml: str, changes: t.Mapping[str, int]) -> str:
 
 
 def with_multifunction(xml: str) -> str:
-    """The XML with multifunction set on devices that have several functions in use."""
+    """Return the XML with multifunction set on devices that have several functions in use."""
     text = Text(xml)
     domain = text.root
     places = [(disk, facts.slot_of(disk)) for disk in facts.disks(domain) if facts.managed(domain, disk)]
@@ -159,7 +161,7 @@ def with_multifunction(xml: str) -> str:
 
 
 def ported(xml: str, buses: t.Iterable[int]) -> str:
-    """The XML with added root ports, with these bus numbers."""
+    """Return the XML with added root ports, with these bus numbers."""
     text = Text(xml)
     controllers = facts.controllers(text.root)
     added = [render("controller", type="pci", index=str(bus), model=facts.PORT) for bus in buses]
@@ -194,7 +196,9 @@ def _put(text: Text, parent: Element, name: str, new: str) -> None:
 
 
 def _address(entry: _Entry, domains: t.Sequence[Element]) -> str:
-    """The address of a disk: its slot, or a unit at the first SCSI controller if not 0; "" if libvirt finds one."""
+    """Return the address of a disk: its slot, or a unit at the first SCSI controller if not 0; "" if libvirt
+    finds one.
+    """
     if entry.get("pci_slot"):
         slot = parse_slot(entry["pci_slot"])
         return "<address type='pci' domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/>" % slot
@@ -237,7 +241,9 @@ def _boot(text: Text, disk: Element) -> None:
 
 
 def _first(domain: Element, renamed: t.Container[str]) -> t.List[str]:
-    """The disk that boots only because it is the first, if it is renamed: then it may not be the first any more."""
+    """Return the disk that boots only because it is the first, if it is renamed: then it may not be the first
+    any more.
+    """
     disk = facts.boot_disk(domain)
     path = facts.path_of(disk) if disk is not None and not facts.order_of(disk) else ""
     return [path] if path in renamed and not facts.boot_types(domain) else []

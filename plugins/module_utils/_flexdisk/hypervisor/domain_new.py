@@ -34,7 +34,7 @@ TEMPLATE = """<domain type='kvm'>
 
 
 def rendered(new: NewVm) -> str:
-    """The template with C(${name}), C(${uuid}), C(${memory}) in MiB and C(${vcpus}) filled in.
+    """Return the template with C(${name}), C(${uuid}), C(${memory}) in MiB and C(${vcpus}) filled in.
 
     Raises FlexdiskError InvalidArgument where it has other words in such braces, or what comes out is another VM.
     """

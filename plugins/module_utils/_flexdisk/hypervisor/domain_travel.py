@@ -74,7 +74,7 @@ class Needs(t.NamedTuple):
 
 
 def template(xml: str) -> str:
-    """The domain without its managed disks, as a template for a new one."""
+    """Return the domain without its managed disks, as a template for a new one."""
     text = Text(xml)
     for disk in facts.disks(text.root):
         if facts.managed(text.root, disk):
@@ -83,18 +83,18 @@ def template(xml: str) -> str:
 
 
 def plain(given: str) -> str:
-    """The domain that a template is of."""
+    """Return the domain that a template is of."""
     return given.replace("$$", "$")
 
 
 def elements(xml: str) -> t.Dict[str, str]:
-    """The managed disks by their paths, as they are in the text."""
+    """Return the managed disks by their paths, as they are in the text."""
     text = Text(xml)
     return {facts.path_of(disk): text.of(disk) for disk in facts.disks(text.root) if facts.managed(text.root, disk)}
 
 
 def dressed(xml: str, given: t.Mapping[str, str]) -> str:
-    """The domain whose managed disks are these elements, by the paths that they have now."""
+    """Return the domain whose managed disks are these elements, by the paths that they have now."""
     text = Text(xml)
     for path, element in given.items():
         disk = facts.find(text.root, path)
@@ -108,7 +108,7 @@ def dressed(xml: str, given: t.Mapping[str, str]) -> str:
 
 
 def stays(xml: str) -> t.List[str]:
-    """What of a domain belongs to its host, in words."""
+    """Return what of a domain belongs to its host, in words."""
     domain = Text(xml).root
     kind = domain.attributes.get("type", "")
     if kind not in ("kvm", "qemu"):
@@ -121,7 +121,7 @@ def stays(xml: str) -> t.List[str]:
 
 
 def odd_disk(element: str) -> t.List[str]:
-    """What of a disk's element belongs to its host, or is none of a disk, in words."""
+    """Return what of a disk's element belongs to its host, or is none of a disk, in words."""
     root = Text(element).root
     sources = root.all("source")
     right = root.name == "disk" and len(sources) == 1 and bool(facts.path_of(root))
@@ -129,7 +129,7 @@ def odd_disk(element: str) -> t.List[str]:
 
 
 def _odd(element: Element) -> t.Iterator[str]:
-    """What of an element does not travel."""
+    """Yield what of an element does not travel."""
     name, kind = element.name, element.attributes.get("type", "")
     allowed = _TRAVELS.get(name)
     if allowed is not None:
@@ -161,7 +161,7 @@ def _devices(domain: Element, name: str) -> t.List[Element]:
 
 
 def needs(xml: str) -> Needs:
-    """What a host must have for a domain."""
+    """Return what a host must have for a domain."""
     text = Text(xml)
     domain = text.root
     nics, graphics = _devices(domain, "interface"), _devices(domain, "graphics")
@@ -195,12 +195,12 @@ def _cpu(text: Text) -> str:
 
 
 def macs(domain: Element) -> t.FrozenSet[str]:
-    """The MAC addresses of the NICs that are written down in the domain."""
+    """Return the MAC addresses of the NICs that are written down in the domain."""
     return frozenset(mac_of(nic.get("mac", "address")) for nic in _devices(domain, "interface")) - {""}
 
 
 def ports(domain: Element) -> t.FrozenSet[int]:
-    """The ports of the host that are written down in the domain."""
+    """Return the ports of the host that are written down in the domain."""
     fixed = (g.attributes for g in _devices(domain, "graphics") if g.attributes.get("autoport") != "yes")
     given = (one.get(key, "") for one in fixed for key in _PORTS)
     return frozenset(int(text) for text in given if text.isdecimal()) - {0}

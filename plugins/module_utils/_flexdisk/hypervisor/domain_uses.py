@@ -89,7 +89,9 @@ def _by_other_name(
     entry: DiskConfig,
     device_at: t.Callable[[str], str],
 ) -> DiskConfig:
-    """The entry of a disk. One that is left out only for its name, such as /dev/zd16, has its volume as named."""
+    """Return the entry of a disk. One that is left out only for its name, such as /dev/zd16, has its volume as
+    named.
+    """
     kind = disk.attributes.get("type")
     plain = entry.left_out and entry.media == "disk" and kind in ("block", "volume") and not domain.is_bhyve(stored)
     name = domain.name_of(disk)
@@ -162,7 +164,7 @@ def _lowest(disk: Element) -> Element:
 
 
 def _of_domain(name: str, one: Element, stored: bool) -> t.Iterator[t.Tuple[str, Use]]:
-    """Paths and how they are used. The plain ones come first: a disk may be below another one, too."""
+    """Yield paths and how they are used. The plain ones come first: a disk may be below another one, too."""
     for disk in domain.disks(one):
         if domain.managed(one, disk) and not domain.PARTITION.search(domain.path_of(disk)):
             running = f"as disk {disk.get('target', 'dev')} of the running VM"
@@ -190,7 +192,7 @@ def _of_disk(name: str, disk: Element) -> t.Iterator[t.Tuple[str, Use]]:
 
 
 def _overlay(name: str, disk: Element, base: str, snapshots: t.Sequence[Snapshot]) -> Use:
-    """What lies below a disk. Its data since then are in the overlay alone.
+    """Return what lies below a disk. Its data since then are in the overlay alone.
 
     Without --base they would go to the end of the chain, which may be an image that others have, too.
     """
@@ -209,7 +211,9 @@ def _end_of_job(name: str, target: str) -> str:
 
 
 def _paths(element: Element) -> t.Iterator[str]:
-    """Paths that an element, or one below it, names as a source, and devices in arguments of QEMU's command line."""
+    """Yield paths that an element, or one below it, names as a source, and devices in arguments of QEMU's
+    command line.
+    """
     for one in element.walk():
         if one.name == "source":
             source = one.attributes
@@ -249,7 +253,7 @@ def _is_told(disk: Element) -> bool:
 
 
 def _copied(name: str, running: t.Optional[Element]) -> str:
-    """Why a VM is not changed while a block job copies one of its disks: the job may end with another disk."""
+    """Return why a VM is not changed while a block job copies one of its disks: the job may end with another disk."""
     for disk in domain.disks(running) if running is not None else ():
         if disk.all("mirror"):
             target = disk.get("target", "dev")

@@ -18,18 +18,18 @@ _NAME = re.compile(r"(?!\.{1,2}\Z)[^/\0]{1,200}")
 
 
 def path_of(domain: Element) -> str:
-    """The file with the variables of a domain; "" if it names none."""
+    """Return the file with the variables of a domain; "" if it names none."""
     paths = [path_of_nvram(one) for system in domain.all("os") for one in system.all("nvram")]
     return paths[0] if paths else ""
 
 
 def path_of_nvram(nvram: Element) -> str:
-    """The same of its <nvram>."""
+    """Return the same of its <nvram>."""
     return nvram.get("source", "file") or nvram.text.strip()
 
 
 def stays(domain: Element) -> t.Iterator[str]:
-    """Why the variables of a domain do not travel, in words."""
+    """Yield why the variables of a domain do not travel, in words."""
     for system in domain.all("os"):
         nvrams = system.all("nvram")
         if system.all("varstore"):
@@ -60,6 +60,6 @@ def is_place(path: str) -> bool:
 
 
 def too_large(content: bytes) -> t.List[str]:
-    """Why the content of a file does not travel, in words."""
+    """Return why the content of a file does not travel, in words."""
     text = f"{_UEFI_VARIABLES} (nvram) of more than {render_bytes(LIMIT)}"
     return [text] if len(content) > LIMIT else []

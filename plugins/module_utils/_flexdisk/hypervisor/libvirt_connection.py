@@ -41,48 +41,50 @@ class Domains(t.Protocol):
     """Domains by uuid. Methods that do not read something change something. All raise FlexdiskError."""
 
     def all(self) -> t.List[Status]:
-        """Every domain."""
+        """Return every domain."""
 
     def status(self, uuid: str) -> Status: ...
 
     def xml(self, uuid: str, live: bool) -> str:
-        """The persistent configuration, or with live=True that of the running domain."""
+        """Return the persistent configuration, or with live=True that of the running domain."""
 
     def snapshots(self, uuid: str) -> t.List[str]:
-        """The XML of libvirt's own snapshots of a domain."""
+        """Return the XML of libvirt's own snapshots of a domain."""
 
     def backup(self, uuid: str) -> str:
-        """The XML of the backup that libvirt makes of a running domain; "" for none, or if libvirt does not tell."""
+        """Return the XML of the backup that libvirt makes of a running domain; "" for none, or if libvirt does not
+        tell.
+        """
 
     def keeps(self, uuid: str) -> t.List[str]:
-        """What libvirt keeps of a domain beside its configuration, in words."""
+        """Return what libvirt keeps of a domain beside its configuration, in words."""
 
     def lacks(self, needs: Needs) -> t.List[str]:
-        """What of these the host lacks, in words. Ports are not looked at."""
+        """Return what of these the host lacks, in words. Ports are not looked at."""
 
     def variables(self, path: str) -> bytes:
-        """The content of a file with UEFI variables, as far as it may travel; none if it does not exist."""
+        """Return the content of a file with UEFI variables, as far as it may travel; none if it does not exist."""
 
     def set_variables(self, path: str, content: bytes) -> None:
         """Write such a file, whole or not at all."""
 
     def secrets(self) -> t.Optional[t.List[str]]:
-        """The uuids and usages of the secrets that libvirt has, None if it does not tell. Never their values."""
+        """Return the uuids and usages of the secrets that libvirt has, None if it does not tell. Never their values."""
 
     def resources(self) -> Resources:
         """Memory and CPUs of the host."""
 
     def boot_id(self) -> str:
-        """A text that differs from boot to boot of the host; "" where there is none."""
+        """Return a text that differs from boot to boot of the host; "" where there is none."""
 
     def device(self, path: str) -> bool:
         """Whether the host has this block device, and it belongs to the volume that the path names."""
 
     def volume(self, path: str) -> str:
-        """The volume whose device, or a partition of it, is at the path; "" if there is none."""
+        """Return the volume whose device, or a partition of it, is at the path; "" if there is none."""
 
     def path(self, pool: str, volume: str) -> str:
-        """The path of a volume in one of libvirt's storage pools; "" if it is unknown."""
+        """Return the path of a volume in one of libvirt's storage pools; "" if it is unknown."""
 
     def define(self, xml: str) -> None:
         """Store a configuration."""
@@ -233,7 +235,7 @@ class Connection:
         return self._volume_at(path)
 
     def path(self, pool: str, volume: str) -> str:
-        """The path, by the pool's description: a pool that is not active knows no volumes."""
+        """Return the path, by the pool's description: a pool that is not active knows no volumes."""
         if pool not in self._pools:
             self._pools[pool] = self._target(pool)
         return f"{self._pools[pool]}/{volume}" if self._pools[pool] else ""

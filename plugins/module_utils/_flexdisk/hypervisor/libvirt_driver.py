@@ -135,7 +135,7 @@ class Libvirt:
         return self._host_offers
 
     def _used(self, use: str) -> str:
-        """The volume or the file of a disk that a domain uses under any name; "" for anything else.
+        """Return the volume or the file of a disk that a domain uses under any name; "" for anything else.
 
         Only devices are looked up. Other paths may lie on a network file system that does not answer. A device that is
         not there has the name of its volume: below /dev/zvol, or right below /dev.
@@ -150,7 +150,9 @@ class Libvirt:
         return self._domains.volume(path) or domain.PARTITION.sub("", named)
 
     def _whole(self, use: str) -> str:
-        """The volume whose device has this name, as far as it is there; "" for a partition and for anything else."""
+        """Return the volume whose device has this name, as far as it is there; "" for a partition and for anything
+        else.
+        """
         path = self._domains.path(*use.split("//", 1)) if "//" in use else use
         return self._domains.volume(path) if path.startswith("/dev/") and not _PART.search(path) else ""
 
@@ -165,7 +167,7 @@ class Libvirt:
         return xml
 
     def _live(self, vm: str) -> str:
-        """The XML of the running domain; "" if it does not run."""
+        """Return the XML of the running domain; "" if it does not run."""
         return self._domains.xml(vm, True) if self._domains.status(vm).state == "running" else ""
 
     def _define(self, vm: str, xml: str) -> None:
@@ -367,7 +369,7 @@ class Libvirt:
         return [*domain_incoming.refused(xml, allowed), *inside]
 
     def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
-        """A record is checked as a domain of this host is: it comes from another one."""
+        """Return a record is checked as a domain of this host is: it comes from another one."""
         xml = domain_travel.plain(description["template"])
         odd = [*domain_travel.stays(xml), *(word for disk in disks for word in domain_travel.odd_disk(disk))]
         if odd:

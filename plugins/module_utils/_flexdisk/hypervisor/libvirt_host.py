@@ -34,7 +34,7 @@ class LibvirtHost:
         self._library = library
 
     def keeps(self, domain: t.Any) -> t.List[str]:
-        """What libvirt keeps of a domain beside its configuration, in words."""
+        """Return what libvirt keeps of a domain beside its configuration, in words."""
         result = ["a saved state (managed save)"] if self._unless(_NO_SUPPORT, domain.hasManagedSaveImage) else []
         for kind, ask in (("snapshots", domain.listAllSnapshots), ("checkpoints", domain.listAllCheckpoints)):
             names = sorted(one.getName() for one in self._unless(_NO_SUPPORT, ask) or ())
@@ -45,7 +45,7 @@ class LibvirtHost:
         return unless(self._library, code, ask)
 
     def lacks(self, needs: Needs) -> t.List[str]:
-        """What of these the host lacks, in words. Ports are not looked at."""
+        """Return what of these the host lacks, in words. Ports are not looked at."""
         missing = [
             *self._machine(needs),
             *(f"the network {name}" for name in needs.networks if not self._network(name)),

@@ -50,16 +50,16 @@ class Hypervisor(t.Protocol):
         """A function that waits for a number of seconds."""
 
     def vms(self) -> t.List[VmConfig]:
-        """All VMs, those of other brands too, by one process."""
+        """Return all VMs, those of other brands too, by one process."""
 
     def vm(self, vm: str) -> VmConfig:
-        """One VM."""
+        """Return one VM."""
 
     def resources(self) -> Resources:
         """Memory and CPUs of the host, by at most two processes."""
 
     def boot_id(self) -> str:
-        """A text that differs from boot to boot of this host; "" if nothing tells them apart."""
+        """Return a text that differs from boot to boot of this host; "" if nothing tells them apart."""
 
     def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Tell a running guest the size that a disk has. No guest is told that a disk has shrunk: that is an error."""
@@ -85,13 +85,15 @@ class Hypervisor(t.Protocol):
         """Store whether the VM starts with the host."""
 
     def draft(self, new: NewVm) -> VmConfig:
-        """The configuration that a new VM will have, without its disks. This changes nothing."""
+        """Return the configuration that a new VM will have, without its disks. This changes nothing."""
 
     def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
-        """Size (MiB) and block size (bytes) of each disk that the platform adds to a VM that boots from this image."""
+        """Return size (MiB) and block size (bytes) of each disk that the platform adds to a VM that boots from this
+        image.
+        """
 
     def image_file(self, path: str) -> ImageFile:
-        """The image in a file on the host."""
+        """Return the image in a file on the host."""
 
     def import_image(self, image: ImageFile, volume: str) -> None:
         """Copy an image onto a volume, which must be large enough and empty."""
@@ -105,7 +107,7 @@ class Hypervisor(t.Protocol):
         """
 
     def description(self, vm: str) -> Description:
-        """What create_vm needs to make the VM again on another host, and what of it cannot be there."""
+        """Return what create_vm needs to make the VM again on another host, and what of it cannot be there."""
 
     def refuses(
         self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]
@@ -117,7 +119,8 @@ class Hypervisor(t.Protocol):
         """
 
     def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
-        """What a VM needs that comes from another host, and this host does not have, in words. Nothing is changed.
+        """Return what a VM needs that comes from another host, and this host does not have, in words. Nothing is
+        changed.
 
         description has the fields of a NewVm that a Description has, disks what that says of each disk. Both are data.
         """

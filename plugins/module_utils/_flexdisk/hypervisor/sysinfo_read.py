@@ -39,7 +39,9 @@ def parse_resources(sysinfo: str, kstat: str) -> Resources:
 
 
 def parse_boot(kstat: str) -> str:
-    """What tells this boot of the host from others, from C(kstat -p) of BOOT; "" without the second of the boot."""
+    """Return what tells this boot of the host from others, from C(kstat -p) of BOOT; "" without the second of
+    the boot.
+    """
     known = dict(line.split("\t", 1) for line in kstat.splitlines() if "\t" in line)
     seconds, more = (known.get(name, "") for name in BOOT)
     return f"{seconds}-{more}" if _NUMBER.match(seconds) and _DECIMAL.match(more or "0") else ""

@@ -13,7 +13,7 @@ from . import whole_files
 
 
 def read(path: str) -> bytes:
-    """The first LIMIT + 1 bytes of a file; none if it does not exist. Raises FlexdiskError FileFailed."""
+    """Return the first LIMIT + 1 bytes of a file; none if it does not exist. Raises FlexdiskError FileFailed."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:

@@ -375,7 +375,7 @@ class Vmadm:
 
 
 def _new_disk(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """The entry of a disk that vmadm makes. vmadm chooses the path, with the lowest free number in turn."""
+    """Return the entry of a disk that vmadm makes. vmadm chooses the path, with the lowest free number in turn."""
     keys = ("size", "model", "boot", "pci_slot", "uuid", "image_uuid", "block_size", "compression")
     return dict({key: disk[key] for key in keys if disk.get(key) not in (None, "")}, media="disk")
 

@@ -48,7 +48,7 @@ _ERRORS = (
 
 
 def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
-    """The error for a failed vmadm. A negative rc, or one from 128, means that vmadm itself has crashed."""
+    """Return the error for a failed vmadm. A negative rc, or one from 128, means that vmadm itself has crashed."""
     code = next((code for pattern, code in _ERRORS if re.search(pattern, stderr)), "VmadmFailed")
     if rc < 0 or rc >= 128:
         code = "VmadmCrashed"
@@ -58,7 +58,7 @@ def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
 
 
 def parse_json(stdout: str) -> t.Any:
-    """The parsed value; None if the text is no JSON."""
+    """Return the parsed value; None if the text is no JSON."""
     try:
         return json.loads(stdout)
     except (RecursionError, ValueError):
@@ -66,7 +66,7 @@ def parse_json(stdout: str) -> t.Any:
 
 
 def parse_manifest(stdout: str) -> t.Dict[str, t.Any]:
-    """The manifest of an image, from C(imgadm get)."""
+    """Return the manifest of an image, from C(imgadm get)."""
     data = parse_json(stdout)
     manifest = data.get("manifest") if isinstance(data, dict) else None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("tags", {}), dict):
@@ -75,8 +75,8 @@ def parse_manifest(stdout: str) -> t.Dict[str, t.Any]:
 
 
 def parse_lookup(stdout: str) -> t.List[VmConfig]:
-    """The VMs from C(vmadm lookup -j). A VM that is described in an unknown way does not stop the others from being
-    served: it gets no dataset, so nothing can be done to it.
+    """Return the VMs from C(vmadm lookup -j). A VM that is described in an unknown way does not stop the others from
+    being served: it gets no dataset, so nothing can be done to it.
     """
     rows = parse_json(stdout)
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("uuid") for row in rows):
@@ -97,7 +97,7 @@ def _vm_or_stub(row: t.Mapping[str, t.Any]) -> VmConfig:
 
 
 def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
-    """The configuration of one VM. Keys that the platform omits get the meaning that their absence has.
+    """Return the configuration of one VM. Keys that the platform omits get the meaning that their absence has.
 
     Raises FlexdiskError UnexpectedOutput for a VM of another shape.
     """
@@ -142,7 +142,9 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
 
 
 def _uses(row: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, Use]]:
-    """Volumes that the VM has in another way than as a disk: as a CD-ROM, by their other device, for bhyve itself."""
+    """Yield volumes that the VM has in another way than as a disk: as a CD-ROM, by their other device, for bhyve
+    itself.
+    """
     for disk in row.get("disks") or ():
         path, media = _text(disk, "path"), _text(disk, "media") or "disk"
         match = _ZVOL.fullmatch(path)
@@ -164,7 +166,7 @@ def _text(row: t.Mapping[str, t.Any], key: str) -> str:
 
 
 def _moment(text: str) -> int:
-    """Seconds since 1970 of a time as vmadm writes it; 0 for anything else."""
+    """Return seconds since 1970 of a time as vmadm writes it; 0 for anything else."""
     try:
         return seconds_of(f"{text[:19]}Z") if text.endswith("Z") else 0
     except ValueError:
@@ -178,21 +180,25 @@ def _tags(tags: t.Any) -> t.Dict[str, str]:
 
 
 def macs(row: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
-    """The MAC addresses of a VM's NICs. Malformed ones count for nothing."""
+    """Return the MAC addresses of a VM's NICs. Malformed ones count for nothing."""
     nics = row.get("nics")
     addresses = [nic.get("mac") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
     return frozenset(mac_of(str(mac)) for mac in addresses) - {""}
 
 
 def nic_tags(row: t.Mapping[str, t.Any]) -> t.List[str]:
-    """The network tags of a VM's NICs that C(nictagadm) can be asked for. Those of overlays are not among them."""
+    """Return the network tags of a VM's NICs that C(nictagadm) can be asked for. Those of overlays are not
+    among them.
+    """
     nics = row.get("nics")
     names = [nic.get("nic_tag") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
     return sorted({tag for tag in names if isinstance(tag, str) and _NIC_TAG.fullmatch(tag)})
 
 
 def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
-    """The VMs that have MAC addresses, by these, from C(vmadm lookup -j). but: the UUID of one that is left out."""
+    """Return the VMs that have MAC addresses, by these, from C(vmadm lookup -j). but: the UUID of one that is
+    left out.
+    """
     data = parse_json(stdout)
     rows = [row for row in data if isinstance(row, dict)] if isinstance(data, list) else []
     others = [row for row in rows if row.get("uuid") != but]
@@ -200,7 +206,9 @@ def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
 
 
 def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
-    """The disk, with the options and other disks of the VM that name its path, or another device of its volume, too."""
+    """Return the disk, with the options and other disks of the VM that name its path, or another device of its volume,
+    too.
+    """
     match = _ZVOL.fullmatch(disk.path)
     name = rf"/dev/zvol/r?dsk/{re.escape(match.group(1))}(?:[sp]\d+)?" if match else re.escape(disk.path)
     path = re.compile(name + r"(?![A-Za-z0-9_.:/-])")
@@ -212,7 +220,9 @@ def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
 
 
 def passed_through(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
-    """The devices of the host that a VM has or gets: their paths by their slots. Malformed ones count for nothing."""
+    """Return the devices of the host that a VM has or gets: their paths by their slots. Malformed ones count for
+    nothing.
+    """
     result: t.Dict[str, str] = {}
     for key in ("pci_devices", "add_pci_devices"):
         devices = row.get(key)
@@ -223,7 +233,7 @@ def passed_through(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
 
 
 def _naming(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
-    """The options of a VM that may name devices, as texts."""
+    """Return the options of a VM that may name devices, as texts."""
     return {key: json.dumps(row[key]) for key in _MAY_NAME_PATHS if row.get(key)}
 
 
@@ -246,12 +256,12 @@ def _disk(row: t.Mapping[str, t.Any]) -> DiskConfig:
 
 
 def encode_options(options: t.Mapping[str, t.Any]) -> str:
-    """What vmadm knows of a disk beside the model, "" for nothing."""
+    """Return what vmadm knows of a disk beside the model, "" for nothing."""
     return json.dumps(dict(options), sort_keys=True, separators=(",", ":")) if options else ""
 
 
 def decode_options(text: str) -> t.Dict[str, t.Any]:
-    """What encode_options() has written. Raises FlexdiskError InvalidArgument for anything else: it is data."""
+    """Return what encode_options() has written. Raises FlexdiskError InvalidArgument for anything else: it is data."""
     options = parse_json(text) if text else {}
     known = isinstance(options, dict) and all(DISK_OPTIONS.get(key, _never)(value) for key, value in options.items())
     if not known:

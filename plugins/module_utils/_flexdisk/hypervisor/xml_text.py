@@ -29,11 +29,11 @@ class Element:
         self.start, self.inner_end, self.end = start, -1, -1
 
     def all(self, name: str) -> t.List[Element]:
-        """The children with this name."""
+        """Return the children with this name."""
         return [child for child in self.children if child.name == name]
 
     def get(self, path: str, attribute: str = "") -> str:
-        """The attribute, or else the text, of the first element at a path of names; "" if there is none."""
+        """Return the attribute, or else the text, of the first element at a path of names; "" if there is none."""
         here: t.Optional[Element] = self
         for name in path.split("/"):
             here = next(iter(here.all(name)), None) if here is not None else None
@@ -42,7 +42,7 @@ class Element:
         return here.attributes.get(attribute, "") if attribute else here.text.strip()
 
     def walk(self) -> t.Iterator[Element]:
-        """The element and all elements below it, in document order."""
+        """Yield the element and all elements below it, in document order."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -60,7 +60,7 @@ class Text:
         self.root = _parse(self._data)
 
     def of(self, element: Element) -> str:
-        """The text of an element, as it was."""
+        """Return the text of an element, as it was."""
         return self._data[element.start : element.end].decode()
 
     def replace(self, element: Element, text: str) -> None:
@@ -100,12 +100,12 @@ class Text:
 
 
 def render(name: str, **attributes: str) -> str:
-    """The text of an empty element with these attributes."""
+    """Return the text of an empty element with these attributes."""
     return f"<{name}{''.join(f' {key}={quoteattr(value)}' for key, value in attributes.items())}/>"
 
 
 def dump(element: Element, attributes: t.Optional[t.Mapping[str, str]] = None) -> str:
-    """The text of an element and all below it. attributes: others than it has.
+    """Return the text of an element and all below it. attributes: others than it has.
 
     It has no comments and no white space, and attributes in the order of their names, so that texts can be compared.
     """

@@ -15,7 +15,7 @@ _LONGEST = 9  # figures of a number; more would be centuries
 
 
 def parse_duration(text: object) -> int:
-    """Seconds of C(PT1H30M5S): whole numbers, capital letters, in this order. C(PT) alone is 0.
+    """Return seconds of C(PT1H30M5S): whole numbers, capital letters, in this order. C(PT) alone is 0.
 
     Days and longer have no fixed length in ISO 8601, so there are none. Raises FlexdiskError InvalidArgument.
     """
@@ -27,7 +27,9 @@ def parse_duration(text: object) -> int:
 
 
 def parse_seconds(value: object) -> int:
-    """Seconds of a whole number of them, or of what parse_duration takes. Raises FlexdiskError InvalidArgument."""
+    """Return seconds of a whole number of them, or of what parse_duration takes. Raises FlexdiskError
+    InvalidArgument.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str) and _SECONDS.fullmatch(value) and len(value) <= _LONGEST:

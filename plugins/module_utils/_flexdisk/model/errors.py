@@ -30,7 +30,7 @@ class Problem:
     disk: str = ""
 
     def as_dict(self) -> t.Dict[str, str]:
-        """The problem as a task returns it."""
+        """Return the problem as a task returns it."""
         kind = {"VmNotStopped": "restart", "FixedAtBirth": "recreate"}.get(self.code, "refused")
         return {"code": self.code, "message": self.message, "vm": self.vm, "disk": self.disk, "class": kind}
 
@@ -69,7 +69,7 @@ class Problems(t.List[Problem]):
         self.append(Problem(code, message, self.vm, disk))
 
     def attempt(self, disk: str, check: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
-        """The result of check(*args), or None if it raises FlexdiskError, which becomes a problem."""
+        """Return the result of check(*args), or None if it raises FlexdiskError, which becomes a problem."""
         try:
             return check(*args)
         except FlexdiskError as exc:
@@ -78,7 +78,7 @@ class Problems(t.List[Problem]):
 
 
 def named(key: str, act: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
-    """What act(*args) returns. The option's name is put before the message of its FlexdiskError."""
+    """Return what act(*args) returns. The option's name is put before the message of its FlexdiskError."""
     try:
         return act(*args)
     except FlexdiskError as exc:

@@ -19,7 +19,7 @@ class Resources(t.NamedTuple):
 
 
 def checked(resources: Resources, source: str) -> Resources:
-    """The figures. Raises FlexdiskError UnexpectedOutput for those that no host has; source is who told them."""
+    """Return the figures. Raises FlexdiskError UnexpectedOutput for those that no host has; source is who told them."""
     if resources.memory < 1 or resources.cpus < 1 or not 0 <= resources.free_memory <= resources.memory:
         text = f"{resources.memory} MiB of memory, {resources.free_memory} MiB of them free, and {resources.cpus} CPUs"
         raise FlexdiskError("UnexpectedOutput", f"{source} tells of {text}")

@@ -29,12 +29,11 @@ _HOW_QUOTA = "give a number with its unit K, M, G, T, KiB, MiB, GiB or TiB (10Gi
 
 
 def parse_size(value: object, *, name: str = "size") -> int:
-    """A size in MiB.
+    """Return a size in MiB.
 
     value is an integer (MiB; an integral float, as JSON may carry it, counts) or a string: digits with an optional
-    fraction, an optional space and an optional unit in any case; no unit is MiB.
-    Raises FlexdiskError C(InvalidArgument) for anything else, for what is not a whole number of MiB, below 1 MiB, or
-    8 EiB and more.
+    fraction, an optional space and an optional unit in any case; no unit is MiB. Raises FlexdiskError
+    C(InvalidArgument) for anything else, for what is not a whole number of MiB, below 1 MiB, or 8 EiB and more.
     """
     if isinstance(value, str):
         return _in_range(_bytes(value, name, _HOW_SIZE), value, name) // MIB
@@ -46,7 +45,7 @@ def parse_size(value: object, *, name: str = "size") -> int:
 
 
 def parse_size_or_remaining(value: object, *, name: str = "size") -> t.Union[int, str]:
-    """A size in MiB, or REMAINING. Raises as parse_size does."""
+    """Return a size in MiB, or REMAINING. Raises as parse_size does."""
     if value == REMAINING:
         return REMAINING
     if isinstance(value, str) and value.strip()[:1].isalpha():
@@ -55,7 +54,7 @@ def parse_size_or_remaining(value: object, *, name: str = "size") -> t.Union[int
 
 
 def parse_quota(value: object, *, name: str = "quota") -> int:
-    """A quota in bytes, a whole number of MiB, at least 1 MiB.
+    """Return a quota in bytes, a whole number of MiB, at least 1 MiB.
 
     vmadm counts quotas in GiB and disks in MiB, so that a bare number would be read in two ways: a unit is demanded.
     Raises FlexdiskError C(InvalidArgument).
@@ -66,23 +65,25 @@ def parse_quota(value: object, *, name: str = "quota") -> int:
 
 
 def render_mib(mib: int) -> str:
-    """MiB for a reader: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only when exact."""
+    """Return MiB for a reader: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only when exact."""
     return render_bytes(mib * MIB) if mib else "0 MiB"
 
 
 def render_exact(mib: int) -> str:
-    """MiB for a reader who may write the figure down: C(120 GiB), C(122881 MiB), in the largest unit that is exact."""
+    """Return MiB for a reader who may write the figure down: C(120 GiB), C(122881 MiB), in the largest unit that is
+    exact.
+    """
     return render_mib(mib) if mib % 1024 == 0 else f"{mib} MiB"
 
 
 def render_pair(needed: int, free: int) -> str:
-    """Two figures in MiB that a reader compares, exact and in one unit: C(16 GiB needed, 10 GiB free)."""
+    """Return two figures in MiB that a reader compares, exact and in one unit: C(16 GiB needed, 10 GiB free)."""
     in_gib = needed % 1024 == free % 1024 == 0
     return "%s needed, %s free" % tuple(render_mib(mib) if in_gib else f"{mib} MiB" for mib in (needed, free))
 
 
 def render_bytes(size: int) -> str:
-    """Bytes for a reader, in the largest unit that is not above the figure, rounded down to a tenth."""
+    """Return bytes for a reader, in the largest unit that is not above the figure, rounded down to a tenth."""
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(size) >= unit and (unit != TIB or size % TIB == 0):
             return _in_unit(size, unit, name)
@@ -96,7 +97,9 @@ def _in_unit(size: int, unit: int, unit_name: str) -> str:
 
 
 def render_apart(*sizes: int) -> t.Tuple[str, ...]:
-    """Figures in bytes that a reader compares, with more digits if rounding would make different ones look equal."""
+    """Return figures in bytes that a reader compares, with more digits if rounding would make different ones look
+    equal.
+    """
     finer = [tuple(_in_unit(size, unit, name) for size in sizes) for unit, name in ((MIB, "MiB"), (KIB, "KiB"))]
     for texts in (tuple(map(render_bytes, sizes)), *finer):
         if len({text.replace(".0 ", " ") for text in texts}) == len(set(sizes)):  # who reads 10.0 and 10 reads the same
@@ -105,7 +108,7 @@ def render_apart(*sizes: int) -> t.Tuple[str, ...]:
 
 
 def render_change(before: int, after: int) -> str:
-    """Two figures in bytes as C(BEFORE -> AFTER)."""
+    """Return two figures in bytes as C(BEFORE -> AFTER)."""
     return "%s -> %s" % render_apart(before, after)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The arguments of disk_adopt: a VM, and what is known of the identity of its disks."""
+"""The arguments of disk_adopt: a VM, and what is known about the identity of its disks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .values import Raw, check_seen, check_vm
 
 
 def parse_adoption(raw: Raw, state: str = "adopted") -> t.Tuple[AdoptionDeclaration, t.List[Problem]]:
-    """One entry of O(vms), and all its problems. state is that of the whole task."""
+    """Return one entry of O(vms), and all its problems. state: that of the whole task."""
     vm = str(raw.get("vm") or "")
     problems = Problems(vm)
     check_vm(raw.get("vm"), problems)

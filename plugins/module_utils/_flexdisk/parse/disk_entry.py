@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an entry says about a disk itself, in the modules vm_disks, vm and disk alike."""
+"""The options of an entry that are about the disk itself, in the modules vm_disks, vm and disk alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNCHANGED = ("boot", "image", "model", "block_size", "type", "compression")
 
 
 def parse_disk_entry(raw: Raw, label: str, problems: Problems) -> DiskDeclaration:
-    """What an entry says about a disk. label is its name in messages; what is wrong is added to problems."""
+    """Return the declaration in an entry. label: what messages call the disk. Problems are added to problems."""
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
     disk_values.check_name(problems, label, name)
     disk_values.check_uuid(problems, label, uuid)
@@ -61,7 +61,7 @@ def _recreate_for(raw: Raw, label: str, problems: Problems) -> str:
 
 
 def _size(problems: Problems, label: str, raw: Raw) -> t.Tuple[t.Optional[int], bool]:
-    """The size in MiB, and whether it is what the other disks leave."""
+    """Return the size in MiB, and whether it is what the other disks leave."""
     if raw.get("size") is None:
         return None, False
     size = problems.attempt(label, parse_size_or_remaining, raw["size"])

@@ -14,7 +14,7 @@ from .values import Raw
 
 
 def parse_lease(raw: Raw) -> t.Tuple[LeaseDeclaration, t.List[Problem]]:
-    """The arguments of the module, and all their problems."""
+    """Return the arguments of the module, and all their problems."""
     problems = Problems("")
     group, token, holder, hold = raw["group"], (raw["token"] or "").lower(), raw["holder"], raw["state"] == lease.HOLD
     if not lease.is_group(group):
@@ -42,7 +42,7 @@ def _check_holder(holder: t.Optional[str], hold: bool, problems: Problems) -> No
 
 
 def _check_contradictions(raw: Raw, hold: bool, problems: Problems) -> None:
-    """Refuse words that contradict each other."""
+    """Refuse options that contradict each other."""
     if raw["take_over"] and raw["renew"]:
         problems.add("InvalidArgument", "take_over takes the lease of another run, and renew takes none; give one")
     if not hold and (raw["take_over"] or raw["renew"]):

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables that a playbook does not have: misspelt ones, and options of modules. They would be ignored in silence."""
+"""Find variables that a playbook does not have: misspelt ones, and options of modules. They would be ignored
+silently.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ class VariableNames(t.NamedTuple):
     """A regular expression of the variables without which a playbook takes every VM."""
 
     def misses(self, name: str) -> bool:
-        """Whether the playbook lacks a variable that chooses, wherever it is set."""
+        """Whether the playbook does not have a variable that chooses VMs, wherever it is set."""
         return name in self.known and name not in self.of_playbook and bool(re.match(self.choosing, name))
 
 
@@ -57,13 +59,14 @@ def problems(given: t.Iterable[str], names: VariableNames) -> t.List[str]:
 
 
 def _squeezed(name: str) -> str:
-    """A name without what is easily mistaken: capitals, and lines between words."""
+    """Return a name without capitals and underscores, which are easily mistaken."""
     return name.replace("_", "").lower()
 
 
 def _begins_almost(name: str, known: t.Collection[str]) -> bool:
-    """Whether the first word is one of ours with a wrong, missing or additional letter, or two in each other's place.
-    The short words that we have in common with everybody do not count.
+    """Whether the first word is one of ours with a wrong, missing or additional letter, or two letters exchanged.
+
+    Short words that other projects use, too, do not count.
     """
     first, _line, rest = name.partition("_")
     ours = {one.split("_")[0] for one in known}
@@ -71,7 +74,7 @@ def _begins_almost(name: str, known: t.Collection[str]) -> bool:
 
 
 def _is_slip(word: str, meant: str) -> bool:
-    """Whether one slip of the hand makes this word of the one that was meant."""
+    """Whether the word is the meant one with a single typing error."""
     if len(word) != len(meant):
         short, long = sorted((word, meant), key=len)
         return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
@@ -87,8 +90,8 @@ def option(name: str) -> str:
 
 
 def _alike(name: str, known: t.Collection[str]) -> t.List[str]:
-    """The known name that this one was meant to be, if there is one. It is compared word by word: names of a user's own
-    that are built from ours have other words.
+    """Return the known name that was probably meant, if there is one. Names are compared word by word: a user's own
+    names that contain ours have other words.
     """
     parts = name.split("_")
     scores = []

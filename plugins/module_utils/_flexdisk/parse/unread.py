@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of -e that do nothing in a run: only other playbooks read them, or they count beside something else."""
+"""Find variables of -e that have no effect in a run: only other playbooks read them, or another variable
+excludes them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ _OF_MODULES = (
 
 
 class Readers:
-    """Which playbook reads which variable. told: playbooks/vars/arguments.yml."""
+    """Which playbook reads which variable. specification: playbooks/vars/arguments.yml."""
 
     def __init__(self, specification: t.Mapping[str, t.Any]) -> None:
         self.arguments: t.Mapping[str, t.Mapping[str, Wanted]] = specification["_flexdisk_arguments"]
@@ -48,7 +50,7 @@ class Readers:
 
 
 def problems(extra: t.Mapping[str, object], playbooks: t.Collection[str], readers: Readers) -> t.List[str]:
-    """Return what is wrong with extra variables of a run of these playbooks. What is null is not set."""
+    """Return problems with extra variables of a run of these playbooks. A variable that is null is not set."""
     if any(name in extra for name in _HANDED_ON):
         return []
     given = {name: value for name, value in extra.items() if name in readers.known and value is not None}

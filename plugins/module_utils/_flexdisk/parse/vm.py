@@ -15,7 +15,7 @@ from .values import Raw, check_image, check_vm, optional_quota, optional_size
 
 
 def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclaration, t.List[Problem]]:
-    """One entry of O(vms), and all its problems. packages are the known packages by their names."""
+    """Return one entry of O(vms), and all its problems. packages: the known packages by name."""
     vm, uuid = str(raw["vm"]), str(raw.get("uuid") or "").lower()
     problems = Problems(vm)
     check_vm(vm, problems)
@@ -67,7 +67,7 @@ def _check_image(raw: Raw, problems: Problems) -> None:
 
 
 def _member(raw: Raw, problems: Problems) -> t.Optional[str]:
-    """The member of a group that the VM is, "" for none, None if the task does not say it."""
+    """Return the member of a group that the VM is, "" for none, None if the task does not declare it."""
     member = raw.get("member")
     if member is None:
         return None
@@ -89,7 +89,7 @@ def _package(raw: Raw, packages: t.Mapping[str, Package], problems: Problems) ->
 
 
 def _metadata(raw: Raw, problems: Problems) -> t.Dict[t.Any, t.Any]:
-    """Customer metadata and secret metadata in one map."""
+    """Return customer metadata and secret metadata in one map."""
     metadata, secret = raw.get("customer_metadata") or {}, raw.get("secret_metadata") or {}
     both = sorted(map(str, {*metadata} & {*secret}))
     if both:

@@ -14,7 +14,7 @@ from .values import Raw, check_vm, optional_quota, optional_size
 
 
 def parse_vm_disks(raw: Raw) -> t.Tuple[VmDisksDeclaration, t.List[Problem]]:
-    """One entry of O(vms), and all its problems."""
+    """Return one entry of O(vms), and all its problems."""
     vm = str(raw.get("vm") or "")
     problems = Problems(vm)
     check_vm(vm, problems)
@@ -52,7 +52,7 @@ def _check_list(problems: Problems, disks: t.Sequence[DiskDeclaration]) -> None:
 
 
 def _check_twice(values: t.Iterable[str], key: str, problems: Problems) -> None:
-    """Refuse a name or uuid that two disks have. what is name or uuid."""
+    """Refuse a name or uuid that two disks have. key: which of the two."""
     seen: t.Set[str] = set()
     for value in filter(None, values):
         if value in seen:

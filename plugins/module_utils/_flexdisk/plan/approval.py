@@ -34,7 +34,7 @@ _DIGEST_NAMES = {"on_hold": "held", "complete": "whole"}
 
 
 def lines(plans: t.Sequence[VmPlan]) -> t.List[str]:
-    """The plans for a human: one block for each VM that changes, and the number of the others."""
+    """Return the plans for a human: one block for each VM that changes, and the number of the others."""
     if not any(plan.changed for plan in plans):
         return []
     idle = summary.unchanged(plans)
@@ -42,7 +42,7 @@ def lines(plans: t.Sequence[VmPlan]) -> t.List[str]:
 
 
 def in_order(plans: t.Iterable[VmPlan]) -> t.List[VmPlan]:
-    """The plans in an order that does not depend on the declaration: by the names of the VMs."""
+    """Return the plans in an order that does not depend on the declaration: by the names of the VMs."""
     return sorted(plans, key=lambda plan: (plan.name, plan.vm))
 
 

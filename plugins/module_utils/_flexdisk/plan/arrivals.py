@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Steps for disks that come to a VM: existing disks are attached, new disks are created."""
+"""Steps for disks that a VM gets: existing disks are attached, new disks are created."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from .steps import StepReport
 
 
 def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> t.Union[AttachDisk, CreateDisk]:
-    """The step that attaches or creates the disk. Both put the volume in place, then add it to the configuration."""
+    """Return the step that attaches or creates the disk. Both put the volume in place, then add it to the
+    configuration.
+    """
     if target.disk is not None:
         return attach(vm, target, target.disk, capabilities)
     return create(vm, target, capabilities)
@@ -44,12 +46,12 @@ def _attachment(vm: Vm, target: Target, volume: str, capabilities: Capabilities)
 
 
 def path_of(capabilities: Capabilities, volume: str, kind: str, uuid: str) -> str:
-    """The path at which the hypervisor finds a disk of the type kind: a file or a block device."""
+    """Return the path at which the hypervisor finds a disk of the type kind: a file or a block device."""
     return identity.file_of(uuid) if kind == FILE else capabilities.device_prefix + volume
 
 
 def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
-    """The disk's index, and the name of its volume. An orphan stays where it is."""
+    """Return the disk's index, and the name of its volume. An orphan stays where it is."""
     disk = target.disk
     if disk is not None and not disk.detached:
         return disk.index, disk.volume.name
@@ -59,7 +61,7 @@ def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
 
 
 def _free_index(vm: Vm, remembered: int) -> int:
-    """The remembered index if it is free, else the lowest index that no path and no volume uses."""
+    """Return the remembered index if it is free, else the lowest index that no path and no volume uses."""
     used = used_indexes(vm)
     if remembered and remembered not in used:
         return remembered
@@ -67,12 +69,14 @@ def _free_index(vm: Vm, remembered: int) -> int:
 
 
 def used_indexes(vm: Vm) -> t.Set[int]:
-    """The indexes of the VM's volumes. A missing disk, a configured path without a volume, keeps its index, too."""
+    """Return the indexes of the VM's volumes. A missing disk, a configured path without a volume, keeps its
+    index, too.
+    """
     return {index_of(name) for name in (*(v.name for v in vm.volumes), *vm.missing)}
 
 
 def _facts(vm: Vm, target: Target, index: int, attachment: Attachment) -> t.Dict[str, str]:
-    """All facts that the disk's volume is to carry."""
+    """Return all properties that the disk's volume gets."""
     disk, spec = target.disk, target.spec
     base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid=attachment.uuid)
     declared = {key: wanted for key, (_now, wanted) in fact_changes(spec, base).items()}
@@ -96,7 +100,7 @@ def _at(target: Target) -> str:
 
 
 def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> AttachDisk:
-    """The step that attaches an existing disk, with the size, type and compression of the target."""
+    """Return the step that attaches an existing disk, with the size, type and compression of the target."""
     target = replace(target, disk=disk)
     index, volume = _place(vm, target)
     attachment = _attachment(vm, target, volume, capabilities)
@@ -130,7 +134,7 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
 
 
 def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
-    """The step that creates a new disk for the VM."""
+    """Return the step that creates a new disk for the VM."""
     spec = target.spec
     index, volume = _place(vm, target)
     attachment = _attachment(vm, target, volume, capabilities)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Steps that change a disk where it is: its properties, its configuration, its size, its type."""
+"""Steps that change a disk in place: its properties, its configuration, its size, its type."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ DEFAULT_BLOCK = 16384
 
 # Any: the values of properties are of several types, and identity.facts() checks each.
 def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
-    """The facts of the disk as it is now, with changes."""
+    """Return the facts of the disk as it is now, with changes."""
     fields: t.Dict[str, t.Any] = {
         "uuid": disk.uuid or disk.volume.user.get("uuid", ""),
         "name": disk.name,
@@ -60,12 +60,14 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
 
 
 def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """Those of the facts that the volume does not carry yet."""
+    """Return those of the facts that the volume does not have yet."""
     return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}
 
 
 def unmarked(disk: Disk) -> t.Dict[str, str]:
-    """Facts that remove from a disk in its place the mark of a conversion, and what it kept while it was detached."""
+    """Return the facts that remove, from a disk that is back in its place, the mark of a conversion and what it kept
+    while it was detached.
+    """
     element = (
         {disk_element.ELEMENT_PROPERTY: ""} if disk.path and disk_element.ELEMENT_PROPERTY in disk.volume.user else {}
     )
@@ -78,7 +80,9 @@ def unmarked(disk: Disk) -> t.Dict[str, str]:
 
 
 def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
-    """The step that writes facts that differ, or None. Mere copies of what the hypervisor says are written silently."""
+    """Return the step that writes facts that differ, or None. If only copies of what the hypervisor says differ, it is
+    a SyncFacts.
+    """
     changes = fact_changes(target.spec, disk)
     wanted = {key: value for key, (_now, value) in changes.items()}
     facts = facts_of(disk, remaining=target.basis if target.spec.remaining else "", **wanted)
@@ -110,14 +114,16 @@ def _word(value: object) -> str:
 
 
 def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
-    """The step that corrects an adopted disk's facts to what the hypervisor says; None if they are right."""
+    """Return the step that corrects an adopted disk's facts to what the hypervisor says; None if they are right."""
     missing = stale(disk, {**facts_of(disk), **unmarked(disk)}) if disk.adopted else {}
     return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
 # Any: as for facts_of().
 def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, str]) -> WriteIdentity:
-    """The step that gives an attached disk its identity. more: properties to write that do not describe the disk."""
+    """Return the step that gives an attached disk its identity. more: properties to write that do not describe the
+    disk.
+    """
     facts = facts_of(disk, **changes)
     again = " again" if more.get("serial_no") else ""
     text = f"= {facts['name']} adopted{again} ({disk.volume.name} at {disk.pci_slot or 'legacy slot'})"
@@ -125,7 +131,7 @@ def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, st
 
 
 def unname(disk: Disk) -> WriteIdentity:
-    """The step that takes the name from a preserved, detached disk, so that a new disk can have it."""
+    """Return the step that removes the name of a preserved, detached disk, so that a new disk can have it."""
     text = f"~ {disk.label} stays where it is without its name (uuid {disk.uuid})"
     facts = {"name": "", **stale(disk, unmarked(disk))}
     return WriteIdentity(StepReport(text, disk.label), volume=disk.volume.name, facts=facts)
@@ -135,10 +141,11 @@ def unname(disk: Disk) -> WriteIdentity:
 
 
 def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
-    """The step that configures UUIDs that an old vmadm left out and, with places=True, the slots that bhyve has chosen.
+    """Return the step that configures UUIDs that an old vmadm left out and, with places=True, the slots that bhyve has
+    chosen.
 
-    A disk without a configured slot would move when another disk is removed. The uuid follows from the guid, so that
-    it can be predicted.
+    A disk without a configured slot would move when another disk is removed. The uuid follows from the guid, so that it
+    can be predicted.
     """
     edits, labels, serials = [], [], []
     configured = {entry.path: entry for entry in vm.config.disks}
@@ -161,13 +168,13 @@ def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
 
 
 def ports(numbers: t.Sequence[int]) -> t.Iterator[AddPorts]:
-    """The step that adds PCIe root ports with these consecutive numbers, if any."""
+    """Yield the step that adds PCIe root ports with these consecutive numbers, if any."""
     if numbers:
         yield AddPorts(StepReport(f"+ {ports_text(numbers)}"), ports=tuple(numbers))
 
 
 def ports_text(numbers: t.Sequence[int]) -> str:
-    """The ports in words."""
+    """Return the ports as text."""
     if len(numbers) == 1:
         return f"PCIe root port {numbers[0]}"
     return f"PCIe root ports {numbers[0]} to {numbers[-1]}"
@@ -177,7 +184,7 @@ def ports_text(numbers: t.Sequence[int]) -> str:
 
 
 def grow(target: Target) -> t.Optional[Grow]:
-    """The step that makes the disk larger; None if the target is not larger."""
+    """Return the step that makes the disk larger; None if the target is not larger."""
     disk = t.cast(Disk, target.disk)
     if target.bytes <= disk.size:
         return None
@@ -193,7 +200,9 @@ def grow(target: Target) -> t.Optional[Grow]:
 
 
 def shrink(target: Target) -> t.Optional[Shrink]:
-    """The step that makes the disk smaller; None if the target is not smaller. The disk still has its old type then."""
+    """Return the step that makes the disk smaller; None if the target is not smaller. The disk still has its old type
+    then.
+    """
     disk = t.cast(Disk, target.disk)
     if target.bytes >= disk.size:
         return None
@@ -209,7 +218,7 @@ def shrink(target: Target) -> t.Optional[Shrink]:
 
 
 def resize_detached(target: Target) -> t.Optional[ResizeDetached]:
-    """The step that gives a detached disk another size; None if the target has the same size."""
+    """Return the step that gives a detached disk another size; None if the target has the same size."""
     resize = shrink(target) or grow(target)
     if resize is None:
         return None
@@ -226,7 +235,7 @@ def _resize_report(target: Target, disk: Disk) -> StepReport:
 def convert(
     disk: Disk, wanted: str, geometry: PoolGeometry, label: str = "", block_size: int = DEFAULT_BLOCK, cold: str = ""
 ) -> t.Optional[Convert]:
-    """The step that gives the disk another type; None if it has the type. To or from a file, its data is copied.
+    """Return the step that gives the disk another type; None if it has the type. To or from a file, its data is copied.
 
     The disk must be detached for a copy. block_size (bytes) is that of a volume made from a file.
     """
@@ -243,7 +252,9 @@ def convert(
 
 
 def short_names(disk: Disk) -> t.Tuple[DatasetId, ...]:
-    """The snapshots that go with a disk, by their short names: these stay when the disk moves."""
+    """Return the snapshots that are destroyed with a disk, by their short names, which stay the same when the disk is
+    renamed.
+    """
     return tuple(DatasetId(s.name.split("@", 1)[1], s.guid) for s in disk.snapshots)
 
 
@@ -261,7 +272,7 @@ def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -
 
 
 def set_compression(target: Target) -> t.Optional[SetCompression]:
-    """The step that sets the declared compression; None if none is declared or the disk has it."""
+    """Return the step that sets the declared compression; None if none is declared or the disk has it."""
     disk, wanted = t.cast(Disk, target.disk), target.spec.compression
     if wanted is None or wanted == disk.volume.compression:
         return None

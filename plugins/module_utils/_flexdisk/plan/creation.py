@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for new VMs: one step creates a VM with all its new disks, exact to the byte."""
+"""Plans for new VMs: one step creates a VM with all its new disks."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def decide(
     problems: Problems,
     unfinished: t.Optional[Leftovers] = None,
 ) -> t.Optional[NewVm]:
-    """The new VM, with everything decided that the declaration leaves open; None if there are problems.
+    """Return the new VM with everything decided that the declaration leaves open; None if there are problems.
 
-    Problems are added to problems. unfinished: what the hypervisor has made of it before, which goes first.
+    Problems are added to problems. unfinished: what is left of an interrupted creation, which is removed first.
     """
     package = declared.package
     packages.check_new_name(declared.vm, problems)
@@ -83,7 +83,9 @@ def decide(
 
 
 def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
-    """The place of the new VM must be free. Unused remains of its own interrupted creation or deletion are allowed."""
+    """Check that the place of the new VM is free. Unused leftovers of its own interrupted creation or deletion are
+    allowed.
+    """
     gone = why_moved_away(host.moves, alias) or why_moved_away(host.moves, uuid)
     if gone is not None:
         problems.add(gone.code, gone.message)
@@ -102,7 +104,9 @@ def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) ->
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
-    """A free uuid, always the same for a name in a pool, so that a VM that is made again gets its old uuid."""
+    """Return a free uuid. It is always the same for a name in a pool, so that a VM that is created again gets its old
+    uuid.
+    """
     taken = {config.uuid for config in host.configs}
     guid = host.datasets[pool].guid
     return next(u for u in (identity.uuid_for(guid, alias, n) for n in range(len(taken) + 1)) if u not in taken)
@@ -119,14 +123,14 @@ class Import(t.NamedTuple):
 
 
 def image_import(host: Host, volume: str, file: t.Any, capabilities: Capabilities) -> Import:
-    """The import of an image file, at the size that the file names, rounded up to whole MiB."""
+    """Return the import of an image file, at the size that the file names, rounded up to whole MiB."""
     geometry = host.geometry[volume.split("/", 1)[0]]
     block = default_block_size(geometry, platform=capabilities.platform)
     return Import(volume, -(-file.size // MIB) * MIB, block, file)
 
 
 def with_image(host: Host, one: Import) -> Host:
-    """The host as it is after the import, with the image's volume and snapshot."""
+    """Return the host as it is after the import, with the image's volume and snapshot."""
     volume = Dataset(one.volume, "volume", volsize=one.size, volblocksize=one.block_size)
     parts = {one.volume: volume, final(one.volume): replace(volume, name=final(one.volume), kind="snapshot")}
     return replace(host, datasets={**host.datasets, **parts})
@@ -151,8 +155,10 @@ def plan_creation(
     problems: Problems,
     unfinished: t.Optional[Leftovers] = None,
 ) -> VmPlan:
-    """All steps of a new VM. draft is its configuration without disks. hidden has a size (MiB) and a block size (bytes)
-    for each disk that the platform adds. unfinished: what the hypervisor has made of the VM in an interrupted task.
+    """Return the plan for a new VM.
+
+    draft: its configuration without disks. hidden: size (MiB) and block size (bytes) of each disk that the platform
+    adds. unfinished: what is left of an interrupted creation.
     """
     geometry = host.geometry[new.pool]
     blank = _blank(host, new, draft, geometry)
@@ -224,7 +230,7 @@ def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> V
 
 
 def _before(blank: Vm) -> Vm:
-    """The VM before its creation: nothing of it exists."""
+    """Return the VM before its creation, when nothing of it exists."""
     root = replace(blank.root, kind="", quota=0, reservation=0, refquota=0, refreservation=0, usedbyrefreservation=0)
     return replace(blank, config=replace(blank.config, state=ABSENT, flexible_disk_size=None), root=root)
 
@@ -248,7 +254,7 @@ def _resolved(
     capabilities: Capabilities,
     problems: Problems,
 ) -> Resolved:
-    """Targets of the declared disks, with the disks that the platform adds taken into account."""
+    """Return the targets of the declared disks. The disks that the platform adds are taken into account."""
     unrelated = [disk for disk in host.detached if disk.vm != blank.config.uuid]
     matched = match(blank, t.cast(t.Any, spec.disks), unrelated, "name", Problems(spec.vm) if hidden else problems)
     if hidden:
@@ -262,7 +268,9 @@ def _resolved(
 def _with_hidden(
     blank: Vm, hidden: t.Sequence[Hidden], count: int, geometry: PoolGeometry, capabilities: Capabilities
 ) -> Vm:
-    """The VM with its hidden disks, numbered after count new disks. They get a slot when the platform starts the VM."""
+    """Return the VM with its hidden disks, numbered after count new disks. They get a slot when the platform starts the
+    VM.
+    """
     for number, (size, block_size) in enumerate(hidden, start=count):
         volume = disk_dataset(blank.root.name, number)
         entry = DiskConfig(capabilities.device_prefix + volume, volume, model=capabilities.models[0])
@@ -293,7 +301,9 @@ def _creation(
     capabilities: Capabilities,
     taken: t.Set[str],
 ) -> Step:
-    """One step for the VM and its new disks: a hypervisor that makes disks itself makes all or none of them."""
+    """Return the step that creates the VM and its new disks. It is one step, because a hypervisor that creates disks
+    itself creates all or none.
+    """
     seq = Sequence(resolved.vm, geometry)
     parts, disks = [], []
     for number, target in enumerate(resolved.targets):
@@ -326,7 +336,9 @@ def _creation(
 def _with_uuid(
     step: CreateDisk, target: Target, new: NewVm, number: int, capabilities: Capabilities, taken: t.Set[str]
 ) -> CreateDisk:
-    """The step with the uuid that a disk of a new VM has from the start. The disk boots only if that is declared."""
+    """Return the step with the uuid that a disk of a new VM has from the start. The disk boots only if that is
+    declared.
+    """
     uuid = uuid_of_new(new.uuid, number, taken)
     path = arrivals.path_of(capabilities, step.volume, target.type, uuid)
     attachment = step.attachment._replace(uuid=uuid, boot=bool(target.spec.boot), path=path)

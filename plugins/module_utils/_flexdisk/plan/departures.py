@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Steps that detach or destroy disks, and steps that remove what interrupted runs have left of disks."""
+"""Steps that detach or destroy disks, and steps that remove what interrupted runs have left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DETACHED_PREFIX = "flexdisk-parked-"
 
 
 def forget(vm: Vm) -> t.Iterator[ForgetDisk]:
-    """Take ghosts out of the configuration. Their volumes are detached, so vmadm finds nothing to destroy."""
+    """Remove ghosts from the configuration. Their volumes are detached already, so vmadm finds nothing to destroy."""
     configured = {entry.path: entry for entry in vm.config.disks}
     detached = {disk.uuid: disk for disk in vm.detached}
     for entry in (configured[path] for path in vm.ghosts):
@@ -49,7 +49,7 @@ def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
 def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
     """Detach a disk with its data: Detach if the VM has it attached, DetachUnattached if not.
 
-    lean: a later step sets the VM's reservation anyway, so the pool need not give the disk's space twice.
+    lean: a later step sets the VM's reservation anyway, so the pool need not provide the disk's space twice.
     """
     disk = leaver.disk
     attached = "" if disk.path else " (not attached)"
@@ -63,7 +63,7 @@ def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
 
 
 def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
-    """Detach a disk while its data is copied. It keeps all its facts, boot and remaining too, for its return."""
+    """Detach a disk while its data is copied. It keeps all its facts, also boot and remaining, until it returns."""
     facts = {**facts_of(disk), **unmarked(disk), **disk_travel.facts_of_leaver(disk)}
     if disk.volume.user.get("from") != identity.MAKING:
         facts["from"] = identity.CONVERTING
@@ -73,7 +73,9 @@ def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
 
 
 def _renames(vm: Vm, disk: Disk) -> t.Dict[str, str]:
-    """Names of parts of VM snapshots that no later snapshot of another VM can have, by the present ones."""
+    """Return new names for parts of VM snapshots, by the present ones. No later snapshot of another VM can have these
+    names.
+    """
     parts = ((snapshot, snapshot.name.split("@", 1)[1]) for snapshot in disk.snapshots)
     return {
         short: f"{DETACHED_PREFIX}{vm.config.uuid[:8]}-{snapshot.createtxg}-{short}"
@@ -106,7 +108,7 @@ def _leaving(
 
 
 def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
-    """The short name of the newest snapshot after the renames; "" if there is no snapshot."""
+    """Return the short name of the newest snapshot after the renames; "" if there is no snapshot."""
     if not disk.snapshots:
         return ""
     short = disk.snapshots[-1].name.split("@", 1)[1]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans that make, change and destroy detached disks where they lie. All of a pool are planned together."""
+"""Plans that create, change and destroy detached disks. All disks of a pool are planned together."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Job:
 
 
 def no_vm(host: Host, pool: str, brand: str) -> Vm:
-    """A stand-in for a VM, with the detached disks of a pool. It has no quota, no power and no uuid."""
+    """Return a stand-in for a VM that has the detached disks of a pool. It has no quota, no power and no uuid."""
     place = container(pool)
     root = host.datasets.get(place) or replace(host.datasets[pool], name=place, kind="", user={})
     config = VmConfig("", f"detached disks of pool {pool}", brand, "stopped", False, pool, place, None)
@@ -48,7 +48,7 @@ def no_vm(host: Host, pool: str, brand: str) -> Vm:
 
 
 def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Capabilities) -> VmPlan:
-    """One plan for all changes of detached disks in a pool."""
+    """Return one plan for all changes of detached disks in a pool."""
     before = no_vm(host, pool, capabilities.brand)
     problems = Problems("")
     seq = Sequence(before, host.geometry[pool])
@@ -71,7 +71,7 @@ def _check_clones(jobs: t.Sequence[Job], problems: Problems) -> None:
 
 
 def _turn(job: Job) -> t.Tuple[bool, bool]:
-    """Sort key: new disks come first, because they may be made from a disk that is destroyed."""
+    """Sort key: new disks first, because they may be made from a disk that is destroyed."""
     return job.declared.state == "absent", job.place is not None
 
 
@@ -120,7 +120,7 @@ def _changes(
 
 
 def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
-    """The step that ends an interrupted creation of the disk, or converts it; None if neither is needed."""
+    """Return the step that finishes an interrupted creation of the disk, or converts it; None if neither is needed."""
     disk = t.cast(Disk, target.disk)
     if creation_interrupted(disk):
         return _finish(disk, target.size, target.type)
@@ -132,8 +132,8 @@ def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) ->
 
 
 def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
-    """The step that ends a conversion whose original has gone, or None. The copy gets the original's name. It loses its
-    mark unless a VM waits for it.
+    """Return the step that finishes a conversion whose original is destroyed already, or None. The copy gets the
+    original's name, and loses its mark unless a VM waits for it.
     """
     original, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, detached_place(disk)
     if not original.isdigit() or any(str(dataset.guid) == original for dataset in host.datasets.values()):
@@ -147,7 +147,7 @@ def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
 
 
 def _source_of(host: Host, disk: Disk, declared: PlacedDiskDeclaration) -> t.List[Disk]:
-    """The source of an interrupted copy, if there is one: a guard may be left on it."""
+    """Return the source of an interrupted copy, if there is one. A guard may be left on it."""
     if not (declared.source and creation_interrupted(disk)):
         return []
     try:
@@ -162,7 +162,9 @@ def _finish(disk: Disk, size: int, kind: str) -> Step:
 
 
 def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, problems: Problems) -> t.Iterator[Step]:
-    """Destroy a disk. The clones that are given up go first, because the disk cannot be destroyed before them."""
+    """Yield the steps that destroy a disk. Its clones in destroy_clones come first, because it cannot be destroyed
+    before them.
+    """
     given_up = declared.destroy_clones
     detached = {other.volume.name: other for other in host.detached}
     for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
@@ -275,7 +277,7 @@ def _of_disk(
 
 
 def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, problems: Problems) -> None:
-    """A copy needs a snapshot of its source. While the copy lasts, that takes room where the source is."""
+    """Check that there is room for the snapshot of the source that a copy needs while it lasts."""
     pins = charge(place.disk.volume)
     where, room = "pool " + place.disk.volume.pool, host.available(place.disk.volume.pool)
     if place.vm is not None and place.vm.root.quota:
@@ -289,7 +291,9 @@ def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, probl
 def _create(
     host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], made_from: str
 ) -> CreateDetached:
-    """The step that creates the disk. Its uuid, which also names its place, is chosen when the step is done."""
+    """Return the step that creates the disk. Its uuid, and with it the name of its dataset, is chosen when the step is
+    carried out.
+    """
     spec, owner = target.spec, job.owner
     disk = Disk(volume=Dataset("", "volume"), vm=owner.config.uuid if owner is not None else "", index=0)
     facts = changes.facts_of(

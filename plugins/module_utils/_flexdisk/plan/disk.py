@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for entries that each mean one disk, wherever it is: for each VM, and for the detached disks of each pool."""
+"""Plans for entries that each mean one disk, wherever it is: one plan for each VM, and one for the detached disks of
+each pool.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from .steps import VmPlan
 
 @dataclass
 class _Visit:
-    """What a task has to do in one VM. takes: disks that other VMs give up for this VM."""
+    """What a task does in one VM. takes: disks that other VMs give up for this VM."""
 
     vm: Vm
     name: str
@@ -45,8 +47,8 @@ class _Visit:
 class Registry:
     """Plans for the declarations of one task.
 
-    jobs has the disk that each declaration means. entries has what each one touches, and whether it is refused.
-    problems has the reasons.
+    jobs has the disk that each declaration means, entries what each one touches and whether it is refused, problems the
+    reasons.
     """
 
     def __init__(self, host: Host, policy: Policy, capabilities: Capabilities, pool: str) -> None:
@@ -62,9 +64,10 @@ class Registry:
         self.problems: t.List[Problem] = []
 
     def plan(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
-        """Plans in the order in which they can be done; an empty list if there are problems.
+        """Return the plans in the order in which they can be done; an empty list if there are problems.
 
-        wrong has the numbers of declarations that are refused already. With any, only what depends on them is found.
+        wrong: the numbers of declarations that are refused already. If there are any, only what depends on them is
+        determined.
         """
         for number, declared in enumerate(declarations):
             self.entries.append(Entry(declared, number in wrong))
@@ -121,7 +124,7 @@ class Registry:
         return result
 
     def _note(self, entry: Entry, place: t.Optional[Place]) -> None:
-        """Note what the entry touches, besides the VMs that it names."""
+        """Record what the entry touches, besides the VMs that it names."""
         entry.volumes.update(entry.declared.destroy_clones)
         with contextlib.suppress(FlexdiskError):
             if entry.declared.source:
@@ -160,7 +163,9 @@ class Registry:
             )
 
     def _nameless(self, job: Job) -> t.Optional[Disk]:
-        """The disk of the entry's VM that has no name yet, but is shown by the end of its volume's name."""
+        """Return the disk of the entry's VM that has no name yet, but that reports call by the last part of its
+        volume.
+        """
         disks = [d for d in job.owner.disks if not (d.hidden or d.adopted)] if job.owner is not None else []
         name = job.declared.spec.name
         return next((d for d in disks if names_volume(name, d.name, d.volume.name)), None)
@@ -222,7 +227,7 @@ class Registry:
             self._visit(last)
 
     def _left_over(self, disk: Disk) -> t.Optional[Vm]:
-        """The VM that the disk has left in a run that did not come to its end there; None if there is no such VM."""
+        """Return the VM that the disk has left in a run that was interrupted; None if there is no such VM."""
         vm = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
         if vm is None or not (vm.interrupted or vm.ghosts or drift_cause(vm, self._host.geometry[vm.config.pool])):
             return None
@@ -248,7 +253,7 @@ class Registry:
             self._add(job.declared, "InUse", text)
 
     def _check_name(self, job: Job, place: Place) -> None:
-        """The new name of a detached disk must be free among the disks of the VM that had it."""
+        """Check that the new name of a detached disk is free among the disks of the VM that had it."""
         name, disk = job.declared.spec.name, place.disk
         owner = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
         others = (*owner.disks, *owner.detached) if owner is not None and name != disk.name else ()
@@ -285,7 +290,9 @@ class Registry:
     # -- plans
 
     def _plans(self) -> t.List[VmPlan]:
-        """A VM that gives a disk up comes before the one that takes it. Otherwise, VMs that free space come first."""
+        """Return the plans in order. A VM that gives up a disk comes before the VM that takes it; otherwise, VMs that
+        release space come first.
+        """
         plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())
@@ -305,7 +312,7 @@ class Registry:
         return plans
 
     def _detached_plan(self, pool: str, jobs: t.Sequence[Job]) -> VmPlan:
-        """Plan the detached disks of a pool. If entries are wrong only together, all of them are refused."""
+        """Plan the detached disks of a pool. If entries are refused only in combination, all of them are refused."""
         plan = plan_detached(self._host, pool, jobs, self._capabilities)
         self.problems += plan.problems
         wrong = [job for job in jobs if plan.problems and self._alone(pool, job).problems]
@@ -317,7 +324,7 @@ class Registry:
         return plan_detached(self._host, pool, [job], self._capabilities)
 
     def _check_room(self, plans: t.Sequence[VmPlan]) -> None:
-        """If a pool lacks room, refuse the VM that needs most, or the detached disk that needs most."""
+        """Refuse the VM or the detached disk that needs most, if a pool lacks room."""
         short = lacking(self._host, plans)
         self.problems += short
         names = {problem.vm for problem in short}
@@ -393,13 +400,13 @@ class Registry:
 
 
 def _of_disk(declared: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:
-    """The declaration for an existing disk. block_size counts only for a file, which may become a volume."""
+    """Return the declaration for an existing disk. block_size counts only for a file, which may become a volume."""
     block = declared.spec.block_size if disk.type == FILE else None
     return replace(declared.spec, uuid=disk.uuid, image=None, block_size=block)
 
 
 def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:
-    """The disk as it is after the VM giver has given it up; None where that is refused."""
+    """Return the disk as it is after the VM giver has given it up; None if that is refused."""
     return next((d for d in giver.detached if d.volume.guid == disk.volume.guid), None)
 
 

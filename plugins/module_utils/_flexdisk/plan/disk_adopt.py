@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans that give the disks of a VM their identity, or take it away and keep it as a property of each volume."""
+"""Plans that give the disks of a VM their identity, or remove it and save it as a property of each volume."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .vm_steps import WritePackage
 
 
 def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
-    """Steps that give an identity to every disk of the VM that has none, or every problem."""
+    """Return the plan that gives an identity to every disk of the VM that has none."""
     problems = Problems(spec.vm)
     if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
@@ -59,7 +59,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
 
 
 def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
-    """Steps that take the identity of the VM's disks away, or every problem. forget: remove the saved copy, too."""
+    """Return the plan that removes the identity of the VM's disks. forget: remove the saved copy, too."""
     problems = Problems(vm.config.alias or vm.config.uuid)
     if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
@@ -92,7 +92,7 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
 
 
 def would_become_unknown(disk: Disk) -> str:
-    """Why a detached disk forbids a release."""
+    """Return the message that a detached disk prevents a release."""
     return (
         f"{disk.volume.name} ({render_mib(disk.size_mib)}, uuid {disk.uuid or 'none'}) is "
         "detached and would become unknown; attach or destroy it first"
@@ -100,7 +100,7 @@ def would_become_unknown(disk: Disk) -> str:
 
 
 def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
-    """The identities that a release saves or has saved, as an entry of O(vms); None if there are none."""
+    """Return the identities that a release saves or has saved, as an entry of O(vms); None if there are none."""
     disks = []
     for disk in vm.disks:
         saved = released_identity.identity_of(disk)
@@ -141,7 +141,7 @@ def _contradictions(host: Host, vm: Vm, problems: Problems) -> None:
 
 
 def _open(vm: Vm) -> t.List[Disk]:
-    """The disks that lack an identity, or a part of it."""
+    """Return the disks that lack an identity, or a part of it."""
     return [disk for disk in vm.disks if not disk.hidden and not released_identity.has_whole_identity(disk.volume)]
 
 
@@ -150,7 +150,7 @@ def _configured(vm: Vm, disk: Disk) -> DiskConfig:
 
 
 class _Candidate:
-    """A disk that gets an identity, with everything that is known of it."""
+    """A disk that gets an identity, with everything that is known about it."""
 
     def __init__(self, vm: Vm, disk: Disk, declared: ReleasedIdentity, warnings: t.List[str]) -> None:
         entry = _configured(vm, disk)
@@ -170,7 +170,9 @@ class _Candidate:
         self.shown = bool(self.uuid) and serial_shown(entry)
 
     def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
-        """The uuid of a disk without a configured one; "" if unknown, or if the hypervisor gives one at next start."""
+        """Return the uuid of a disk without a configured one; "" if it is unknown, or if the hypervisor gives one at
+        the next start.
+        """
         report = vm.config.identity_in_zfs or vm.config.state == "stopped"
         known = self.identity.uuid or self.disk.uuid
         if known and may_have_uuid(entry, known):
@@ -178,7 +180,7 @@ class _Candidate:
         return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
 
     def step(self, disk: Disk) -> Step:
-        """The step that writes the identity. disk is the disk as it is at this point of the plan."""
+        """Return the step that writes the identity. disk: the disk at this point of the plan."""
         merged = self.identity
         wanted: t.Dict[str, t.Any] = {"name": self.name, **merged.user_properties}
         if merged.remaining is not None:
@@ -189,7 +191,7 @@ class _Candidate:
 
 
 def _declared_identities(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
-    """What the task says of each disk, by the name of its volume."""
+    """Return the identities that the task declares, by the names of the volumes."""
     result: t.Dict[str, ReleasedIdentity] = {}
     for number, declared in enumerate(spec.disks):
         label = declared.name or declared.uuid or f"disks[{number}]"
@@ -212,7 +214,7 @@ def _declared_identities(vm: Vm, spec: AdoptionDeclaration, problems: Problems) 
 
 
 def _matches(declared: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
-    """Whether index, slot and uuid of an entry fit the disk. A uuid that nothing confirms is not enough alone."""
+    """Whether index, slot and uuid of an entry match the disk. A uuid that nothing confirms does not suffice alone."""
     if declared.index not in (None, disk.index) or declared.pci_slot not in (None, disk.pci_slot):
         return False
     if not declared.uuid:
@@ -242,7 +244,7 @@ def _check_names(
     declared: t.Mapping[str, ReleasedIdentity],
     problems: Problems,
 ) -> None:
-    """Names are unique among the VM's attached disks and those detached from it."""
+    """Check that names are unique among the VM's attached disks and those detached from it."""
     taken = {disk.name: disk.volume.name for disk in (*adopted, *vm.detached) if disk.name}
     for disk in adopted:
         wanted = declared.get(disk.volume.name, ReleasedIdentity()).name
@@ -263,7 +265,7 @@ def _check_names(
 
 
 def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Problems) -> None:
-    """Refuse duplicate UUIDs that only a released identity or the task names. The inventory does not know these."""
+    """Refuse duplicate UUIDs that only a saved identity or the task has. The inventory does not know these."""
     everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.detached)
     places: t.Dict[str, t.Set[str]] = {}
     for disk in everything:
@@ -277,7 +279,7 @@ def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Probl
 
 
 def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:
-    """The VM with the UUIDs that its disks get."""
+    """Return the VM with the UUIDs that its disks get."""
     uuids = {candidate.disk.path: candidate for candidate in candidates}
     disks = tuple(replace(d, uuid=uuids[d.path].uuid) if d.path in uuids else d for d in vm.disks)
     entries = tuple(
@@ -287,7 +289,9 @@ def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:
 
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
-    """The step for a disk that is adopted already, or None: it corrects facts and removes the disk's saved identity."""
+    """Return the step for a disk that has its identity already: it corrects facts and removes the saved identity. None
+    if nothing is to do.
+    """
     step = changes.sync_facts(disk)
     if released_identity.KEY not in disk.volume.user:
         return step
@@ -316,7 +320,7 @@ def _left_alone(vm: Vm) -> t.Iterator[str]:
 
 
 def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
-    """The step that writes the package that the task names or a release has saved; None if it is not needed."""
+    """Return the step that writes the package that the task names or a release has saved; None if it is not needed."""
     saved = vm.root.user.get(released_identity.KEY, "")
     package = spec.package or saved
     if not package or vm.package not in ("", saved):

@@ -38,7 +38,7 @@ class HostRepairs:
 
 
 def plan_repairs(host: Host, wanted: t.Sequence[Finding]) -> HostRepairs:
-    """The repairs for the findings, which must all be repairable."""
+    """Return the repairs for these findings, which must all be repairable."""
     plans, left = [], list(wanted)
     for vm in host.vms:
         mine = [finding for finding in wanted if _within(vm, finding)]
@@ -49,7 +49,7 @@ def plan_repairs(host: Host, wanted: t.Sequence[Finding]) -> HostRepairs:
 
 
 def _within(vm: Vm, finding: Finding) -> bool:
-    """Whether the finding concerns the VM's own datasets, or its configuration."""
+    """Whether the finding is about the VM's own datasets, or its configuration."""
     if finding.vm != vm.config.uuid:
         return False
     places = (vm.root.name, *(dataset.name for dataset in vm.volumes))
@@ -77,13 +77,13 @@ def _plan(host: Host, vm: Vm, findings: t.Sequence[Finding]) -> VmPlan:
 
 
 def _detached(step: Detach, disk: Disk) -> Detach:
-    """The step with a uuid: a disk without one gets the uuid that follows from its guid."""
+    """Return the step with a uuid: a disk without one gets the uuid that follows from its guid."""
     facts = {"uuid": disk.uuid or identity.uuid_of(disk.volume.guid), **step.facts}
     return step if disk.uuid else replace(step, facts=facts)
 
 
 def _corrections(findings: t.Sequence[Finding]) -> t.Iterator[Step]:
-    """One step for each dataset. What the hypervisor says overrides what came with a receive."""
+    """Yield one step for each dataset. What the hypervisor says overrides what was received."""
     facts: t.Dict[str, t.Dict[str, str]] = {}
     labels: t.Dict[str, str] = {}
     for finding in sorted(findings, key=lambda f: f.kind != "received_property"):
@@ -132,7 +132,7 @@ def _moved(finding: Finding, disk: Disk) -> MoveDetached:
 
 
 def after(host: Host, repairs: HostRepairs) -> Host:
-    """The host after all repairs, as a later read shows it."""
+    """Return the host after all repairs, as a later read would show it."""
     vms = {plan.vm: plan.after for plan in repairs.plans}
     known = {disk.volume.name for disk in host.detached}
     datasets = dict(host.datasets)
@@ -156,7 +156,9 @@ def after(host: Host, repairs: HostRepairs) -> Host:
 
 
 def _fresh(disk: Disk, vm: Vm) -> Disk:
-    """A disk that was just detached: without its old stamps, and without what it inherited from the VM's dataset."""
+    """Return a disk that was just detached: without its old stamps, and without what it inherited from the VM's
+    dataset.
+    """
     volume = disk.volume
     user = {name: value for name, value in volume.user.items() if name not in _STAMPS}
     inherited = {n: s for n, s in volume.inherited.items() if not (s + "/").startswith(vm.root.name + "/")}
@@ -166,7 +168,7 @@ def _fresh(disk: Disk, vm: Vm) -> Disk:
 
 
 def _each(host: Host, change: t.Callable[[Dataset], Dataset]) -> Host:
-    """The host with every dataset changed, in all places where the host keeps it."""
+    """Return the host with every dataset changed, in all places where the host has it."""
 
     def disks(group: t.Iterable[Disk]) -> t.Tuple[Disk, ...]:
         return tuple(replace(disk, volume=change(disk.volume)) for disk in group)
@@ -177,7 +179,7 @@ def _each(host: Host, change: t.Callable[[Dataset], Dataset]) -> Host:
 
 
 def _correct(step: CorrectFacts, host: Host) -> Host:
-    """A property that is corrected on a dataset is no longer inherited from it by the datasets below."""
+    """Return the host after a correction. Datasets below no longer inherit the property."""
     place, facts = step.volume, step.facts
 
     def change(dataset: Dataset) -> Dataset:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which entries of a task are refused together, and the plans for the others."""
+"""Plan the entries of a task. An entry that depends on a refused one is refused too."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Attempt(t.Protocol):
 
 
 class PlannedEntries(t.NamedTuple):
-    """What became of the declarations of a task."""
+    """The result for the declarations of a task."""
 
     jobs: t.List[Job]
     plans: t.List[VmPlan]
@@ -61,9 +61,10 @@ def plan_entries(
     wrong: t.Collection[int],
     carry_on: bool,
 ) -> PlannedEntries:
-    """Plans for the declarations. wrong has the numbers of those that are refused already.
+    """Return the plans for the declarations. wrong: the numbers of those that are refused already.
 
-    carry_on: plan the others without the refused ones and without what depends on these. Otherwise nothing is planned.
+    carry_on: plan the others, without the refused ones and what depends on them. Otherwise a problem means that nothing
+    is planned.
     """
     left, bad = list(declarations), {id(declarations[number]) for number in wrong}
     problems: t.List[Problem] = []
@@ -80,7 +81,7 @@ def plan_entries(
 
 
 def _refused(entries: t.Sequence[Entry]) -> t.Set[int]:
-    """The refused declarations, and all that depend on one of them."""
+    """Return the refused declarations, and all that depend on one of them."""
     out = [entry for entry in entries if entry.refused]
     rest = [entry for entry in entries if not entry.refused]
     for entry in out:  # out grows meanwhile

@@ -47,7 +47,7 @@ class Sequence:
             self.add(step)
 
     def volume_of(self, disk: Disk) -> Disk:
-        """The disk as it is at this point."""
+        """Return the disk as it is at this point."""
         return next(d for d in self.vm.disks + self.vm.orphans if d.volume.name == disk.volume.name)
 
 
@@ -126,7 +126,7 @@ def _overdue(resolved: Resolved, changing: bool) -> t.List[Step]:
 
 
 def stop(capabilities: Capabilities) -> Stop:
-    """The step that shuts a VM down."""
+    """Return the step that shuts a VM down."""
     return Stop(StepReport("stop"), autoboot_off=capabilities.moves_autoboot)
 
 

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The VM as it is after a step. The plan, check mode and the check after the real run use the same arithmetic."""
+"""Predict the VM after each step. The plan, check mode and the comparison after the real run use the same
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,20 @@ NEWEST = 1 << 63  # the createtxg of a snapshot that is not taken yet
 
 
 def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
-    """The volume with another size (bytes) and its automatic reservation. What its snapshots pin stays."""
+    """Return the volume with another size (bytes) and its automatic reservation. What its snapshots hold stays."""
     reservation = automatic_reservation(volsize, volume.volblocksize, geometry)
     return replace(volume, volsize=volsize, refreservation=reservation, used=volume.pinned + reservation)
 
 
 def with_type(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
-    """The volume with the reservation of the wanted type."""
+    """Return the volume with the reservation of the wanted type."""
     if wanted != SPARSE:
         return resized(volume, volume.volsize, geometry)
     return replace(volume, refreservation=0, usedbyrefreservation=0, used=volume.pinned + volume.written)
 
 
 def apply(vm: Vm, step: Step, geometry: PoolGeometry) -> Vm:
-    """The VM after the step."""
+    """Return the VM after the step."""
     return AFTER[type(step)](step, vm, geometry)
 
 
@@ -46,14 +48,16 @@ def _root(vm: Vm, **changes: t.Any) -> Vm:
 
 
 def _based(vm: Vm, refreservation: int) -> Vm:
-    """The VM with another refreservation of its own file system. What that has not written yet stays set aside."""
+    """Return the VM with another refreservation of its own file system. The part that is not written yet stays
+    reserved.
+    """
     root = vm.root
     unique = root.refreservation - root.usedbyrefreservation if root.usedbyrefreservation else root.written
     return _root(vm, refreservation=refreservation, usedbyrefreservation=max(0, refreservation - unique))
 
 
 def _with_facts(vm: Vm, facts: t.Mapping[str, str]) -> Vm:
-    """The VM with properties of the collection on its dataset; "" removes one."""
+    """Return the VM with properties of the collection on its dataset; "" removes one."""
     return _root(vm, user={key: value for key, value in {**vm.root.user, **facts}.items() if value})
 
 
@@ -104,7 +108,9 @@ def _law(step: vm_steps.SettleQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """The quota has room for what the volumes will hold, even if that is more than F. Later steps make it fit."""
+    """Return the VM after the step. The quota has room for what the volumes will hold, even if that is more than F;
+    later steps make it fit.
+    """
     before = sum(v.used for v in vm.volumes)
     for volume in step.names:
         vm = _map(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
@@ -129,12 +135,14 @@ def _autoboot(step: vm_steps.SetAutoboot, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _retire(step: vm_steps.RetireSyncs, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """Quota and reservation follow with the next step."""
+    """Return the VM after the step. Quota and reservation are set by the next step."""
     return _with_facts(without_syncs(vm), {SPACE: ""})
 
 
 def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
-    """When F or the quota changes, vmadm (thick) sets every volume to refreservation=auto, sparse ones too."""
+    """Return the VM after a change of F or quota. vmadm (thick) then sets every volume to refreservation=auto, sparse
+    ones too.
+    """
     for disk in vm.disks + vm.orphans if thick else ():
         vm = _map(vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
     return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
@@ -179,7 +187,7 @@ def _convert(step: disk_steps.Convert, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: PoolGeometry) -> Disk:
-    """The disk with the copy in the place of its volume."""
+    """Return the disk with the copy in the place of its volume."""
     volume = Dataset(
         name=disk.volume.name,
         kind="filesystem" if wanted == FILE else "volume",
@@ -216,7 +224,7 @@ def _compression(step: disk_steps.SetCompression, vm: Vm, geometry: PoolGeometry
 
 
 def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
-    """The disk with the facts written to its volume, as a later read shows it."""
+    """Return the disk with the facts written to its volume, as a later read shows it."""
     user = {**disk.volume.user, **facts}
     user = {k: v for k, v in user.items() if v}
     inherited = {k: v for k, v in disk.volume.inherited.items() if k not in user}
@@ -238,7 +246,7 @@ def _identity(step: disk_steps.WriteFacts, vm: Vm, geometry: PoolGeometry) -> Vm
 
 
 def _correct(step: disk_steps.CorrectFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """The VM after a correction of a volume, or of its own dataset."""
+    """Return the VM after a correction of a volume, or of its own dataset."""
     facts, root = step.facts, vm.root
     if step.volume == root.name:
         return _root(vm, user={**root.user, **facts}, received=root.received - facts.keys())
@@ -253,7 +261,9 @@ def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
 
 
 def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
-    """The VM after a removal. A flexible VM gets the quota of the law; an inflexible one keeps room for a new disk."""
+    """Return the VM after a removal. A flexible VM gets the quota by the law; an inflexible one keeps room for a new
+    disk.
+    """
     return _lawful(vm, geometry) if vm.flexible else vm
 
 
@@ -278,7 +288,7 @@ def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def unguarded(disk: Disk) -> Disk:
-    """The disk without its guard. What only the guard has pinned is known if there is no other snapshot."""
+    """Return the disk without its guard. What only the guard has pinned is known if there is no other snapshot."""
     volume = disk.volume
     if not disk.guarded or disk.snapshots:
         return replace(disk, guarded=False)
@@ -349,7 +359,7 @@ def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geometry: PoolGeometry) -> Dataset:
-    """The volume of a new disk."""
+    """Return the volume of a new disk."""
     blank = Dataset(
         name=step.volume,
         kind="filesystem" if step.type == FILE else "volume",
@@ -398,7 +408,9 @@ def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeomet
 
 
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
-    """The VM with a hidden disk of the platform (size in MiB, block_size in bytes), and with the room for it."""
+    """Return the VM with a hidden disk of the platform (size in MiB, block_size in bytes), and with the space
+    for it.
+    """
     blank = Dataset(entry.volume, "volume", volblocksize=block_size, compression=vm.root.compression)
     volume = resized(blank, size * MIB, geometry)
     config = vm.config
@@ -423,7 +435,7 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
 
 
 def _elsewhere(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """The step changes other datasets, or adds ports for disks that come. The disks that are there stay the same."""
+    """Return the VM as it is: the step changes other datasets, or adds ports for disks that are attached later."""
     return vm
 
 

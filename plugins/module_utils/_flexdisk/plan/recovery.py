@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How an interrupted run is finished, by the present state and by the intent for what the state does not tell."""
+"""Finish interrupted runs, by the present state, and by the intent for what the state does not show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .vm_steps import Recover, SetAutoboot, Start
 
 
 def recover(vm: Vm) -> t.Optional[Step]:
-    """The step that resumes an interrupted run; None without one. What is left to do are steps of their own."""
+    """Return the step that resumes an interrupted run; None without one. The steps that are left to do follow."""
     if vm.interrupted is None:
         return None
     left = "; ".join(_leftovers(vm)) or "nothing is left"
@@ -28,7 +28,7 @@ def recover(vm: Vm) -> t.Optional[Step]:
 
 
 def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
-    """Steps that restore state and autoboot from before the first stop. now is the VM at this point of the plan."""
+    """Yield steps that restore state and autoboot from before the first stop. now: the VM at this point of the plan."""
     starts = vm.halted and now.config.state == "stopped" and not why_not_started(now)[0]
     if starts:
         yield start(capabilities)
@@ -39,13 +39,15 @@ def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
 
 
 def stays_down(vm: Vm, after: Vm) -> t.Iterator[str]:
-    """Why a VM that an interrupted run has stopped is not started again. after: the VM at the end of the plan."""
+    """Yield a warning if a VM that an interrupted run has stopped is not started again. after: the VM at the end of the
+    plan.
+    """
     if vm.halted and after.config.state == "stopped" and why_not_started(after)[0]:
         yield f"{vm.label}: an interrupted run has stopped it, and it stays down: {why_not_started(after)[1]}"
 
 
 def left_down(refused: t.Iterable[VmPlan]) -> t.Iterator[str]:
-    """Warnings about VMs that stay down because the plan is refused that would start them again."""
+    """Yield warnings about VMs that stay down, because the plan that would start them again is refused."""
     for vm in (plan.before for plan in refused if plan.before.halted):
         left = vm.interrupted
         text = "an interrupted run left it stopped"
@@ -56,7 +58,9 @@ def left_down(refused: t.Iterable[VmPlan]) -> t.Iterator[str]:
 
 
 def left_stopped(vm: Vm, capabilities: Capabilities) -> Vm:
-    """The VM for a task that declares it stopped: what an interrupted run has stopped is not started again."""
+    """Return the VM for a task that declares it stopped: if an interrupted run has stopped it, it is not
+    started again.
+    """
     left = vm.interrupted
     if left is None:
         return vm
@@ -65,18 +69,20 @@ def left_stopped(vm: Vm, capabilities: Capabilities) -> Vm:
 
 
 def start(capabilities: Capabilities) -> Start:
-    """The step that starts a VM."""
+    """Return the step that starts a VM."""
     return Start(StepReport("start"), autoboot_on=capabilities.moves_autoboot)
 
 
 def _given_up(vm: Vm, entry: JournalEntry) -> bool:
-    """Whether the work of a killed run is taken up, but the VM is not started, for it ended too late for that run."""
+    """Whether a killed run is resumed, but the VM is not started, because it stopped too late to be stopped by that
+    run.
+    """
     left = vm.interrupted
     return left is not None and (entry.state, left.state) == ("running", "stopped")
 
 
 def _ended_too_late(entry: JournalEntry, how: str) -> str:
-    """Why a VM that is down is not started, although a run that how tells of asked its guest to shut down."""
+    """Return why a stopped VM is not started, although a run asked its guest to shut down. how: how that run ended."""
     return (
         f"its guest was asked to shut down at {entry.since} by a run that {how}, and the VM is down; this need "
         "not be the cause any more, so it is not started; vm with state=running starts it"
@@ -93,7 +99,9 @@ def _leftovers(vm: Vm) -> t.List[str]:
 
 
 def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
-    """What was found of an interrupted run and which steps end it: a list of one entry, or empty without such a run."""
+    """Return what an interrupted run has left and which steps finish it: a list of one entry, or empty without such a
+    run.
+    """
     entry = plan.before.interrupted
     if entry is None or not plan.steps:
         return []
@@ -103,7 +111,7 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
 
 
 def intent_result(entry: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
-    """An intent in the form of a result. It is unreadable if record is None."""
+    """Return an intent as results show it. None means that it is unreadable."""
     if entry is None:
         return {"readable": False}
     moves = [{"guid": guid, "from": source, "to": target} for guid, source, target in entry.moves]
@@ -111,7 +119,9 @@ def intent_result(entry: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
 
 
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
-    """Warnings about entries of the journal that this run does not finish, with the command that removes them."""
+    """Return warnings about entries of the journal that this run does not finish, with the command that removes
+    them.
+    """
     known = {vm.config.uuid: vm for vm in host.vms}
     result = []
     for (pool, uuid), entry in sorted(host.intents.items()):
@@ -140,7 +150,7 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
 
 
 def gives_up(vm: Vm) -> str:
-    """The command that removes the entry of a VM from the journal."""
+    """Return the command that removes the entry of a VM from the journal."""
     return _inherit(vm.config.pool, vm.config.uuid)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Adoption of a VM whose disks lie anywhere in a pool: its dataset is made, and its volumes are moved below it."""
+"""Adoption of a VM whose disks are anywhere in a pool: its dataset is created, and its volumes are moved below it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from .vm_steps import Relocate
 
 
 def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
-    """A VM without a dataset, given the one that it will have; None if it is not bare, or why_not() says why."""
+    """Return a VM without a dataset as it will be, with one; None if why_no_dataset() says why it cannot get one, or if
+    the hypervisor stores identities itself.
+    """
     pool = _pool(host, config)
     if not config.identity_in_zfs or why_no_dataset(host, config):
         return None
@@ -36,12 +38,12 @@ def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
 
 
 def _pool(host: Host, config: VmConfig) -> str:
-    """The pool to which a VM without a dataset belongs, "" if that is not clear."""
+    """Return the pool to which a VM without a dataset belongs, "" if that is not clear."""
     return config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
 
 
 def why_no_dataset(host: Host, config: VmConfig) -> str:
-    """Why a VM without a dataset cannot get one; "" if it can."""
+    """Return why a VM without a dataset cannot get one; "" if it can."""
     pool = _pool(host, config)
     if not pool:
         reasons = "; ".join(config.left_out) or "it has no disks"
@@ -68,7 +70,7 @@ def not_managed(host: Host, config: VmConfig) -> str:
 
 
 def by_other_names(host: Host, vm: Vm) -> Vm:
-    """The VM as it is for an adoption, which gives disks of its own dataset the paths of their volumes."""
+    """Return the VM for an adoption, which gives disks in its own dataset the paths of their volumes."""
     named = {entry.named for entry in vm.config.disks if entry.named}
     if not (vm.overlaid and named):
         return vm
@@ -79,7 +81,7 @@ def by_other_names(host: Host, vm: Vm) -> Vm:
 
 
 def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optional[Relocate]:
-    """The step that moves a VM into the layout; None if it is there. Problems are added to problems."""
+    """Return the step that moves a VM into the layout; None if it is there already. Problems are added to problems."""
     disks = list(_moves(host, vm, device_prefix, problems))
     if problems or not (disks or not vm.root.kind):
         return None
@@ -92,7 +94,7 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
 
 
 def as_configured(text: str, step: t.Optional[Relocate]) -> str:
-    """Return a message with the paths that disks have now, not those that the step would give them."""
+    """Return a message with the paths that disks have now, instead of those that the step would give them."""
     for entry, disk in step.moves if step is not None else ():
         now = entry.path.replace("\\", r"\\")
         text = re.sub(rf"{re.escape(disk.path)}(?!\w)", now, text)
@@ -100,12 +102,12 @@ def as_configured(text: str, step: t.Optional[Relocate]) -> str:
 
 
 def _source(entry: DiskConfig, disk: Disk) -> str:
-    """What a disk was called before: its volume, or its path if only that changes."""
+    """Return what a disk was called before: its volume, or its path if only that changes."""
     return entry.path if entry.volume == disk.volume.name else entry.volume
 
 
 def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iterator[t.Tuple[DiskConfig, Disk]]:
-    """Disks that lie elsewhere: the configured entry, and the disk that it will be, at the lowest free index."""
+    """Yield disks that are elsewhere: the configured entry, and the disk that it will be, at the lowest free index."""
     used = {index_of(v.name) for v in vm.volumes}
     for entry in (replace(entry, volume=entry.volume or entry.named) for entry in vm.config.disks):
         inside = is_below(entry.volume, vm.root.name)
@@ -125,7 +127,7 @@ def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iter
 
 
 def _volume(host: Host, vm: Vm, entry: DiskConfig, problems: Problems) -> t.Optional[Dataset]:
-    """The volume of an entry: at the configured place, or where an interrupted adoption has moved it."""
+    """Return the volume of an entry: at the configured place, or where an interrupted adoption has moved it."""
     moved = [d.volume for d in vm.orphans if d.volume.user.get("from") == entry.volume]
     volume = moved[0] if moved else host.datasets.get(entry.volume)
     others = host.usage.of(entry.volume, vm.config.uuid)

@@ -116,7 +116,7 @@ class Resolved:
 def resolve(
     vm: Vm, spec: VmDisksDeclaration, match: Match, host: Host, capabilities: Capabilities, problems: Problems
 ) -> Resolved:
-    """Targets and leavers of one VM. Problems are added to problems."""
+    """Return the targets and leavers of one VM. Problems are added to problems."""
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
         flexible = spec.flexible_disk_size + vm.hidden_mib
@@ -142,7 +142,7 @@ def creation_interrupted(disk: Disk) -> bool:
 
 
 def unfinished_disk_text(label: str) -> str:
-    """The message about a disk whose creation was interrupted."""
+    """Return the message about a disk whose creation was interrupted."""
     return f"the creation of {label} was interrupted; state=present of flexdisk.hypervisor.disk ends it"
 
 
@@ -370,7 +370,7 @@ def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
 
 
 def _remembered(disk: t.Optional[Disk], vm: Vm) -> str:
-    """The slot that a disk had, or "". Where slots are strict, that of another VM must be a candidate."""
+    """Return the slot that a disk had, or "". Where slots are strict, that of another VM must be a candidate."""
     if disk is None:
         return ""
     pci = vm.config.pci
@@ -384,7 +384,7 @@ def _arrival_slot(
     pci: Pci,
     capabilities: Capabilities,
 ) -> slots.Slot:
-    """The slot that a disk had, if free and seen by guests; else the first free one of those preferred."""
+    """Return the slot that a disk had, if free and seen by guests; else the first free one of those preferred."""
     if remembered:
         slot = slots.parse_slot(remembered)
         if slot not in taken and slot not in lost and not slots.obstacle(slot, pci):
@@ -397,7 +397,7 @@ def _key(target: Target) -> str:
 
 
 def _standing_slots(resolved: Resolved) -> t.Dict[slots.Slot, str]:
-    """Slots of the disks that stay where they are, legacy positions included, with the path of each disk."""
+    """Return slots of the disks that stay where they are, legacy positions included, with the path of each disk."""
     leaving = {leaver.disk.path for leaver in resolved.leavers}
     moving = {g.disk.path for g in resolved.targets if g.stays and g.disk and g.spec.pci_slot is not None}
     gone = leaving | moving | set(resolved.vm.ghosts)
@@ -406,7 +406,7 @@ def _standing_slots(resolved: Resolved) -> t.Dict[slots.Slot, str]:
 
 
 def slots_after(resolved: Resolved) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.Slot, str]]:
-    """The slots of the VM's disks as they are; and the slots as they will be, with the label of each disk."""
+    """Return the slots of the VM's disks as they are; and the slots as they will be, with the label of each disk."""
     config = resolved.vm.config
     labels = {disk.path: disk.label for disk in resolved.vm.disks}
     before = {path: slots.parse_slot(at) for path, at in slots.positions(config.disks, config.pci).items() if at}
@@ -419,7 +419,8 @@ def slots_after(resolved: Resolved) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.S
 
 
 def staying_bytes(resolved: Resolved) -> int:
-    """Bytes that the VM's dataset holds in the end. A disk with size=remaining counts as it is (0 for a new one).
+    """Return bytes that the VM's dataset holds in the end. A disk with size=remaining counts as it is (0 for a new
+    one).
 
     Space that only the guards of an interrupted run hold does not count, because it goes with them.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for existing VMs: how they are changed, and how they are deleted."""
+"""Plans that change or delete existing VMs."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from .vm_steps import DeleteVm, Recover, RemoveUnfinished, SetAutoboot, SetPrope
 
 
 def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem, None]:
-    """The VM that a declaration means, None if there is none, or a Problem that says why this is not clear.
+    """Return the VM that a declaration means, None if there is none, or a Problem if this is not clear.
 
-    A deletion takes only names that cannot mean another VM once it is done.
+    A deletion accepts only names that cannot mean another VM once it is done.
     """
     config = find_config(host, declared.vm)
     if isinstance(config, Problem):
@@ -56,7 +56,7 @@ def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem,
 
 
 def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
-    """Why the declared name could mean a new VM, or another VM after this one is deleted; "" if it cannot."""
+    """Return why the declared name could mean a new VM, or another VM after this one is deleted; "" if it cannot."""
     lower, absent = declared.vm.lower(), declared.state == "absent"
     if lower == config.uuid:
         return ""
@@ -72,10 +72,10 @@ def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
 
 
 def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
-    """Steps that change an existing VM, or every problem.
+    """Return the plan that changes an existing VM.
 
-    A mere doubt about what the disks of a stopped VM lie on keeps nobody from starting it: the start changes no volume,
-    and ends the doubt.
+    If it is only doubtful what the disks of a stopped VM are based on, it can still be started: the start changes no
+    volume, and resolves the doubt.
     """
     if vm.doubted and declared.state == "running":
         start = _plan_change(host, as_it_ran(vm), declared, policy, capabilities)
@@ -85,7 +85,9 @@ def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, cap
 
 
 def _only_starts(plan: VmPlan) -> bool:
-    """Whether a plan starts the VM, and changes nothing else but its quota, which counts every volume as it is."""
+    """Whether a plan only starts the VM, and otherwise changes nothing but its quota, which counts every volume
+    anyway.
+    """
     return any(s.starts for s in plan.steps) and all(s.starts or isinstance(s, SettleQuota) for s in plan.steps)
 
 
@@ -136,7 +138,7 @@ def _plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, ca
 
 
 def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclaration:
-    """The declaration for vm_disks. A VM whose creation was interrupted gets the disks of a new VM."""
+    """Return the declaration for vm_disks. A VM whose creation was interrupted gets the disks of a new VM."""
     left = vm.interrupted
     creating = left is not None and bool(left.creates)
     disks = packages.initial_disks(declared, problems) if creating else None
@@ -159,20 +161,20 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
 
 
 def _coming_back(vm: Vm, entries: t.Sequence[t.Mapping[str, t.Any]]) -> t.Optional[Disk]:
-    """The detached disk that an entry makes the boot disk again, if one does."""
+    """Return the detached disk that an entry makes the boot disk again, if there is one."""
     named = {str(e.get("uuid")).lower() for e in entries if e.get("boot") and e.get("recreate")}
     return next((disk for disk in vm.detached if disk.uuid in named), None)
 
 
 def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
-    """The uuid of a new VM's disk, by the disk's place in the list: the first that no disk has."""
+    """Return the uuid of a new VM's disk, which follows from its place in the list: the first that no disk has."""
     return next(
         u for u in (identity.uuid_for(vm, number, attempt) for attempt in range(len(taken) + 1)) if u not in taken
     )
 
 
 def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
-    """Check that the VM fits into its package. RFD 154 only asks that sizes and snapshots do not exceed the disk."""
+    """Check that the VM fits into its package. RFD 154 only demands that sizes and snapshots do not exceed the disk."""
     package = declared.package
     if package is None:
         return
@@ -209,13 +211,15 @@ def _same_image(declared: VmDeclaration, boots: t.Optional[Disk], problems: Prob
 
 
 def rfd_usage_mib(vm: Vm) -> int:
-    """What RFD 154 compares with a package's disk: all sizes, and snapshots in whole MiB, without hidden disks."""
+    """Return what RFD 154 compares with a package's disk: all sizes, and snapshots in whole MiB, without hidden
+    disks.
+    """
     shown = [d.volume for d in vm.disks if not d.hidden]
     return sum(-(-v.volsize // MIB) + -(-v.usedbysnapshots // MIB) for v in shown)
 
 
 def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
-    """One step for what a VM is besides its disks; None if nothing changes."""
+    """Return one step for the properties of a VM besides its disks; None if nothing changes."""
     package = declared.package
     wanted: t.Dict[str, t.Any] = {
         "memory": declared.memory if declared.memory is not None else package and package.memory,
@@ -246,7 +250,9 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
 
 
 def _check_machine(vm: Vm, properties: t.Optional[SetProperties], problems: Problems) -> None:
-    """Refuse other memory or vcpus where another part of the configuration says the same, or needs what would go."""
+    """Refuse other memory or vcpus if another part of the configuration has the same figure, or names a vcpu that would
+    be removed.
+    """
     for key, value in properties.machine.items() if properties is not None else ():
         change = f"{key} {_word(key, getattr(vm.config, key))} -> {_word(key, value)}"
         for why in _holders(vm.config, key, value):
@@ -255,7 +261,7 @@ def _check_machine(vm: Vm, properties: t.Optional[SetProperties], problems: Prob
 
 
 def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
-    """The parts of a configuration that do not go with other memory or vcpus, each with what it says."""
+    """Yield the parts of a configuration that do not allow other memory or vcpus, each with the reason."""
     if key in config.fixed:
         yield f"{config.fixed[key]} says the same"
     for part, minimum in config.min_vcpus.items() if key == "vcpus" else ():
@@ -264,7 +270,7 @@ def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
 
 
 def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:
-    """Whether a running VM is restarted for its properties: always for a generation, else where the task wants it."""
+    """Whether a running VM is restarted for its properties: always for a generation, else if the task allows it."""
     if properties is None or vm.config.state != "running" or declared.state == "stopped":
         return False
     return properties.generation is not None or (declared.restart and bool(properties.machine))
@@ -279,7 +285,7 @@ def _word(key: str, value: t.Any) -> str:
 
 
 def machine(vm: Vm) -> t.Dict[str, t.Any]:
-    """The properties of a VM besides its disks; memory is MiB."""
+    """Return the properties of a VM besides its disks; memory is MiB."""
     config = vm.config
     return {
         "memory": config.memory,
@@ -294,7 +300,7 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
 
 
 def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iterator[Step]:
-    """Steps that bring a VM into the declared state at the end."""
+    """Yield steps that bring a VM into the declared state at the end."""
     autoboot = vm.config.autoboot
     if declared.state == "running" and vm.config.state == "stopped":
         yield recovery.start(capabilities)
@@ -305,7 +311,7 @@ def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iter
 
 
 def _check_ready(vm: Vm, declared: VmDeclaration, seq: Sequence, problems: Problems) -> None:
-    """Add a problem if the VM is in no state to be changed, and is to change or has a power state declared."""
+    """Add a problem if the VM is in no state to be changed, and would change or has a power state declared."""
     if seq.steps or (power_problem(vm.config) and declared.state in ("running", "stopped")):
         ordering.check_ready(vm, problems)
 
@@ -333,9 +339,9 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 def plan_deletion(
     host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities, left: t.Optional[Leftovers] = None
 ) -> VmPlan:
-    """Steps that delete the VM; its disks with preserve: true are detached first, with their snapshots.
+    """Return the plan that deletes the VM. Its disks with preserve: true are detached first, with their snapshots.
 
-    left: what there is of a VM that an interrupted task was making or deleting.
+    left: what is left of a VM whose creation or deletion was interrupted.
     """
     problems = Problems(declared.vm)
     if not check_whole(vm, problems):
@@ -367,8 +373,8 @@ def plan_deletion(
 
 
 def _half_back(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
-    """Refuse to keep disks of which nobody knows whether an interrupted rollback has reached them. What is destroyed
-    anyway need not be whole.
+    """Refuse to keep disks that an interrupted rollback may not have reached. Those that are destroyed do not
+    matter.
     """
     if vm.interrupted is not None and vm.interrupted.rollback and staying:
         text = f"{interrupted_run_text(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
@@ -390,7 +396,7 @@ def _may_be_elsewhere(vm: Vm, left: t.Optional[Leftovers], problems: Problems) -
 
 
 def _is_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
-    """Refuse to delete a VM that is not the member that is meant, or was not about to become it."""
+    """Refuse to delete a VM that is not the declared member, and was not about to become it."""
     becomes = vm.interrupted.member if vm.interrupted is not None else ""
     current = vm.member if vm.member is not None else becomes or None
     if declared.member is not None and current != declared.member:
@@ -402,23 +408,28 @@ def _is_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
 
 
 def plan_departure(host: Host, vm: Vm, capabilities: Capabilities) -> VmPlan:
-    """Steps that delete a VM which moves to another host: all its disks are detached, with their snapshots."""
+    """Return the plan that deletes a VM which moves to another host: all its disks are detached, with their
+    snapshots.
+    """
     leavers = [Leaver(disk, False) for disk in vm.disks if not disk.hidden] + _orphans(vm)
     moving = [replace(leaver, becomes_replica=True) for leaver in leavers]
     return _deletion(vm, moving, host.geometry[vm.config.pool], capabilities)
 
 
 def _orphans(vm: Vm) -> t.List[Leaver]:
-    """Detach what an interrupted run has taken out of the configuration, but not out of the VM's dataset.
+    """Return the disks that an interrupted run has removed from the configuration, but not from the VM's dataset. They
+    are detached.
 
-    A boot disk loses its name: a new VM has one of its own.
+    A boot disk loses its name, because a new VM has a boot disk of its own.
     """
     names = {d.name for d in vm.disks + vm.detached}
     return [Leaver(d, False, nameless=d.name in names or d.boot) for d in vm.orphans if has_any_identity(d) and d.uuid]
 
 
 def _unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
-    """Refuse to delete what nobody has looked at: a hypervisor that keeps the storage destroys it with the VM."""
+    """Refuse to delete volumes that this task has not read: a hypervisor that keeps the storage destroys them with the
+    VM.
+    """
     entries = [entry for entry in vm.config.disks if entry.path in vm.unread]
     if capabilities.removal_destroys:
         for entry in entries:
@@ -483,7 +494,7 @@ def _deletion(vm: Vm, detaching: t.Sequence[Leaver], geometry: PoolGeometry, cap
 
 
 def delete(vm: Vm) -> DeleteVm:
-    """The step that deletes the VM. Its text names what is destroyed."""
+    """Return the step that deletes the VM. Its text names what is destroyed."""
     gone = [_described(disk) for disk in vm.disks]
     snapshots = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
     gone += [count(snapshots, "snapshot")] if snapshots else []
@@ -494,8 +505,8 @@ def delete(vm: Vm) -> DeleteVm:
 
 
 def plan_ended(host: Host, declared: VmDeclaration) -> t.Optional[VmPlan]:
-    """End a deletion that was disturbed after the VM had gone: remove its record, and the guards of its disks. None if
-    nothing is left of it.
+    """Return the plan that finishes a deletion that was interrupted after the VM was deleted: it removes the journal
+    entry, and the guards of its disks. None if nothing is left of it.
     """
     for (pool, uuid), left in sorted(host.intents.items()):
         place = vm_dataset(pool, uuid)
@@ -523,7 +534,7 @@ def _described(disk: Disk) -> str:
 
 
 def remove_left(left: Leftovers, problems: Problems, configured: bool) -> t.Optional[RemoveUnfinished]:
-    """The step that removes what is left of a VM; None with a problem if somebody may still need it."""
+    """Return the step that removes what is left of a VM; None with a problem if somebody may still need it."""
     doing = "creation" if left.entry.creates else "deletion"
     if left.still_needed:
         message = (
@@ -540,7 +551,7 @@ def remove_left(left: Leftovers, problems: Problems, configured: bool) -> t.Opti
 
 
 def plan_left(host: Host, left: Leftovers, name: str) -> VmPlan:
-    """Remove the datasets of a VM that the hypervisor does not know any more."""
+    """Return the plan that removes the datasets of a VM that the hypervisor does not know any more."""
     problems = Problems(name)
     alias = left.entry.creates or left.entry.deletes
     config = VmConfig(left.uuid, alias, "", ABSENT, False, left.pool, left.root, None)
@@ -550,7 +561,9 @@ def plan_left(host: Host, left: Leftovers, name: str) -> VmPlan:
 
 
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:
-    """Delete a VM whose dataset has gone, for example by an interrupted deletion. Only its configuration is left."""
+    """Return the plan that deletes a VM whose dataset is missing, for example after an interrupted deletion. Only its
+    configuration is left.
+    """
     pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
     config = replace(config, pool=pool, dataset=config.dataset or vm_dataset(pool, config.uuid))
     vm = Vm(config, Dataset(config.dataset, ""))

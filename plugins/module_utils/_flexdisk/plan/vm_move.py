@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why a VM cannot be moved to another host, as far as the host that has it knows."""
+"""Reasons why a VM cannot be moved to another host, as far as its present host knows them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ _SHOWN = 5
 
 
 def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
-    """Why a VM cannot be moved. What it lacks for a sync, the sync says. stays: as of a Description."""
+    """Return the reasons why a VM cannot be moved. The sync reports those that concern a sync. stays: host_bound of its
+    Description.
+    """
     if vm.overlaid:
         return [Problem("InUse", vm.overlaid, vm.label)]
     result = _of_vm(host, vm, stays)
@@ -52,13 +54,15 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
 
 
 def _others(host: Host, vm: Vm) -> str:
-    """The VM's datasets that are none of its disks."""
+    """Return the VM's datasets that are not its disks."""
     every = (d for d in host.datasets.values() if d.kind == "filesystem" and d.parent == vm.root.name and not d.backs)
     return f"other datasets ({', '.join(cut(sorted(d.name for d in every), 'dataset', _SHOWN))})"
 
 
 def strange_snapshots(vm: Vm) -> t.List[Dataset]:
-    """Snapshots that others have taken of the VM's own dataset. It does not travel, and they go with it."""
+    """Return the snapshots that others have taken of the VM's own dataset. They are not moved, and are destroyed with
+    it.
+    """
     known = [snapshots.protection(vm), *(part for one in snapshots.snapshots_of(vm) for part in one.parts)]
     return [one for one in vm.snapshots if one not in known]
 
@@ -98,7 +102,7 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
 
 
 def _staying(vm: Vm) -> t.Iterator[str]:
-    """What the VM has beside its disks on volumes: disks that are left alone, drives, and files."""
+    """Yield what the VM has besides its disks on volumes: disks that are not managed, drives, and files."""
     yield from unmanaged(vm)
     for entry in (entry for entry in vm.unbacked if not entry.left_out):
         media = {"cdrom": "CD-ROM", "floppy": "floppy disk", "disk": "file"}.get(entry.media, entry.media)
@@ -118,7 +122,9 @@ def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator
 
 
 def _of_room(vm: Vm) -> t.Iterator[Problem]:
-    """What has no room in the VM has none on the other host. Only snapshots that others take get there."""
+    """Yield a problem if the VM holds more than it has room for because of snapshots of others: it would not fit on the
+    other host.
+    """
     lacks = -(space.allocatable(vm) or 0)
     others = [part.name for disk in vm.disks for part in disk.snapshots if snapshots.is_of_others(part.name)]
     if lacks > 0 and others:

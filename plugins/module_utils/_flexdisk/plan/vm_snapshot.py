@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for snapshots of whole VMs: take one, delete one, roll back to one."""
+"""Plans for snapshots of whole VMs: take, delete, roll back."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _MOST_NAMED = 5
 def plan_snapshot(
     host: Host, vm: Vm, spec: SnapshotDeclaration, policy: Policy, capabilities: Capabilities, now: int
 ) -> VmPlan:
-    """Steps for one VM, or every problem. now is the time in seconds since 1970."""
+    """Return the plan for one VM. now: seconds since 1970."""
     problems = Problems(vm.config.alias or vm.config.uuid)
     seq = Sequence(vm, host.geometry[vm.config.pool])
     if not check_whole(vm, problems):
@@ -69,7 +69,9 @@ def _resumes(vm: Vm, spec: SnapshotDeclaration) -> bool:
 
 
 def _check_others(vm: Vm, problems: Problems) -> None:
-    """Refuse to take up a run that has stopped the VM, while another writer keeps it down: its entry must stay."""
+    """Refuse to resume a run that has stopped the VM, if another writer prevents its start: the journal entry must
+    stay.
+    """
     if vm.halted and vm.shared:
         problems.add(
             "InUse", f"an interrupted run has stopped the VM, and it cannot be started: {why_not_started(vm)[1]}"
@@ -77,7 +79,7 @@ def _check_others(vm: Vm, problems: Problems) -> None:
 
 
 def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
-    """What ends an interrupted rollback that is refused."""
+    """Yield how to end an interrupted rollback that is refused."""
     if _resumes(vm, spec):
         text = f"the rollback to snapshot {spec.name} was interrupted, so the VM's disks may be of different times"
         text += f". If nothing makes it possible again, {recovery.gives_up(vm)} accepts the disks as they are now: it "
@@ -86,7 +88,7 @@ def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
 
 
 def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
-    """Warnings about disks that a new snapshot does not have, and that a rollback leaves as they are."""
+    """Yield warnings about disks that a new snapshot does not have, and that a rollback leaves as they are."""
     if spec.state == "present":
         for text in (*unmanaged(vm), *unread(vm)):
             yield f"{vm.label}: {text}; snapshot {spec.name} does not have it"
@@ -105,7 +107,7 @@ def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
 
 
 def _beyond(vm: Vm, entry: DiskConfig) -> str:
-    """Why no snapshot of the VM has a disk of its list."""
+    """Return why no snapshot of the VM includes a disk of its list."""
     if entry.path in vm.unread:
         return f"it lies in pool {pool_of(entry.volume)}, which this task does not read"
     if entry.path in vm.missing:
@@ -139,7 +141,7 @@ def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems
 
 
 def _shortfall(vm: Vm, after: Vm) -> int:
-    """Bytes that are missing for the snapshot, in the flexible disk space or in an inflexible VM's quota."""
+    """Return the bytes that are missing for the snapshot, in the flexible disk space or in an inflexible VM's quota."""
     room = space.allocatable(after)
     if room is not None:
         return -room
@@ -206,9 +208,10 @@ def _used(parts: t.Iterable[Dataset], problems: Problems) -> None:
 
 
 def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
-    """Delete what the rule does not keep. Returns warnings about snapshots that must stay: holds and clones of old
-    snapshots keep no new one from being taken. declared: the same task declares that snapshot name is there, so it
-    stays even if it is old.
+    """Delete the snapshots that the rule does not keep. Return warnings about those that cannot be deleted: holds and
+    clones of old snapshots do not prevent a new one.
+
+    declared: the same task declares that snapshot name exists, so it stays even if it is old.
     """
     vm, warnings = seq.vm, []
     every = [s for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)]
@@ -228,7 +231,7 @@ def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
 
 
 def _counts(every: t.Sequence[VmSnapshot], counted: t.Sequence[VmSnapshot], keep: Keep, name: str) -> str:
-    """Which snapshots a rule counts, and which it does not, in words."""
+    """Return a text about which snapshots a rule counts, and which it does not."""
     others = [s.name for s in every if s not in counted]
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     without = f", not {', '.join(others[:_MOST_NAMED])}{more}" if others else ""
@@ -287,7 +290,7 @@ def _roll_back(
 
 
 def _refuse_users(host: Host, vm: Vm, snapshot: VmSnapshot, problems: Problems) -> None:
-    """Refuse to take data back that another VM has written, or reads."""
+    """Refuse to roll back data that another VM has written, or reads."""
     for disk in vm.disks + vm.orphans:
         name = disk.volume.name
         users = host.usage.of(name, vm.config.uuid) if snapshot.of(name) is not None else []
@@ -374,7 +377,7 @@ def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
 
 
 def _beside(vm: Vm, snapshot: VmSnapshot) -> int:
-    """Bytes that the rollback of one disk takes for a moment, for the disk that takes most."""
+    """Return the bytes that the rollback of one disk needs for a moment, for the disk that needs most."""
     newer, beside = snapshots.newer(vm, snapshot), [0]
     for dataset in (vm.root, *vm.volumes):
         if snapshot.of(dataset.name) is not None:

@@ -51,7 +51,7 @@ class Finding:
         return KINDS[self.kind].severity
 
     def as_dict(self) -> t.Dict[str, t.Any]:
-        """The finding as disk_verify returns it."""
+        """Return the finding as disk_verify returns it."""
         keys = ("kind", "severity", "vm", "alias", "disk", "volume", "message", "repair", "repairable")
         return {**{key: getattr(self, key) for key in keys}, "meaning": KINDS[self.kind].meaning}
 

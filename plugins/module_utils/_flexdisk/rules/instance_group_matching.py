@@ -45,7 +45,7 @@ def compatible(current: Birth, desired: Birth) -> bool:
 
 
 def first_fit(current: t.Sequence[Birth], desired: t.Sequence[Birth]) -> Pairs:
-    """The (current, desired) pairs of indexes that the instance-group algorithm makes, by current index."""
+    """Return the (current, desired) pairs of indexes that the instance-group algorithm makes, by current index."""
     pairs: Pairs = []
     free = list(range(len(desired)))
     for i, disk in enumerate(current):
@@ -57,11 +57,12 @@ def first_fit(current: t.Sequence[Birth], desired: t.Sequence[Birth]) -> Pairs:
 
 
 def max_retention(current: t.Sequence[Birth], desired: t.Sequence[Birth], preserved: t.Collection[int] = ()) -> Pairs:
-    """The matching that loses the fewest bytes; among such the most disks, then the least growth, then list order.
+    """Return the matching that loses the fewest bytes; among such the most disks, then the least growth, then list
+    order.
 
     preserved are indexes of current disks that are kept anyway, so that leaving them out loses nothing. Exact: within
-    what is fixed at birth, sets of disks that fit are a matroid, hence taking the biggest first is optimal. Takes
-    some n**3 steps, which is nothing for the disks of a VM (26: milliseconds) and too much for thousands.
+    what is fixed at birth, sets of disks that fit are a matroid, hence taking the biggest first is optimal. Takes some
+    n**3 steps, which is nothing for the disks of a VM (26: milliseconds) and too much for thousands.
     """
     matchedined: t.List[int] = []
     for i in sorted(range(len(current)), key=lambda i: (i in preserved, -current[i].size, i)):
@@ -77,12 +78,12 @@ def max_retention(current: t.Sequence[Birth], desired: t.Sequence[Birth], preser
 
 
 def match_disks(current: object, desired: object, matching: str = "name") -> t.Dict[str, t.Any]:
-    """What the instance-group algorithm would do to the current disks, for lists of dicts (see the filter's docs).
+    """Return what the instance-group algorithm would do to the current disks, for lists of dicts (see the filter's
+    docs).
 
-    matching C(order) is first fit and looks at no name. C(name) matches equal names; where one of the lists has no
-    name at all there is nothing to compare, and it is first fit for that run.
-    Raises FlexdiskError: C(InvalidArgument) for malformed input, with C(name) also C(NAMES_PARTIAL) and
-    C(NAME_CONFLICT).
+    matching C(order) is first fit and looks at no name. C(name) matches equal names; where one of the lists has no name
+    at all there is nothing to compare, and it is first fit for that run. Raises FlexdiskError: C(InvalidArgument) for
+    malformed input, with C(name) also C(NAMES_PARTIAL) and C(NAME_CONFLICT).
     """
     if matching not in ("name", "order"):
         raise FlexdiskError("InvalidArgument", f'matching "{matching}" is not valid: it is "name" or "order"')

@@ -50,7 +50,7 @@ class Host:
         return (*(vm.config for vm in self.vms), *self.other_brands, *self.unlinked)
 
     def available(self, pool: str) -> int:
-        """The bytes that are available in the pool."""
+        """Return the bytes that are available in the pool."""
         return self.datasets[pool].available
 
     def reads(self, volume: str) -> bool:

@@ -69,12 +69,12 @@ def pools_in_use(names: t.Iterable[str]) -> t.List[str]:
 
 
 def pool_of(name: str) -> str:
-    """The pool of a dataset, "" for ""."""
+    """Return the pool of a dataset, "" for ""."""
     return name.split("/", 1)[0]
 
 
 def disk_name(index: int) -> str:
-    """The default name of a disk, which is also the last part of its dataset's name."""
+    """Return the default name of a disk, which is also the last part of its dataset's name."""
     return f"disk{index}"
 
 
@@ -90,7 +90,7 @@ def index_of(volume: str) -> int:
 
 
 def detached_dataset(pool: str, uuid: str) -> str:
-    """The dataset of a detached disk."""
+    """Return the dataset of a detached disk."""
     return f"{container(pool)}/{uuid}"
 
 
@@ -119,7 +119,7 @@ def is_partial_copy(original: Dataset, copy: Dataset) -> bool:
 
 
 def image_dataset(pool: str, image: str) -> str:
-    """The volume of an image."""
+    """Return the volume of an image."""
     return f"{pool}/{image}"
 
 
@@ -140,5 +140,5 @@ def is_below(name: str, above: str) -> bool:
 
 
 def last_part(name: str) -> str:
-    """The last part of a dataset's name."""
+    """Return the last part of a dataset's name."""
     return name.rsplit("/", 1)[-1]

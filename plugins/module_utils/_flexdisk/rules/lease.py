@@ -87,7 +87,7 @@ def group_of(name: str) -> str:
 
 
 def encode(lease: Lease) -> str:
-    """The value of the property."""
+    """Return the value of the property."""
     since, renewed = identity.render_time(lease.since), identity.render_time(lease.renewed)
     return encode_object("the lease", dict(lease._asdict(), since=since, renewed=renewed))
 

@@ -80,7 +80,7 @@ def normalise(text: object) -> str:
 
 
 def valid(text: str) -> str:
-    """A stored slot, normalised; "" for anything that is not a slot."""
+    """Return a stored slot, normalised; "" for anything that is not a slot."""
     try:
         return normalise(text) if text else ""
     except FlexdiskError:
@@ -130,7 +130,9 @@ def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.
 
 
 def preferred(pci: Pci) -> t.List[str]:
-    """The candidates in the order in which new disks get them: those for hot-plug first, both in the driver's order."""
+    """Return the candidates in the order in which new disks get them: those for hot-plug first, both in the driver's
+    order.
+    """
     return sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
 
 

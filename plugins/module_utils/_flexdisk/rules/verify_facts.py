@@ -34,11 +34,11 @@ class Facts:
         self.taken = {disk.uuid for vm in host.vms for disk in vm.disks} | {disk.uuid for disk in host.detached}
 
     def others(self, volume: str, vm: str) -> t.List[str]:
-        """Labels of the other VMs that have a volume."""
+        """Return labels of the other VMs that have a volume."""
         return [user.label for user in self.host.usage.of(volume, vm)]
 
     def alias(self, vm: str) -> str:
-        """The alias of a VM, "" for one that is not on the host."""
+        """Return the alias of a VM, "" for one that is not on the host."""
         return self.configs[vm].alias if vm in self.configs else ""
 
 
@@ -77,13 +77,13 @@ class About:
 
 
 def of_vm(vm: Vm, kind: str, message: str, **more: t.Any) -> Finding:
-    """A finding about a VM, not about one of its disks."""
+    """Return a finding about a VM, not about one of its disks."""
     more.setdefault("volume", vm.root.name)
     return Finding(kind, message, vm.config.uuid, vm.config.alias, **more)
 
 
 def vm_disks(vm: Vm, **more: t.Any) -> Task:
-    """A task that calls the module vm_disks for a VM."""
+    """Return a task that calls the module vm_disks for a VM."""
     return {OURS + "vm_disks": {"vms": [{"vm": vm.config.uuid, **more}]}}
 
 

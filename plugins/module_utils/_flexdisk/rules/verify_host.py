@@ -16,7 +16,7 @@ from .verify_facts import Facts, Findings
 
 
 def duplicate_uuids(facts: Facts) -> Findings:
-    """UUIDs that are on more than one volume."""
+    """Yield UUIDs that are on more than one volume."""
     for uuid, volumes in sorted(facts.host.duplicates.items()):
         if len({*volumes}) > 1:
             places = ", ".join(volumes)

@@ -75,13 +75,15 @@ class Zfs:
         return read.parse_get(out)
 
     def existing(self, names: t.Sequence[str]) -> t.List[str]:
-        """The names that datasets have. One process, none without names."""
+        """Return the names that datasets have. One process, none without names."""
         names = [name for name in names if _NAME.fullmatch(name)]
         out = self._runner(("zfs", "list", "-Ho", "name", "-t", "filesystem,volume", *names)).stdout if names else ""
         return [line for line in out.split("\n") if line in names]
 
     def local_facts(self, name: str, facts: t.Sequence[str] = ()) -> t.Mapping[str, str]:
-        """Our properties that are set on this dataset itself, neither inherited nor received; all without names."""
+        """Return our properties that are set on this dataset itself, neither inherited nor received; all
+        without names.
+        """
         names = [PREFIX + fact for fact in dict.fromkeys(facts)]
         columns = ("-o", "name,property,value,source")
         if not names:
@@ -94,7 +96,9 @@ class Zfs:
         return {fact: value for fact, value in dataset.user.items() if fact not in dataset.received}
 
     def local_fact(self, name: str, fact: str) -> str:
-        """One of our properties that is set on this dataset itself, "" for none. It may hold tabs and newlines."""
+        """Return one of our properties that is set on this dataset itself, "" for none. It may hold tabs and
+        newlines.
+        """
         out = self._run("zfs", "get", "-Hp", "-o", "value,source", PREFIX + fact, name)
         value, _tab, source = out.rpartition("\t")
         if source[-1:] != "\n":
@@ -116,11 +120,11 @@ class Zfs:
         return result
 
     def tops(self) -> t.List[str]:
-        """The names of all pools, and of the file systems right below them."""
+        """Return the names of all pools, and of the file systems right below them."""
         return [dataset.name for dataset in self._tops("type")]
 
     def top_guids(self) -> t.Dict[str, int]:
-        """The guids of all pools, and of the file systems right below them, by their names."""
+        """Return the guids of all pools, and of the file systems right below them, by their names."""
         return {dataset.name: dataset.guid for dataset in self._tops("type,guid")}
 
     def _tops(self, properties: str) -> t.List[Dataset]:
@@ -140,7 +144,9 @@ class Zfs:
         return True
 
     def geometries(self, pools: t.Sequence[str], datasets: t.Sequence[Dataset]) -> t.Dict[str, PoolGeometry]:
-        """The layout of the pools. One process, and one more for each pool whose sizes depend on its sector size."""
+        """Return the layout of the pools. One process, and one more for each pool whose sizes depend on its sector
+        size.
+        """
         vdevs_of = read.parse_status(self._run("zpool", "status", *pools))
         result = {}
         for pool in pools:
@@ -151,7 +157,7 @@ class Zfs:
         return result
 
     def forecast_reservation(self, parent: str, volsize: int, volblocksize: int) -> int:
-        """What ZFS itself would reserve for a new volume: C(zfs create -nPV), which changes nothing."""
+        """Return what ZFS itself would reserve for a new volume: C(zfs create -nPV), which changes nothing."""
         out = self._run(
             "zfs", "create", "-nP", "-o", f"volblocksize={volblocksize}", "-V", str(volsize), parent + "/forecast"
         )
@@ -174,7 +180,7 @@ class Zfs:
             raise exc from None
 
     def _stuck(self, name: str, properties: t.Iterable[str]) -> str:
-        """What a failed C(zfs set) of several properties has left, because it is not atomic."""
+        """Return what a failed C(zfs set) of several properties has left, because it is not atomic."""
         try:
             out = self._run("zfs", "get", "-Hpo", "property,value", ",".join(properties), name)
         except errors.ZfsError:
@@ -272,7 +278,7 @@ class Zfs:
         self._patiently("zfs", "rollback", snapshot)
 
     def bookmarks(self, *names: str) -> t.Dict[str, int]:
-        """The bookmarks of these datasets, with their transaction groups."""
+        """Return the bookmarks of these datasets, with their transaction groups."""
         options = ("-Hp", "-d", "1", "-t", "bookmark", "-o", "name,property,value,source")
         lines = read.cells(self._run("zfs", "get", *options, "createtxg", *names))
         return {name: int(value) for name, _prop, value, _source in lines}
@@ -294,7 +300,7 @@ class Zfs:
                 raise errors.classify(argv, answer.rc, answer.stderr)
 
     def holds(self, snapshot: str) -> t.List[str]:
-        """The tags that hold a snapshot."""
+        """Return the tags that hold a snapshot."""
         lines = self._run("zfs", "holds", "-H", snapshot).splitlines()
         return [line.split("\t")[1] for line in lines if line.count("\t") >= 2]
 

@@ -42,7 +42,9 @@ _PATTERNS = (
 
 
 def classify(argv: t.Sequence[str], rc: int, stderr: str) -> ZfsError:
-    """The error of a failed command; a negative or 128+ rc is a signal that ended it, except for the 255 of zfs set."""
+    """Return the error of a failed command; a negative or 128+ rc is a signal that ended it, except for the 255 of zfs
+    set.
+    """
     code = next((code for text, code in _PATTERNS if text in stderr), "ZfsFailed")
     if rc < 0 or 128 <= rc < 255:
         code = "ZfsCrashed"

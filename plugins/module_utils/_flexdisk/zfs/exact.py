@@ -88,12 +88,12 @@ class Unchanged(FlexdiskError):
 
 
 def changed(name: str, changes: t.Sequence[str]) -> FlexdiskError:
-    """The error for a dataset that is not as planned. Nothing of it was destroyed."""
+    """Return the error for a dataset that is not as planned. Nothing of it was destroyed."""
     return FlexdiskError("Changed", f"{name} changed since it was read: {'; '.join(changes)}; {_AGAIN}")
 
 
 def differences(present: t.Iterable[DatasetId], planned: t.Iterable[DatasetId], partly: bool = False) -> t.List[str]:
-    """How what is there differs from what was planned, in words. partly: some of it may have gone already."""
+    """Return how what is there differs from what was planned, in words. partly: some of it may have gone already."""
     now, then = dict(present), dict(planned)
     added = [f"{name} was added" for name in sorted({*now} - {*then})]
     gone = [] if partly else [f"{name} is gone" for name in sorted({*then} - {*now})]
@@ -212,7 +212,7 @@ def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[DatasetId]) -> s
 
 
 def _signed(guid: int) -> str:
-    """The guid as a channel program has it: a signed number."""
+    """Return the guid as a channel program has it: a signed number."""
     return str(guid - (1 << 64) if guid >= 1 << 63 else guid)
 
 

@@ -29,7 +29,7 @@ class Files:
             return _mounted([line.split() for line in os.fsdecode(stream.read()).splitlines()], folder, name)
 
     def size(self, path: str) -> int:
-        """The size of a file, -1 if there is none."""
+        """Return the size of a file, -1 if there is none."""
         try:
             return os.lstat(path).st_size
         except FileNotFoundError:

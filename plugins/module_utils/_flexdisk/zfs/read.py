@@ -50,7 +50,7 @@ _INHERITED = "inherited from "
 
 
 def parse_get(stdout: str) -> t.List[Dataset]:
-    """Datasets from C(zfs get -Hp -o name,property,value,source).
+    """Return datasets from C(zfs get -Hp -o name,property,value,source).
 
     Raises FlexdiskError on a line with other fields, and on a property that is there twice: a user property may hold
     tabs and newlines, and with them what looks like lines of other datasets.
@@ -93,13 +93,13 @@ def check_whole(stdout: str, names: t.Collection[str], properties: t.Collection[
 
 
 def _above(name: str) -> str:
-    """The dataset above one, or that of a snapshot or bookmark; "" for a pool."""
+    """Return the dataset above one, or that of a snapshot or bookmark; "" for a pool."""
     dataset = re.split("[@#]", name)[0]
     return dataset if dataset != name else name.rpartition("/")[0]
 
 
 def cells(stdout: str) -> t.Iterator[t.List[str]]:
-    """Name, property, value and source from each line. Raises FlexdiskError on a line with other fields."""
+    """Yield name, property, value and source from each line. Raises FlexdiskError on a line with other fields."""
     lines = stdout.split("\n")
     for line in lines if lines[-1] else lines[:-1]:
         fields = line.split("\t")
@@ -210,7 +210,7 @@ def needs_ashift(vdevs: t.Iterable[Vdev]) -> bool:
 
 
 def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
-    """The vdevs with the sector sizes that C(zdb -C POOL) printed, in its order.
+    """Return the vdevs with the sector sizes that C(zdb -C POOL) printed, in its order.
 
     It shows special vdevs like others, and those are never raidz or draid, so kinds are compared.
     """
@@ -223,7 +223,7 @@ def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
 
 
 def _tops(zdb: str) -> t.Iterator[t.Tuple[str, int]]:
-    """Kind and ashift of each top-level vdev that holds data."""
+    """Yield kind and ashift of each top-level vdev that holds data."""
     first = _TOP.search(zdb)
     if not first:
         return
@@ -236,7 +236,7 @@ def _tops(zdb: str) -> t.Iterator[t.Tuple[str, int]]:
 
 
 def geometry(vdevs: t.Tuple[Vdev, ...], volumes: t.Iterable[Dataset]) -> PoolGeometry:
-    """The pool's geometry. Its volumes tell which of the two roundings its ZFS uses."""
+    """Return the pool's geometry. Its volumes tell which of the two roundings its ZFS uses."""
     classic, modern = PoolGeometry(vdevs, "classic"), PoolGeometry(vdevs, "modern")
     if needs_ashift(vdevs):
         for v in volumes:
