@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the partitions of a grown disk shall lie: which one grows, and where the swap behind it goes."""
+"""Partitions of a grown disk: which one takes the new space, and where the swap behind it is moved."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SWAP = "swap"
 
 @dataclass(frozen=True)
 class Growth:
-    """The partitions that a growth concerns. container is the extended partition of the one that is logical."""
+    """The partitions that change. container: the extended partition of a logical one."""
 
     grown: Partition
     swap: t.Optional[Partition] = None
     container: t.Optional[Partition] = None
 
     def parts(self) -> t.Tuple[Partition, ...]:
-        """Return all of them, the grown one first, a container before what it contains."""
+        """All of them: the grown one first, a container before its partitions."""
         swap_side = (self.container, self.swap) if self.swap else (self.container,)
         return (self.grown, *(part for part in swap_side if part is not None))
 
@@ -37,7 +37,7 @@ class Growth:
 def find_growth(table: Table, contents: t.Mapping[int, Content]) -> Growth:
     """Return which partition grows: the last one, or the one before a last swap. contents: by number of partition.
 
-    Raises FlexdiskError UnknownLayout with what was found.
+    Raises FlexdiskError UnknownLayout with the partitions found.
     """
     plain = [part for part in table.partitions if not part.extended]
     swap = plain.pop() if plain and contents[plain[-1].number].kind == SWAP else None
@@ -52,10 +52,10 @@ def find_growth(table: Table, contents: t.Mapping[int, Content]) -> Growth:
 
 
 def places(table: Table, growth: Growth) -> t.Tuple[Partition, ...]:
-    """Return the partitions of a growth as they shall be, or none if less than LEAST_BYTES would be gained.
+    """Return the changed partitions, or none if the growth is less than MIN_GROWTH_BYTES.
 
-    A swap that would move by less than a MiB, or back, stays, and is not among them: the header at its new place would
-    lie on the one at its old place, which the table still names.
+    A swap that would move by less than a MiB, or towards the start, is not moved: its new header would overwrite the
+    one at the old place, which the table still names.
     """
     if growth.swap is None:
         new = _last(table, growth)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What lies on a partition, layer by layer: encryption, LVM, file systems; and how each takes the space below it."""
+"""The layers on a partition: encryption, LVM, file systems; and how each takes the space of the one below."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class Layer:
     test: t.Tuple[str, ...] = ()
 
     def grown(self, below: int) -> int:
-        """Its size on a device of that many bytes. Less than least is not worth a change."""
+        """Return its size on a device of this size. A growth of less than min_growth is not worth a change."""
         new = (below - self.offset) // self.unit * self.unit
         return new if new - self.size >= self.min_growth else self.size
 
     def line(self, below: int) -> str:
-        """Its change for a reader."""
+        """Return the change for people."""
         return f"~ {self.name} {render_change(self.size, self.grown(below))}"
 
 
@@ -56,7 +56,7 @@ class Logical:
 
 
 def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence[Mount]) -> str:
-    """Return where the file system of a device is mounted. numbers are the device's, for a root that is called
+    """Return where the file system of a device is mounted. numbers: those of the device, for a root that is called
     /dev/root.
 
     Raises FlexdiskError NotMounted, UnknownLayout.
@@ -76,7 +76,7 @@ def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence
 
 
 def _may_be_below(overlay: Mount, mounts: t.Sequence[Mount]) -> bool:
-    """Whether one of these mounts may hold a layer of an overlay, by the folders that its options name."""
+    """Whether one of these mounts may contain a layer of an overlay, by the folders in its options."""
     named = [option.partition("=") for option in overlay.options]
     values = [value for key, _equals, value in named if key.rstrip("+") in ("lowerdir", "upperdir", "workdir")]
     folders = [folder for value in values for folder in value.split(":") if folder]
@@ -86,7 +86,7 @@ def _may_be_below(overlay: Mount, mounts: t.Sequence[Mount]) -> bool:
 
 
 def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
-    """Return an ext2, ext3 or ext4 file system, from the output of dumpe2fs -h. Raises UnknownLayout,
+    """Return an ext2, ext3 or ext4 file system from the output of dumpe2fs -h. Raises UnknownLayout,
     UnexpectedOutput.
     """
     block = _figure(text, r"^Block size:\s+(\d+)", "dumpe2fs")
@@ -106,7 +106,7 @@ def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
 
 
 def xfs_layer(name: str, mount: str, text: str) -> Layer:
-    """Return an XFS file system, from the output of xfs_growfs -n. Raises UnexpectedOutput."""
+    """Return an XFS file system from the output of xfs_growfs -n. Raises UnexpectedOutput."""
     match = re.search(r"^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)", text, re.MULTILINE)
     if match is None:
         raise _unexpected("xfs_growfs -n", text)
@@ -125,10 +125,10 @@ def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> L
 
 
 def full_btrfs(devices: t.Sequence[str], text: str, below: int) -> t.Optional[Layer]:
-    """Return a btrfs of several devices that has all of this one; None if it has only one device.
+    """Return a btrfs of several devices that already takes all of this one; None if it has only one device.
 
-    A mount names only one of several, so that it would not be known where the file system is mounted. text is the
-    output of btrfs filesystem show --raw. Raises FlexdiskError UnknownLayout if it is to grow, UnexpectedOutput.
+    A mount names only one of several devices, so it would not be known where the file system is mounted. text: the
+    output of btrfs filesystem show --raw. Raises FlexdiskError UnknownLayout if it should grow, UnexpectedOutput.
     """
     count = _figure(text, r"^\s*Total devices\s+(\d+)", "btrfs filesystem show")
     if count == 1:
@@ -150,10 +150,9 @@ def _members(text: str) -> t.List[t.Tuple[str, str, str]]:
 
 
 def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int) -> Layer:
-    """Return an open LUKS device on another one, from the output of cryptsetup status. passphrase: whether one was
-    given.
+    """Return an open LUKS device, from the output of cryptsetup status. passphrase: whether one was given.
 
-    One is only needed to grow. Raises FlexdiskError MissingParameter, UnexpectedOutput.
+    A passphrase is only needed for a growth. Raises FlexdiskError MissingParameter, UnexpectedOutput.
     """
     size = _figure(text, r"^\s*size:\s+(\d+)", "cryptsetup status") * 512
     offset = _figure(text, r"^\s*offset:\s+(\d+)", "cryptsetup status") * 512
@@ -167,9 +166,9 @@ def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int)
 
 
 def check_luks(device: str, text: str) -> None:
-    """That a LUKS device can grow at all, from the output of cryptsetup luksDump. Raises FlexdiskError UnknownLayout.
+    """Check that a LUKS device can grow, by the output of cryptsetup luksDump. Raises FlexdiskError UnknownLayout.
 
-    cryptsetup would say so only when the partition has grown.
+    cryptsetup itself would refuse only after the partition has grown.
     """
     match = re.search(r"^\s*integrity:\s+(\S+)", text, re.MULTILINE)
     if match is not None:
@@ -180,10 +179,11 @@ def check_luks(device: str, text: str) -> None:
 
 
 def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tuple[t.Tuple[Layer, ...], str]:
-    """Return a physical volume and the logical volume that takes its space, and the latter's name in /dev/mapper or "".
+    """Return a physical volume and the logical volume that takes its space, and the name of the latter in /dev/mapper
+    or "".
 
-    pvs and lvs are JSON reports in bytes, pvs of this device. wanted names the logical volume, None takes the only one,
-    "" none at all. Raises FlexdiskError UnknownLayout, Ambiguous, ResourceNotFound, UnexpectedOutput.
+    pvs and lvs: JSON reports in bytes, pvs of this device. wanted: the logical volume; None takes the only one, "" none
+    at all. Raises FlexdiskError UnknownLayout, Ambiguous, ResourceNotFound, UnexpectedOutput.
     """
     try:
         (row,) = json.loads(pvs)["report"][0]["pv"]
@@ -208,9 +208,9 @@ def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tu
 
 
 def activated(volume: Layer, active: int, below: int) -> Layer:
-    """Return a logical volume whose device has that many bytes: less than LVM says, if lvextend was killed.
+    """Return a logical volume with the size of its device, which is less than LVM says if lvextend was killed.
 
-    lvextend without free extents fails.
+    lvextend fails without free extents.
     """
     if active >= volume.size:
         return volume
@@ -231,7 +231,7 @@ def _choose(group: str, volumes: t.Sequence[Logical], wanted: t.Optional[str]) -
 
 
 def _logicals(rows: t.Sequence[t.Mapping[str, str]]) -> t.List[Logical]:
-    """One for each name: lvs prints a row for each segment."""
+    """Return one volume for each name. lvs prints a row for each segment."""
     by_name: t.Dict[str, Logical] = {}
     for row in rows:
         name, segment = row["lv_name"], row["segtype"]

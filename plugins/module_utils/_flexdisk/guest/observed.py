@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a guest says of its disks: the output of lsblk, blkid, findmnt, and the files swaps and fstab."""
+"""Parsers of what a guest reports about its disks: lsblk, blkid, findmnt, /proc/swaps and fstab."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Content:
 
     @property
     def name(self) -> str:
-        """What is there for a reader who knows that sfdisk has told no table."""
+        """The content for people, if sfdisk has reported no partition table."""
         if self.table and not self.kind:
             why = "before util-linux 2.27 it has no -J"
             return f"a partition table ({self.table}), of which sfdisk -J tells nothing ({why})"
@@ -101,7 +101,7 @@ def _device(row: t.Mapping[str, t.Any]) -> Device:
 
 
 def parse_blkid(rc: int, text: str) -> Content:
-    """Return what blkid -p -o export says of a device, with its exit status. Raises UnexpectedOutput."""
+    """Return the content of a device from the output and exit status of blkid -p -o export. Raises UnexpectedOutput."""
     if rc == _BLKID_NOTHING:
         return Content()
     if rc == _BLKID_AMBIGUOUS:
@@ -151,9 +151,7 @@ def _unescaped(name: str) -> str:
 
 
 def swap_page(head: bytes) -> t.Tuple[int, str]:
-    """Return the size of page in the first bytes of a swap, and what keeps the swap from being moved, "" for
-    nothing.
-    """
+    """Return the page size in the first bytes of a swap, and why the swap cannot be moved, "" if it can."""
     page = next((page for page in _PAGES if head[page - len(_SWAP_MAGIC) : page] == _SWAP_MAGIC), 0)
     if not page:
         return 0, "no header of version 1"
@@ -168,8 +166,8 @@ def available_memory(text: str) -> int:
 
 
 def fstab_swap(text: str, names: t.Iterable[str]) -> t.Optional[str]:
-    """Return the options of fstab's line for a swap of one of these names, None if there is none, or none for each
-    boot.
+    """Return the options of fstab's line for a swap with one of these names. None if there is none, or if it is not
+    turned on at boot.
     """
     wanted = {name.lower() for name in names}
     for line in text.splitlines():

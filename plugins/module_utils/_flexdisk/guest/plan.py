@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what a guest says of a disk to the steps that let its partition and file system take the space that came."""
+"""Plan the growth of a guest's disk: the steps by which its partition and file system take the new space."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPARE_BYTES = 64 * MIB  # of memory, when a swap is turned off: what is availab
 
 @dataclass(frozen=True)
 class KernelPartition:
-    """A partition as the kernel knows it, in sectors of 512 bytes. numbers are those of its device, MAJOR:MINOR."""
+    """A partition as the kernel knows it, in sectors of 512 bytes. numbers: MAJOR:MINOR of its device."""
 
     start: int
     size: int
@@ -32,7 +32,7 @@ class KernelPartition:
 
 @dataclass(frozen=True)
 class Disk:
-    """All that is known of one disk before the plan."""
+    """All that is known about one disk before the plan."""
 
     device: str
     # Bytes.
@@ -60,8 +60,8 @@ class Disk:
 
 
 def plan(disk: Disk) -> Plan:
-    """Return the growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with what was
-    found.
+    """Return the growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with the
+    layout found.
     """
     if disk.table is None or disk.growth is None:
         lines, runs = _layers(disk.layers, disk.size)
@@ -107,13 +107,13 @@ def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...],
 
 
 def _tests(layers: t.Sequence[Layer], steps: t.Sequence[Run]) -> t.Tuple[Run, ...]:
-    """For the layers that these steps grow."""
+    """Return the tests of the layers that these steps grow."""
     grown = [step.argv for step in steps]
     return tuple(Run(layer.test, secret=True) for layer in layers if layer.test and layer.argv in grown)
 
 
 def _trial(write: t.Sequence[Step]) -> t.Tuple[Run, ...]:
-    """Return what sfdisk is to write, without writing it: what it does not take is known before a swap is
+    """Return the call of sfdisk without writing, so that a table that it refuses is known before a swap is
     turned off.
     """
     runs = (step for step in write if isinstance(step, Run))
@@ -167,7 +167,7 @@ def _disagrees(part: Partition) -> FlexdiskError:
 
 
 class _Sync:
-    """What the kernel must be told, before the table is written and after it."""
+    """The updates that the kernel needs before the table is written, and after it."""
 
     def __init__(self, disk: Disk, growth: Growth, after: t.Mapping[int, Partition]) -> None:
         self.after = after
@@ -188,17 +188,21 @@ class _Sync:
 
     @property
     def needed(self) -> bool:
-        """Whether the kernel must be told anything."""
+        """Whether the kernel needs any update."""
         return bool(self.dropped or self._added or self._resized)
 
     def before_write(self) -> t.Tuple[Run, ...]:
-        """Before the table is written: what moves goes, a container after what it contains."""
+        """Return the steps before the table is written: they remove partitions that move, a container after its
+        partitions.
+        """
         return tuple(
             replace(self._partx("-d", part), undo=(self._partx("-a", part).argv,)) for part in reversed(self.dropped)
         )
 
     def after_write(self) -> t.Tuple[Run, ...]:
-        """After the table is written. What is not dropped first would still be at its old place."""
+        """Return the steps after the table is written. A partition that was not removed before would still be at its
+        old place.
+        """
         return (*(self._partx("-u", part) for part in self._resized), *(self._partx("-a", p) for p in self._added))
 
     def _partx(self, how: str, part: Partition) -> Run:
@@ -211,7 +215,7 @@ def _active(disk: Disk, swap: t.Optional[Partition]) -> t.Optional[Swap]:
 
 
 def _before(disk: Disk, table: Table, swap: t.Optional[Partition], sync: _Sync) -> t.Tuple[Run, ...]:
-    """Before the table is written. When all is undone, the swap is turned on at last."""
+    """Return the steps before the table is written. When all is undone, the swap is turned on last."""
     steps = (*_off(disk, swap), *sync.before_write())
     on = tuple(run.argv for run in _on(disk, table, swap, True))
     return (replace(steps[0], undo=(*steps[0].undo, *on)), *steps[1:]) if steps else ()
@@ -232,7 +236,7 @@ def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
 
 
 def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool) -> t.Tuple[Run, ...]:
-    """Return what was on is turned on again. After a killed run, fstab alone can tell."""
+    """Return the steps that turn a swap on again. After a killed run, only fstab shows whether it was on."""
     if swap is None:
         return ()
     active = _active(disk, swap)
@@ -266,9 +270,7 @@ def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
 
 
 def active_name(table: Table) -> str:
-    """Return the file that remembers the active flag of a protective MBR, from before sfdisk clears it to when it is
-    back.
-    """
+    """Return the name of the file that remembers the active flag of a protective MBR while sfdisk has cleared it."""
     return f"{table.identity.lower()}.active"
 
 

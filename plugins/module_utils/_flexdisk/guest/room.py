@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How small a disk can become before it cuts a partition, its table, or what fills it. Where in doubt, no smaller."""
+"""How small a disk can become without cutting a partition, its table, or its content. In doubt, it cannot shrink."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BEYOND_STATUS = re.compile(r"^\s*(integrity|reencryption):", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Room:
-    """The room that a disk needs. All figures are bytes."""
+    """The space that a disk needs. All figures are bytes."""
 
     device: str
     size: int
@@ -49,7 +49,7 @@ class Room:
         return self.why if whole_mib(self.min_bytes) * MIB >= self.size else ""
 
     def description(self) -> str:
-        """Return the answer for a reader."""
+        """Return the result for people."""
         text = f"{self.device}: {render_bytes(self.size)}, "
         text += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.min_bytes)} MiB"
         if self.relocate:
@@ -68,22 +68,21 @@ def whole_mib(size: int) -> int:
 
 
 def unknown(device: str, size: int, why: str, content: str = "") -> Room:
-    """Return a disk of which nothing can go."""
+    """Return a disk that cannot shrink."""
     return Room(device, size, size, content=content, end=size, why=why)
 
 
 def filled(device: str, size: int, content: str, end: int) -> Room:
-    """Return a disk without a table, with something on it that reaches to end."""
+    """Return a disk without a table, with content that reaches to end."""
     end = min(end, size)
     return Room(device, size, end, content=content, end=end, why=f"the {content} on it takes all of it")
 
 
 def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Iterable[int]) -> Room:
-    """Return a disk with a table. head is what it begins with; ends are those of the partitions that the kernel knows,
-    bytes.
+    """Return a disk with a table. head: its first bytes. ends: those of the partitions that the kernel knows, in bytes.
 
-    The header of a GPT says how far partitions may reach. Where that is behind the end of the disk, the GPT counts as
-    damaged, and the guest does not find its partitions. So as long as it says that, the disk cannot be smaller.
+    The header of a GPT says how far partitions may reach. If that is behind the end of the disk, the GPT counts as
+    damaged, and the guest does not find its partitions. So the disk cannot be smaller than that.
     """
     end = max([part.end * table.sector for part in table.partitions] + list(ends) + [0])
     if table.label != "gpt":
@@ -106,7 +105,7 @@ def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Itera
 
 
 def ext_end(device: str, text: str, mounted: bool) -> int:
-    """Return where an ext2, ext3 or ext4 ends, from the output of dumpe2fs -h. Raises UnknownLayout,
+    """Return the end of an ext2, ext3 or ext4, from the output of dumpe2fs -h. Raises UnknownLayout,
     UnexpectedOutput.
     """
     if not mounted and re.search(r"^Filesystem features:.*\bneeds_recovery\b", text, re.MULTILINE):
@@ -115,7 +114,7 @@ def ext_end(device: str, text: str, mounted: bool) -> int:
 
 
 def crypt_end(name: str, text: str) -> int:
-    """Return where an open LUKS device ends, from the output of cryptsetup status. Raises UnknownLayout,
+    """Return the end of an open LUKS device, from the output of cryptsetup status. Raises UnknownLayout,
     UnexpectedOutput.
     """
     match = _BEYOND_STATUS.search(text)
@@ -126,9 +125,9 @@ def crypt_end(name: str, text: str) -> int:
 
 
 def physical_end(device: str, pvs: str) -> int:
-    """Return where a physical volume ends, from a JSON report of pvs in bytes. Raises UnknownLayout, UnexpectedOutput.
+    """Return the end of a physical volume, from a JSON report of pvs in bytes. Raises UnknownLayout, UnexpectedOutput.
 
-    LVM remembers a size that is up to one extent larger than all extents, and warns of a smaller device.
+    LVM records a size that is up to one extent larger than all extents, and warns about a smaller device.
     """
     try:
         (row,) = json.loads(pvs)["report"][0]["pv"]

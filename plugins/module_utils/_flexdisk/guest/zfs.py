@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ZFS on a device of a guest: what its label and its pool say, and how it takes the space below it."""
+"""ZFS on a device of a guest: its label, its pool, and how it takes the new space."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SUFFIX = re.compile(r"(-part|(?<=\d)p|(?<=[a-z]))1\Z")
 
 @dataclass(frozen=True)
 class Label:
-    """What the label on a device says."""
+    """The content of the ZFS label on a device."""
 
     pool: str
     guid: str
@@ -71,7 +71,7 @@ def _value(part: str, indent: int, key: str, missing: str = "") -> str:
 def pool_name(device: str, label: Label, text: str) -> str:
     """Return the name of the imported pool, from the output of zpool list -Hp -o guid,health,readonly,name.
 
-    Raises FlexdiskError NotMounted, UnknownLayout if it cannot grow.
+    Raises FlexdiskError NotMounted; UnknownLayout if it cannot grow.
     """
     rows = [line.split("\t") for line in text.splitlines()]
     pool_row = next((row for row in rows if len(row) == 4 and row[0] == label.pool), None)
@@ -101,14 +101,14 @@ def pool_layer(name: str, device: str, label: Label, pool: str, text: str) -> La
 
 
 def alone(label: Label) -> bool:
-    """Whether the device is a vdev of its own, so that the pool has what the device gets."""
+    """Whether the device is a vdev of its own, so that the pool gets all new space of the device."""
     return label.kind == "disk" and bool(label.shift)
 
 
 def check_member(device: str, label: Label, pool: str, text: str, gained: int) -> None:
-    """That one of several devices of a vdev has nothing to grow. gained: the bytes that its partition would get.
+    """Check that one of several devices of a vdev has nothing to grow. gained: the bytes that its partition would get.
 
-    text is the output of zpool list -HpvLP of the pool. Raises FlexdiskError UnknownLayout, UnexpectedOutput.
+    text: the output of zpool list -HpvLP of the pool. Raises FlexdiskError UnknownLayout, UnexpectedOutput.
     """
     above, _row = _rows(device, pool, text)
     if gained < MIN_GROWTH_BYTES and _SHARED.match("".join(above[1:2])) and above[_EXPANDSZ : _EXPANDSZ + 1] == ["-"]:
@@ -130,7 +130,7 @@ def sole_device(pool: str, text: str) -> str:
 
 
 def _rows(device: str, pool: str, text: str) -> t.Tuple[t.List[str], t.List[str]]:
-    """Return the row of zpool list -HpvLP for a device, and the last one before it that is no device."""
+    """Return the row of zpool list -HpvLP for a device, and the last row before it that is not a device."""
     above: t.List[str] = []
     for row in (line.split("\t") for line in text.splitlines()):
         if row[:2] == ["", device]:
@@ -151,7 +151,7 @@ def _unexpected(text: str) -> FlexdiskError:
 
 
 def data_partition(table: Table, contents: t.Mapping[int, Content]) -> t.Optional[Partition]:
-    """Return the partition with ZFS, if another one behind it is as ZFS makes it on a whole disk."""
+    """Return the partition with ZFS, if the one behind it is the one that ZFS adds on a whole disk."""
     if table.label != "gpt" or len(table.partitions) < 2:
         return None
     data, reserved = table.partitions[-2:]
@@ -159,13 +159,13 @@ def data_partition(table: Table, contents: t.Mapping[int, Content]) -> t.Optiona
 
 
 def whole_size(table: Table, data: Partition) -> int:
-    """Return the bytes that ZFS would make of its partition on a whole disk. The rule is that of libefi."""
+    """Return the bytes of the partition that ZFS would create on a whole disk. The rule is that of libefi."""
     end = table.limit - 1 - _RESERVED_SECTORS
     return (end - end % _STEP_SECTORS - data.start) * table.sector
 
 
 def check_whole(layer: Layer, label: Label, device: str, pool: str, below: int) -> None:
-    """Raises FlexdiskError UnknownLayout if ZFS must write the table to grow."""
+    """Raise FlexdiskError UnknownLayout if ZFS would have to write the table to grow."""
     if label.whole_disk and layer.grown(below) != layer.size:
         disk = _SUFFIX.sub("", label.path)
         raise FlexdiskError(
@@ -176,5 +176,5 @@ def check_whole(layer: Layer, label: Label, device: str, pool: str, below: int) 
 
 
 def old_label(data: bytes) -> bool:
-    """Whether the place where the last two labels will be has a label already. ZFS would take that for its own."""
+    """Whether there is already a label where the last two labels will be. ZFS would take it for its own."""
     return b"pool_guid" in data

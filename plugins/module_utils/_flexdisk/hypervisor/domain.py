@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads a VM and its disks from the XML of a libvirt domain. It takes text and runs nothing."""
+"""Read a VM and its disks from the XML of a libvirt domain. Takes text and runs nothing."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _VOLUME = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*(/[A-Za-z0-9_.:-][A-Za-z0-9_.: -
 
 
 def volume_of(path: str) -> str:
-    """Return the dataset whose device is at a path; "" for any other path. udev writes a space as +, which no
-    name has.
+    """Return the dataset whose device is at a path; "" for any other path. udev writes a space as +, which no name
+    contains.
     """
     name = path[len(ZVOL) :].replace("+", " ") if path.startswith(ZVOL) else ""
     return name if _VOLUME.fullmatch(name) else ""
@@ -59,7 +59,7 @@ def name_of(disk: Element) -> str:
 
 
 def managed(domain: Element, disk: Element) -> bool:
-    """Whether a disk is ours: a plain disk on a volume, which bhyve's driver knows as a file, or in a file of ours."""
+    """Whether a disk is managed: a plain disk on a volume (a file to bhyve's driver), or in one of our files."""
     ours = not is_bhyve(domain) and bool(disk_in(path_of(disk)))
     kind = "file" if ours or is_bhyve(domain) else "block"
     right = disk.attributes.get("type") == kind and disk.attributes.get("device", "disk") == "disk"
@@ -92,7 +92,7 @@ def find(domain: Element, path: str) -> t.Optional[Element]:
 
 
 def slot_of(device: Element) -> t.Optional[Slot]:
-    """Return the PCI slot of a device; None without one, or outside of PCI domain 0, which our slots cannot name."""
+    """Return the PCI slot of a device. None without one, or outside of PCI domain 0, which our slots cannot express."""
     address = next(iter(device.all("address")), None)
     if address is None or address.attributes.get("type") != "pci":
         return None
@@ -124,9 +124,9 @@ def digest(xml: str) -> str:
 
 
 def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool) -> VmConfig:
-    """Return the configuration of one VM. xml is the stored one, live the running one ("" if the VM does not run).
+    """Return the configuration of one VM. xml: the stored one. live: the running one, "" if the VM does not run.
 
-    What else the domain uses, domain_uses tells. Raises FlexdiskError UnexpectedOutput for a domain of another shape.
+    domain_uses reads what else the domain uses. Raises FlexdiskError UnexpectedOutput for a domain of another form.
     """
     with supported():
         running = Text(live).root if live else None
@@ -135,7 +135,9 @@ def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool)
 
 @contextlib.contextmanager
 def supported() -> t.Iterator[None]:
-    """Around the reading of a domain: raises FlexdiskError UnexpectedOutput for one of another shape."""
+    """Context manager around the parsing of a domain. It raises FlexdiskError UnexpectedOutput for a domain of another
+    form.
+    """
     try:
         yield
     except (IndexError, KeyError, RecursionError, ValueError) as exc:
@@ -147,7 +149,7 @@ def supported() -> t.Iterator[None]:
 def vm_of(
     domain: Element, running: t.Optional[Element], digested: str, state: str, autostart: bool, persistent: bool
 ) -> VmConfig:
-    """As parse_vm, from the root elements."""
+    """Return the configuration from the root elements, like parse_vm()."""
     uuid = domain.get("uuid").lower()
     if not is_uuid(uuid):
         raise ValueError(f"uuid {uuid!r}")
@@ -190,7 +192,7 @@ def vm_of(
 
 
 def _guest_agent(running: Element) -> str:
-    """Return what libvirt says of the channel of QEMU's guest agent. Only a running domain has a state of it."""
+    """Return the state of the channel of QEMU's guest agent. Only a running domain has one."""
     channels = [device for device in devices(running) if device.get("target", "name") == AGENT]
     return channels[0].get("target", "state") if channels else ""
 
@@ -202,7 +204,9 @@ def _memory(domain: Element) -> int:
 
 
 def _fixed(domain: Element) -> t.Dict[str, str]:
-    """Return why memory or vcpus stay as they are. libvirt refuses what does not agree, or makes it agree again."""
+    """Return why memory or vcpus cannot be changed: libvirt refuses a configuration that does not agree, or changes it
+    back.
+    """
     result = {}
     cells = any(numa.all("cell") for cpu in domain.all("cpu") for numa in cpu.all("numa"))
     if topology(domain):
@@ -215,8 +219,8 @@ def _fixed(domain: Element) -> t.Dict[str, str]:
 
 
 def min_vcpus(domain: Element) -> t.Dict[str, int]:
-    """Return how many vcpus each element of <cputune> needs that lists them. libvirt refuses a list with more, or cuts
-    it.
+    """Return how many vcpus each element of <cputune> needs, if it lists vcpus. libvirt refuses a list with more, or
+    cuts it.
     """
     result = {}
     for part in domain.all("cputune"):
@@ -241,7 +245,7 @@ def _numbers(listed: str) -> t.Set[int]:
 
 
 def topology(domain: Element) -> int:
-    """Return how many vcpus the topology of the CPU makes, 0 without one."""
+    """Return how many vcpus the CPU topology has, 0 without one."""
     for cpu in domain.all("cpu"):
         for one in cpu.all("topology"):
             parts = [int(one.attributes.get(key, "1")) for key in ("sockets", "dies", "clusters", "cores", "threads")]
@@ -255,9 +259,7 @@ def order_of(device: Element) -> int:
 
 
 def boot_types(domain: Element) -> str:
-    """Return the types of device that the domain boots from, in order; "" if these are only disks, or none are
-    named.
-    """
+    """Return the types of device that the domain boots from, in order; "" if they are only disks, or none is given."""
     types = [boot.attributes.get("dev", "") for part in domain.all("os") for boot in part.all("boot")]
     return ", ".join(types) if set(types) - {"hd"} else ""
 
@@ -282,7 +284,7 @@ def _entries(domain: Element, running: t.Optional[Element] = None) -> t.Iterator
 
 
 def described(domain: Element, running: t.Optional[Element], disk: Element, boot: bool) -> DiskConfig:
-    """Return a disk with all that is known of it."""
+    """Return a disk with all its settings."""
     slot = slot_of(disk)
     return DiskConfig(
         path=path_of(disk),
@@ -341,7 +343,9 @@ def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> 
 
 
 def _unplugged(domain: Element, running: t.Optional[Element]) -> t.Tuple[str, ...]:
-    """Configured disks that the running guest lacks: it may have released one when nobody waited for it any more."""
+    """Return the configured disks that the running guest lacks. It may have released one after nobody waited
+    any more.
+    """
     there = {path_of(d) for d in disks(running)} if running is not None else set()
     paths = (path_of(d) for d in disks(domain) if managed(domain, d))
     return tuple(p for p in paths if p not in there) if running is not None else ()
@@ -354,7 +358,7 @@ def _who(device: Element) -> str:
 
 
 def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
-    """The PCI slots of a domain: free, taken, and usable while it runs. running is the running domain, if any."""
+    """Return the PCI slots of a domain: free, in use, and usable while it runs. running: the running domain, if any."""
     both = [domain] if running is None else [domain, running]
     taken = _taken(both)
     if is_bhyve(domain):
@@ -369,7 +373,7 @@ def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
 
 
 def _taken(both: t.Sequence[Element]) -> t.Dict[str, str]:
-    """The owners of the slots BUS:DEVICE that devices other than managed disks have."""
+    """Return the owners of the slots BUS:DEVICE of devices other than managed disks."""
     taken = {}
     for one in both:
         for device in devices(one):
@@ -380,10 +384,10 @@ def _taken(both: t.Sequence[Element]) -> t.Dict[str, str]:
 
 
 def _pci_express(both: t.Sequence[Element], taken: t.Mapping[str, str]) -> Pci:
-    """Return slots of a PCI Express machine: each is behind a root port, and more ports can be added while the guest is
-    off.
+    """Return the slots of a PCI Express machine. Each is behind a root port, and more ports can be added while the
+    guest is stopped.
 
-    both are the configuration and, if the domain runs, the running domain.
+    both: the configuration and, if the domain runs, the running domain.
     """
     there = [sorted(ports(one)) for one in both]
     last = max([int(c.attributes.get("index", "0")) for one in both for c in controllers(one)] or [0])
@@ -404,12 +408,12 @@ def _pci_conventional(root: t.Optional[Element], taken: t.Mapping[str, str]) -> 
 
 
 def _is_fixed(controller: Element) -> bool:
-    """Whether nothing can be plugged into a controller while the guest runs."""
+    """Whether no device can be added to a controller while the guest runs."""
     return controller.get("target", "hotplug") == "off"
 
 
 def _port_slot(bus: int) -> str:
-    """The only slot behind a root port, by the number of the bus."""
+    """Return the only slot behind a root port, by the number of the bus."""
     return f"{bus}:0:0"
 
 

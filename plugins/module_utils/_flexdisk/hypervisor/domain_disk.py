@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a libvirt domain knows of a disk beside path, target, address and serial: as text, and back in an element."""
+"""Settings of a disk in a libvirt domain beyond path, target, address and serial: read them as text, and write them
+back to an element.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ DEVICE = re.compile(r"/dev/[^,\s\"'\\]+")
 
 
 def known(domain: Element, disk: Element, path: str, usual: str) -> DiskElement:
-    """Return what the domain knows of one of its disks. usual: the driver element of a new disk, "" for none."""
+    """Return the settings that the domain has of one of its disks. usual: the driver element of a new disk, "" for
+    none.
+    """
     parts = [dump(child) for child in disk.children if _is_kept(child)]
     inner = "".join(dump(c) for one in disk.all("source") for c in one.children if c.name in _OF_SOURCE)
     parts += [_wrap("source", {}, inner)] if inner else []
@@ -62,14 +66,14 @@ def known(domain: Element, disk: Element, path: str, usual: str) -> DiskElement:
 
 
 def _serial(disk: Element) -> t.Iterator[str]:
-    """The serial of a disk, if it is not of a uuid. An attached disk shows that of its uuid."""
+    """Yield the serial of a disk, if it does not come from a uuid. An attached disk shows the serial of its uuid."""
     serial = disk.get("serial")
     if serial and not is_serial(serial):
         yield f"serial {serial}"
 
 
 def _unresizable(disk: Element) -> str:
-    """QEMU resizes no read-only disk, and what it encrypts is smaller than its volume."""
+    """Return why QEMU cannot resize the disk: it is read-only, or its data is smaller than its volume."""
     if disk.all("readonly"):
         return "it is read-only"
     if any(one.name == "slices" for one in disk.walk()):
@@ -79,7 +83,9 @@ def _unresizable(disk: Element) -> str:
 
 
 def _is_kept(child: Element) -> bool:
-    """Whether a disk keeps an element. An alias of libvirt is chosen anew; of a backing chain only its end stays."""
+    """Whether a disk keeps an element. libvirt's own aliases are chosen again; of a backing chain only its end
+    stays.
+    """
     if child.name == "alias":
         return child.attributes.get("name", "").startswith(_OWN_ALIAS)
     if child.name == "backingStore":
@@ -92,7 +98,7 @@ def _wrap(name: str, attributes: t.Mapping[str, str], inner: str) -> str:
 
 
 def tunes(domain: Element, path: str) -> t.List[Element]:
-    """Return what <blkiotune> of the domain says of a path."""
+    """Return the elements of <blkiotune> for a path."""
     every = [device for part in domain.all(_BLKIOTUNE) for device in part.all("device")]
     return [device for device in every if device.get("path") == path]
 
@@ -135,7 +141,7 @@ def _claims(disk: Element) -> t.Iterator[str]:
 
 
 def offers(domain: Element) -> t.FrozenSet[str]:
-    """Return what a domain has of what a disk may need."""
+    """Return which needs of disks a domain can meet."""
     ids = [one.attributes.get("id", "") for part in domain.all("iothreadids") for one in part.all("iothread")]
     count = domain.get("iothreads")
     free = (str(number) for number in range(1, len(ids) + 1 + (int(count) if count.isdigit() else 0)))
@@ -146,13 +152,13 @@ def offers(domain: Element) -> t.FrozenSet[str]:
 
 
 def claims(others: t.Iterable[Element]) -> t.FrozenSet[str]:
-    """Return what devices that are none of our disks have of what only one can have."""
+    """Return which values that must be unique devices other than our disks have."""
     return frozenset(claim for device in others for claim in _claims(device))
 
 
 def mentions(domain: Element, disk: Element, path: str) -> t.Tuple[str, ...]:
-    """Return elements beside its own source, and a limit of <blkiotune>, that name the path of a disk or a partition of
-    it.
+    """Return the elements that name the path of a disk or a partition of it, besides its own source and its limit in
+    <blkiotune>.
     """
     token = re.compile(rf"(?<![{_NOT_A_PATH}]){re.escape(path)}(?:-part\d+)?(?![{_NOT_A_PATH}])")
     sources = disk.all("source")
@@ -164,7 +170,7 @@ def mentions(domain: Element, disk: Element, path: str) -> t.Tuple[str, ...]:
 
 
 def other_names(domain: Element, disks: t.Iterable[Element]) -> t.Iterator[t.Tuple[str, str]]:
-    """Yield elements that name a device, each with its path. The sources of these disks are left out."""
+    """Yield the elements that name a device, each with its path. The sources of these disks are left out."""
     sources = [source for disk in disks for source in disk.all("source")]
     for one in _functional(domain):
         if not any(one is source for source in sources):
@@ -177,7 +183,7 @@ def _names(element: Element, token: t.Pattern[str]) -> bool:
 
 
 def _functional(element: Element) -> t.Iterator[Element]:
-    """All elements but those that only people or other tools read."""
+    """Yield all elements, except those that only people or other tools read."""
     for child in element.children:
         if child.name not in ("metadata", "title", "description"):
             yield child
@@ -188,8 +194,8 @@ def _functional(element: Element) -> t.Iterator[Element]:
 
 
 class DiskParts(t.NamedTuple):
-    """What a new disk element gets of what is known: its attributes, the attributes of its target, the children of its
-    source, its other children as they are, and what <blkiotune> says of its path.
+    """The preserved settings for a new disk element: attributes, attributes of the target, children of the source,
+    other children as text, and the limits of <blkiotune>.
     """
 
     attributes: t.Mapping[str, str]
@@ -200,7 +206,7 @@ class DiskParts(t.NamedTuple):
 
 
 def parts(text: str, without: t.Collection[str] = ()) -> DiskParts:
-    """Return what known() has written, as parts of an element. without: in words, what the VM cannot have."""
+    """Return the settings in the text that known() has written. without: the names of those that the VM cannot have."""
     root = Text(text).root
     if root.name != "disk":
         raise FlexdiskError("InvalidArgument", "what is kept of the disk is not of libvirt")
@@ -239,7 +245,7 @@ def _claims_of(child: Element) -> t.List[str]:
 
 
 def _driver(driver: Element, without: t.Collection[str], raw: bool) -> str:
-    """The driver element without iothreads and options that the VM cannot have."""
+    """Return the driver element without iothreads and options that the VM cannot have."""
     lacks_threads = any(word.startswith("iothread ") for word in without)
     gone = {word[len("virtio option ") :] for word in without if word.startswith("virtio option ")}
     attributes = {
@@ -251,7 +257,7 @@ def _driver(driver: Element, without: t.Collection[str], raw: bool) -> str:
 
 
 def absent(wanted: Element, actual: Element) -> t.List[str]:
-    """Return the children of a wanted element that the found one lacks, or has with other values, in words."""
+    """Return the children of a wanted element that the actual one lacks, or has with other values, as text."""
     return [
         f"<{one.name}>" for one in wanted.children if not any(_covers(one, other) for other in actual.all(one.name))
     ]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changes the XML of a libvirt domain: text in, text out. Only what is asked for changes."""
+"""Change the XML of a libvirt domain: text in, text out. All other bytes stay the same."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _Entry = t.Mapping[str, t.Any]
 
 
 def device(xml: str, disk: _Entry, live: str = "") -> str:
-    """Return the XML element of a new disk: path, uuid, pci_slot, model, boot. live is the running domain's
-    XML, or "".
+    """Return the XML element of a new disk: path, uuid, pci_slot, model, boot. live: the running domain's XML,
+    or "".
     """
     domain = Text(xml).root
     both = [domain, Text(live).root] if live else [domain]
@@ -45,14 +45,14 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
 
 
 def _preserved(domain: Element, disk: _Entry) -> domain_disk.DiskParts:
-    """Return what a disk has had before; for a new one, what all have."""
+    """Return the settings that a disk had before; for a new disk, the usual ones."""
     usual = facts.usual_driver(domain)
     text = disk.get("element", "") or f"<disk>{usual}</disk>"
     return domain_disk.parts(text, disk.get("without", ()))
 
 
 def tuned(xml: str, disk: _Entry) -> str:
-    """Return the XML with what <blkiotune> has said of a disk, for its present path."""
+    """Return the XML with the disk's limits in <blkiotune>, for its present path."""
     given = _preserved(Text(xml).root, disk).tune
     if not given:
         return xml
@@ -67,7 +67,7 @@ def tuned(xml: str, disk: _Entry) -> str:
 
 
 def untuned(xml: str, path: str) -> str:
-    """Return the XML without what <blkiotune> says of a path."""
+    """Return the XML without the limits in <blkiotune> for a path."""
     text = Text(xml)
     for device in domain_disk.tunes(text.root, path):
         text.remove(device)
@@ -90,8 +90,9 @@ def removed(xml: str, path: str) -> str:
 
 
 def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
-    """Return the XML with other values for the disks with these paths: uuid, pci_slot, model and boot, where given. All
-    change at once, so that two disks can swap slots. volume gives a disk another path.
+    """Return the XML with other values for the disks with these paths: uuid, pci_slot, model and boot, where given.
+
+    All change at once, so that two disks can swap slots. volume gives a disk another path.
     """
     text = Text(xml)
     renamed = {entry["path"] for entry in entries if "model" in entry}
@@ -120,7 +121,7 @@ def _edit(text: Text, entry: _Entry) -> None:
 
 
 def _set_source(text: Text, disk: Element, path: str) -> None:
-    """Give a disk another path. A volume of libvirt's becomes a block device."""
+    """Give a disk another path. A volume of a libvirt storage pool becomes a block device."""
     (source,) = disk.all("source")
     if disk.attributes.get("type") != "volume":
         text.set(source, "dev" if disk.get("source", "dev") else "file", path)
@@ -175,7 +176,9 @@ def _devices(text: Text) -> Element:
 
 
 def _disk_at(text: Text, path: str, any_name: bool = False) -> Element:
-    """The managed disk with this path. any_name: also a disk that has this name, and is not managed for it."""
+    """Return the managed disk with this path. any_name: also a disk with this name that is not managed because of its
+    name.
+    """
     disk = facts.find(text.root, path)
     if disk is None and any_name:
         disk = next((one for one in facts.hard_disks(text.root) if facts.name_of(one) == path), None)
@@ -196,8 +199,8 @@ def _put(text: Text, parent: Element, name: str, new: str) -> None:
 
 
 def _address(entry: _Entry, domains: t.Sequence[Element]) -> str:
-    """Return the address of a disk: its slot, or a unit at the first SCSI controller if not 0; "" if libvirt
-    finds one.
+    """Return the address of a disk: its slot, or a unit at the first SCSI controller if that is not 0; "" if libvirt
+    chooses it.
     """
     if entry.get("pci_slot"):
         slot = parse_slot(entry["pci_slot"])
@@ -223,7 +226,7 @@ def _free_order(domain: Element) -> int:
 
 
 def _boot(text: Text, disk: Element) -> None:
-    """Make a disk the boot disk, in the place of the present one. Devices that are no disks keep their places."""
+    """Make a disk the boot disk, in the place of the present one. Devices that are not disks keep their places."""
     types = facts.boot_types(text.root)
     if types:
         raise FlexdiskError(
@@ -241,8 +244,8 @@ def _boot(text: Text, disk: Element) -> None:
 
 
 def _first(domain: Element, renamed: t.Container[str]) -> t.List[str]:
-    """Return the disk that boots only because it is the first, if it is renamed: then it may not be the first
-    any more.
+    """Return the disk that boots only because it is the first, if it is renamed: afterwards it may not be the first any
+    more.
     """
     disk = facts.boot_disk(domain)
     path = facts.path_of(disk) if disk is not None and not facts.order_of(disk) else ""
@@ -250,7 +253,9 @@ def _first(domain: Element, renamed: t.Container[str]) -> t.List[str]:
 
 
 def _target(model: str, domains: t.Iterable[Element], boots: bool = False) -> str:
-    """A free name after that of the first disk, which may boot only because it is the first. boots: this disk boots."""
+    """Return a free name after that of the first disk, which may boot only because it is the first. boots: this disk
+    boots.
+    """
     prefix = _PREFIX.get(model, "vd")
     names = {disk.get("target", "dev") for domain in domains for disk in facts.disks(domain)}
     free = [number for number in range(702) if _name(prefix, number) not in names]

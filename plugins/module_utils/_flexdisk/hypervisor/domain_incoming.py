@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a libvirt domain that another host describes must not have here, unless this host's inventory allows it.
+"""Refuse dangerous parts of a libvirt domain that another host describes, unless this host's inventory allows them.
 
 The other host may be hostile. Its description must not let a guest read or write files of this host, run programs of
-its choice, or run unconfined. What libvirt itself serves is known and allowed; everything else is refused by its name.
+its choice, or run unconfined. What libvirt itself serves is allowed; everything else is refused by name.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _OF_SOURCE = ("index", "startupPolicy")
 
 
 def refused(xml: str, allowed: t.Collection[str]) -> t.List[str]:
-    """Return what of the domain is refused, each as its kind and its value.
+    """Return the refused parts of the domain, each as its kind and its value.
 
-    allowed: paths and names as rules.incoming checks them.
+    allowed: paths and names, as rules/incoming.py checks them.
     """
     root = Text(xml).root
     refusals = [word for element in root.children for word in _below(element, (root,), allowed)]
@@ -54,7 +54,7 @@ def refused(xml: str, allowed: t.Collection[str]) -> t.List[str]:
 
 
 def refused_disk(element: str, allowed: t.Collection[str]) -> t.List[str]:
-    """Return what of a managed disk's element is refused. The path of its source is replaced here, and nothing else."""
+    """Return the refused parts of a managed disk's element. Only the path of its source is replaced here."""
     root = Text(element).root
     refusals = [
         f"disk {key} {value}" for key, value in root.attributes.items() if value not in _DISK_ATTRIBUTES.get(key, ())
@@ -82,7 +82,7 @@ def _below(element: Element, above: t.Tuple[Element, ...], allowed: t.Collection
 
 
 def _paths(element: Element, parent: Element) -> t.Iterator[str]:
-    """Return what may be a path of this host, or name something of it: whatever has a slash, and all of a source."""
+    """Return the values that may be a path or a name on this host: all with a slash, and all of a source."""
     source = element.name == "source" and parent.name == "disk"
     for key, value in element.attributes.items():
         slash = "/" in value and key not in _NO_PATH and not key.startswith("xmlns")
@@ -94,14 +94,14 @@ def _paths(element: Element, parent: Element) -> t.Iterator[str]:
 
 
 def _label(element: Element, above: t.Tuple[Element, ...]) -> str:
-    """The element for people, after the device that it belongs to."""
+    """Return the element for people, after the device that it belongs to."""
     if above[0].name == "disk":
         return f"disk {element.name}"
     return f"{above[2].name} {element.name}" if len(above) > 2 else element.name
 
 
 def _is_known(element: Element, path: str, above: t.Tuple[Element, ...]) -> bool:
-    """Whether every host of libvirt has this path for this purpose."""
+    """Whether every libvirt host has this path for this purpose."""
     if not path or posixpath.normpath(path) != path:
         return False
     name, parent = element.name, above[-1]
@@ -128,6 +128,6 @@ def _is_known(element: Element, path: str, above: t.Tuple[Element, ...]) -> bool
 
 
 def _is_medium(disk: Element, path: str) -> bool:
-    """Whether this is an image that a guest can only read, where everybody on the host keeps them."""
+    """Whether this is an image in the usual folder that a guest can only read."""
     reads = disk.attributes.get("device") == "cdrom"
     return reads and path.startswith(_IMAGES) and path.endswith(".iso")

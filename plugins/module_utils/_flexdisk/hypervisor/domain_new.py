@@ -36,7 +36,7 @@ TEMPLATE = """<domain type='kvm'>
 def rendered(new: NewVm) -> str:
     """Return the template with C(${name}), C(${uuid}), C(${memory}) in MiB and C(${vcpus}) filled in.
 
-    Raises FlexdiskError InvalidArgument where it has other words in such braces, or what comes out is another VM.
+    Raises FlexdiskError InvalidArgument if it has other names in such braces, or if the result is another VM.
     """
     values = {"name": new.alias, "uuid": new.uuid, "memory": new.memory, "vcpus": new.vcpus}
     try:

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What of a libvirt domain travels to another host, what stays, and what the other host must have; from its text."""
+"""Moving a libvirt domain to another host: which parts are moved, which are bound to the host, and what the other host
+must have. By its text only.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,7 @@ def template(xml: str) -> str:
 
 
 def plain(given: str) -> str:
-    """Return the domain that a template is of."""
+    """Return the domain that a template describes."""
     return given.replace("$$", "$")
 
 
@@ -108,7 +110,7 @@ def dressed(xml: str, given: t.Mapping[str, str]) -> str:
 
 
 def stays(xml: str) -> t.List[str]:
-    """Return what of a domain belongs to its host, in words."""
+    """Return the parts of a domain that are bound to its host, as text."""
     domain = Text(xml).root
     kind = domain.attributes.get("type", "")
     if kind not in ("kvm", "qemu"):
@@ -121,7 +123,7 @@ def stays(xml: str) -> t.List[str]:
 
 
 def odd_disk(element: str) -> t.List[str]:
-    """Return what of a disk's element belongs to its host, or is none of a disk, in words."""
+    """Return the parts of a disk's element that are bound to its host, or do not belong to a disk, as text."""
     root = Text(element).root
     sources = root.all("source")
     right = root.name == "disk" and len(sources) == 1 and bool(facts.path_of(root))
@@ -129,7 +131,7 @@ def odd_disk(element: str) -> t.List[str]:
 
 
 def _odd(element: Element) -> t.Iterator[str]:
-    """Yield what of an element does not travel."""
+    """Yield the parts of an element that cannot be moved."""
     name, kind = element.name, element.attributes.get("type", "")
     allowed = _TRAVELS.get(name)
     if allowed is not None:
@@ -186,7 +188,7 @@ def _named(names: t.Iterable[str]) -> t.Tuple[str, ...]:
 
 
 def _cpu(text: Text) -> str:
-    """A model that is compared with the host's: those of the host itself are what it has."""
+    """Return a CPU model to compare with the host's. The host's own models are always available."""
     for cpu in text.root.all("cpu"):
         custom = cpu.attributes.get("mode", "custom") == "custom" and cpu.all("model")
         if custom and cpu.attributes.get("check") != "none" and text.root.attributes.get("type") == "kvm":
@@ -195,19 +197,21 @@ def _cpu(text: Text) -> str:
 
 
 def macs(domain: Element) -> t.FrozenSet[str]:
-    """Return the MAC addresses of the NICs that are written down in the domain."""
+    """Return the MAC addresses of the NICs in the domain."""
     return frozenset(mac_of(nic.get("mac", "address")) for nic in _devices(domain, "interface")) - {""}
 
 
 def ports(domain: Element) -> t.FrozenSet[int]:
-    """Return the ports of the host that are written down in the domain."""
+    """Return the ports of the host that the domain uses."""
     fixed = (g.attributes for g in _devices(domain, "graphics") if g.attributes.get("autoport") != "yes")
     given = (one.get(key, "") for one in fixed for key in _PORTS)
     return frozenset(int(text) for text in given if text.isdecimal()) - {0}
 
 
 def _paths(element: Element, kind: str = "") -> t.Iterator[str]:
-    """Absolute paths of what must be there, and the folders of what is made. kind: the type of the element above."""
+    """Yield absolute paths that must exist, and the folders of files that will be created. kind: the type of the
+    element above.
+    """
     if element.name in _NO_PATHS:
         return
     made = element.name == "log" or kind == "file" or element.attributes.get("mode") == "bind"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The UEFI variables of a libvirt domain: which file has them, and whether they travel; from its text."""
+"""UEFI variables of a libvirt domain: their file, and whether they can be moved. By its text only."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def path_of(domain: Element) -> str:
 
 
 def path_of_nvram(nvram: Element) -> str:
-    """Return the same of its <nvram>."""
+    """Return the file in an <nvram> element."""
     return nvram.get("source", "file") or nvram.text.strip()
 
 
 def stays(domain: Element) -> t.Iterator[str]:
-    """Yield why the variables of a domain do not travel, in words."""
+    """Yield why the variables of a domain cannot be moved, as text."""
     for system in domain.all("os"):
         nvrams = system.all("nvram")
         if system.all("varstore"):
@@ -43,7 +43,7 @@ def stays(domain: Element) -> t.Iterator[str]:
 
 
 def _is_uefi(system: Element) -> bool:
-    """Whether libvirt gives a domain a file with variables when it starts."""
+    """Whether libvirt creates a file with variables when the domain starts."""
     uefi = system.attributes.get("firmware") == "efi" or system.get("loader", "type") == "pflash"
     return uefi and system.get("loader", "stateless") != "yes"
 
@@ -54,12 +54,12 @@ def _is_file(nvram: Element) -> bool:
 
 
 def is_place(path: str) -> bool:
-    """Whether this is the path of a file in the folder of libvirt: another host may have named any."""
+    """Whether this is the path of a file in libvirt's folder. Another host may have named any path."""
     folder, _slash, name = path.rpartition("/")
     return folder == FOLDER and bool(_NAME.fullmatch(name))
 
 
 def too_large(content: bytes) -> t.List[str]:
-    """Return why the content of a file does not travel, in words."""
+    """Return why the content of a file cannot be moved, as text."""
     text = f"{_UEFI_VARIABLES} (nvram) of more than {render_bytes(LIMIT)}"
     return [text] if len(content) > LIMIT else []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images in files, raw or qcow2, through qemu-img: it reads their size, and copies them onto a volume."""
+"""Image files, raw or qcow2: qemu-img reads their size, and copies them to a volume."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ImageFile(t.NamedTuple):
 
 
 class _Opened:
-    """Context manager: an image file that stays the same file, whatever gets its path meanwhile."""
+    """Context manager: keep an image file open, so that it stays the same file even if its path is replaced."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -47,7 +47,7 @@ class _Opened:
 
     @property
     def fingerprint(self) -> str:
-        """The file and its last change. Nobody can set the time of an inode's change."""
+        """The identity of the file and its last change. The time of an inode's change cannot be set by users."""
         if self._fd < 0:
             return ""
         now = os.fstat(self._fd)
@@ -55,12 +55,12 @@ class _Opened:
 
     @property
     def name(self) -> str:
-        """A path by which a child opens this file and no other, where the platform has one."""
+        """A path by which a child process opens exactly this file, where the platform has one."""
         mine = f"/proc/{os.getpid()}/fd/{self._fd}"
         return mine if self._fd >= 0 and os.path.exists(mine) else self.path
 
     def _swapped(self) -> bool:
-        """Whether a child, which opens the file by its path, may have got another one."""
+        """Whether a child process, which opens the file by its path, may have got another one."""
         if self._fd < 0 or self.name != self.path:
             return False
         try:
@@ -69,14 +69,16 @@ class _Opened:
             return True
 
     def confirm(self, known: str) -> None:
-        """Raise FlexdiskError C(Changed) if it is not the file that was planned, or has changed since."""
+        """Raise FlexdiskError C(Changed) if it is not the planned file, or has changed since."""
         if self._swapped() or self.fingerprint != known:
             raise FlexdiskError("Changed", f"image_file {self.path} changed since it was read; run the task again")
 
 
 def probe(runner: Runner, path: str) -> ImageFile:
-    """Read an image file. Raises FlexdiskError InvalidArgument for a path that is not absolute or names no file, for
-    other formats, and for an overlay, whose other half is at a path that somebody has written into it.
+    """Read an image file.
+
+    Raises FlexdiskError InvalidArgument for a path that is not absolute or names no file, for other formats, and for an
+    overlay, which depends on another file at a path that its author has chosen.
     """
     if not path.startswith("/") or any(ord(c) < 32 for c in path):
         raise FlexdiskError(
@@ -109,8 +111,8 @@ def _parse(path: str, stdout: str) -> ImageFile:
 
 
 def convert(runner: Runner, image: ImageFile, device: str) -> None:
-    """Copy the whole image onto a device, which must be large enough and empty. Raises FlexdiskError Changed if it is
-    not the file that was read before, or changes meanwhile.
+    """Copy the whole image to a device, which must be large enough and empty. Raises FlexdiskError Changed if it is not
+    the file that was read before, or changes meanwhile.
     """
     with _Opened(image.path) as file:
         file.confirm(image.fingerprint)

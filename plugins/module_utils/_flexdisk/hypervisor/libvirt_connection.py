@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The few calls to libvirt that the driver makes. The XML of a domain may contain passwords, so no message shows it."""
+"""All calls to libvirt. The XML of a domain may contain passwords, so no message shows it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted"
 
 
 class Status(t.NamedTuple):
-    """The status of a domain. state is C(running), C(stopped), C(saved) if it is off and an image of its memory waits
-    for its next start, or a word for anything in between.
+    """The status of a domain. state: C(running), C(stopped), C(saved) if it is stopped with a saved image of its
+    memory, or a word for a state in between.
     """
 
     uuid: str
@@ -38,7 +38,7 @@ class Status(t.NamedTuple):
 
 
 class Domains(t.Protocol):
-    """Domains by uuid. Methods that do not read something change something. All raise FlexdiskError."""
+    """Domains by uuid. All methods raise FlexdiskError."""
 
     def all(self) -> t.List[Status]:
         """Return every domain."""

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""SmartOS: bhyve VMs through vmadm.
+"""Driver for SmartOS: bhyve VMs through vmadm.
 
-vmadm ignores what it does not know, with exit code 0. It crashes on some payloads. It may report a time-out (vminfod)
-although the change was made. So every payload is built from validated values, has one kind of change, and is read back.
+vmadm ignores unknown keys, with exit code 0. It crashes on some payloads. It may report a time-out (vminfod) although
+the change was made. So every payload is built from validated values, makes one kind of change, and is verified by
+reading it back.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Vmadm:
         return answer.stdout
 
     def _confirmed(self, *argv: str, stdin: str = "") -> Answer:
-        """The answer of a command whose effect the caller reads back: a time-out of vminfod is no failure."""
+        """Return the answer of a command whose effect the caller verifies. A time-out of vminfod is no failure."""
         answer = self._vmadm(*argv, stdin=stdin)
         if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
             raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
@@ -105,7 +106,9 @@ class Vmadm:
     def _update(
         self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], change: str
     ) -> None:
-        """Make one update and prove it. A time-out of vminfod proves nothing: only the VM that is read back does."""
+        """Make one update and verify it. After a time-out of vminfod, only the VM as it is read back shows whether it
+        was made.
+        """
         answer = self._confirmed("update", vm, stdin=json.dumps(payload))
         if not proof(self.vm(vm)):
             raise FlexdiskError("NotApplied", f"{change} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
@@ -183,7 +186,9 @@ class Vmadm:
         self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, f"the removal of {path}")
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
-        """vmadm halts a guest at its own time-out, with exit 0. Without force, that time-out is set beyond ours."""
+        """Stop the VM. vmadm halts a guest at its own time-out, with exit 0; without force, that time-out is set beyond
+        ours.
+        """
         try:
             self._checked(
                 "stop",
@@ -323,7 +328,9 @@ class Vmadm:
         return missing + [f"the network tag {tag}" for tag in (self._missing_tags(tags) if tags else ())]
 
     def _missing_tags(self, tags: t.Sequence[str]) -> t.List[str]:
-        """The network tags that the host does not have. None if it does not tell: vmadm itself refuses them then."""
+        """Return the network tags that the host does not have. None if it does not report them; vmadm itself refuses
+        the VM then.
+        """
         try:
             answer = self._runner(("nictagadm", "exists", "-l", *tags))
         except FlexdiskError:
@@ -332,7 +339,7 @@ class Vmadm:
         return [tag for tag in tags if tag in missing]
 
     def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
-        """Nothing: bhyve keeps none beside the VM's own dataset."""
+        """Do nothing: bhyve stores none outside of the VM's own dataset."""
 
     def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
         entries = [{"path": path, **vmadm_read.decode_options(text)} for path, text in disks.items()]
@@ -345,7 +352,7 @@ class Vmadm:
             self._update(vm, {"update_disks": entries}, proof, "what the disks had beside their sizes")
 
     def delete_vm(self, vm: str) -> None:
-        """Delete the VM. A vmadm that ends early because vminfod does not answer goes on when it is run again."""
+        """Delete the VM. If vmadm ends early because vminfod does not answer, it continues when it is run again."""
         for _attempt in range(2):
             answer = self._confirmed("delete", vm)
             left = [config for config in self.vms() if config.uuid == vm]
@@ -375,7 +382,7 @@ class Vmadm:
 
 
 def _new_disk(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """Return the entry of a disk that vmadm makes. vmadm chooses the path, with the lowest free number in turn."""
+    """Return the entry of a disk that vmadm creates. vmadm chooses the path, with the lowest free number in turn."""
     keys = ("size", "model", "boot", "pci_slot", "uuid", "image_uuid", "block_size", "compression")
     return dict({key: disk[key] for key in keys if disk.get(key) not in (None, "")}, media="disk")
 

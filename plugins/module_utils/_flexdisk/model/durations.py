@@ -15,9 +15,9 @@ _LONGEST = 9  # figures of a number; more would be centuries
 
 
 def parse_duration(text: object) -> int:
-    """Return seconds of C(PT1H30M5S): whole numbers, capital letters, in this order. C(PT) alone is 0.
+    """Return the seconds of C(PT1H30M5S): whole numbers, capital letters, in this order. C(PT) alone is 0.
 
-    Days and longer have no fixed length in ISO 8601, so there are none. Raises FlexdiskError InvalidArgument.
+    Days and longer have no fixed length in ISO 8601, so they are not accepted. Raises FlexdiskError InvalidArgument.
     """
     match = _ISO.fullmatch(text) if isinstance(text, str) else None
     if match is None or any(part and len(part) > _LONGEST for part in match.groups()):
@@ -27,7 +27,7 @@ def parse_duration(text: object) -> int:
 
 
 def parse_seconds(value: object) -> int:
-    """Return seconds of a whole number of them, or of what parse_duration takes. Raises FlexdiskError
+    """Return seconds from a whole number, or from what parse_duration() accepts. Raises FlexdiskError
     InvalidArgument.
     """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:

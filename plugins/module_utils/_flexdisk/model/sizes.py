@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sizes as users write them, and as people read them.
+"""Parse sizes as users write them, and render them for people.
 
 All units are binary: C(K) and C(KiB) are 1024 bytes. Disk sizes are MiB, quotas are bytes.
 """
@@ -32,8 +32,9 @@ def parse_size(value: object, *, name: str = "size") -> int:
     """Return a size in MiB.
 
     value is an integer (MiB; an integral float, as JSON may carry it, counts) or a string: digits with an optional
-    fraction, an optional space and an optional unit in any case; no unit is MiB. Raises FlexdiskError
-    C(InvalidArgument) for anything else, for what is not a whole number of MiB, below 1 MiB, or 8 EiB and more.
+    fraction, an optional space and an optional unit in any case; without a unit it is MiB. Raises FlexdiskError
+    C(InvalidArgument) for anything else, for a size that is not a whole number of MiB, below 1 MiB, or 8 EiB and more.
+    name: what messages call it.
     """
     if isinstance(value, str):
         return _in_range(_bytes(value, name, _HOW_SIZE), value, name) // MIB
@@ -45,7 +46,7 @@ def parse_size(value: object, *, name: str = "size") -> int:
 
 
 def parse_size_or_remaining(value: object, *, name: str = "size") -> t.Union[int, str]:
-    """Return a size in MiB, or REMAINING. Raises as parse_size does."""
+    """Return a size in MiB, or REMAINING. Raises like parse_size()."""
     if value == REMAINING:
         return REMAINING
     if isinstance(value, str) and value.strip()[:1].isalpha():
@@ -56,8 +57,8 @@ def parse_size_or_remaining(value: object, *, name: str = "size") -> t.Union[int
 def parse_quota(value: object, *, name: str = "quota") -> int:
     """Return a quota in bytes, a whole number of MiB, at least 1 MiB.
 
-    vmadm counts quotas in GiB and disks in MiB, so that a bare number would be read in two ways: a unit is demanded.
-    Raises FlexdiskError C(InvalidArgument).
+    A unit is required: vmadm counts quotas in GiB and disks in MiB, so a bare number would be ambiguous. Raises
+    FlexdiskError C(InvalidArgument).
     """
     if not isinstance(value, str) or not re.search("[A-Za-z]", value):
         raise _invalid(name, value, _HOW_QUOTA)
@@ -65,25 +66,25 @@ def parse_quota(value: object, *, name: str = "quota") -> int:
 
 
 def render_mib(mib: int) -> str:
-    """Return MiB for a reader: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only when exact."""
+    """Return a size in MiB for people: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only if
+    exact.
+    """
     return render_bytes(mib * MIB) if mib else "0 MiB"
 
 
 def render_exact(mib: int) -> str:
-    """Return MiB for a reader who may write the figure down: C(120 GiB), C(122881 MiB), in the largest unit that is
-    exact.
-    """
+    """Return a size in MiB that a user may copy: C(120 GiB), C(122881 MiB), in the largest unit that is exact."""
     return render_mib(mib) if mib % 1024 == 0 else f"{mib} MiB"
 
 
 def render_pair(needed: int, free: int) -> str:
-    """Return two figures in MiB that a reader compares, exact and in one unit: C(16 GiB needed, 10 GiB free)."""
+    """Return two figures in MiB to be compared, exact and in one unit: C(16 GiB needed, 10 GiB free)."""
     in_gib = needed % 1024 == free % 1024 == 0
     return "%s needed, %s free" % tuple(render_mib(mib) if in_gib else f"{mib} MiB" for mib in (needed, free))
 
 
 def render_bytes(size: int) -> str:
-    """Return bytes for a reader, in the largest unit that is not above the figure, rounded down to a tenth."""
+    """Return bytes for people, in the largest unit that is not above the figure, rounded down to a tenth."""
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(size) >= unit and (unit != TIB or size % TIB == 0):
             return _in_unit(size, unit, name)
@@ -97,9 +98,7 @@ def _in_unit(size: int, unit: int, unit_name: str) -> str:
 
 
 def render_apart(*sizes: int) -> t.Tuple[str, ...]:
-    """Return figures in bytes that a reader compares, with more digits if rounding would make different ones look
-    equal.
-    """
+    """Return figures in bytes to be compared. They get more digits if rounding would make different ones look equal."""
     finer = [tuple(_in_unit(size, unit, name) for size in sizes) for unit, name in ((MIB, "MiB"), (KIB, "KiB"))]
     for texts in (tuple(map(render_bytes, sizes)), *finer):
         if len({text.replace(".0 ", " ") for text in texts}) == len(set(sizes)):  # who reads 10.0 and 10 reads the same

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Block devices of volumes. On Linux they get their new names in a queue, a moment after C(zfs rename) has ended."""
+"""Block devices of volumes. On Linux they get new names asynchronously, a moment after C(zfs rename) has ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NAME_BYTES = 256
 
 
 def path(volume: str) -> str:
-    """Return the path of the device itself, behind udev's link. It does not exist if the volume has no device."""
+    """Return the path of the device itself, not of udev's link. It does not exist if the volume has no device."""
     return os.path.realpath(ZVOL + volume)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Parsers of what zfs and zpool print; they take text and run nothing."""
+"""Parsers of the output of zfs and zpool. They take text and run nothing."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ _INHERITED = "inherited from "
 
 
 def parse_get(stdout: str) -> t.List[Dataset]:
-    """Return datasets from C(zfs get -Hp -o name,property,value,source).
+    """Return the datasets in the output of C(zfs get -Hp -o name,property,value,source).
 
-    Raises FlexdiskError on a line with other fields, and on a property that is there twice: a user property may hold
+    Raises FlexdiskError on a line with other fields, and on a property that occurs twice: a user property may contain
     tabs and newlines, and with them what looks like lines of other datasets.
     """
     rows: t.Dict[str, t.Dict[str, str]] = {}
@@ -72,10 +72,11 @@ def parse_get(stdout: str) -> t.List[Dataset]:
 
 
 def check_whole(stdout: str, names: t.Collection[str], properties: t.Collection[str], datasets: bool = True) -> None:
-    """Raise FlexdiskError UnexpectedOutput unless each dataset that was printed has each property once, each of the
-    names was printed, and of none that lies below them one above is lacking. What was cut off is not what is not there.
+    """Raise FlexdiskError UnexpectedOutput if the output is incomplete: each dataset must have each property once, each
+    of the names must occur, and so must the parents of those below them. Otherwise a truncated output would look as if
+    datasets were missing.
 
-    datasets: file systems and volumes were asked for, not only their snapshots or bookmarks.
+    datasets: file systems and volumes were requested, not only their snapshots or bookmarks.
     """
     by_name: t.Dict[str, t.List[str]] = {}
     for name, prop, _value, _source in cells(stdout):
@@ -138,7 +139,9 @@ _SIZE = re.compile(r"\A[1-9][0-9]{0,18}\Z")
 
 
 def _with_files(datasets: t.Dict[str, Dataset]) -> t.List[Dataset]:
-    """Sizes of disks that are files: ZFS knows them as our property, of a snapshot only where the size has changed."""
+    """Return the datasets with the sizes of disks that are files. ZFS stores these in our property; on a snapshot only
+    if the size has changed.
+    """
     for name, dataset in datasets.items():
         if dataset.kind == "filesystem" and dataset.user.get("type") == "file":
             datasets[name] = replace(dataset, volsize=_size_of(dataset, 0), volblocksize=RECORD)
@@ -159,7 +162,9 @@ _RAIDZ = re.compile(r"\Araidz(\d?)-\d+\Z")
 
 
 def parse_status(stdout: str) -> t.Dict[str, t.Tuple[Vdev, ...]]:
-    """Top-level data vdevs per pool from C(zpool status). It does not show ashift, so ashift is 0, unknown."""
+    """Return the top-level data vdevs of each pool from C(zpool status). It does not show ashift, so ashift is 0,
+    unknown.
+    """
     pools: t.Dict[str, t.List[t.List[t.Any]]] = {}
     pool, data = "", False
     for line in stdout.splitlines():
@@ -195,7 +200,7 @@ def _vdev(name: str, disks: int) -> Vdev:
 
 
 def _whole(name: str, vdev: Vdev, disks: int) -> Vdev:
-    """The vdev. Raises FlexdiskError if it has no room for data beside its parity."""
+    """Return the vdev. Raises FlexdiskError if it has no room for data beside its parity."""
     if not 0 < vdev.parity < disks:
         raise FlexdiskError("UnexpectedOutput", f"zpool status shows a {name} of {vdev.disks} disks")
     return vdev
@@ -236,7 +241,7 @@ def _tops(zdb: str) -> t.Iterator[t.Tuple[str, int]]:
 
 
 def geometry(vdevs: t.Tuple[Vdev, ...], volumes: t.Iterable[Dataset]) -> PoolGeometry:
-    """Return the pool's geometry. Its volumes tell which of the two roundings its ZFS uses."""
+    """Return the pool's geometry. Its volumes show which of the two roundings its ZFS uses."""
     classic, modern = PoolGeometry(vdevs, "classic"), PoolGeometry(vdevs, "modern")
     if needs_ashift(vdevs):
         for v in volumes:
