@@ -71,13 +71,13 @@ class ActionModule(WatchedPlan):
     def _variables(self, given: _Dict, task_vars: _Dict) -> _Dict:
         """The variables of the role as they are set here, without its name in front. Those that are given win."""
         options = options_of(ROLE)
-        found = {**templated(self._templar, [name for name in options if name not in given], task_vars), **given}
+        values = {**templated(self._templar, [name for name in options if name not in given], task_vars), **given}
         if self._task._role is None:  # else the role has checked them
-            errors = ArgumentSpecValidator(dict(options)).validate(plain(found)).error_messages
+            errors = ArgumentSpecValidator(dict(options)).validate(plain(values)).error_messages
             if errors:
                 raise AnsibleActionFail("Validation of arguments failed:\n" + "\n".join(errors))
         defaults = {name: option["default"] for name, option in options.items() if "default" in option}
-        return {name[len(PREFIX) :]: value for name, value in {**defaults, **found}.items()}
+        return {name[len(PREFIX) :]: value for name, value in {**defaults, **values}.items()}
 
     def _module_of_host(
         self, name: str, options: _Dict, tmp: t.Optional[str], task_vars: t.Optional[_Dict], asks: bool

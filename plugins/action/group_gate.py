@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import ask_all
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import probe_all
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
 
 MEMBER: t.Dict[str, t.Any] = {
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
             return {**answer, **refusal(problems, noun=""), "failed": True}
         if self._task.check_mode:
             gate = replace(gate, retries=0, stable_for=0)
-        return {**answer, **watch(gate, ask_all, Clock(time.monotonic, time.sleep), self._tell)}
+        return {**answer, **watch(gate, probe_all, Clock(time.monotonic, time.sleep), self._notify)}
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         show_now(self._display, f"group_gate: {text}")

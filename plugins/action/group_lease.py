@@ -33,14 +33,14 @@ class ActionModule(ActionBase):
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         del tmp
         run = controller()
-        said = {key: value for key, value in self._task.args.items() if value is not None}
-        given = {"token": token_of(run), "holder": f"{_user()} on {socket.gethostname()}, process {run}", **said}
+        arguments = {key: value for key, value in self._task.args.items() if value is not None}
+        given = {"token": token_of(run), "holder": f"{_user()} on {socket.gethostname()}, process {run}", **arguments}
         done = self._execute_module(module_args=given, task_vars=task_vars)
-        taking = given.get("state", "held") == "held" and not said.get("renew")
+        taking = given.get("state", "held") == "held" and not arguments.get("renew")
         if taking and done.get("error_code") == "InUse" and has_died(done.get("lease") or {}):
             done = self._execute_module(module_args={**given, "take_over": True}, task_vars=task_vars)
-        for found in done.get("leases") or ():
-            found["died"] = has_died(found.get("lease") or {})
+        for entry in done.get("leases") or ():
+            entry["died"] = has_died(entry.get("lease") or {})
         return {**answer, **done}
 
 

@@ -13,7 +13,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import Heard
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import TurnInput
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.turn import take
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
@@ -48,7 +48,9 @@ class ActionModule(ActionBase):
             turn = take(
                 given["group"],
                 given["last"],
-                Heard(time.time(), hosts, missing=_missing(given["group"]), check_mode=self._task.check_mode, **heard),
+                TurnInput(
+                    time.time(), hosts, missing=_missing(given["group"]), check_mode=self._task.check_mode, **heard
+                ),
             )
         except FlexdiskError as exc:
             raise AnsibleActionFail(f"group_turn: {exc.message}") from exc

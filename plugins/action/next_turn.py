@@ -20,8 +20,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     PlayFlow,
     Run,
     Turn,
-    kept,
     next_turn,
+    readable_part,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.recovery import (
     Recovery,
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
         """Do the call of this host. Its answer is told beside the result, as turn."""
         call = Call(**turn["calls"][variables["inventory_hostname"]])
         began = time.time()
-        result = _calling.do(self, call, variables)
+        result = _calling.run_call(self, call, variables)
         failed = bool(result.get("failed"))
         if failed and call.may_fail:
             result["failed"] = False  # without it, Ansible would go by rc
@@ -83,7 +83,7 @@ class ActionModule(ActionBase):
         shown = isinstance(turn.failure, CallFailed) and not turn.failure.call.hidden  # by its host
         if turn.failure is not None and not shown:
             raise AnsibleActionFail(str(turn.failure))
-        return {"memory": memory, "number": len(memory), **_told(turn, variables["ansible_play_hosts"])}
+        return {"memory": memory, "number": len(memory), **_next_tasks(turn, variables["ansible_play_hosts"])}
 
 
 def _answer(every: t.Mapping[str, t.Any], host: str) -> _Dict:
@@ -111,8 +111,8 @@ def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
         result = heard.get(host) or {}
         turn = result.get("turn") or {}
         if _identity(turn) == _identity(last) and not result.get("unreachable"):
-            told = kept(Call(**call), {**result, "failed": turn["failed"]})
-            answers[host] = {"result": told, "began": turn["began"], "ended": turn["ended"]}
+            readable = readable_part(Call(**call), {**result, "failed": turn["failed"]})
+            answers[host] = {"result": readable, "began": turn["began"], "ended": turn["ended"]}
             continue
         how = "unreachable" if result.get("unreachable") else "failed"
         why = result.get("msg") if result.get("unreachable") or not turn else ""
@@ -123,15 +123,15 @@ def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
     return {"at_once": last["at_once"], "answers": answers}
 
 
-def _told(turn: Turn, hosts: t.Sequence[str]) -> _Dict:
+def _next_tasks(turn: Turn, hosts: t.Sequence[str]) -> _Dict:
     """What tasks need: what is said, and on which of the hosts; the name of the next task, and each host's call."""
-    told: _Dict = {"calls": {}, "result": turn.result or {}, "title": "Say nothing", "says": "", "about": ""}
+    tasks: _Dict = {"calls": {}, "result": turn.result or {}, "title": "Say nothing", "says": "", "about": ""}
     if turn.says is not None:
         about = turn.says.host if turn.says.host in hosts else hosts[0]
-        told.update(title=turn.says.name, says=turn.says.text, about=about)
+        tasks.update(title=turn.says.name, says=turn.says.text, about=about)
     calls = turn.at_once.calls if turn.at_once is not None else [turn.call] if turn.call is not None else []
     if calls:
         one = calls[0]
-        told.update(name=one.name, hidden=one.hidden, may_be_lost=one.may_be_lost, at_once=turn.at_once is not None)
-        told["calls"] = {call.host: {**call._asdict(), "arguments": dict(call.arguments)} for call in calls}
-    return told
+        tasks.update(name=one.name, hidden=one.hidden, may_be_lost=one.may_be_lost, at_once=turn.at_once is not None)
+        tasks["calls"] = {call.host: {**call._asdict(), "arguments": dict(call.arguments)} for call in calls}
+    return tasks

@@ -595,7 +595,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.host.lock import under_way
 from ..module_utils._flexdisk.engine.modules.vm_info import info
 from ..module_utils._flexdisk.engine.run.arguments import HOST
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.model.errors import refusal
 
 
@@ -610,7 +610,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    run_module(module, __version__, "", as_they_are, body, reads=True)
+    run_module(module, __version__, "", unparsed, body, reads=True)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

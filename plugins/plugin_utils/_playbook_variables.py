@@ -54,8 +54,8 @@ def read(text: str) -> object:
 
 def answers(given: t.Mapping[str, object], specification: t.Mapping[str, Wanted]) -> t.Dict[str, t.Any]:
     """given: the variables as Ansible hands them over. specification: the argument specification of a playbook."""
-    whole = {name: _with_keys(name, wanted) if name in given else wanted for name, wanted in specification.items()}
-    variables, unclear = meant(whole, given, read)
+    specified = {name: _with_keys(name, wanted) if name in given else wanted for name, wanted in specification.items()}
+    variables, unclear = meant(specified, given, read)
     known = {name: dict(wanted) for name, wanted in specification.items() if name not in unclear}
     checked = ArgumentSpecValidator(known).validate(plain(variables))
     return {"variables": variables, "problems": cut([*unclear.values(), *checked.error_messages])}

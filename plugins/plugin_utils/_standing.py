@@ -32,27 +32,31 @@ def for_user(
         return dict(result)
     names = _names(task_vars)
 
-    def said(text: t.Any) -> t.Any:
+    def translate(text: t.Any) -> t.Any:
         """A message, or what ansible-core has made of a warning."""
         if isinstance(text, str):
             return with_user_names(with_variables(text, variables), names)
         event: t.Any = getattr(text, "event", None)
         if event is None or not isinstance(getattr(event, "msg", None), str):
             return text
-        return dataclasses.replace(text, event=dataclasses.replace(event, msg=said(event.msg)))
+        return dataclasses.replace(text, event=dataclasses.replace(event, msg=translate(event.msg)))
 
-    changed: t.Dict[str, t.Any] = {"msg": said(result["msg"])} if "msg" in result else {}
+    changed: t.Dict[str, t.Any] = {"msg": translate(result["msg"])} if "msg" in result else {}
     if result.get("warnings"):
-        changed["warnings"] = [said(text) for text in result["warnings"]]
+        changed["warnings"] = [translate(text) for text in result["warnings"]]
     if result.get("problems"):
-        changed["problems"] = [{**one, "message": said(one.get("message"))} for one in result["problems"]]
+        changed["problems"] = [{**one, "message": translate(one.get("message"))} for one in result["problems"]]
     if isinstance(result.get("failure"), dict):
-        changed["failure"] = {**result["failure"], "message": said(result["failure"].get("message"))}
-    told = {**result, **changed}
+        changed["failure"] = {**result["failure"], "message": translate(result["failure"].get("message"))}
+    translated = {**result, **changed}
     error = getattr(result.get("exception"), "event", None)
-    if told.get("msg") != result.get("msg") and error is not None and not getattr(error, "formatted_traceback", None):
-        del told["exception"]  # it has the message as the module wrote it; ansible-core makes another one
-    return told
+    if (
+        translated.get("msg") != result.get("msg")
+        and error is not None
+        and not getattr(error, "formatted_traceback", None)
+    ):
+        del translated["exception"]  # it has the message as the module wrote it; ansible-core makes another one
+    return translated
 
 
 def _of_playbook(task_vars: _Dict) -> t.Set[str]:
@@ -76,5 +80,5 @@ def _names(task_vars: _Dict) -> t.Dict[str, str]:
     """The names under which the user has named VMs, by UUID."""
     order = task_vars.get("_flexdisk_order") or {}
     here = order.get("here", {}).get(task_vars.get("inventory_hostname"), {})
-    pairs = {str(found["vm"]): str(name) for name, found in here.items() if "vm" in found}
+    pairs = {str(entry["vm"]): str(name) for name, entry in here.items() if "vm" in entry}
     return {uuid: name for uuid, name in pairs.items() if not uuid.startswith(name.lower())}

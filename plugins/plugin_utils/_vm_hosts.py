@@ -40,12 +40,12 @@ def vms(hypervisor: str, result: t.Mapping[str, t.Any], skipped: bool = False) -
 
     Raises ValueError for anything else.
     """
-    found = result.get("vms")
-    if skipped and isinstance(found, list):
-        found = found + result.get(SKIPPED, [])
-    if not isinstance(found, list) or not all(isinstance(vm, dict) and safe(vm.get("uuid")) for vm in found):
+    listed = result.get("vms")
+    if skipped and isinstance(listed, list):
+        listed = listed + result.get(SKIPPED, [])
+    if not isinstance(listed, list) or not all(isinstance(vm, dict) and safe(vm.get("uuid")) for vm in listed):
         raise ValueError("not a result of vm_info")
-    return [dict(vm, hypervisor=hypervisor) for vm in found]
+    return [dict(vm, hypervisor=hypervisor) for vm in listed]
 
 
 def marked(value: t.Any) -> t.Any:
@@ -73,21 +73,24 @@ def groups(vm: _Vm) -> t.List[str]:
     return [name for name in names if len(name) <= LONGEST_GROUP] + ([SKIPPED] if "reason" in vm else [])
 
 
-def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken: t.AbstractSet[str]) -> Named:
+def named(listed: t.Sequence[_Vm], preferences: t.Sequence[t.Sequence[object]], taken: t.AbstractSet[str]) -> Named:
     """Give each VM the first of its wishes that is safe, that no other VM wishes at the same place, and that is free.
 
     wishes: for each VM as many; "" or None is no wish. taken: names of others. After its wishes comes the uuid, and
     last the uuid with the hypervisor, for a VM that two hypervisors have. Raises ValueError for a VM that is there
     already.
     """
-    names: t.List[str] = [""] * len(found)
+    names: t.List[str] = [""] * len(listed)
     reasons: t.Dict[int, str] = {}
-    uuids = {vm["uuid"] for vm in found}
-    rows = [[*wish, vm["uuid"], f"{vm['uuid']}.{_text(vm['hypervisor'])}"] for vm, wish in zip(found, wishes)]
+    uuids = {vm["uuid"] for vm in listed}
+    rows = [
+        [*preferred, vm["uuid"], f"{vm['uuid']}.{_text(vm['hypervisor'])}"]
+        for vm, preferred in zip(listed, preferences)
+    ]
     for column in zip(*rows):
         wanted = Counter(name for name in column if isinstance(name, str))
         gone = taken | set(names)
-        for n, (vm, name) in enumerate(zip(found, column)):
+        for n, (vm, name) in enumerate(zip(listed, column)):
             if names[n] or name is None or name == "":
                 continue
             if not isinstance(name, str) or not safe(name):
@@ -101,10 +104,10 @@ def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken:
                 continue
             reasons.setdefault(n, f"not {name!r}: {reason}")
     if not all(names):
-        lost = found[names.index("")]
+        lost = listed[names.index("")]
         raise ValueError(f"VM {lost['uuid']} of {lost['hypervisor']} is already in the inventory")
     return Named(
-        names, [f"A VM of {found[n]['hypervisor']} is named {names[n]}, {reasons[n]}." for n in sorted(reasons)]
+        names, [f"A VM of {listed[n]['hypervisor']} is named {names[n]}, {reasons[n]}." for n in sorted(reasons)]
     )
 
 

@@ -588,8 +588,8 @@ MUTATIONS = (
     Mutation(
         "snapshot: a failed deletion forgets the rollback before it",
         "engine/host/journal.py",
-        'again = left.rollback if left is not None and _deletes(plan) else ""',
-        'again = ""',
+        'repeated = earlier.rollback if earlier is not None and _deletes(plan) else ""',
+        'repeated = ""',
         SNAPSHOTS,
     ),
     Mutation(
@@ -630,14 +630,14 @@ MUTATIONS = (
     Mutation(
         "start: a VM that the same task has started counts as stopped",
         "engine/steps/power.py",
-        "check_start(_beside(hypervisor, vm), asks)",
-        "check_start(vm, asks)",
+        "check_start(_with_states_of_sharers(hypervisor, vm), requester)",
+        "check_start(vm, requester)",
         SHARED,
     ),
     Mutation(
         "start_host: two VMs with one disk start",
         "engine/failover/failover_start.py",
-        "        if one.uuid in starts:\n",
+        "        if one.uuid in to_start:\n",
         "        if False:\n",
         SHARED,
     ),
@@ -658,7 +658,7 @@ MUTATIONS = (
     Mutation(
         "a failover takes a disk of another VM",
         "fleet/replication/takeover.py",
-        'if found.vm not in ("", record.uuid):',
+        'if local.vm not in ("", record.uuid):',
         "if False:",
         "tests/unit/replication/test_failover.py",
     ),
@@ -686,14 +686,14 @@ MUTATIONS = (
     Mutation(
         "returned: what a dead move has detached is left",
         "engine/failover/failover_ending.py",
-        "disk.uuid in come or _was_replica(disk, uuid)]",
-        "disk.uuid in come]",
+        "disk.uuid in arrived or _was_replica(disk, uuid)]",
+        "disk.uuid in arrived]",
         RETURNS,
     ),
     Mutation(
         "returned: what a dead move has detached becomes a replica whoever has the VM",
         "engine/failover/failover_ending.py",
-        '    if not found:\n        text = f"it was moved',
+        '    if not claimed:\n        text = f"it was moved',
         '    if False:\n        text = f"it was moved',
         RETURNS,
     ),
@@ -707,15 +707,15 @@ MUTATIONS = (
     Mutation(
         "failover: an old home gives it up",
         "engine/failover/failover_home.py",
-        "for vm in loses if vm.config.uuid in lost]",
-        "for vm in loses if False]",
+        "for vm in to_disable if vm.config.uuid in unsure",
+        "for vm in to_disable if False",
         STARTS,
     ),
     Mutation(
         "failover: an old home has its record renewed",
         "engine/failover/failover_home.py",
-        "gets = [vm for vm in gets if vm.config.uuid not in lost]",
-        "gets = [*gets]",
+        "to_enable = [vm for vm in to_enable if vm.config.uuid not in unsure]",
+        "to_enable = [*to_enable]",
         STARTS,
     ),
     Mutation(
@@ -735,7 +735,7 @@ MUTATIONS = (
     Mutation(
         "start: the door does not ask",
         "engine/steps/power.py",
-        "    check_start(_beside(hypervisor, vm), asks)\n",
+        "    check_start(_with_states_of_sharers(hypervisor, vm), requester)\n",
         "",
         "tests/unit/doors/test_start.py",
     ),
@@ -749,14 +749,14 @@ MUTATIONS = (
     Mutation(
         "power: a failure starts what is declared stopped",
         "engine/steps/apply.py",
-        "start_again(self._tools, plan, step.stops) if self._down and plan.runs_after else None",
-        "start_again(self._tools, plan, step.stops) if self._down else None",
+        "start_again(self._tools, plan, step.stops) if self._is_down and plan.runs_after else None",
+        "start_again(self._tools, plan, step.stops) if self._is_down else None",
         POWER,
     ),
     Mutation(
         "power: a guest that is asked to shut down is forgotten",
         "engine/steps/apply.py",
-        "                    self._intents.leave(plan)\n",
+        "                    self._journal.leave_for_next_run(plan)\n",
         "                    self._clear()\n",
         LATE,
     ),
@@ -777,7 +777,7 @@ MUTATIONS = (
     Mutation(
         "power: a refused task does not say that the VM stays down",
         "engine/run/run.py",
-        "*recovery.warnings(host, [plan.vm for plan in plans]), *left]",
+        "*recovery.warnings(host, [plan.vm for plan in plans]), *left_down]",
         "*recovery.warnings(host, [plan.vm for plan in plans])]",
         LATE,
     ),
@@ -847,8 +847,8 @@ MUTATIONS = (
     Mutation(
         "vm: a creation that was given up counts as none",
         "engine/steps/apply.py",
-        "return error.code not in _MAY_GO_ON and self._is_gone_or_whole()",
-        "return self._is_gone_or_whole()",
+        "return error.code not in _MAY_GO_ON and self._is_gone_or_complete()",
+        "return self._is_gone_or_complete()",
         UNFINISHED,
     ),
     Mutation(
@@ -882,15 +882,15 @@ MUTATIONS = (
     Mutation(
         "vm: no last look before an unfinished VM goes",
         "engine/steps/apply_vm.py",
-        "    if other or lasting:\n",
+        "    if unexpected or in_use:\n",
         "    if False:\n",
         UNFINISHED,
     ),
     Mutation(
         "vm: what a deletion leaves of the dataset stays",
         "engine/steps/apply_vm.py",
-        "            exact.destroy(tools.zfs, one.dataset_id, [d.dataset_id",
-        "            list([d.dataset_id",
+        "            exact.destroy(\n                tools.zfs, one.dataset_id, [d.dataset_id",
+        "            list(\n                [d.dataset_id",
         UNFINISHED,
     ),
     Mutation(
@@ -1036,7 +1036,7 @@ MUTATIONS = (
     Mutation(
         "a run that was killed starts a VM which its operator has stopped days later",
         "engine/host/journal.py",
-        "journal.ended_otherwise(record, vm.config, time.time())",
+        "journal.ended_otherwise(intent, vm.config, time.time())",
         "False",
         LATE,
     ),
@@ -1050,7 +1050,7 @@ MUTATIONS = (
     Mutation(
         "destroy: no last look before vmadm deletes what is left of a VM",
         "engine/steps/apply_vm.py",
-        '    if there:\n        text = f"the host changed',
+        '    if existing:\n        text = f"the host changed',
         '    if False:\n        text = f"the host changed',
         "tests/unit/replication/test_failover_return.py",
     ),
@@ -1065,7 +1065,7 @@ MUTATIONS = (
         "destroy: a disk leaves its VM although it has got a snapshot",
         "engine/steps/apply_moves.py",
         "    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), "
-        "(), whole_names(step.volume, step.snapshots))\n",
+        "(), full_names(step.volume, step.snapshots))\n",
         "",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
@@ -1086,15 +1086,15 @@ MUTATIONS = (
     Mutation(
         "a host that cannot be read has no lease",
         "fleet/groups/lease.py",
-        "problems = [_unread(blind, looks)] if blind else []",
+        "problems = [_unread(unread, reports)] if unread else []",
         "problems: t.List[str] = []",
         "tests/unit/fleet/test_lease.py",
     ),
     Mutation(
         "a run that has got its lease looks at no other",
         "fleet/groups/lease.py",
-        'for found in result.get("leases") or ()\n',
-        "for found in ()\n",
+        'for entry in result.get("leases") or ()\n',
+        "for entry in ()\n",
         "tests/unit/fleet/test_lease.py",
     ),
     Mutation(
@@ -1107,8 +1107,8 @@ MUTATIONS = (
     Mutation(
         "a member that was renamed by hand is replaced",
         "fleet/groups/found.py",
-        "        return mark, VM if mark == alias else RENAMED_VM\n",
-        '        return (mark, VM) if mark == alias else ("", "")\n',
+        "        return marked_as, VM if marked_as == alias else RENAMED_VM\n",
+        '        return (marked_as, VM) if marked_as == alias else ("", "")\n',
         "tests/unit/fleet/test_found.py",
     ),
     Mutation(
@@ -1121,15 +1121,15 @@ MUTATIONS = (
     Mutation(
         "a roll deletes any number of members",
         "fleet/groups/refusals.py",
-        "    if len(gone) > most:\n",
+        "    if len(gone) > limit:\n",
         "    if len(gone) > 10**6:\n",
         "tests/unit/action/test_group_plan.py",
     ),
     Mutation(
         "a gate has no limit",
         "fleet/groups/watch.py",
-        "if gate.limit and max(due_at, clock.now())",
-        "if not gate.limit and max(due_at, clock.now())",
+        "if gate.limit and max(next_at, clock.now())",
+        "if not gate.limit and max(next_at, clock.now())",
         "tests/unit/fleet/test_gate.py",
     ),
     Mutation(
@@ -1238,7 +1238,7 @@ MUTATIONS = (
     Mutation(
         "plans of moves go on with a VM that another host has",
         "fleet/placement/execution.py",
-        'if others and mark is not None and mark["host"] == new:',
+        'if others and move is not None and move["host"] == target:',
         "if False:",
         "tests/unit/placement/test_execution.py",
     ),
@@ -1378,7 +1378,7 @@ MUTATIONS = (
     Mutation(
         "a description of another host is not looked at",
         "engine/moves/vm_arrival.py",
-        "if refused:",
+        "if not_permitted:",
         "if False:",
         HOSTILE,
     ),
@@ -1392,7 +1392,7 @@ MUTATIONS = (
     Mutation(
         "datasets below a replica come along",
         "engine/replication/replica_receive.py",
-        "            check_alone(one.replica.dataset, found)\n",
+        "            check_alone(one.replica.dataset, stored)\n",
         "",
         HOSTILE,
     ),
@@ -1434,7 +1434,7 @@ MUTATIONS = (
     Mutation(
         "a disk that had come here stays detached when the VM has ended",
         "engine/failover/failover_ending.py",
-        "disk.uuid in come or _was_replica(disk, uuid)",
+        "disk.uuid in arrived or _was_replica(disk, uuid)",
         "_was_replica(disk, uuid)",
         "tests/unit/replication/test_failover_overtaken.py",
     ),
@@ -1455,7 +1455,7 @@ MUTATIONS = (
     Mutation(
         "a disk that the VM had left behind has come by the move",
         "engine/moves/vm_arrival.py",
-        "found = [disk for disk in found if disk.uuid in coming]",
+        "disks = [disk for disk in disks if disk.uuid in coming]",
         "pass",
         "tests/unit/replication/test_move_without_source.py",
     ),
@@ -1504,8 +1504,8 @@ MUTATIONS = (
     Mutation(
         "a silent host where the VM may be is no matter",
         "fleet/replication/whereabouts.py",
-        "if said is None and host not in",
-        "if said and host not in",
+        "if host_claims is None and host not in",
+        "if host_claims and host not in",
         WHEREABOUTS,
     ),
     Mutation(
@@ -1525,8 +1525,8 @@ MUTATIONS = (
     Mutation(
         "an old home is where the VM leaves",
         "fleet/replication/places.py",
-        "old = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]",
-        "old: t.List[str] = []",
+        "outdated = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]",
+        "outdated: t.List[str] = []",
         "tests/unit/replication/test_places.py",
     ),
     Mutation(
@@ -1539,22 +1539,22 @@ MUTATIONS = (
     Mutation(
         "a failover goes on beside a host that has everything",
         "engine/failover/vm_failover.py",
-        "rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]",
+        "rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not ready.begun]",
         "rivals = [one for one in rivals if not ready.begun]",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a failover that has begun ends what has arrived",
         "engine/failover/failover_ending.py",
-        'arrived = why_it_comes(host, move) if begun else ""',
-        'arrived = ""',
+        'reason = why_it_comes(host, move) if begun else ""',
+        'reason = ""',
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "replicas with newer data stay replicas",
         "engine/failover/failover_ending.py",
-        "    return [one for one in came if not one.becomes_replica], even",
-        "    return [], even",
+        "    return [one for one in came if not one.difference.is_empty], unchanged",
+        "    return [], unchanged",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
@@ -1567,7 +1567,7 @@ MUTATIONS = (
     Mutation(
         "a disk that was given up becomes a replica beside itself",
         "engine/failover/failover_return.py",
-        " and last_part(a.volume.name) not in own",
+        " and last_part(a.volume.name) not in of_this_host",
         "",
         RETURNS,
     ),
@@ -1581,8 +1581,8 @@ MUTATIONS = (
     Mutation(
         "a host that could have taken the VM over, too, is forgotten",
         "engine/failover/vm_takeover.py",
-        "_raised(record, {*rivals_of(record.marks), *rivals} - {here})",
-        "_raised(record, {*rivals_of(record.marks)} - {here})",
+        "_with_next_term(record, {*rivals_of(record.marks), *rivals} - {here})",
+        "_with_next_term(record, {*rivals_of(record.marks)} - {here})",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
     Mutation(
@@ -1602,8 +1602,8 @@ MUTATIONS = (
     Mutation(
         "a home that a failover has left out counts as old",
         "engine/failover/failover_ending.py",
-        "least = move.term - 1 if move.back_to else move.term",
-        "least = move.term",
+        "min_term = move.term - 1 if move.back_to else move.term",
+        "min_term = move.term",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
     Mutation(

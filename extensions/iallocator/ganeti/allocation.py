@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_allocation import (
+    Candidates,
     Choice,
     Demand,
-    Found,
     best_group,
     best_hosts,
     first_safe,
@@ -59,11 +59,11 @@ def replicate(places: GanetiPlaces, demand: Demand) -> Choice:
     large = why_too_large(demand.vm, group)
     if large:
         return no_choice({large: len(others)})
-    found = listed(places, demand, places.score(), [(vm.primary, name) for name in others])
-    return first_safe(places, demand, found)
+    candidates = listed(places, demand, places.score(), [(vm.primary, name) for name in others])
+    return first_safe(places, demand, candidates)
 
 
-def pairs_for(places: GanetiPlaces, demand: Demand, score: Score, hosts: t.Sequence[str]) -> Found:
+def pairs_for(places: GanetiPlaces, demand: Demand, score: Score, hosts: t.Sequence[str]) -> Candidates:
     """The pairs of hosts for a VM and its replica."""
     failures: t.Counter[str] = Counter()
     replicas = Replicas(places, demand.vm, hosts, True, score)
@@ -77,4 +77,4 @@ def pairs_for(places: GanetiPlaces, demand: Demand, score: Score, hosts: t.Seque
         firsts.append(First(host, delta, partial(replicas.others, host, {}, {})))
     pairs = in_order(score, firsts, replicas.seconds)
     names = ((pair.value, (firsts[pair.first].host, hosts[pair.second])) for pair in pairs)
-    return Found(len(hosts) * (len(hosts) - 1), failures, lambda: refused(firsts, replicas.seconds), names)
+    return Candidates(len(hosts) * (len(hosts) - 1), failures, lambda: refused(firsts, replicas.seconds), names)

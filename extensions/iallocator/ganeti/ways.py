@@ -29,9 +29,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     to_each,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
-    Wish,
+    WantedMove,
+    explain,
     sorted_ways,
-    told,
     why_unsafe,
 )
 
@@ -56,32 +56,34 @@ def hosts_to_leave(known: Known, names: t.Sequence[str], mode: str) -> t.FrozenS
     return common if mode == ALL and common else frozenset().union(*hosts)
 
 
-def other_ways(places: GanetiPlaces, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterator[Way]:
+def other_ways(places: GanetiPlaces, wanted: WantedMove, targets: t.Sequence[str], by: Measure) -> t.Iterator[Way]:
     """The ways into a group, best first."""
-    vm = places.vms[wish.name]
+    vm = places.vms[wanted.name]
     if vm.template != REPLICATED:
         return
-    if wish.mode == PRIMARY:
+    if wanted.mode == PRIMARY:
         yield from _over(places, vm, by)
-    elif wish.mode == SECONDARY:
-        yield from sorted_ways(places, wish, REPLACE, targets, by)
+    elif wanted.mode == SECONDARY:
+        yield from sorted_ways(places, wanted, REPLACE, targets, by)
     else:
-        yield from heapq.merge(*_all(places, wish, targets, by), key=lambda way: way.value)
+        yield from heapq.merge(*_all(places, wanted, targets, by), key=lambda way: way.value)
 
 
 def _over(places: GanetiPlaces, vm: KnownVm, by: Measure) -> t.List[Way]:
-    found = places.failover(places.begin(vm.name))
-    if isinstance(found, str):
+    moved = places.failover(places.begin(vm.name))
+    if isinstance(moved, str):
         return []
-    return [Way(by.score.after(places.changes(found, by.group)), found, (Operation(FAILOVER),))]
+    return [Way(by.score.after(places.changes(moved, by.group)), moved, (Operation(FAILOVER),))]
 
 
-def _all(places: GanetiPlaces, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterator[t.Iterable[Way]]:
+def _all(
+    places: GanetiPlaces, wanted: WantedMove, targets: t.Sequence[str], by: Measure
+) -> t.Iterator[t.Iterable[Way]]:
     """All ways of a VM with a replica: what need not leave may stay."""
-    vm = places.vms[wish.name]
+    vm = places.vms[wanted.name]
     others = [host for host in targets if host not in (vm.primary, vm.secondary)]
     if vm.primary in targets:
-        yield sorted_ways(places, wish, REPLACE, targets, by)
+        yield sorted_ways(places, wanted, REPLACE, targets, by)
     if vm.secondary in targets:
         over = places.failover(places.begin(vm.name))
         if not isinstance(over, str):
@@ -108,8 +110,8 @@ def to_pairs(
     now = places.vms[leaving.name]
     left = (now.primary, now.secondary)
     replicas = Replicas(places, leaving, seconds, places.soft(leaving.secondary), by.score, left)
-    found = ((start, _first(places, t.cast(Moved, start.moved), by, replicas)) for start in ready)
-    firsts = [(start, first) for start, first in found if first is not None]
+    candidates = ((start, _first(places, t.cast(Moved, start.moved), by, replicas)) for start in ready)
+    firsts = [(start, first) for start, first in candidates if first is not None]
     for pair in in_order(by.score, [first for _start, first in firsts], replicas.seconds):
         start, target = firsts[pair.first][0], seconds[pair.second]
         moved = places.replace_secondary(t.cast(Moved, start.moved), target)
@@ -133,12 +135,12 @@ def to_primary(places: GanetiPlaces, vm: KnownVm, primary: str) -> Solution:
     if not places.usable(vm.primary):
         steps.insert(0, ("Failing over to the secondary", _OVER))
     moved = places.begin(vm.name)
-    for said, operation in steps:
-        found = places.perform(moved, operation)
-        if isinstance(found, str):
-            return Solution(None, (), f"{said}: {found}")
-        moved = found
-    return Solution(moved, tuple(operation for _said, operation in steps))
+    for label, operation in steps:
+        outcome = places.perform(moved, operation)
+        if isinstance(outcome, str):
+            return Solution(None, (), f"{label}: {outcome}")
+        moved = outcome
+    return Solution(moved, tuple(operation for _label, operation in steps))
 
 
 # -- why not
@@ -153,30 +155,30 @@ def why_never(vm: KnownVm, mode: str) -> str:
     return f"a VM with disks of type {vm.template} cannot leave its host: the disks are its host's own"
 
 
-def why_not(places: GanetiPlaces, wish: Wish, host: str) -> str:
+def why_not(places: GanetiPlaces, wanted: WantedMove, host: str) -> str:
     """Why a VM with a replica, or its replica, does not go to a host that takes VMs, "" if it can."""
-    vm, begin = places.vms[wish.name], places.begin(wish.name)
+    vm, begin = places.vms[wanted.name], places.begin(wanted.name)
     if vm.template != REPLICATED:
-        return why_never(vm, wish.mode)
-    if wish.mode == PRIMARY:
+        return why_never(vm, wanted.mode)
+    if wanted.mode == PRIMARY:
         if host != vm.secondary:
             return "has no replica of it"
         over = places.failover(begin)
-        return told(places, vm, host, over) if isinstance(over, str) else ""
+        return explain(places, vm, host, over) if isinstance(over, str) else ""
     if host == vm.primary:
-        return "is its host" if wish.mode != SECONDARY else "is the host of the VM itself"
-    if wish.mode == SECONDARY and host == vm.secondary:
+        return "is its host" if wanted.mode != SECONDARY else "is the host of the VM itself"
+    if wanted.mode == SECONDARY and host == vm.secondary:
         return "has its replica"
-    if wish.mode == SECONDARY:
-        found = places.perform(begin, Operation(REPLACE, host))
+    if wanted.mode == SECONDARY:
+        outcome = places.perform(begin, Operation(REPLACE, host))
     else:
         start = to_primary(places, vm, host)
-        found = start.moved or start.why.rpartition(": ")[2]
-    if isinstance(found, str):
-        return told(places, vm, host, found)
-    if wish.mode == ALL:
-        return "could take it, but with no other host for its replica" + (_SAFELY if wish.checked else "")
-    return why_unsafe(places, host, found) if wish.checked else ""
+        outcome = start.moved or start.why.rpartition(": ")[2]
+    if isinstance(outcome, str):
+        return explain(places, vm, host, outcome)
+    if wanted.mode == ALL:
+        return "could take it, but with no other host for its replica" + (_SAFELY if wanted.checked else "")
+    return why_unsafe(places, host, outcome) if wanted.checked else ""
 
 
 _SAFELY = " so that the VMs of each host could still go elsewhere if it were lost"

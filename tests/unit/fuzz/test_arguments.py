@@ -165,6 +165,7 @@ ARGUMENTS = {
         },
     ),
     "host_info": st.fixed_dictionaries({}, optional=COMMON),
+    "host_status": st.fixed_dictionaries({}, optional=COMMON),
     "host_metrics": st.fixed_dictionaries({}, optional={**COMMON, "path": mostly(st.just("/tmp/none/x.prom"), TEXTS)}),
     "vm_info": st.fixed_dictionaries(
         {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "space": st.booleans()}

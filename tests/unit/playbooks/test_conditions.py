@@ -41,9 +41,9 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "move_vm: Say that there was no tombstone: when": (
         True, {"_flexdisk_state": "forgotten", "_flexdisk_forgotten": []},
         [{"_flexdisk_state": "moved"}, {"_flexdisk_forgotten": ITEM}]),
-    "parts/stage: Read the hosts of other groups that have to do with moves that have begun, too: when": (
-        True, {**HERE, "_flexdisk_stage": "left", "_vm_placement_told": False, "_flexdisk_others": ["hv1"]},
-        [{"_flexdisk_stage": "planned"}, {"_vm_placement_told": True}, {"_flexdisk_others": []}]),
+    "parts/stage: Read them, too: when": (
+        True, {**HERE, "_flexdisk_stage": "left", "_flexdisk_other_hosts": ["hv1"]},
+        [{"_flexdisk_stage": "planned"}, {"_flexdisk_other_hosts": []}]),
     "tasks/grow_batch: Let the guests of the batch grow: when": (
         True, {"inventory_hostname": "g", "_flexdisk_batch": {"guests": ["g"]}, "_flexdisk_unreached": []},
         [{"_flexdisk_batch": {"guests": []}}, {"_flexdisk_unreached": ["g"]}]),

@@ -21,7 +21,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     STATES,
     TYPES,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MOST
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MAX_MEMBERS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import TAKES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 
@@ -33,7 +33,13 @@ OURS = r"\b(?:flexdisk|disk_registry|flexible_disks|virtual_machine|instance_gro
 LEFT_BY_ROLES = {"flexible_disks_plan", "flexible_disks_result", "virtual_machine_result"}
 TWO = [{"vm": "n1"}, {"name": "n2"}]
 WEB = {"name": "web", "size": 2, "template": {"package": "small"}}
-EVERYWHERE = {"flexdisk_hosts", "flexdisk_environment", "flexdisk_progress", *VARS["_flexdisk_placement"]}
+EVERYWHERE = {
+    "flexdisk_hosts",
+    "flexdisk_environment",
+    "flexdisk_progress",
+    "flexdisk_host_count",
+    *VARS["_flexdisk_placement"],
+}
 
 
 def parts(path):
@@ -101,7 +107,7 @@ def test_playbooks_that_move_read_what_their_requests_take():
 
 def test_sizes_of_groups_are_those_of_the_planner():
     sizes = [ARGUMENTS["scale_group"]["flexdisk_size"], ARGUMENTS["scale_group"]["flexdisk_groups"]["options"]["size"]]
-    assert [(size["least"], size["most"]) for size in sizes] == [(0, MOST)] * 2
+    assert [(size["least"], size["most"]) for size in sizes] == [(0, MAX_MEMBERS)] * 2
 
 
 def test_choices_are_those_of_the_modules():

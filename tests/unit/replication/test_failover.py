@@ -22,12 +22,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     FailoverHome,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.vm_takeover import (
-    Known,
+    KnownVm,
     TakeOver,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_snapshot
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import MoveTarget
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import (
     better_elsewhere,
@@ -36,7 +36,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -137,7 +137,7 @@ def mark(world, wanted=None, check=False):
 
 
 def store(world, found, check=False):
-    given = [read_record(json.loads(json.dumps(told(record)))) for record in found]
+    given = [read_record(json.loads(json.dumps(record_as_result(record)))) for record in found]
     news, problems = stored(world, given, check)
     assert not problems
     return news
@@ -645,7 +645,7 @@ def rivals(world):
     (record,) = mark(world, True).records
     found = {}
     for name, host in world.others.items():
-        told_ = failover_start._of_record(Zfs(host), Copies(host), Known(record, "zones"), True)
+        told_ = failover_start._result_of_record(Zfs(host), Copies(host), KnownVm(record, "zones"), True)
         found.update({one.host: one for one in read_rivals({name: [json.loads(json.dumps(told_))]}, VM)})
     return found["hv02"], found["hv03"]
 
@@ -775,8 +775,8 @@ def test_a_disk_that_has_become_one_of_another_vm(world):
     protect(world)
     uuid = list(world.disks())[1]
     world.peer.ok("zfs", "set", f"flexdisk:replica.vm={OTHER}", f"{REPLICAS}/{uuid}")
-    known = Known(read_record(records.load(VM, records.FAILOVER)["record"]), "zones")
-    (problem,) = taker(world).foresee(known, True)
+    known = KnownVm(read_record(records.load(VM, records.FAILOVER)["record"]), "zones")
+    (problem,) = taker(world).predict_problems(known, True)
     assert (problem.disk, problem.code) == ("data", "NoCompleteSet")
     words = f"it is a disk of VM {OTHER} by now, says its replica {REPLICAS}/{uuid}, so it has left this VM"
     refused(world, "NoCompleteSet", f"{words}; flexdisk_leave_out names it")
@@ -831,7 +831,7 @@ def test_a_failover_that_was_begun_only_goes_on(world):
     target = hosts(world)[1]
     assert "InUse" in {problem.code for problem in target.refusals(look(world)["record"], "zones")}
     with pytest.raises(FlexdiskError, match="it is being taken over from hv01; the playbook failover_vm goes on"):
-        target.unexpect(VM)
+        target.cancel(VM)
     assert "AlreadyExists" in {problem.code for problem in world.planned().problems}
     assert take(world)
 
@@ -960,7 +960,7 @@ def test_a_failover_that_is_refused_late_leaves_nothing(world, monkeypatch):
     def refuses(*_words):
         raise FlexdiskError("InsufficientSpace", "too small")
 
-    monkeypatch.setattr(Arrival, "_rehearse", refuses)
+    monkeypatch.setattr(MoveTarget, "_rehearse", refuses)
     with pytest.raises(FlexdiskError, match="too small"):
         take(world)
     host = observe(Zfs(world.peer), Vmadm(world.peer), every=True)

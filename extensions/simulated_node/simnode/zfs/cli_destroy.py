@@ -11,7 +11,7 @@ from typing import Iterator, List, Set
 from simnode.zfs import cli_bookmark, kernel, numbers
 from simnode.zfs.errors import UsageError, ZfsError
 from simnode.zfs.model import FILESYSTEM, Dataset, Snapshot
-from simnode.zfs.session import Session, options, type_word
+from simnode.zfs.session import Session, options, type_name
 from simnode.zfs.values import Item, name_of
 
 
@@ -106,7 +106,7 @@ def _blocked(session: Session, target: Item, flags: Set[str]) -> bool:
     else:
         return False
     session.err.append(
-        f"cannot destroy '{below}': {type_word(target)} has {why}\n"
+        f"cannot destroy '{below}': {type_name(target)} has {why}\n"
         f"use '{option}' to destroy the following datasets:\n" + "".join(f"{name}\n" for name in listed)
     )
     return True

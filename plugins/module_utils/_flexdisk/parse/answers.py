@@ -23,8 +23,8 @@ from . import entry_keys
 # An option of an argument specification. Beside what Ansible knows, it can say: least and most, of a number; matches,
 # a regular expression for the whole text, and like, what such text is; free, if text may be anything, also what no
 # reader sees; filled, if the list or the dictionary must not be empty; size, if it is one in MiB; duration, of a
-# number of seconds that may be written in ISO 8601; as_is; keys, the options of entries whose values somebody else
-# checks.
+# number of seconds that may be written in ISO 8601; as_is; by_host, of a dictionary by host that only one host keeps
+# whole; keys, the options of entries whose values somebody else checks.
 Wanted = t.Mapping[str, t.Any]
 Read = t.Callable[[str], object]  # JSON or YAML as text; raises ValueError
 

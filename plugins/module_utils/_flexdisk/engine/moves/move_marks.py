@@ -14,12 +14,12 @@ from ..host.container import make_container
 
 
 def rewrite_move(zfs: Zfs, pool: str, move: moves.Move) -> None:
-    """Write what has become of it in the place of what write_move has written."""
+    """Replace the entry of a move that write_move() has written."""
     zfs.set_facts(f"{place_of_moves(pool)}/{move.vm}", {moves.MOVE_PROPERTY: moves.encode(move)})
 
 
 def write_move(zfs: Zfs, hypervisor: Hypervisor, pool: str, move: moves.Move) -> None:
-    """Write it on the dataset of the VM below the container of the pool, in the place of what was there."""
+    """Write the entry of a move on the VM's dataset below the container of the pool. An older entry is replaced."""
     if not zfs.exists(container(pool)):
         make_container(zfs, hypervisor.capabilities, pool)
     above = place_of_moves(pool)

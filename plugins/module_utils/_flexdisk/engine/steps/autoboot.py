@@ -12,11 +12,11 @@ from ...zfs.commands import Zfs
 
 
 def keep_off(hypervisor: Hypervisor, vm: Vm, check_mode: bool = False) -> bool:
-    """Turn the hypervisor's autoboot off if the VM has failover. Whether it was on."""
-    on = vm.config.failover and hypervisor.vm(vm.config.uuid).autoboot
-    if on and not check_mode:
+    """Turn the hypervisor's autoboot off if the VM has failover. Return whether it was on."""
+    was_on = vm.config.failover and hypervisor.vm(vm.config.uuid).autoboot
+    if was_on and not check_mode:
         hypervisor.set_autoboot(vm.config.uuid, False)
-    return on
+    return was_on
 
 
 def set_autoboot(zfs: Zfs, hypervisor: Hypervisor, vm: Vm, autoboot: bool) -> None:

@@ -26,7 +26,7 @@ class Batch(t.NamedTuple):
     batch: int
 
 
-class Sequence(t.NamedTuple):
+class RollSequence(t.NamedTuple):
     """All steps of a roll in which nothing fails.
 
     peak: most members at a time. untouched_min: fewest members that a step leaves alone, None without steps.
@@ -63,12 +63,12 @@ def next_batch(target: int, current: int, up_to_date: int, max_batch_size: int, 
     With m = min(min_in_service, target, current) and b = min(max_batch_size, max(target - up_to_date, 0)), the size is
     b + max(min(current, target - b), m). So b members more than the least are there only if the floor needs them.
     """
-    least = min(min_in_service, target, current)
+    floor = min(min_in_service, target, current)
     batch = min(max_batch_size, max(target - up_to_date, 0))
-    return Batch(batch + max(min(current, target - batch), least), batch)
+    return Batch(batch + max(min(current, target - batch), floor), batch)
 
 
-def sequence(current: int, requested: int, min_in_service: int, max_batch_size: int, flavour: str) -> Sequence:
+def sequence(current: int, requested: int, min_in_service: int, max_batch_size: int, flavour: str) -> RollSequence:
     """All steps from the size current to the size requested.
 
     C(indexed) is Heat's ResourceGroup: the group grows and shrinks inside the steps, and members above its size do not
@@ -90,4 +90,4 @@ def sequence(current: int, requested: int, min_in_service: int, max_batch_size: 
         done, size = done + step.batch - max(above, 0), step.size
         batches.append(step)
     untouched = min((step.size - step.batch for step in batches), default=None)
-    return Sequence(tuple(batches), max([current, *(step.size for step in batches)]), untouched, requested)
+    return RollSequence(tuple(batches), max([current, *(step.size for step in batches)]), untouched, requested)

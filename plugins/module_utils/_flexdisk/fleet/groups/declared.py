@@ -13,7 +13,7 @@ from ...rules.naming import check_names
 from .homes import Homes, parse_homes
 from .members import Member, index_of, size_problems
 from .policy import RollPolicy, parse_policy
-from .roll import Group, failures
+from .roll import Group, failed_members
 
 _Raw = t.Mapping[str, t.Any]
 
@@ -33,8 +33,8 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
     if not raw["name"]:
         problems.add("InvalidArgument", "name is empty, but a group needs a name")
     check_names(raw, problems, text=("why", "policy"))
-    for words in size_problems(raw["size"]):
-        problems.add("InvalidArgument", words)
+    for message in size_problems(raw["size"]):
+        problems.add("InvalidArgument", message)
     policy, wrong = parse_policy(raw["policy"] or {})
     problems += wrong
     homes = problems.attempt("", parse_homes, raw["hosts"] if raw["hosts"] is not None else []) or Homes()
@@ -48,7 +48,7 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
         bool(raw.get("only_size")),
     )
     done = [(action["member"], action["do"]) for action in raw["after"] or ()]
-    group = replace(group, failed=group.failed | failures(group, done))
+    group = replace(group, failed=group.failed | failed_members(group, done))
     return GroupDeclaration(group, policy, homes), list(problems)
 
 

@@ -13,7 +13,7 @@ from .members import CLASSES, NOTHING, REFUSED
 _Raw = t.Mapping[str, t.Any]
 
 
-def judged(
+def judge_members(
     members: t.Sequence[_Raw],
     checks: t.Mapping[str, _Raw],
     serving: t.Collection[str],
@@ -27,10 +27,10 @@ def judged(
     the same is a refusal. A member above the size that is not there would be made for a while only: it is judged when
     it is made.
     """
-    return [_judged(member, checks.get(member["host"]), serving, size, recreate) for member in members]
+    return [_judge_member(member, checks.get(member["host"]), serving, size, recreate) for member in members]
 
 
-def _judged(
+def _judge_member(
     member: _Raw, check: t.Optional[_Raw], serving: t.Collection[str], size: int, recreate: bool
 ) -> t.Dict[str, t.Any]:
     name, lost = member["name"], bool(check and check.get("unreachable"))
@@ -58,20 +58,20 @@ def _change(name: str, check: _Raw, recreate: bool) -> t.Tuple[str, t.List[str]]
     known = [vm for vm in check.get("vms") or () if vm["vm"] == name]
     if not problems and not known:
         return REFUSED, [str(check.get("msg", ""))]
-    said = [step["class"] for vm in known for step in vm["steps"]]
-    said += [REFUSED if recreate else problem["class"] for problem in problems]
-    change = max((word for word in said if word), key=CLASSES.index, default=NOTHING)
-    return change, [_words(problem) for problem in problems]
+    classes = [step["class"] for vm in known for step in vm["steps"]]
+    classes += [REFUSED if recreate else problem["class"] for problem in problems]
+    change = max((word for word in classes if word), key=CLASSES.index, default=NOTHING)
+    return change, [_text(problem) for problem in problems]
 
 
-def ended(result: _Raw) -> t.List[str]:
+def members_done(result: _Raw) -> t.List[str]:
     """The members that a run of vm has brought to what the task wants, by its result."""
     wrong = {problem["vm"] for problem in result.get("problems") or ()}
     vms = [] if "" in wrong else [vm for vm in result.get("vms") or () if vm["vm"] not in wrong]
     return [vm["vm"] for vm in vms if all(step.get("status", "done") == "done" for step in vm["steps"])]
 
 
-def _words(problem: _Raw) -> str:
+def _text(problem: _Raw) -> str:
     return f"{problem['disk'] + ': ' if problem['disk'] else ''}{problem['message']}"
 
 

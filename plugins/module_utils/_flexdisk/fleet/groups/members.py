@@ -12,7 +12,7 @@ from ...rules.identity import member_of
 
 NOTHING, LIVE, RESTART, RECREATE, REFUSED = "nothing", "live", "restart", "recreate", "refused"
 CLASSES = (NOTHING, LIVE, RESTART, RECREATE, REFUSED)  # each needs more than the one before
-MOST = 10_000  # members of a group; a bigger size is a slip of the hand, and its plan would fill the memory
+MAX_MEMBERS = 10_000  # members of a group; a bigger size is a slip of the hand, and its plan would fill the memory
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Member:
 
 def removed_disks(member: Member) -> str:
     """What becomes of the disks of a member that is deleted: C(: root 20 GiB destroyed, data 50 GiB stays)."""
-    words = [f"{disk} destroyed" for disk in member.loses] + [f"{disk} stays" for disk in member.keeps]
-    return f": {', '.join(words)}" if words else ""
+    parts = [f"{disk} destroyed" for disk in member.loses] + [f"{disk} stays" for disk in member.keeps]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def member_name(group: str, index: int) -> str:
@@ -63,21 +63,21 @@ def member_name(group: str, index: int) -> str:
 
 def index_of(name: str, group: str) -> int:
     """The number of the member of that name, -1 if it is none of the group's."""
-    found, index = member_of(name)
-    return index if found == group else -1
+    owner, index = member_of(name)
+    return index if owner == group else -1
 
 
-def absent(group: str, index: int) -> Member:
+def absent_member(group: str, index: int) -> Member:
     """A member that is found nowhere."""
     return Member(member_name(group, index), index, there=False, in_service=False)
 
 
-def falling(members: t.Iterable[Member]) -> t.List[Member]:
+def highest_index_first(members: t.Iterable[Member]) -> t.List[Member]:
     """The members, the highest index first."""
     return sorted(members, key=lambda member: -member.index)
 
 
-def waiting(members: t.Iterable[Member], canaries: t.Collection[str]) -> t.List[Member]:
+def members_to_update(members: t.Iterable[Member], canaries: t.Collection[str]) -> t.List[Member]:
     """The members that are there and not up to date, in the order in which they are taken: those out of service, then
     canaries, then the others, each from the highest index.
     """
@@ -89,4 +89,4 @@ def size_problems(size: int) -> t.List[str]:
     """What is wrong with the size of a group."""
     if size < 0:
         return [f"size is {size}, but must not be negative"]
-    return [f"size is {size}, but a group has at most {MOST} members"] if size > MOST else []
+    return [f"size is {size}, but a group has at most {MAX_MEMBERS} members"] if size > MAX_MEMBERS else []

@@ -56,7 +56,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Heard:
+class TurnInput:
     """What a run hears before a turn. Of answers, serving and bad, only what the last turn has asked for is new."""
 
     now: float

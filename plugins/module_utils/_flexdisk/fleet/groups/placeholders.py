@@ -49,8 +49,8 @@ def _filled(value: t.Any, facts: t.Mapping[str, t.Union[str, int]]) -> t.Any:
         return [_filled(item, facts) for item in value]
     if not isinstance(value, str):
         return value
-    whole = _PLACEHOLDER.fullmatch(value)
-    return facts[whole[1]] if whole else _PLACEHOLDER.sub(lambda found: str(facts[found[1]]), value)
+    single = _PLACEHOLDER.fullmatch(value)
+    return facts[single[1]] if single else _PLACEHOLDER.sub(lambda match: str(facts[match[1]]), value)
 
 
 def _listed(names: t.Iterable[str]) -> str:

@@ -117,20 +117,20 @@ def parse_policy(raw: t.Mapping[str, t.Any]) -> t.Tuple[RollPolicy, t.List[Probl
     return (RollPolicy() if problems else RollPolicy(**values)), list(problems)
 
 
-def _integer(value: object, least: int) -> int:
+def _integer(value: object, minimum: int) -> int:
     text = str(value)
-    if isinstance(value, (bool, float)) or not _NUMBER.fullmatch(text) or int(text) < least:
-        raise FlexdiskError("InvalidArgument", f"{value!r} is not a whole number of {least} or more")
+    if isinstance(value, (bool, float)) or not _NUMBER.fullmatch(text) or int(text) < minimum:
+        raise FlexdiskError("InvalidArgument", f"{value!r} is not a whole number of {minimum} or more")
     return int(text)
 
 
 def _amount(value: object) -> Amount:
-    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return Amount(_integer(value, 0))
-    if int(found[1]) > 100:
+    if int(match[1]) > 100:
         raise FlexdiskError("InvalidArgument", f"{value} is more than 100%")
-    return Amount(int(found[1]), found[1].strip("0") != "")
+    return Amount(int(match[1]), match[1].strip("0") != "")
 
 
 def _pause(value: object) -> int:
@@ -150,10 +150,10 @@ def _canary(value: object) -> t.Union[int, t.Tuple[str, ...]]:
     return tuple(value)
 
 
-def _word(words: t.Tuple[str, ...]) -> t.Callable[[object], str]:
+def _choice(choices: t.Tuple[str, ...]) -> t.Callable[[object], str]:
     def read(value: object) -> str:
-        if value not in words:
-            raise FlexdiskError("InvalidArgument", f"{value!r} is none of {', '.join(words)}")
+        if value not in choices:
+            raise FlexdiskError("InvalidArgument", f"{value!r} is none of {', '.join(choices)}")
         return str(value)
 
     return read
@@ -171,8 +171,8 @@ _READERS: t.Dict[str, t.Callable[[object], t.Any]] = {
     "canary": _canary,
     "canary_pause": _pause,
     "failure_budget": _amount,
-    "on_failure": _word(ON_FAILURE),
-    "action_ceiling": _word(CEILINGS),
+    "on_failure": _choice(ON_FAILURE),
+    "action_ceiling": _choice(CEILINGS),
     "max_removed": lambda value: _integer(value, 0),
     "deadline": parse_seconds,
 }

@@ -37,7 +37,7 @@ def result(group: Group, plan: GroupPlan) -> _Dict:
         "peak": plan.peak,
         "in_service": plan.in_service,
         "pauses": plan.pauses,
-        "table": table(plan) + removals(group, plan),
+        "table": table(plan) + removal_lines(group, plan),
         "warnings": list(plan.warnings),
     }
 
@@ -70,9 +70,9 @@ def done_table(
     rows = []
     for entry in log:
         out = "-" if entry["do"] in (LIVE, CREATE) else f"{entry['seconds']:.0f} s"
-        words = ["FAILED"] if entry["member"] in failed else []
-        words += ["reverted"] if entry["member"] in reverted and entry["step"] == log[-1]["step"] else []
-        result = ", ".join(words) or "ok"
+        notes = ["FAILED"] if entry["member"] in failed else []
+        notes += ["reverted"] if entry["member"] in reverted and entry["step"] == log[-1]["step"] else []
+        result = ", ".join(notes) or "ok"
         rows.append((str(entry["step"]), entry["member"], entry["host"], entry["do"], out, result))
     return aligned(_DONE, rows)
 
@@ -90,7 +90,7 @@ def table(plan: GroupPlan) -> t.List[str]:
     return aligned(_COLUMNS, rows)
 
 
-def removals(group: Group, plan: GroupPlan) -> t.List[str]:
+def removal_lines(group: Group, plan: GroupPlan) -> t.List[str]:
     """A line for each member that is deleted, with what becomes of its disks."""
     gone = {action.member for step in plan.steps for action in step.actions if action.do == REMOVE}
     return [f"deleted: {member.name}{removed_disks(member)}" for member in group.members if member.name in gone]

@@ -46,7 +46,7 @@ def declared_vm(read: _Read, lists: _Lists, uuid: str, name: str) -> t.Dict[str,
     return {"host": home, "name": "", "problem": text + "."}
 
 
-def declaring(
+def declarations_of_disks(
     read: _Read, inventory: t.Mapping[str, _Lists], uuid: str, disk: str = "", attaches: bool = False
 ) -> t.List[str]:
     """Return where the inventory declares the disks of the VM, or this one, as text.
@@ -79,7 +79,9 @@ def declaring(
     return places
 
 
-def undone(read: _Read, inventory: t.Mapping[str, _Lists], uuid: str, change: t.Optional[_Dict] = None) -> t.List[str]:
+def declarations_undoing(
+    read: _Read, inventory: t.Mapping[str, _Lists], uuid: str, change: t.Optional[_Dict] = None
+) -> t.List[str]:
     """Return where the inventory declares the VM so that the next run for it would undo a change, as text.
 
     inventory: as for declaring. change: the options of the VM that change, with their new values. Without it, the VM is

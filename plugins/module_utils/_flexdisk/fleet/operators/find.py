@@ -22,7 +22,7 @@ _COPY = (
 )
 
 
-class Found(t.NamedTuple):
+class Located(t.NamedTuple):
     """Where the named VMs or disks are."""
 
     here: t.Dict[str, t.Dict[str, t.Dict[str, str]]]
@@ -38,7 +38,7 @@ def find_vms(
     optional: bool = False,
     gone: bool = False,
     exact: bool = False,
-) -> Found:
+) -> Located:
     """Return where each VM is that a UUID, an alias or the beginning of a UUID names.
 
     unread: the hosts that could not be read; strict refuses all names then. optional: a VM may be on no host. gone: a
@@ -47,16 +47,16 @@ def find_vms(
     """
     known = {host: _owners(result) if gone else _vms(result) for host, result in read.items()}
     prefixes = not (optional or exact)
-    return _of_different_hosts(read, _found("VM", known, _listed(names), unread, strict, optional, prefixes, exact))
+    return _of_different_hosts(read, _locate("VM", known, _listed(names), unread, strict, optional, prefixes, exact))
 
 
-def find_disks(read: _Read, names: t.Iterable[object], unread: t.Sequence[str] = (), strict: bool = False) -> Found:
+def find_disks(read: _Read, names: t.Iterable[object], unread: t.Sequence[str] = (), strict: bool = False) -> Located:
     """Return where each disk is, by its name or its whole UUID."""
     listed = _listed(names)
     known = {host: _disks(result) for host, result in read.items()}
-    one = _found("disk", known, listed, unread, strict, optional=False, prefixes=False)
+    one = _locate("disk", known, listed, unread, strict, optional=False, prefixes=False)
     hints = [hint for name in listed for hint in _unadopted(read, name, one.here)]
-    return _of_different_hosts(read, Found(one.here, [*one.problems, *hints]))
+    return _of_different_hosts(read, Located(one.here, [*one.problems, *hints]))
 
 
 def _unadopted(read: _Read, name: str, here: t.Mapping[str, _Dict]) -> t.Iterator[str]:
@@ -74,13 +74,13 @@ def _unadopted(read: _Read, name: str, here: t.Mapping[str, _Dict]) -> t.Iterato
         )
 
 
-def _of_different_hosts(read: _Read, one: Found) -> Found:
+def _of_different_hosts(read: _Read, one: Located) -> Located:
     """What was found, unless several hosts are one: then that is the problem, and whatever else there is follows."""
     twice = same_host_problems(
         {host: [pool.get("guid") for pool in result.get("pools", ())] for host, result in read.items()}
     )
     problems = [f"{text}. Take all but one of the names out of the inventory." for text in twice]
-    return Found(one.here, problems or one.problems)
+    return Located(one.here, problems or one.problems)
 
 
 def _vms(result: _Dict) -> t.List[Identifiers]:
@@ -102,7 +102,7 @@ def _listed(names: t.Iterable[object]) -> t.List[str]:
     return list(dict.fromkeys(str(name).strip() for name in names))
 
 
-def _found(
+def _locate(
     kind: str,
     known: _Known,
     names: t.Sequence[str],
@@ -111,16 +111,16 @@ def _found(
     optional: bool,
     prefixes: bool,
     exact: bool = False,
-) -> Found:
+) -> Located:
     here: t.Dict[str, t.Dict[str, t.Dict[str, str]]] = {host: {} for host in known}
     problems = []
     for name in names:
-        whole = exact and is_uuid(name.lower())  # once that VM is gone, it must not mean another one's alias
+        full_uuid_only = exact and is_uuid(name.lower())  # once that VM is gone, it must not mean another one's alias
         places = [
             (host, thing.uuid)
             for host, things in known.items()
             for thing in find_by_name(name, things, prefixes)
-            if not whole or thing.uuid == name.lower()
+            if not full_uuid_only or thing.uuid == name.lower()
         ]
         if len(places) > 1 or (strict and unread) or not (places or optional):
             begun = exact and any(find_by_name(name, things) for things in known.values())
@@ -130,7 +130,7 @@ def _found(
         elif places:
             host, uuid = places[0]
             here[host][name] = {kind.lower(): uuid}
-    return Found(here, cut(problems))
+    return Located(here, cut(problems))
 
 
 def _similar(name: str, known: _Known) -> str:
@@ -144,7 +144,7 @@ def _problem(
 ) -> str:
     where = " and ".join(f"on {host} ({uuid or 'without a UUID'})" for host, uuid in places) or "on none"
     text = f"{kind} {name} is {where}"
-    silent = f"{', '.join(unread)} could not be read and may have a {kind} of this name"
+    unread_text = f"{', '.join(unread)} could not be read and may have a {kind} of this name"
     if len(places) > 1 and kind == "VM" and len({uuid for _host, uuid in places}) == 1:
         return f"{text}, {_COPY}"
     if len(places) > 1:
@@ -153,5 +153,5 @@ def _problem(
         ways += ["flexdisk_vm"] * (kind == "disk")
         return f"{text}. Say with {' or '.join(ways)} which one you mean."
     if places:
-        return f"{text}, but {silent} too. Use --limit to leave out what you do not mean."
-    return f"{text} of {', '.join(hosts)}{', but ' + silent if unread else ''}."
+        return f"{text}, but {unread_text} too. Use --limit to leave out what you do not mean."
+    return f"{text} of {', '.join(hosts)}{', but ' + unread_text if unread else ''}."

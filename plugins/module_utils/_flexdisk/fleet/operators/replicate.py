@@ -56,9 +56,9 @@ def replicate(play: Play) -> Order:
 def _peers(play: Play, host: str) -> t.List[t.Dict[str, t.Any]]:
     peers: t.Dict[t.Tuple[str, str], t.List[str]] = {}
     for entry in _wanted(play.variables[host]):
-        found = play.here[host].get(str(entry["vm"]))
-        if found:
-            peers.setdefault((entry["host"], entry.get("pool") or ""), []).append(found["vm"])
+        located = play.here[host].get(str(entry["vm"]))
+        if located:
+            peers.setdefault((entry["host"], entry.get("pool") or ""), []).append(located["vm"])
     return [{"host": peer, "pool": pool, "vms": list(dict.fromkeys(vms))} for (peer, pool), vms in peers.items()]
 
 

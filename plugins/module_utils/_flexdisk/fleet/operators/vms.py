@@ -9,8 +9,8 @@ import json
 import typing as t
 
 from . import refusals
-from .declared import DISKS, declared_vm, undone
-from .order import Order, Play, Raw, given
+from .declared import DISKS, declarations_undoing, declared_vm
+from .order import Order, Play, Raw, given_options
 
 
 def change_package(play: Play) -> Order:
@@ -23,7 +23,7 @@ def change_package(play: Play) -> Order:
             known = ", ".join(packages) or "none"
             order.problems.append(f"flexdisk_package is {package}, but flexdisk_packages has {known}")
         change = {"package": package}
-        places = undone(play.read, play.variables, uuid, change)
+        places = declarations_undoing(play.read, play.variables, uuid, change)
         if places:
             instead = (
                 f"Write {json.dumps(change)} to {', and to '.join(places)}; then use create_vm for virtual_machine_vms,"
@@ -38,14 +38,14 @@ def delete_vm(play: Play) -> Order:
     """The VM is deleted, unless the inventory declares it."""
     order = Order()
     for host, variables, name, uuid in _named(play):
-        places = undone(play.read, play.variables, uuid)
+        places = declarations_undoing(play.read, play.variables, uuid)
         if places:
             instead = (
                 f"Take it out of {', and of '.join(places)}, or make the group smaller with scale_group; then run this "
                 "again."
             )
             order.problems.append(refusals.declared(f"VM {name}", host, instead))
-        permits = given(
+        permits = given_options(
             variables, destroy_disks="flexdisk_destroy_disks", destroy_snapshots="flexdisk_destroy_snapshots"
         )
         order.calls[host] = {"vms": [{"vm": uuid, "state": "absent", **permits}]}
@@ -59,8 +59,8 @@ def declared_disks(play: Play) -> Order:
         hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
         return Order(calls={host: {"only": ""} for host in hosts})
     lists = {host: variables.get(DISKS) for host, variables in play.variables.items()}
-    found = declared_vm(play.read, lists, named[3], named[2])
-    return Order([found["problem"]] if found["problem"] else [], calls={found["host"]: {"only": found["name"]}})
+    entry = declared_vm(play.read, lists, named[3], named[2])
+    return Order([entry["problem"]] if entry["problem"] else [], calls={entry["host"]: {"only": entry["name"]}})
 
 
 def adopt(play: Play) -> Order:
@@ -82,7 +82,7 @@ def chosen(*names: str) -> t.Callable[[Play], Order]:
     def calls(play: Play) -> Order:
         order = Order()
         for host, variables in play.variables.items():
-            uuids = list(dict.fromkeys(found["vm"] for found in play.here[host].values()))
+            uuids = list(dict.fromkeys(located["vm"] for located in play.here[host].values()))
             if not any(name in variables for name in names):
                 order.calls[host] = {}
             elif uuids:
@@ -125,5 +125,5 @@ def not_two_ways(variables: Raw) -> t.List[str]:
 def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
     """The named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
     for host, here in play.here.items():
-        for name, found in here.items():
-            yield host, play.variables[host], name, found["vm"]
+        for name, located in here.items():
+            yield host, play.variables[host], name, located["vm"]

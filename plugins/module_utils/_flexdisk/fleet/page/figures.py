@@ -59,14 +59,14 @@ class Room:
     parts: t.Tuple[Part, ...]
 
 
-def pools(found: _Dict) -> t.List[Pool]:
+def pools(results: _Dict) -> t.List[Pool]:
     """The pools of a host. found has the results of vm_info, host_info and zfs_quota."""
-    reserved = {vm["uuid"]: vm["actual"]["reservation_bytes"] for vm in found["zfs_quota"]["vms"]}
-    homes = {vm["uuid"]: pool for vm in found["host_info"]["host"]["vms"] for pool in vm["disks"]}
+    reserved = {vm["uuid"]: vm["actual"]["reservation_bytes"] for vm in results["zfs_quota"]["vms"]}
+    homes = {vm["uuid"]: pool for vm in results["host_info"]["host"]["vms"] for pool in vm["disks"]}
     shares: t.Dict[str, t.List[t.Tuple[int, int, int]]] = {}
-    for vm in found["vm_info"]["vms"]:
+    for vm in results["vm_info"]["vms"]:
         shares.setdefault(homes.get(vm["uuid"], ""), []).append(_share(vm, reserved.get(vm["uuid"], 0)))
-    return [_pool(pool, shares.get(pool["name"], [])) for pool in found["host_info"]["host"]["pools"]]
+    return [_pool(pool, shares.get(pool["name"], [])) for pool in results["host_info"]["host"]["pools"]]
 
 
 def _share(vm: _Dict, reservation: int) -> t.Tuple[int, int, int]:
@@ -115,14 +115,14 @@ def disk_label(disk: _Dict) -> str:
 
 def edges(parts: t.Sequence[Part], width: int) -> t.List[t.Tuple[int, int]]:
     """Where each part begins in a bar of this width, and how wide it is. The widths add up to the bar's, or to 0."""
-    whole = sum(part.size for part in parts)
-    if not whole:
+    total = sum(part.size for part in parts)
+    if not total:
         return [(0, 0) for _part in parts]
-    found, before = [], 0
+    spans, before = [], 0
     for part in parts:
-        begin, before = before * width // whole, before + part.size
-        found.append((begin, before * width // whole - begin))
-    return found
+        begin, before = before * width // total, before + part.size
+        spans.append((begin, before * width // total - begin))
+    return spans
 
 
 def colour_classes(parts: t.Sequence[Part]) -> t.List[str]:

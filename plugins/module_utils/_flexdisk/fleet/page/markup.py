@@ -32,12 +32,12 @@ _Child = t.Union[str, int]
 
 def clean(text: object) -> str:
     """A text of anybody's as one can see it, cut if it is very long. It is not escaped yet."""
-    said = str(text)
-    if len(said) <= LONGEST and said.isascii() and said.isprintable():
-        return said
-    if len(said) > LONGEST:
-        said = f"{said[:LONGEST]}… ({len(said)} characters)"
-    return visible_lines(_FORBIDDEN.sub("\ufffd", said))
+    shown = str(text)
+    if len(shown) <= LONGEST and shown.isascii() and shown.isprintable():
+        return shown
+    if len(shown) > LONGEST:
+        shown = f"{shown[:LONGEST]}… ({len(shown)} characters)"
+    return visible_lines(_FORBIDDEN.sub("\ufffd", shown))
 
 
 def escaped(text: object) -> Html:

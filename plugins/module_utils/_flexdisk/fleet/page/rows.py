@@ -41,7 +41,7 @@ class Row:
     cells: t.Sequence[Html]
     name: str = ""
     # Nothing in it needs attention.
-    calm: bool = False
+    needs_no_attention: bool = False
 
 
 def heading(name: object, *below: object) -> Html:
@@ -58,9 +58,9 @@ def cell(column: Column, content: object, value: t.Optional[float] = None) -> Ht
     return element("td", attributes, content if isinstance(content, Html) else str(content))
 
 
-def size(column: Column, found: t.Optional[int], more: str = "") -> Html:
+def size(column: Column, size_bytes: t.Optional[int], more: str = "") -> Html:
     """A cell with a figure in bytes, or a dash."""
-    return cell(column, "-" if found is None else render_bytes(found) + more, found)
+    return cell(column, "-" if size_bytes is None else render_bytes(size_bytes) + more, size_bytes)
 
 
 POOLS = (
@@ -93,15 +93,15 @@ VMS = (
 )
 
 
-def of_vms(host: str, found: _Dict, number: int) -> t.List[Row]:
+def of_vms(host: str, results: _Dict, number: int) -> t.List[Row]:
     """The VMs of a host. What needs attention comes first. number is that of the host, for the names of the rows."""
-    quotas = {vm["uuid"]: vm for vm in found["zfs_quota"]["vms"]}
+    quotas = {vm["uuid"]: vm for vm in results["zfs_quota"]["vms"]}
     findings: t.Dict[str, t.List[_Dict]] = {}
-    for finding in found["disk_verify"]["findings"]:
+    for finding in results["disk_verify"]["findings"]:
         findings.setdefault(finding["vm"], []).append(finding)
     return [
         _of_vm(host, vm, quotas.get(vm["uuid"]), findings.get(vm["uuid"], []), row_name(number, vm["uuid"]))
-        for vm in found["vm_info"]["vms"]
+        for vm in results["vm_info"]["vms"]
     ]
 
 
@@ -116,10 +116,10 @@ def _of_vm(host: str, vm: _Dict, quota: t.Optional[_Dict], findings: t.Sequence[
     marks, worst = _marks(space, quota, findings)
     _vm, at, state, wide, total, left, set_to, law, attention = VMS
     actual = lawful = None
-    told: t.Tuple[str, ...] = ("-", "-")
+    quota_texts: t.Tuple[str, ...] = ("-", "-")
     if quota is not None:
         actual, lawful = quota["actual"]["quota_bytes"], quota["expected_bytes"]
-        told = render_apart(actual, lawful)
+        quota_texts = render_apart(actual, lawful)
     cells = [
         heading(label, vm["uuid"] if vm["alias"] else ""),
         cell(at, isolated(host)),
@@ -127,8 +127,8 @@ def _of_vm(host: str, vm: _Dict, quota: t.Optional[_Dict], findings: t.Sequence[
         cell(wide, _drawn(space.parts)),
         size(total, space.size),
         cell(left, "-" if space.left is None else render_bytes(space.left), _order(space.left)),
-        cell(set_to, told[0], actual),
-        cell(law, told[1], lawful),
+        cell(set_to, quota_texts[0], actual),
+        cell(law, quota_texts[1], lawful),
         cell(attention, element("ul", {"class": "marks"}, *marks) if marks else Html("")),
     ]
     return Row((worst, host, label, vm["uuid"]), cells, name, worst > SEVERITIES.index("warning"))
@@ -150,19 +150,19 @@ def _marks(space: Room, quota: t.Optional[_Dict], findings: t.Sequence[_Dict]) -
         marks.append((1, f"warning: drift of {', '.join(drift)}: {quota['cause']}"))
     for finding in findings:
         if not (drifted and finding["kind"] == _OF_LAW):
-            words = [
+            text = [
                 finding["severity"] + ":",
                 finding["kind"],
                 *([f"of {finding['disk']}"] if finding["disk"] else []),
             ]
-            marks.append((SEVERITIES.index(finding["severity"]), " ".join(words)))
+            marks.append((SEVERITIES.index(finding["severity"]), " ".join(text)))
     marks.sort()
-    told = [element("li", {"class": "bad" if level == 0 else None}, isolated(words)) for level, words in marks]
-    return told, marks[0][0] if marks else len(SEVERITIES)
+    items = [element("li", {"class": "bad" if level == 0 else None}, isolated(text)) for level, text in marks]
+    return items, marks[0][0] if marks else len(SEVERITIES)
 
 
-def _signed(found: int) -> str:
-    return ("+" if found > 0 else "") + render_bytes(found)
+def _signed(size_bytes: int) -> str:
+    return ("+" if size_bytes > 0 else "") + render_bytes(size_bytes)
 
 
 FINDINGS = (
@@ -211,17 +211,17 @@ def of_snapshots(host: str, vm: _Dict) -> t.List[Row]:
     label = vm["alias"] or vm["uuid"]
     return [
         Row(
-            (-found["frees_bytes"], host, label, vm["uuid"], found["created"], found["name"]),
+            (-snapshot["frees_bytes"], host, label, vm["uuid"], snapshot["created"], snapshot["name"]),
             [
-                heading(found["name"]),
+                heading(snapshot["name"]),
                 cell(owner, isolated(label)),
                 cell(at, isolated(host)),
-                cell(disks, isolated(", ".join(found["disks"]))),
-                cell(taken, _moment(found["created"])),
-                size(frees, found["frees_bytes"]),
+                cell(disks, isolated(", ".join(snapshot["disks"]))),
+                cell(taken, _moment(snapshot["created"])),
+                size(frees, snapshot["frees_bytes"]),
             ],
         )
-        for found in vm["snapshots"]
+        for snapshot in vm["snapshots"]
     ]
 
 
@@ -280,21 +280,21 @@ def of_unread(host: str, why: str) -> Row:
     return Row((host,), [heading(host), cell(UNREAD[1], isolated(why))])
 
 
-def percent(part: int, whole: int) -> str:
+def percent(part: int, total: int) -> str:
     """A share, rounded down."""
-    if not whole:
+    if not total:
         return "-"
-    return f"{part * 100 // whole} %" if part * 100 >= whole or not part else "under 1 %"
+    return f"{part * 100 // total} %" if part * 100 >= total or not part else "under 1 %"
 
 
 def _drawn(parts: t.Sequence[Part]) -> Html:
     """A bar, with all that it shows in words below it."""
     if not parts:
         return Html("no disks")
-    whole = sum(part.size for part in parts)
+    total = sum(part.size for part in parts)
     listed = [
         element(
-            "li", {"class": kind}, isolated(part.label), f" {render_bytes(part.size)} ({percent(part.size, whole)})"
+            "li", {"class": kind}, isolated(part.label), f" {render_bytes(part.size)} ({percent(part.size, total)})"
         )
         for part, kind in zip(parts, colour_classes(parts))
         if part.size
@@ -314,6 +314,6 @@ def _moment(seconds: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M")
 
 
-def told_pools(host: str, found: _Dict) -> t.List[Row]:
+def of_pools(host: str, results: _Dict) -> t.List[Row]:
     """The pools of a host."""
-    return [of_pool(host, pool) for pool in pools(found)]
+    return [of_pool(host, pool) for pool in pools(results)]

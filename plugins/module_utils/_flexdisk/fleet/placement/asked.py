@@ -17,14 +17,16 @@ def new_vms(answers: t.Mapping[str, _Raw]) -> t.List[t.Dict[str, t.Any]]:
     and C(spread), the name of the set to which all of them belong. Of the checks that say something of a VM the last
     one counts: it was asked for alone.
     """
-    found: t.Dict[str, t.Dict[str, t.Any]] = {}
+    by_name: t.Dict[str, t.Dict[str, t.Any]] = {}
     for host, answer in answers.items():
         for entry in answer["vms"]:
             name = entry.get("name") or entry["vm"]
             tags = (entry.get("options") or {}).get("tags") or {}
-            new = found.setdefault(name, {"name": name, "tags": tags, "spread": answer.get("spread", ""), "hosts": {}})
+            new = by_name.setdefault(
+                name, {"name": name, "tags": tags, "spread": answer.get("spread", ""), "hosts": {}}
+            )
             new["hosts"][host] = _on(name, answer["checks"], answer["beside"])
-    return list(found.values())
+    return list(by_name.values())
 
 
 def placed_vms(entries: t.Iterable[_Raw], names: t.Container[str]) -> t.List[t.Dict[str, t.Any]]:
@@ -46,8 +48,8 @@ def _on(name: str, checks: t.Sequence[_Raw], beside: int) -> t.Dict[str, t.Any]:
         for vm in check.get("vms") or ():
             if vm["vm"] == name:
                 return {"memory": vm["memory"], "vcpus": vm["vcpus"], "disks": vm["takes"], "beside": beside}
-        said = [problem["message"] for problem in check.get("problems") or () if problem["vm"] in (name, "")]
-        if said:
-            return {"refused": "; ".join(said)}
+        messages = [problem["message"] for problem in check.get("problems") or () if problem["vm"] in (name, "")]
+        if messages:
+            return {"refused": "; ".join(messages)}
         why = str(check.get("msg") or why)
     return {"refused": why}

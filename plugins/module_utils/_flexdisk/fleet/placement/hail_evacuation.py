@@ -30,11 +30,11 @@ def closed_hosts(places: Places, names: t.Sequence[str]) -> t.Set[str]:
     return {name for name in places.accounts if not places.usable(name)} | {places.vms[name].primary for name in names}
 
 
-def evacuate_one(places: Places, name: str, mode: str, shut: t.Collection[str]) -> Solution:
+def evacuate_one(places: Places, name: str, mode: str, closed: t.Collection[str]) -> Solution:
     """The solution for one VM, which is not carried out. It stays in the group of its host."""
     vm = places.vms[name]
     group = places.known.hosts[vm.primary].group
-    targets = [host for host in places.hosts_of(group) if host not in shut and host != vm.primary]
+    targets = [host for host in places.hosts_of(group) if host not in closed and host != vm.primary]
     return relocate(places, name, mode, group, targets)
 
 

@@ -14,9 +14,9 @@ from .known import COPIED, Known, KnownVm
 from .score import Score
 
 if t.TYPE_CHECKING:
-    from .hail_allocation import Demand, Found
+    from .hail_allocation import Candidates, Demand
     from .ways import Measure, Operation, Solution, Way
-    from .wishes import Wish
+    from .wishes import WantedMove
 
 Accounts = t.Mapping[str, Account]
 SomePlaces = t.TypeVar("SomePlaces", bound="Places")
@@ -45,12 +45,12 @@ class Places:
             self._members[host.group].append(name)
         self._scores: t.Dict[t.Optional[str], Score] = {}
         self.safe: t.Dict[str, bool] = {}
-        self._own: t.Dict[str, t.Dict[str, KnownVm]] = {name: {} for name in known.hosts}
+        self._vms_by_host: t.Dict[str, t.Dict[str, KnownVm]] = {name: {} for name in known.hosts}
         for vm in self.vms.values():
-            self._own[vm.primary][vm.name] = vm
-        for name, own in self._own.items():
-            self.accounts[name].settle(own.values())
-            self.accounts[name].location = sum(map(self.location, own.values()))
+            self._vms_by_host[vm.primary][vm.name] = vm
+        for name, vms in self._vms_by_host.items():
+            self.accounts[name].settle(vms.values())
+            self.accounts[name].location = sum(map(self.location, vms.values()))
 
     def location(self, vm: KnownVm) -> int:
         """Failure domains that the VM shares with its replica, and wanted ones that its host is not in."""
@@ -92,19 +92,19 @@ class Places:
         self.safe = {}
         vm = moved.vm
         if vm.name in self.vms:
-            del self._own[self.vms[vm.name].primary][vm.name]
-        self.vms[vm.name] = self._own[vm.primary][vm.name] = vm
+            del self._vms_by_host[self.vms[vm.name].primary][vm.name]
+        self.vms[vm.name] = self._vms_by_host[vm.primary][vm.name] = vm
         self.accounts.update(moved.accounts)
 
     def vms_on(self, host: str) -> t.Iterable[KnownVm]:
         """The VMs of a host."""
-        return self._own[host].values()
+        return self._vms_by_host[host].values()
 
     def having(self, vm: KnownVm) -> Places:
         """The same places, where this is what is known of a VM that stays where it is."""
         other = copy.copy(self)
         other.vms = {**self.vms, vm.name: vm}
-        other._own = {**self._own, vm.primary: {**self._own[vm.primary], vm.name: vm}}
+        other._vms_by_host = {**self._vms_by_host, vm.primary: {**self._vms_by_host[vm.primary], vm.name: vm}}
         other.safe = {}
         return other
 
@@ -112,7 +112,7 @@ class Places:
         """The same places, on which other steps can be done."""
         other = copy.copy(self)
         other.vms, other.accounts, other.safe = dict(self.vms), dict(self.accounts), {}
-        other._own = {name: dict(vms) for name, vms in self._own.items()}
+        other._vms_by_host = {name: dict(vms) for name, vms in self._vms_by_host.items()}
         other._scores = {group: score.duplicate() for group, score in self._scores.items()}
         return other
 
@@ -125,9 +125,9 @@ class Places:
     def back(self, vm: KnownVm) -> Moved:
         """A VM where it was before, whatever limits there are."""
         now = self.vms[vm.name]
-        found = {now.primary: self.accounts[now.primary].without_vm(now, self.location(now))}
-        found[vm.primary] = self.account(vm.primary, found).after_vm(vm, self.location(vm))
-        return Moved(vm, found)
+        accounts = {now.primary: self.accounts[now.primary].without_vm(now, self.location(now))}
+        accounts[vm.primary] = self.account(vm.primary, accounts).after_vm(vm, self.location(vm))
+        return Moved(vm, accounts)
 
     # -- steps; each gives what is after it, or why it cannot be
 
@@ -152,18 +152,18 @@ class Places:
 
     def failover_to(self, moved: Moved, target: str) -> t.Union[Moved, str]:
         """The VM, whose disks all hosts of its group can reach, goes to another host."""
-        vm, old = moved.vm, moved.vm.primary
-        if not self.allowed(old, target):
+        vm, source = moved.vm, moved.vm.primary
+        if not self.allowed(source, target):
             return NO_MIGRATION
         after = vm.at(target, vm.secondary)
-        soft = self.soft(old) or (
+        soft = self.soft(source) or (
             vm.template == COPIED and not self.force
         )  # hail is in a hurry where a host is drained
         runs = self._account(moved, target).with_vm(vm, soft, self.location(after))
         if isinstance(runs, str):
             return runs
-        left = self._account(moved, old).without_vm(vm, self.location(vm))
-        return Moved(after, {**moved.accounts, old: left, target: runs})
+        left = self._account(moved, source).without_vm(vm, self.location(vm))
+        return Moved(after, {**moved.accounts, source: left, target: runs})
 
     def copied(self, vm: KnownVm, hosts: t.Sequence[str], gone: bool = False) -> t.Union[t.Mapping[str, Account], str]:
         """The account of a host if a copy of the VM came there. Where VMs have replicas: also that of a second host.
@@ -199,11 +199,11 @@ class Places:
         """
         return vms, accounts
 
-    def other_ways(self, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterable[Way]:
+    def other_ways(self, wanted: WantedMove, targets: t.Sequence[str], by: Measure) -> t.Iterable[Way]:
         """The ways of a VM that cannot go to any host, best first."""
         return ()
 
-    def why_no_other_way(self, wish: Wish, host: str) -> str:
+    def why_no_other_way(self, wanted: WantedMove, host: str) -> str:
         """Why a VM that cannot go to any host does not go to this one, "" if it can."""
         raise NotImplementedError
 
@@ -211,6 +211,6 @@ class Places:
         """How hail moves a VM that cannot go to any host; None for one that can."""
         return None
 
-    def candidates(self, demand: Demand, score: Score, hosts: t.Sequence[str]) -> t.Optional[Found]:
+    def candidates(self, demand: Demand, score: Score, hosts: t.Sequence[str]) -> t.Optional[Candidates]:
         """Where hail would place a VM with a replica; None for one without."""
         return None

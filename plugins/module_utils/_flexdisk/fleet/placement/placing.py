@@ -12,7 +12,7 @@ from .known import KnownVm
 from .new_vms import NewVm
 from .places import Moved, Places
 from .redundancy import made_unsafe
-from .wishes import told, why_unsafe
+from .wishes import explain, why_unsafe
 
 _Ranks = t.Sequence[t.Sequence[str]]
 
@@ -25,7 +25,7 @@ def place(
     ranks: keys of groups, in the order in which they are tried. checked: no host may become one whose VMs could not go
     elsewhere if it were lost.
     """
-    found: t.Dict[str, Moved] = {}
+    placed: t.Dict[str, Moved] = {}
     left: t.List[NewVm] = []
     more: t.Counter[t.Tuple[str, str]] = Counter()
     for one in sorted(new, key=_largest):
@@ -34,9 +34,9 @@ def place(
             left.append(one)
         else:
             places.settle(moved)
-            found[one.name] = moved
+            placed[one.name] = moved
             more[one.spread, moved.vm.primary] += 1
-    return found, left
+    return placed, left
 
 
 def _largest(new: NewVm) -> t.Tuple[int, int]:
@@ -56,7 +56,7 @@ def _best(
         return (new.beside.get(host, 0) + more[new.spread, host] if new.spread else 0), way[0]
 
     for rank in ranks:
-        ways = [found for key in rank for found in _ways(places, new, key)]
+        ways = [way for key in rank for way in _ways(places, new, key)]
         ways.reverse()
         for _value, moved in sorted(ways, key=worth):
             if not (checked and made_unsafe(places, places.known.hosts[moved.vm.primary].group, moved)):
@@ -66,10 +66,10 @@ def _best(
 
 def _ways(places: Places, new: NewVm, key: str) -> t.Iterator[t.Tuple[float, Moved]]:
     for host in places.hosts_of(key):
-        found = _at(places, new, host)
-        if not isinstance(found, str):
-            value = places.score().after(places.changes(found))
-            yield round(value, 9), found
+        moved = _at(places, new, host)
+        if not isinstance(moved, str):
+            value = places.score().after(places.changes(moved))
+            yield round(value, 9), moved
 
 
 def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
@@ -80,7 +80,7 @@ def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
     if not places.usable(host):
         return places.known.hosts[host].unusable
     accounts = places.copied(vm, (host,))
-    return told(places, vm, host, accounts) if isinstance(accounts, str) else Moved(vm.at(host, ""), accounts)
+    return explain(places, vm, host, accounts) if isinstance(accounts, str) else Moved(vm.at(host, ""), accounts)
 
 
 def why_no_host(places: Places, new: NewVm, ranks: _Ranks) -> t.Dict[str, str]:

@@ -78,9 +78,9 @@ def _flat(account: Account) -> float:
     total = account.primaries + account.secondaries
     if not account.host.usable:
         return _OFFLINE * total + _OFFLINE_VMS * account.primaries
-    found = _SURPLUS * account.surplus + LOCATION * account.location
-    found += _UNSAFE * total if account.unsafe else 0.0
-    return found + _RESERVED * account.reserved / (account.host.memory or 1)
+    penalty = _SURPLUS * account.surplus + LOCATION * account.location
+    penalty += _UNSAFE * total if account.unsafe else 0.0
+    return penalty + _RESERVED * account.reserved / (account.host.memory or 1)
 
 
 class Score:
@@ -98,7 +98,7 @@ class Score:
         self._pairs: t.Counter[_Pair] = Counter()
         for account in every:
             self._pairs.update(_pairs(account))
-        self._apart = _beyond(self._pairs)
+        self._crowding = _beyond(self._pairs)
         self.changes: t.Dict[t.Any, t.Union[Delta, str]] = {}  # those that were asked for, by what decides them
 
     def duplicate(self) -> Score:
@@ -116,11 +116,11 @@ class Score:
         if not before.host.usable:
             return Delta(flat, _NOTHING, _NOTHING, pairs)
         rows = list(zip(_values(before), _values(after), self._middle))
-        sums = tuple([new - old for old, new, _middle in rows])
-        squares = tuple([(new - old) * (new + old - middle - middle) for old, new, middle in rows])
+        sums = tuple([new - previous for previous, new, _middle in rows])
+        squares = tuple([(new - previous) * (new + previous - middle - middle) for previous, new, middle in rows])
         return Delta(flat, sums, squares, pairs)
 
-    def from_mean(self, account: Account) -> float:
+    def deviation_from_mean(self, account: Account) -> float:
         """How far the memory for failovers of a host is from the mean."""
         return _values(account)[FAILOVERS] - self._middle[FAILOVERS] - self.sums[FAILOVERS] / self.count
 
@@ -144,7 +144,7 @@ class Score:
         count beyond the first.
         """
         more = (max(0, self._pairs[key] + n - 1) - max(0, self._pairs[key] - 1) for key, n in delta.pairs.items())
-        return self._flat + delta.flat + _TOGETHER * (self._apart + sum(more))
+        return self._flat + delta.flat + _TOGETHER * (self._crowding + sum(more))
 
     def settle(self, changes: t.Iterable[_Change]) -> None:
         """Let the hosts have these accounts."""
@@ -153,7 +153,7 @@ class Score:
         self.sums = [s + a for s, a in zip(self.sums, delta.sums)]
         self.squares = [q + b for q, b in zip(self.squares, delta.squares)]
         self._pairs.update(delta.pairs)
-        self._apart = _beyond(self._pairs)
+        self._crowding = _beyond(self._pairs)
 
 
 def _beyond(pairs: t.Mapping[_Pair, int]) -> int:

@@ -57,11 +57,11 @@ def to_each(
     ways, reasons = [], {}
     for target in targets:
         operation = Operation(kind, target)
-        found = places.perform(moved, operation)
-        if isinstance(found, str):
-            reasons[target] = found
+        outcome = places.perform(moved, operation)
+        if isinstance(outcome, str):
+            reasons[target] = outcome
         else:
-            ways.append(Way(by.score.after(places.changes(found, by.group)), found, (operation,)))
+            ways.append(Way(by.score.after(places.changes(outcome, by.group)), outcome, (operation,)))
     return ways, reasons
 
 

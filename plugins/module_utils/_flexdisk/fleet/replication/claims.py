@@ -41,7 +41,7 @@ class Claim:
     since: str = ""
 
     @property
-    def words(self) -> str:
+    def whereabouts(self) -> str:
         """What became of the VM after it was taken over, for people; "" if the host has it."""
         if not self.phase:
             return ""
@@ -72,7 +72,9 @@ def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
     none.
     """
     try:
-        return {str(host): [_claim(one) for one in said] if said != "" else None for host, said in given.items()}
+        return {
+            str(host): [_claim(one) for one in entries] if entries != "" else None for host, entries in given.items()
+        }
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"peers are no results of the step look: {exc!r}") from exc
 
@@ -86,43 +88,56 @@ def _claim(given: t.Any) -> Claim:
         return Claim(str(given["vm"]), known, phase=phase, other=other, alias=alias, since=since)
     points = {str(disk): [int(guid) for guid in guids] for disk, guids in given["points"].items()}
     term = int(given["term"]) if given["failover"] else None
-    what = (str(given["taking"]), bool(given["running"]), int(given["pool"]), points)
-    return Claim(str(given["vm"]), term, *what, alias=str(given.get("alias", "")))
+    details = (str(given["taking"]), bool(given["running"]), int(given["pool"]), points)
+    return Claim(str(given["vm"]), term, *details, alias=str(given.get("alias", "")))
 
 
 def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
     """The hosts that have the VM, and not an older one than the host with this term."""
-    return sorted(host for host, said in claims.items() if any(one.vm == vm and one.beats(term) for one in said or ()))
+    return sorted(
+        host
+        for host, host_claims in claims.items()
+        if any(one.vm == vm and one.beats(term) for one in host_claims or ())
+    )
 
 
-def takers(vm: str, claims: Claims) -> t.List[str]:
+def hosts_taking_over(vm: str, claims: Claims) -> t.List[str]:
     """The hosts that have begun to take the VM over, and not ended that."""
-    return sorted(host for host, said in claims.items() if any(one.vm == vm and one.taking for one in said or ()))
+    return sorted(
+        host for host, host_claims in claims.items() if any(one.vm == vm and one.taking for one in host_claims or ())
+    )
 
 
-def without_order(vm: str, term: int, claims: Claims) -> t.List[str]:
+def hosts_in_dispute(vm: str, term: int, claims: Claims) -> t.List[str]:
     """The hosts that have the VM with the same term, or let an older one run."""
-    found = ((host, one) for host, said in claims.items() for one in said or () if one.vm == vm)
-    return sorted({host for host, one in found if one.disputes(term)})
+    vm_claims = ((host, one) for host, host_claims in claims.items() for one in host_claims or () if one.vm == vm)
+    return sorted({host for host, one in vm_claims if one.disputes(term)})
 
 
 def running_on(vm: str, claims: Claims) -> t.List[str]:
     """The hosts that say that the VM is not stopped there."""
-    return sorted(host for host, said in claims.items() if any(one.vm == vm and one.running for one in said or ()))
+    return sorted(
+        host for host, host_claims in claims.items() if any(one.vm == vm and one.running for one in host_claims or ())
+    )
 
 
-def went_on(vm: str, term: int, claims: Claims) -> t.List[str]:
+def moved_on_texts(vm: str, term: int, claims: Claims) -> t.List[str]:
     """What became of the VM on the hosts that it has left, or comes to, after a failover from the host with this term,
     in words.
     """
-    found = ((host, one) for host, said in claims.items() for one in said or () if one.vm == vm and one.beats(term))
-    return sorted({f"{host} says that it {one.words}" for host, one in found if one.words})
+    vm_claims = (
+        (host, one)
+        for host, host_claims in claims.items()
+        for one in host_claims or ()
+        if one.vm == vm and one.beats(term)
+    )
+    return sorted({f"{host} says that it {one.whereabouts}" for host, one in vm_claims if one.whereabouts})
 
 
-def followed(vm: str, claims: Claims) -> t.List[str]:
+def unknown_successors(vm: str, claims: Claims) -> t.List[str]:
     """The hosts for which the VM has left, as far as it is not known how often it had been taken over before."""
-    found = (one for said in claims.values() for one in said or () if one.vm == vm)
-    return sorted({one.other for one in found if one.phase == MOVED and one.term is None})
+    vm_claims = (one for host_claims in claims.values() for one in host_claims or () if one.vm == vm)
+    return sorted({one.other for one in vm_claims if one.phase == MOVED and one.term is None})
 
 
 def not_asked(hosts: t.Iterable[str], claims: Claims) -> t.List[str]:
@@ -164,8 +179,8 @@ class Rival(t.NamedTuple):
 def read_rivals(given: t.Mapping[str, t.Any], vm: str) -> t.List[Rival]:
     """The records of a VM, from results of hosts by their names. Raises FlexdiskError InvalidArgument for any other."""
     try:
-        found = ((str(host), one) for host, said in given.items() for one in said if one["vm"] == vm)
-        return [_rival(host, one) for host, one in found if one.get("phase") != MOVED]
+        matches = ((str(host), one) for host, entries in given.items() for one in entries if one["vm"] == vm)
+        return [_rival(host, one) for host, one in matches if one.get("phase") != MOVED]
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"elsewhere has no results of the step look: {exc!r}") from exc
 

@@ -38,7 +38,7 @@ class Point(t.NamedTuple):
         return self.sent or self.coming
 
     @property
-    def word(self) -> str:
+    def suffix(self) -> str:
         """What zfs send -i takes."""
         return ("#" if self.bookmark else "@") + self.name
 
@@ -93,7 +93,7 @@ class Replica(Original):
     reserved: int = 0
 
 
-def rope(peer: int) -> str:
+def anchor_bookmark(peer: int) -> str:
     """The name of the bookmark of the first snapshot that goes to a peer: a base until the first sync has ended."""
     return sync_name(peer, 0)
 

@@ -138,7 +138,7 @@ def undated(record: Record) -> Record:
     return replace(record, disks=tuple(disks))
 
 
-def told(record: Record) -> _Dict:
+def record_as_result(record: Record) -> _Dict:
     """A record as a result."""
     return asdict(record)
 
@@ -152,9 +152,12 @@ def read_record(given: t.Any) -> Record:
         flexible = None if given["flexible"] is None else int(given["flexible"])
         made = {"disks": disks, "snapshots": taken, "hidden": hidden, "flexible": flexible}
         result = Record(**{**given, **made})
-        whole = all(_is_number(number) for number in (result.home, result.memory, result.vcpus, result.quota))
+        numbers_valid = all(_is_number(number) for number in (result.home, result.memory, result.vcpus, result.quota))
         good = (
-            whole and identity.is_uuid(result.uuid) and is_host(result.host) and result.state in ("running", "stopped")
+            numbers_valid
+            and identity.is_uuid(result.uuid)
+            and is_host(result.host)
+            and result.state in ("running", "stopped")
         )
         if not (good and isinstance(result.autoboot, bool) and isinstance(result.indestructible, bool)):
             raise ValueError("a field has another type")

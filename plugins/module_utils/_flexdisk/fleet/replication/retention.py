@@ -35,14 +35,14 @@ def synced(copy: Original, pools: t.Collection[int]) -> t.List[Point]:
     return [point for point in copy.points if any(sync_number(point.name, pool) is not None for pool in pools)]
 
 
-def outlived(points: t.Iterable[Point], pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+def superseded(points: t.Iterable[Point], pools: t.Collection[int]) -> t.Tuple[Point, ...]:
     """What a disk has of the sets between these pools beside its newest snapshot of one."""
     of_sets = [point for point in points if any(sync_number(point.name, pool) is not None for pool in pools)]
     newest = max((p for p in of_sets if not p.bookmark), key=lambda p: p.createtxg, default=None)
     return tuple(p for p in of_sets if newest is not None and p.name != newest.name and not p.pinned)
 
 
-def taken_beside(replica: Replica) -> t.Tuple[Point, ...]:
+def foreign_snapshots(replica: Replica) -> t.Tuple[Point, ...]:
     """Snapshots that others have taken of a replica on its own host, and in which nothing is new.
 
     When a set was marked as come, all snapshots of the disk were, and nothing had been written between: later, what
@@ -53,7 +53,7 @@ def taken_beside(replica: Replica) -> t.Tuple[Point, ...]:
     return tuple(p for p in others if p.createtxg < marked or not p.written)
 
 
-def gone_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Point, ...]:
+def obsolete_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Point, ...]:
     """Return what a disk has of other sets, once all disks of its VM have this one on both sides. home and peer: the
     guids of their pools.
 
@@ -66,7 +66,7 @@ def gone_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Point,
     return tuple(point for point in synced(disk, pools) if point.name != name)
 
 
-def gone_there(disk: Original, replica: Replica, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+def obsolete_there(disk: Original, replica: Replica, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
     """What a replica that has this set has of older ones, and older snapshots that its disk has lost.
 
     A newer one stays: without it, its contents would count as written.

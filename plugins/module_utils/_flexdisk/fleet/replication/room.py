@@ -21,7 +21,7 @@ _SLACK = 64 * MIB
 _FUTURE = 1 << 63
 
 
-def coming_space(vm: Vm, failed: t.Collection[str]) -> int:
+def space_with_next_set(vm: Vm, failed: t.Collection[str]) -> int:
     """The S that the VM needs with one more set of snapshots. failed: sets that go before, by their short names.
 
     Raised by a slack if the guest is running.
@@ -44,14 +44,14 @@ def _with_set(disk: Disk) -> Disk:
     return replace(disk, snapshots=(*disk.snapshots, new))
 
 
-def takes(vm: Vm, failed: t.Collection[str], quota: int) -> int:
+def snapshot_bytes(vm: Vm, failed: t.Collection[str], quota: int) -> int:
     """Bytes that the snapshots take of the VM's pool. The arguments are those of lacks_room."""
     if quota:
         return max(0, quota - max(vm.root.reservation, vm.root.used))
     return sum(holds(disk.volume) for disk in _synced(without_snapshots_named(vm, failed)))
 
 
-def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) -> t.Iterator[Problem]:
+def snapshot_space_problems(vm: Vm, failed: t.Collection[str], quota: int, available: int) -> t.Iterator[Problem]:
     """Why the snapshots cannot be taken. What was written since the last ones must stay rewritable.
 
     failed: as in coming_space. quota: that of the VM with the space for the sync, 0 for none. available: what the
@@ -67,7 +67,7 @@ def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) ->
         text += snapshots.foreign_snapshots_text(part.name for disk in _synced(left) for part in disk.snapshots)
         yield Problem("InsufficientSpace", text, vm.config.label)
         return
-    more = takes(vm, failed, quota)
+    more = snapshot_bytes(vm, failed, quota)
     if more > available:
         figures = render_apart(more, available)
         text = f"{text % render_bytes(needed)} the VM needs {figures[0]} more of pool {vm.config.pool}, which has"

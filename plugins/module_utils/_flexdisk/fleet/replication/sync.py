@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ...model.errors import FlexdiskError
 from ...rules.replicas import is_synced, short_peer, sync_name, sync_number
 from .copies import VOLUME, Original, Point, Replica, next_number
-from .retention import Pair, complete, gone_here, gone_there
+from .retention import Pair, complete, obsolete_here, obsolete_there
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, check_role, common, next_stream
 
 # A record of a stream has this head before each block: dmu_replay_record_t of OpenZFS and illumos.
@@ -29,22 +29,22 @@ class DiskSync(t.NamedTuple):
     # In their order.
     streams: t.Tuple[Stream, ...]
     # Bytes that travel, by estimate.
-    sends: int
+    stream_bytes: int
     # Bytes that the target's pool must give.
-    needs: int
+    needed_bytes: int
     # Snapshots and bookmarks that the disk loses at the end.
-    gone_here: t.Tuple[Point, ...]
+    obsolete_here: t.Tuple[Point, ...]
     # Those that its replica loses at the end.
-    gone_there: t.Tuple[Point, ...]
+    obsolete_there: t.Tuple[Point, ...]
     # Snapshots that the disk loses before, because they have not come to the replica.
     failed: t.Tuple[Point, ...]
     # What is put right beside that, for messages.
-    mends: t.Tuple[str, ...]
+    repairs: t.Tuple[str, ...]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is done."""
-        return not (self.streams or self.failed or self.gone_here or self.gone_there or self.mends)
+        return not (self.streams or self.failed or self.obsolete_here or self.obsolete_there or self.repairs)
 
 
 @dataclass(frozen=True)
@@ -107,12 +107,12 @@ def streams_to(
     Raises FlexdiskError as next_stream does.
     """
     to = next(point for point in disk.snapshots if point.name == name)
-    found: t.List[Stream] = []
+    streams: t.List[Stream] = []
     while True:
         stream = next_stream(disk, replica, to)
         if stream is None:
-            return tuple(found), replica
-        found.append(stream)
+            return tuple(streams), replica
+        streams.append(stream)
         replica = _after(disk, replica, stream)
 
 
@@ -166,19 +166,19 @@ def _planned(
         streams,
         _stream_size(disk, data),
         data + max(0, disk.refreservation - reserved),
-        gone_here(disk, name, *pools),
-        gone_there(disk, then, name, pools) if then is not None else (),
+        obsolete_here(disk, name, *pools),
+        obsolete_there(disk, then, name, pools) if then is not None else (),
         failed,
-        _mends(disk, replica, name, pools[1]),
+        _repairs(disk, replica, name, pools[1]),
     )
 
 
-def _mends(disk: Original, replica: t.Optional[Replica], name: str, peer: int) -> t.Tuple[str, ...]:
+def _repairs(disk: Original, replica: t.Optional[Replica], name: str, peer: int) -> t.Tuple[str, ...]:
     """What a run that was killed, or somebody else, has left to do for a disk and a replica that have the set."""
     if replica is None or not any(point.name == name and point.guid for point in disk.snapshots):
         return ()
     here = {point.guid for point in disk.snapshots}
-    found = {
+    checks = {
         "bookmark": not any(point.name == name for point in disk.bookmarks),
         "note of the replica": short_peer(peer) not in disk.peers,
         "readonly": not replica.readonly,
@@ -186,7 +186,7 @@ def _mends(disk: Original, replica: t.Optional[Replica], name: str, peer: int) -
         "hold": any(point.name == name and not (point.held or point.pinned) for point in replica.snapshots),
         "marks of snapshots": any(point.guid in here and not point.sent for point in replica.snapshots),
     }
-    return tuple(f"{words} set" for words, needed in found.items() if needed)
+    return tuple(f"{repair} set" for repair, needed in checks.items() if needed)
 
 
 def lacks_reservation(wanted: int, replica: Replica) -> bool:

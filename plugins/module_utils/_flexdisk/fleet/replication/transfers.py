@@ -112,11 +112,11 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
         disk.refreservation,
         planned.streams,
         tuple(point.guid for point in disk.snapshots if point.guid),
-        planned.sends,
+        planned.stream_bytes,
     )
 
 
-def told(vm: VmTransfer) -> _Dict:
+def transfer_as_result(vm: VmTransfer) -> _Dict:
     """A transfer as a result."""
     disks = [dict(asdict(disk), streams=[_stream(one) for one in disk.streams]) for disk in vm.disks]
     return dict(asdict(vm), label=vm.label, disks=disks)
@@ -136,11 +136,11 @@ def read_transfers(given: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[VmTransfe
 _Made = t.TypeVar("_Made")
 
 
-def _checked(make: t.Callable[[t.Any], _Made], given: t.Any, what: str) -> _Made:
+def _checked(make: t.Callable[[t.Any], _Made], given: t.Any, kind: str) -> _Made:
     try:
         return make(given)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise FlexdiskError("InvalidArgument", f"this is no {what}: {str(given)[:200]} ({exc!r})") from exc
+        raise FlexdiskError("InvalidArgument", f"this is no {kind}: {str(given)[:200]} ({exc!r})") from exc
 
 
 def _vm(given: t.Any) -> VmTransfer:
@@ -199,7 +199,7 @@ def _point(given: t.Any) -> Point:
     return Point(given["name"], _guid(given["guid"]), int(given["createtxg"]), *flags)
 
 
-def replica_told(replica: Replica) -> _Dict:
+def replica_as_result(replica: Replica) -> _Dict:
     """A replica as a result."""
     return dict(asdict(replica), points=[point._asdict() for point in replica.points])
 

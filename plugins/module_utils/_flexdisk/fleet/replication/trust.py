@@ -63,22 +63,22 @@ def lifetime(amount: int) -> int:
     return _AT_LEAST + amount // _SLOWEST
 
 
-def receiver(zfs: str, dataset: str, own: t.Mapping[str, str], note: str) -> str:
+def receive_command(zfs: str, dataset: str, properties: t.Mapping[str, str], note: str) -> str:
     """The command that a key opens: it notes its process in a file, and receives into the dataset.
 
     own: the properties that the dataset gets. A stream may carry properties, and a package of streams (zfs send -R)
     even datasets below with their own. None of ours comes with it, none that mounts or shares anything, and none that
     takes space.
     """
-    options = [word for key, value in own.items() for word in ("-o", f"{key}={value}")]
-    left_out = [word for key in (*_NOT_RECEIVED, *_OURS) if key not in own for word in ("-x", key)]
+    options = [word for key, value in properties.items() for word in ("-o", f"{key}={value}")]
+    left_out = [word for key in (*_NOT_RECEIVED, *_OURS) if key not in properties for word in ("-x", key)]
     parts = [zfs, "receive", "-s", "-u", *options, *left_out, dataset]
     return f"echo $$ >{shlex.quote(note)} && exec {' '.join(map(shlex.quote, parts))}"
 
 
-def teller(zfs: str, words: t.Sequence[str]) -> str:
+def get_command(zfs: str, command: t.Sequence[str]) -> str:
     """The command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one is zfs."""
-    return " ".join(map(shlex.quote, (zfs, *words[1:])))
+    return " ".join(map(shlex.quote, (zfs, *command[1:])))
 
 
 def authorized(command: str, key: str, uuid: str, expires: str) -> str:
@@ -100,10 +100,10 @@ def without(text: str, uuids: t.Collection[str], now: str) -> str:
     marks = {MARK + uuid for uuid in uuids}
 
     def stays(line: str) -> bool:
-        mark = (line.split() or [""])[-1]
+        label = (line.split() or [""])[-1]
         expires = _EXPIRES.match(line)
-        expired = mark.startswith(MARK) and expires is not None and expires[1] < now
-        return mark not in marks and not expired
+        expired = label.startswith(MARK) and expires is not None and expires[1] < now
+        return label not in marks and not expired
 
     return "".join(filter(stays, text.splitlines(keepends=True)))
 
