@@ -18,7 +18,7 @@ _Dict = t.Mapping[str, t.Any]
 
 
 def report_page(results: t.Mapping[str, _Dict], time: str, unread: t.Optional[t.Mapping[str, str]] = None) -> str:
-    """found: the results of the four modules for each host."""
+    """results: those of the four modules for each host."""
     try:
         return page(results, time, unread or {})
     except FlexdiskError as exc:

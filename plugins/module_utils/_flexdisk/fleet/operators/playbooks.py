@@ -12,7 +12,7 @@ from .order import Playbook, Raw
 
 
 def _deletes(variables: Raw) -> bool:
-    """Whether snapshots are deleted, so that another VM of the name must not be meant."""
+    """Return whether snapshots are deleted, so that another VM of the name must not be meant."""
     return "flexdisk_snapshot_keep" in variables or variables.get("flexdisk_snapshot_state") == "absent"
 
 

@@ -53,7 +53,8 @@ def delete_vm(play: Play) -> Order:
 
 
 def declared_disks(play: Play) -> Order:
-    """The VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all."""
+    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all.
+    """
     named = next(_named(play), None)
     if named is None:
         hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
@@ -64,7 +65,7 @@ def declared_disks(play: Play) -> Order:
 
 
 def adopt(play: Play) -> Order:
-    """The entries of the VMs that each host has, or all VMs."""
+    """Return the entries of the VMs that each host has, or all VMs."""
     order = Order()
     for host, variables in play.variables.items():
         entries = variables.get("flexdisk_adopt_vms")
@@ -104,26 +105,27 @@ def vms_of(*names: str) -> t.Callable[[Raw], t.List[str]]:
 
 
 def odd_names(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of adopt."""
+    """Return the problems with the variables of adopt."""
     odd = [name for name in vms_of("flexdisk_adopt_vms")(variables) if name != name.strip()]
     text = f"flexdisk_adopt_vms: vm must be a name without blanks around it, got: {', '.join(odd)}"
     return [text] if odd else []
 
 
 def one_way(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of rollback."""
+    """Return the problems with the variables of rollback."""
     text = "Name the VM with flexdisk_vm, or several VMs with flexdisk_snapshot_vms; exactly one of the two is needed"
     return [] if ("flexdisk_vm" in variables) != ("flexdisk_snapshot_vms" in variables) else [text]
 
 
 def not_two_ways(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of snapshot."""
+    """Return the problems with the variables of snapshot."""
     text = "Name one VM with flexdisk_vm, or several with flexdisk_snapshot_vms, but not both"
     return [text] if "flexdisk_vm" in variables and "flexdisk_snapshot_vms" in variables else []
 
 
 def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
-    """The named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
+    """Yield the named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others.
+    """
     for host, here in play.here.items():
         for name, located in here.items():
             yield host, play.variables[host], name, located["vm"]

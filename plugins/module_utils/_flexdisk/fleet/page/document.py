@@ -27,7 +27,7 @@ PLACES = {
 
 
 def page(results: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str]) -> str:
-    """found: for each host the results of vm_info, host_info, disk_verify and zfs_quota. time: when the page is made.
+    """results: for each host the results of vm_info, host_info, disk_verify and zfs_quota. time: when the page is made.
     unread: the hosts that could not be read, with the reason.
     """
     now = _time(time)
@@ -92,7 +92,7 @@ def _summary(hosts: t.Sequence[str], results: t.Mapping[str, _Dict], time: str, 
 
 
 def _tools() -> Html:
-    """What only the script brings to life."""
+    """Return the controls that only work with the script."""
     field = element("input", {"id": "filter", "type": "search", "autocomplete": "off", "spellcheck": "false"})
     only = element("input", {"id": "only", "type": "checkbox"})
     return element(
@@ -112,7 +112,7 @@ def _section(
     note: str = "",
     empty: str = "None.",
 ) -> Html:
-    """A table with its heading, in the order of its rows."""
+    """Return a table with its heading, in the order of its rows."""
     ordered = sorted(table_rows, key=lambda row: row.order)
     head = element("h2", {"id": name + "-title"}, title)
     below = element("p", {"class": "note"}, note) if note else Html("")
