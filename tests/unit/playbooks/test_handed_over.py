@@ -76,6 +76,8 @@ GIVEN = {
     "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
     "playbooks/report: vm_info": "pool space",
     "playbooks/resize_disk: disk": "dangerous_allow_shrink size uuid vm",
+    "playbooks/restart_vm: vm": "allow_force_stop allow_restart stop_timeout",
+    "playbooks/stop_vm: vm": "allow_force_stop stop_timeout",
     "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",
     "playbooks/snapshot: vm_snapshot": "keep on_refusal packages",
     "playbooks/tasks/carry_out_move: role vm_move": "source",

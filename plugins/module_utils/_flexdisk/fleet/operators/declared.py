@@ -105,6 +105,8 @@ def _undoes(declared: _Dict, change: t.Optional[_Dict]) -> bool:
     """Return whether the declaration of a VM undoes a change, or without one its deletion."""
     if declared.get("state") == "absent":
         return change is not None
+    if declared.get("state") == "present":  # running or stopped, as it is
+        declared = {option: value for option, value in declared.items() if option != "state"}
     return change is None or any(declared.get(option, value) != value for option, value in change.items())
 
 
