@@ -254,7 +254,9 @@ def test_a_host_that_does_not_tell_its_boots_apart(world, monkeypatch, autoboot)
 def not_marked(world, wanted, check=False):
     """What the step says, which changes nothing."""
     before = (config(world.home), world.home.ok("zfs", "get", "-H", "-o", "value", "all", f"zones/{VM}"))
-    marked = FailoverHome(world.home.zfs(), world.home.driver(), world.home).mark(["db01"], wanted, "hv01", check)
+    marked = FailoverHome(world.home.zfs(), world.home.driver(), world.home).set_failover(
+        ["db01"], wanted, "hv01", check
+    )
     assert (config(world.home), world.home.ok("zfs", "get", "-H", "-o", "value", "all", f"zones/{VM}")) == before
     assert (marked.changed, marked.records) == (False, [])
     return [f"{one.message} [{one.code}]" for one in marked.problems] or marked.failures
