@@ -45,6 +45,7 @@ NOT_ASKED = {
     "flexdisk_transfer_authorized_keys",
     "flexdisk_incoming_allowed",
     "flexdisk_report_html",
+    "flexdisk_report_page_hosts",
     "flexdisk_adopt_papers",
 }
 NATURAL = {
