@@ -113,6 +113,7 @@ DEFAULTS = {  # of variables that no role has: what docs/variables.md tells, or 
     "flexdisk_adopt_state": "adopted",
     "flexdisk_failover_state": "taken_over",
     "flexdisk_hosts": "hypervisors",
+    "flexdisk_report_page_hosts": "100",
     "flexdisk_list_format": "table",
     "flexdisk_list_header": "true",
     "flexdisk_metrics_path": "/var/lib/prometheus/node-exporter/flexdisk.prom",
