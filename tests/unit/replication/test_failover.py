@@ -42,8 +42,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of, whole
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short_peer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import (
+    is_complete,
+    snapshots_of,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
@@ -394,7 +397,7 @@ def test_snapshots_come_back_as_far_as_they_have_come(world):
     assert [one["name"] for one in records.load(VM, records.FAILOVER)["record"]["snapshots"]] == ["one", "two"]
     assert take(world)
     (found,) = observe(Zfs(world.peer), Vmadm(world.peer)).vms
-    assert [(one.name, whole(found, one)) for one in snapshots_of(found)] == [("one", True)]
+    assert [(one.name, is_complete(found, one)) for one in snapshots_of(found)] == [("one", True)]
     assert not take(world)
 
 
@@ -670,7 +673,7 @@ def test_it_is_not_told_if_the_snapshots_do_not_say(three):
     """The replicas of a host were given up while it was away, and their sets went: both hosts are named."""
     for disk in three.disks().values():
         for name in three.home.points(disk):
-            if name.startswith(f"flexdisk-sync-{short(guid(three.others['hv02']))}"):
+            if name.startswith(f"flexdisk-sync-{short_peer(guid(three.others['hv02']))}"):
                 three.home.ok("zfs", "destroy", f"{disk}@{name}")
     synced_with(three, "hv03")
     two, other = rivals(three)

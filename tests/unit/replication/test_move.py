@@ -48,7 +48,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves, space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.domains.conftest import domain
@@ -581,7 +581,7 @@ def test_replicas_on_third_hosts_are_not_forgotten(world):
         assert move(world)
         for disk in the_vm(world.peer).disks:
             known = {one.host: (one.peer, one.home) for one in decode(disk.volume.user["replicas"])}
-            assert known == {"hv03": ("0000002a", first), world.home_name: (short(guid(world.home)), 0)}
+            assert known == {"hv03": ("0000002a", first), world.home_name: (short_peer(guid(world.home)), 0)}
         swap(world)
     assert look(world)["refusals"] == []
     removed = world.sender().remove(["db01"], "hv03", False)

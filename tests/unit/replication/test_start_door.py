@@ -116,6 +116,20 @@ def test_start_host_starts_it_when_nobody_has_taken_it_over(world):
         world.restore(saved)
 
 
+def test_a_restart_by_name_is_refused_as_a_start_is(world):
+    """Nobody has asked since the boot. A VM that runs has been started by who may, so it is restarted."""
+    protect(world)
+    boot(world.home)
+    for check in (True, False):
+        given = [{"vm": "db01", "state": "restarted"}]
+        refused = vm.run(world.home.zfs(), world.home.driver(), given, [], POLICY, "zones", check)
+        assert [problem.code for problem in refused.problems] == ["NotAtHome"]
+        assert power(world.home) == "stopped"
+    assert start(world, {"hv02": said_by(world.peer)}).started
+    assert not created(world, {"vm": "db01", "state": "restarted"}).problems
+    assert power(world.home) == "running"
+
+
 def test_a_run_that_is_killed_is_taken_up_as_long_as_the_host_has_not_booted(world):
     protect(world)
     killed_when_stopped(world)

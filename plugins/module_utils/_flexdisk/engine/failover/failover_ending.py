@@ -17,7 +17,7 @@ from ...model.vm import Disk, Vm, VmConfig
 from ...plan.planner import find_vm
 from ...plan.vm_move import refusals
 from ...rules import moves
-from ...rules.failover import wish_of
+from ...rules.failover import setting_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host, detached_disk
 from ...rules.layout import detached_dataset, diverged, last_part, pool_of, replicas
@@ -83,7 +83,7 @@ def ending_of(host: Host, request: EndRequest) -> Ending:
     """Return how a VM of this host ends that another host has taken over."""
     name, claims, begun, is_old_home, moved = request
     vm = find_vm(host, name)
-    known = moves.named(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
+    known = moves.find_by_name(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
     if len(known) == 1 and known[0].phase == COMING:
         return _ending_of_expected(
             host, None if isinstance(vm, Problem) else vm, known[0], (claims, moved or {}), begun, is_old_home
@@ -94,7 +94,7 @@ def ending_of(host: Host, request: EndRequest) -> Ending:
             _ending_of_leftovers(host, known[0], claims, begun) if len(known) == 1 else Ending(None, None, [], [], [])
         )
     ended = host.moves.get(vm.config.uuid)
-    term = ended.term - 1 if ended is not None and ended.taken else wish_of(vm.config, vm.root).term
+    term = ended.term - 1 if ended is not None and ended.taken else setting_of(vm.config, vm.root).term
     others = home_elsewhere(vm.config.uuid, term, claims)
     if ended is not None and ended.taken and ended.host in others:
         others = [ended.host]

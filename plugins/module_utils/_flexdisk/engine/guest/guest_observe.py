@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...guest import growth, layers, observed, zfs
-from ...guest.plan import Disk, Place, active_name
+from ...guest.plan import Disk, KernelPartition, active_name
 from ...guest.table import HEAD_BYTES, Partition, Table, parse_table
 from ...model.command import Answer, Runner
 from ...model.errors import FlexdiskError
@@ -128,7 +128,7 @@ class Guest:
         }
         if self._is_whole_pool(table, known, contents):
             return Disk(path, device.size, ())
-        cast = growth.cast(table, contents)
+        cast = growth.find_growth(table, contents)
         grown = known.get(cast.grown.number)
         if grown is None:
             raise FlexdiskError("UnknownLayout", f"the kernel does not know {cast.grown.name}: boot first")
@@ -216,7 +216,7 @@ class Guest:
         """Return whether a ZFS pool has the whole disk. Raises FlexdiskError UnknownLayout if it uses less."""
         part = zfs.data_partition(table, contents)
         device = known.get(part.number) if part is not None else None
-        if part is None or device is None or not self._label(f"/dev/{device.kname}").whole:
+        if part is None or device is None or not self._label(f"/dev/{device.kname}").whole_disk:
             return False
         self._pool(device, zfs.whole_size(table, part))
         return True
@@ -253,7 +253,9 @@ class Guest:
             for each in mounts
         ]
 
-    def _content(self, path: str, table: Table, part: Partition, known: t.Optional[Place]) -> observed.Content:
+    def _content(
+        self, path: str, table: Table, part: Partition, known: t.Optional[KernelPartition]
+    ) -> observed.Content:
         """Return the content of a partition, read from the disk if the kernel does not know the partition there."""
         if known is not None and known.start * 512 == part.start * table.sector:
             return self._blkid(part.node)
@@ -283,9 +285,9 @@ class Guest:
     def _number(self, kname: str) -> int:
         return int(self._text(f"sys/class/block/{kname}/partition") or 0)
 
-    def _place(self, kname: str) -> Place:
+    def _place(self, kname: str) -> KernelPartition:
         start, size = (int(self._text(f"sys/class/block/{kname}/{name}") or 0) for name in ("start", "size"))
-        return Place(start, size, self._text(f"sys/class/block/{kname}/dev").strip())
+        return KernelPartition(start, size, self._text(f"sys/class/block/{kname}/dev").strip())
 
     def _serial(self, kname: str) -> str:
         return (self._text(f"sys/block/{kname}/serial") or self._text(f"sys/block/{kname}/device/serial")).strip()

@@ -88,16 +88,16 @@ def result(answer: Room) -> t.Dict[str, t.Any]:
     """Return the result of the module."""
     return {
         "changed": False,
-        "msg": answer.words(),
+        "msg": answer.description(),
         "device": answer.device,
         "size_bytes": answer.size,
         "table": answer.table,
         "content": answer.content,
         "end_bytes": answer.end,
         "backup_bytes": answer.backup,
-        "min_size_bytes": answer.least,
-        "min_size_mib": room.whole_mib(answer.least),
+        "min_size_bytes": answer.min_bytes,
+        "min_size_mib": room.whole_mib(answer.min_bytes),
         "relocate": room.shown(answer.relocate),
-        "relocated_min_size_mib": room.whole_mib(answer.compact if answer.relocate else answer.least),
+        "relocated_min_size_mib": room.whole_mib(answer.compact if answer.relocate else answer.min_bytes),
         "reason": answer.reason,
     }

@@ -12,7 +12,7 @@ import uuid
 from dataclasses import replace
 
 from ...model.vm import Intent, Vm
-from ...plan.disk_steps import AttachDisk, Departure
+from ...plan.disk_steps import AttachDisk, DiskDeparture
 from ...plan.steps import VmPlan
 from ...plan.vm_steps import Relocate, RollBack
 from ...rules import identity, journal
@@ -43,7 +43,7 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
         listed = journal.decode_index(_index(host, pool))
         if complete and container(pool) in host.datasets:
             values = zfs.local_facts(container(pool))
-            intents.update({(pool, vm): journal.decode(values[key]) for vm, key in journal.written(values)})
+            intents.update({(pool, vm): journal.decode(values[key]) for vm, key in journal.written_entries(values)})
         elif listed:
             values = zfs.local_facts(container(pool), [journal.property_of(vm) for vm in listed])
             for vm in listed:
@@ -99,15 +99,15 @@ class Journal:
         """
         vm, pool = plan.before, plan.before.config.pool
         earlier = vm.interrupted or vm.asked
-        vm_stays = vm.there and plan.after.there
+        vm_stays = vm.exists and plan.after.exists
         intent = Intent(
             plan=self._plan,
             host=host_name(),
             since=identity.render_time(time.time()),
-            state="running" if vm.there and plan.runs_after else "stopped",
+            state="running" if vm.exists and plan.runs_after else "stopped",
             autoboot=plan.after.config.autoboot if vm_stays else vm.autoboot_before,
             stops=stops,
-            steps=tuple(step.text or step.kind for step in plan.steps if not step.silent),
+            steps=tuple(step.text or step.kind for step in plan.steps if not step.facts_only),
             moves=tuple(_moves(plan)),
             rollback=_rollback(plan),
             creates=_creates(plan),
@@ -202,9 +202,9 @@ def _as_ended(intent: Intent) -> Intent:
 def _creates(plan: VmPlan) -> str:
     """Return the name of the VM that is being created, also by a run that continues this. "" for none."""
     earlier = plan.before.interrupted
-    if not plan.before.there:
-        return plan.before.config.alias if plan.after.there else ""
-    return earlier.creates if earlier is not None and plan.after.there else ""
+    if not plan.before.exists:
+        return plan.before.config.alias if plan.after.exists else ""
+    return earlier.creates if earlier is not None and plan.after.exists else ""
 
 
 def _rollback(plan: VmPlan) -> str:
@@ -216,14 +216,14 @@ def _rollback(plan: VmPlan) -> str:
 
 def _deletes(plan: VmPlan) -> str:
     """Return the name of the VM that is being deleted, also by a run that continues this. "" for none."""
-    return "" if plan.after.there or not plan.changed else plan.before.config.alias or plan.vm
+    return "" if plan.after.exists or not plan.changed else plan.before.config.alias or plan.vm
 
 
 def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
     for step in plan.steps:
         if isinstance(step, Relocate):
             yield from ((disk.volume.guid, entry.volume, disk.volume.name) for entry, disk in step.moves)
-        elif isinstance(step, Departure):
+        elif isinstance(step, DiskDeparture):
             yield step.guid, step.volume, step.target
         elif isinstance(step, AttachDisk) and step.source != step.volume:
             yield step.guid, step.source, step.volume

@@ -15,7 +15,7 @@ from ...model.vm import VmConfig
 from ...rules.identity import check_pool
 from ...rules.inventory import Host, link
 from ...rules.layout import container, is_below
-from ...rules.power import with_home
+from ...rules.power import with_home_state
 from ...zfs.commands import Zfs
 from ...zfs.errors import ZfsError
 from .journal import with_journal
@@ -57,7 +57,7 @@ def _with_homes(hypervisor: Hypervisor, host: Host) -> Host:
     if not any(vm.config.failover for vm in host.vms):
         return host
     boot = hypervisor.boot_id()
-    return replace(host, vms=tuple(with_home(vm, boot) for vm in host.vms))
+    return replace(host, vms=tuple(with_home_state(vm, boot) for vm in host.vms))
 
 
 def _check_complete(zfs: Zfs, host: Host) -> None:
@@ -69,7 +69,7 @@ def _check_complete(zfs: Zfs, host: Host) -> None:
     for vm in host.vms:
         ghosts = {*vm.ghosts}
         expected += [e.volume for e in vm.config.disks if e.path in vm.missing and e.path not in ghosts]
-    there = zfs.those_that_exist(sorted({*expected} - host.datasets.keys()))
+    there = zfs.existing(sorted({*expected} - host.datasets.keys()))
     if there:
         text = f"zfs get printed nothing of {', '.join(there)}, which exists: its answer is not whole"
         raise FlexdiskError("UnexpectedOutput", f"{text}, or it was just made; run the task again")

@@ -211,9 +211,9 @@ def _add_results(
 
 def _done(plan: VmPlan) -> t.Sequence[Step]:
     """Return the steps that may have changed something."""
-    if plan.ended is None:
+    if plan.outcome is None:
         return plan.steps
-    return plan.steps[: plan.ended.done + 1] if plan.changed else ()
+    return plan.steps[: plan.outcome.done + 1] if plan.changed else ()
 
 
 def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:

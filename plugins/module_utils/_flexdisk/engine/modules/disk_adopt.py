@@ -14,14 +14,14 @@ from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
 from ...parse.disk_adopt import parse_adoption
 from ...plan import recovery
-from ...plan.disk_adopt import plan_adoption, plan_release, released, unknown
+from ...plan.disk_adopt import plan_adoption, plan_release, released, would_become_unknown
 from ...plan.disk_steps import ReleaseDisk
 from ...plan.planner import find_vm
 from ...plan.steps import VmPlan
 from ...plan.vm_steps import WritePackage
 from ...rules import released_identity
 from ...rules.inventory import Host
-from ...rules.power import unfinished
+from ...rules.power import interrupted_run_text
 from ...rules.skipped import lines
 from ...zfs.commands import Zfs
 from ..run import report
@@ -179,11 +179,15 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
     result = []
     for disk in host.detached if asked is None else ():
         if disk.vm not in vms:  # a detached disk of a VM is a problem of the VM's plan
-            result.append(Problem("InUse", unknown(disk), disk.vm, disk.label))
+            result.append(Problem("InUse", would_become_unknown(disk), disk.vm, disk.label))
     for (pool, uuid), intent in sorted(host.intents.items()):
         if asked is None or uuid in asked:
             is_ours = intent is not None and intent.host == host.name
-            message = unfinished(intent) if intent and is_ours else f"an interrupted run left its record in pool {pool}"
+            message = (
+                interrupted_run_text(intent)
+                if intent and is_ours
+                else f"an interrupted run left its record in pool {pool}"
+            )
             result.append(Problem("InUse", message, vms[uuid].label if uuid in vms else uuid))
     return result
 

@@ -115,7 +115,7 @@ def _result(host: Host, disk: Disk, state: str, vm: t.Optional[Vm], figures: boo
         vm_state=config.state if config is not None and state != "detached" else "",
         never_used=never_used(host, disk.volume),
         adopted=disk.adopted,
-        replicas=replicas.shown(disk, time.time()),
+        replicas=replicas.as_result(disk, time.time()),
     )
     if figures:
         result["clones"] = sorted(clone for snapshot in disk.snapshots for clone in snapshot.clones)

@@ -13,9 +13,9 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, refusal
 from ...plan import summary
 from ...plan.disk_steps import CorrectFacts, ForgetRun, LiftGuard, MoveDetached, WriteFacts
-from ...plan.disk_verify import Mending, after, mend
+from ...plan.disk_verify import HostRepairs, after, plan_repairs
 from ...plan.planner import admit
-from ...plan.steps import Ended, Step, VmPlan, status_of
+from ...plan.steps import PlanOutcome, Step, VmPlan, status_of
 from ...rules.findings import LEAVES, Finding, counts, fails
 from ...rules.inventory import Host
 from ...rules.verify import REPLICA_DAYS, findings
@@ -71,7 +71,7 @@ def verify(
 
     before = result.findings = find(host)
     wanted = [finding for finding in before if finding.repairable and finding.kind in _with_leftovers(repair)]
-    mending = mend(host, wanted)
+    mending = plan_repairs(host, wanted)
     outcome.problems += _obstacles(mending)
     ordered, space_problems = admit(host, mending.plans)
     outcome.problems += space_problems
@@ -131,12 +131,12 @@ def _with_leftovers(repair: t.Collection[str]) -> t.Set[str]:
     return {*repair}.union(*(LEAVES.get(kind, ()) for kind in repair))
 
 
-def _obstacles(mending: Mending) -> t.List[Problem]:
-    lawful = [plan for plan in mending.plans if any(step.calm for step in plan.steps)]
+def _obstacles(mending: HostRepairs) -> t.List[Problem]:
+    lawful = [plan for plan in mending.plans if any(step.before_stop for step in plan.steps)]
     return [problem for problem in (obstacle(plan.before, plan.after) for plan in lawful) if problem is not None]
 
 
-def _steps(mending: Mending) -> t.List[t.Dict[str, t.Any]]:
+def _steps(mending: HostRepairs) -> t.List[t.Dict[str, t.Any]]:
     of_vms = [
         dict(step, vm=plan.vm, alias=plan.before.config.alias)
         for plan in mending.plans
@@ -150,21 +150,21 @@ def _step(kind: str, disk: str, text: str) -> t.Dict[str, t.Any]:
     return {"step": kind, "disk": disk, "text": text}
 
 
-def _diff(mending: Mending, first: str) -> str:
+def _diff(mending: HostRepairs, first: str) -> str:
     if not mending.changed:
         return ""
     outside = "".join(f"  {step.text}\n" for step in mending.outside)
     return first + "\n" + report.diff_text(mending.plans) + ("outside VMs:\n" + outside if outside else "")
 
 
-def _add_endings(result: VerifyOutcome, mending: Mending, host: Host, now: t.Optional[Host], outside: int) -> None:
+def _add_endings(result: VerifyOutcome, mending: HostRepairs, host: Host, now: t.Optional[Host], outside: int) -> None:
     """Report what a failed run has changed. outside: the number of steps outside VMs that were done, -1: not begun."""
     plans = with_endings(mending.plans, result.outcome.failed_run, host, now)
     begun = mending.outside[outside : outside + 1] if outside >= 0 else ()
     step_changed = bool(begun) and (now is None or host.intents != now.intents or has_changed(host, now, begun))
     result.outcome.changed = any(plan.changed for plan in plans) or outside > 0 or step_changed
     result.steps = _steps(replace(mending, plans=tuple(plans)))
-    ended = Ended(outside, step_changed)  # of the steps outside VMs, which come last
+    ended = PlanOutcome(outside, step_changed)  # of the steps outside VMs, which come last
     for number, step in enumerate(result.steps[len(result.steps) - len(mending.outside) :]):
         step["status"] = ended.status(number) if outside >= 0 else "not done"
 

@@ -25,7 +25,7 @@ from ...rules.inventory import Host, moved_in, without
 from ...rules.layout import final, image_dataset
 from ...rules.reservation import PoolGeometry
 from ...rules.space import settled_quota
-from ...rules.unfinished import Left, is_unfinished, left_by_name, left_of
+from ...rules.unfinished import Leftovers, is_unfinished, leftovers_by_name, leftovers_of
 from ...rules.usage import uses
 from ...zfs.commands import Zfs
 from ..run import report
@@ -110,12 +110,12 @@ class _VmTask(Task):
         return plans
 
     def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
-        is_deleted = not plan.after.there and self.outcome.failure is None
+        is_deleted = not plan.after.exists and self.outcome.failure is None
         reported = plan.after if vm is None or is_deleted else vm
         live = self.hypervisor.capabilities.live
         result = report.plan_result(plan, reported, self._asked[plan.vm], not self.check_mode, live)
         self.outcome.vms.append(
-            {**result, **machine(reported), "takes": self._takes(reported) if reported.there else {}}
+            {**result, **machine(reported), "takes": self._takes(reported) if reported.exists else {}}
         )
 
     def _takes(self, vm: Vm) -> t.Dict[str, int]:
@@ -124,7 +124,7 @@ class _VmTask(Task):
         return {pool: -(-settled_quota(vm, self._geometry[pool]) // MIB)}
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        if not plan.after.there:
+        if not plan.after.exists:
             return [] if vm is None else ["it still exists"]
         if vm is None:
             return ["it does not exist"]
@@ -187,7 +187,7 @@ class _Planner:
         if isinstance(target, VmConfig):
             return plan_remains(self._host, target)
         if target is None:
-            remains = left_by_name(self._host, declared.vm) if absent else None
+            remains = leftovers_by_name(self._host, declared.vm) if absent else None
             if remains is not None:
                 return plan_left(self._host, remains, declared.vm)
             return plan_ended(self._host, declared) if absent else self._creation(declared)
@@ -227,13 +227,13 @@ class _Planner:
         is_down = config.state == "stopped" or self._unfinished(config) is not None
         return config in host.unlinked and is_down and is_gone and bool(host.geometry)
 
-    def _unfinished(self, config: VmConfig) -> t.Optional[Left]:
+    def _unfinished(self, config: VmConfig) -> t.Optional[Leftovers]:
         """Return what is left of a VM that a task of this host was creating or deleting, None of any other VM."""
         if not is_unfinished(config) or config.frozen or not config.pool:
             return None
-        return left_of(self._host, config.pool, config.uuid)
+        return leftovers_of(self._host, config.pool, config.uuid)
 
-    def _creation(self, declared: VmDeclaration, unfinished: t.Optional[Left] = None) -> t.Optional[VmPlan]:
+    def _creation(self, declared: VmDeclaration, unfinished: t.Optional[Leftovers] = None) -> t.Optional[VmPlan]:
         """Plan a new VM. unfinished: what an interrupted run has created of it."""
         problems = Problems(declared.vm)
         capabilities = self._hypervisor.capabilities

@@ -80,7 +80,7 @@ def info(
     vms, problems = chosen(host, names)
     result = VmsInfo(problems=problems, skipped=skipped(host) if names is None else [])
     result.pools = [{"name": name, "guid": host.datasets[name].guid} for name in sorted(host.geometry)]
-    intents = {key: recovery.record_result(intent) for key, intent in host.intents.items()}
+    intents = {key: recovery.intent_result(intent) for key, intent in host.intents.items()}
     result.vms = [
         dict(
             _with_replicas(report.vm_result(vm, True, figures), vm, figures),
@@ -109,7 +109,7 @@ def info(
 def _with_replicas(result: t.Dict[str, t.Any], vm: Vm, figures: bool) -> t.Dict[str, t.Any]:
     """Add the replicas of each disk, and snapshot_size as in RFD 154: MiB that ZFS charges to snapshots so far."""
     for disk, entry in zip(vm.disks, result["disks"]):
-        entry["replicas"] = replicas.shown(disk, time.time())
+        entry["replicas"] = replicas.as_result(disk, time.time())
         if figures:
             entry["snapshot_size"] = disk.volume.usedbysnapshots // MIB
     return result

@@ -97,7 +97,7 @@ def parse(params: _Params) -> t.Tuple[MoveArguments, t.List[Problem]]:
         incoming_allowed=tuple(params["incoming_allowed"]),
     )
     limit = params["bandwidth_limit"]
-    limit_mib = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    limit_mib = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
     arguments = MoveArguments(
         params, record, transfer, policy, (limit_mib or 0) * MIB, read_sightings(params.get("peers") or {})
     )

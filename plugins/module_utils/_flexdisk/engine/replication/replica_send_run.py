@@ -47,7 +47,7 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[SendArguments, t.List[Proble
     """Return the checked arguments and all their problems. Raises FlexdiskError if one cannot be read at all."""
     problems = Problems("")
     limit = params["bandwidth_limit"]
-    limit_mib = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    limit_mib = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
     if not is_host(params["peer_name"]):
         problems.add("InvalidArgument", f"peer_name {params['peer_name']!r:.100} is not the name of a host")
     if params["peer_pool"] is not None and not is_pool(params["peer_pool"]):

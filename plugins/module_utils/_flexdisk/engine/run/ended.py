@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ...model.dataset import Dataset
 from ...model.vm import VmConfig
-from ...plan.steps import Ended, Step, VmPlan
+from ...plan.steps import PlanOutcome, Step, VmPlan
 from ...plan.vm_steps import Recover
 from ...rules.inventory import Host
 from ...rules.layout import container, is_below
@@ -41,19 +41,19 @@ def with_endings(
     result = []
     for plan in plans:
         if any(plan is other for other in failed_run.waiting):
-            ended = Ended(-1, False)
+            ended = PlanOutcome(-1, False)
         elif plan is failed_run.plan:
-            ended = Ended(failed_run.done, _changed(failed_run, before, now))
+            ended = PlanOutcome(failed_run.done, _changed(failed_run, before, now))
         else:
-            ended = Ended(len(plan.steps), plan.changed)
-        result.append(replace(plan, ended=ended))
+            ended = PlanOutcome(len(plan.steps), plan.changed)
+        result.append(replace(plan, outcome=ended))
     return result
 
 
 def _changed(failed_run: FailedRun, before: Host, now: t.Optional[Host]) -> bool:
     plan = failed_run.plan
     if failed_run.tried_start or any(
-        not (step.silent or isinstance(step, Recover)) for step in plan.steps[: failed_run.done]
+        not (step.facts_only or isinstance(step, Recover)) for step in plan.steps[: failed_run.done]
     ):
         return True
     if not failed_run.begun or now is None:

@@ -114,16 +114,16 @@ def steps_result(plan: VmPlan) -> t.List[_Dict]:
     return [
         dict(
             {"step": step.kind, "disk": step.disk, "text": step.text, "destroys": step.destroys},
-            **({"status": plan.ended.status(number)} if plan.ended is not None else {}),
+            **({"status": plan.outcome.status(number)} if plan.outcome is not None else {}),
         )
         for number, step in enumerate(plan.steps)
-        if not step.silent
+        if not step.facts_only
     ]
 
 
 def steps_with_class(plan: VmPlan, live: t.Collection[str]) -> t.List[_Dict]:
     """Return the steps for the user, each with its class. live: the kinds of steps that a running VM takes."""
-    shown = [step for step in plan.steps if not step.silent]
+    shown = [step for step in plan.steps if not step.facts_only]
     return [{**result, "class": plan.class_of(step, live)} for step, result in zip(shown, steps_result(plan))]
 
 

@@ -129,7 +129,7 @@ class Applier:
         None is written if the state alone shows what any of the steps leaves.
         """
         plan, number = self._plan, self._done
-        if self._journal is None or not plan.changed or not plan.vm or not (plan.before.there or plan.after.there):
+        if self._journal is None or not plan.changed or not plan.vm or not (plan.before.exists or plan.after.exists):
             return
         if not any(step.recorded for step in plan.steps):
             return
@@ -138,7 +138,7 @@ class Applier:
         try:
             self._tools.make_container(plan.before.root.pool)
         except ZfsError as exc:
-            if exc.code != "InsufficientSpace" or plan.stops or not plan.before.there:
+            if exc.code != "InsufficientSpace" or plan.stops or not plan.before.exists:
                 raise
             # This run may free space. It neither stops nor creates the VM, so no intent is needed.
             return
@@ -152,7 +152,7 @@ class Applier:
         """
         plan = self._plan
         earlier = plan.before.interrupted
-        if plan.vm and (not (plan.before.there and plan.after.there) or (earlier is not None and earlier.creates)):
+        if plan.vm and (not (plan.before.exists and plan.after.exists) or (earlier is not None and earlier.creates)):
             return error.code not in _MAY_GO_ON and self._is_gone_or_complete()
         return self._tools.capabilities.keeps_storage or not isinstance(step, Grow)
 
@@ -162,7 +162,7 @@ class Applier:
         with contextlib.suppress(FlexdiskError):
             exists = self._tools.zfs.exists(plan.before.root.name)
             config = next((one for one in self._tools.hypervisor.vms() if one.uuid == plan.vm), None)
-            if config is None or plan.after.there:
+            if config is None or plan.after.exists:
                 return config is None and not exists
             return exists and not is_unfinished(config)
         return False
@@ -177,7 +177,7 @@ class Applier:
             if late:
                 if plan.before.flexible and self._journal is not None:
                     self._journal.leave_for_next_run(plan)
-            elif plan.before.flexible or not (plan.before.there and plan.vm):
+            elif plan.before.flexible or not (plan.before.exists and plan.vm):
                 self._clear_intent()
             elif self._journal is not None and plan.changed:
                 self._journal.write(plan, False)

@@ -69,7 +69,7 @@ def _convert_by_copy(step: Convert, copying: Copying, tools: Tools, change: Chan
     now = tools.read(step.volume, step.guid)
     tools.make_container(now.pool)
     file_disks.copy(tools.zfs, now, step.type, copying, stamp(now.user), change.geometry)
-    destroy_volume(tools, now.planned, copying.snapshots)
+    destroy_volume(tools, now.dataset_id, copying.snapshots)
     file_disks.replace_original(tools.zfs, copying.partial_copy, now)
 
 
@@ -83,7 +83,7 @@ def discard_copy(step: DiscardCopy, tools: Tools, change: Change) -> None:
 def edit_disks(step: EditDisks, tools: Tools, change: Change) -> None:
     vm = change.vm
     tools.hypervisor.edit_disks(vm.config.uuid, [dict(edit.changes, path=edit.path) for edit in step.edits])
-    for volume in (v for v in vm.volumes if v.name in step.volumes and released_identity.registered(v)):
+    for volume in (v for v in vm.volumes if v.name in step.volumes and released_identity.has_whole_identity(v)):
         tools.zfs.set_facts(volume.name, stamp(volume.user))
 
 

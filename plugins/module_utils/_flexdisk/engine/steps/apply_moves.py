@@ -8,17 +8,17 @@ from __future__ import annotations
 import typing as t
 import uuid
 
-from ...model.dataset import Planned
+from ...model.dataset import DatasetId
 from ...model.errors import FlexdiskError
 from ...model.vm import FILE
 from ...plan.disk_steps import (
     AttachDisk,
     Attachment,
     CreateDisk,
-    Departure,
     Destroy,
     DestroyDetached,
     Detach,
+    DiskDeparture,
     ForgetDisk,
 )
 from ...rules import disk_element, identity
@@ -35,7 +35,7 @@ Entry = t.Dict[str, t.Union[str, int, bool, t.Tuple[str, ...]]]
 # -- disks that go
 
 
-def _remove_from_vm(step: Departure, tools: Tools, change: Change, facts: t.Mapping[str, str]) -> None:
+def _remove_from_vm(step: DiskDeparture, tools: Tools, change: Change, facts: t.Mapping[str, str]) -> None:
     """Remove a disk from its VM. If the hypervisor destroys volumes that it forgets, the volume is renamed first.
 
     facts: properties for the renamed volume.
@@ -81,15 +81,15 @@ def detach(step: Detach, tools: Tools, change: Change) -> None:
 
 def destroy(step: Destroy, tools: Tools, change: Change) -> None:
     # If a run is interrupted from here on, the disk is found by its identity, and destroyed if that is still declared.
-    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), full_names(step.volume, step.snapshots))
+    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), (), full_names(step.volume, step.snapshots))
     tools.zfs.set_facts(step.volume, step.facts)
     _remove_from_vm(step, tools, change, {})
-    destroy_volume(tools, Planned(step.target, step.guid), step.snapshots)
+    destroy_volume(tools, DatasetId(step.target, step.guid), step.snapshots)
     tools.settle(change.after)
 
 
 def destroy_detached(step: DestroyDetached, tools: Tools, change: Change) -> None:
-    destroy_volume(tools, Planned(step.volume, step.guid), step.snapshots, step.held)
+    destroy_volume(tools, DatasetId(step.volume, step.guid), step.snapshots, step.on_hold)
     if change.after.orphans != change.vm.orphans:
         tools.settle(change.after)
 
@@ -117,7 +117,7 @@ def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     if step.type == FILE:
         resize_file_after_move(step, tools, change.geometry)
     marks = {key: "" for key in file_disks.COPY_MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
-    marks.update({disk_element.FACT: ""} if disk_element.FACT in now.user else {})
+    marks.update({disk_element.ELEMENT_PROPERTY: ""} if disk_element.ELEMENT_PROPERTY in now.user else {})
     zfs.set_facts(step.volume, {**step.facts, **stamp(volume.user)})
     _configure(tools, change, step.attachment, volume.origin, step.attached.image_size)
     # The marks stay until the VM has the disk, because they say what it was in the VM.

@@ -23,9 +23,9 @@ from ...plan.vm_steps import (
     TakeSnapshot,
 )
 from ...rules import identity
-from ...rules.journal import used
+from ...rules.journal import datasets_in_use
 from ...rules.layout import container, final, image_of
-from ...rules.unfinished import is_unfinished, lasting_of
+from ...rules.unfinished import is_unfinished, still_needed
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from . import file_disks
@@ -62,7 +62,7 @@ def import_image(step: ImportImage, tools: Tools, change: Change) -> None:
 def clear_remains(step: ClearRemains, tools: Tools, change: Change) -> None:
     """Destroy exactly the datasets and snapshots that were read, if they are still unused."""
     datasets, empty = tools.zfs.datasets(step.root), tools.read(container(change.after.root.pool))
-    in_use = used(datasets, empty)
+    in_use = datasets_in_use(datasets, empty)
     if in_use:
         raise exact.changed(step.root, [f"{name} is in use" for name in in_use])
     exact.destroy_tree(tools.zfs, step.left)
@@ -72,11 +72,11 @@ def delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
     """Delete the VM. The check comes right before, because a hypervisor destroys all that is below the VM's dataset."""
     vm = change.vm
     if vm.root.kind:
-        exact.confirm(tools.zfs, vm.root.planned, step.parts, step.snapshots)
+        exact.confirm(tools.zfs, vm.root.dataset_id, step.parts, step.snapshots)
     storage_of(tools).destroy_before_delete(step, vm)
     tools.hypervisor.delete_vm(vm.config.uuid)
     if vm.root.kind:
-        _destroy_datasets(tools, vm.root.name, dict((vm.root.planned, *step.parts, *step.snapshots)))
+        _destroy_datasets(tools, vm.root.name, dict((vm.root.dataset_id, *step.parts, *step.snapshots)))
 
 
 def delete_config_only(zfs: Zfs, hypervisor: Hypervisor, config: VmConfig) -> None:
@@ -107,7 +107,9 @@ def _destroy_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> No
         )
     try:
         for one in sorted((d for d in datasets if d.kind != "snapshot"), key=lambda d: d.name, reverse=True):
-            exact.destroy(tools.zfs, one.planned, [d.planned for d in datasets if d.name.startswith(f"{one.name}@")])
+            exact.destroy(
+                tools.zfs, one.dataset_id, [d.dataset_id for d in datasets if d.name.startswith(f"{one.name}@")]
+            )
     except FlexdiskError as exc:
         text = f"the VM is deleted, but {root} is left: {exc.message}; the same task again destroys it"
         raise FlexdiskError(exc.code, text) from exc
@@ -119,7 +121,7 @@ def remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> N
     datasets = tools.zfs.datasets(step.root) if tools.zfs.exists(step.root) else []
     unexpected = [d.name for d in datasets if parts.get(d.name) != d.guid]
     empty = tools.read(container(change.after.root.pool))
-    in_use = lasting_of(datasets, step.root, empty, step.configured, step.deletes)
+    in_use = still_needed(datasets, step.root, empty, step.configured, step.deletes)
     if unexpected or in_use:
         text = f"the host changed since it was read: {', '.join(sorted({*unexpected, *in_use}))}"
         raise FlexdiskError("Changed", f"{text}; nothing was destroyed")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...hypervisor.protocol import Hypervisor
 from ...model.vm import Vm
-from ...rules.failover import FACT, encode, wish_of
+from ...rules.failover import FAILOVER_PROPERTY, encode, setting_of
 from ...zfs.commands import Zfs
 
 
@@ -22,7 +22,9 @@ def keep_off(hypervisor: Hypervisor, vm: Vm, check_mode: bool = False) -> bool:
 def set_autoboot(zfs: Zfs, hypervisor: Hypervisor, vm: Vm, autoboot: bool) -> None:
     """Store whether the VM starts with its host."""
     if vm.config.failover:
-        zfs.set_facts(vm.root.name, {FACT: encode(wish_of(vm.config, vm.root)._replace(autoboot=autoboot))})
+        zfs.set_facts(
+            vm.root.name, {FAILOVER_PROPERTY: encode(setting_of(vm.config, vm.root)._replace(autoboot=autoboot))}
+        )
         keep_off(hypervisor, vm)
     else:
         hypervisor.set_autoboot(vm.config.uuid, autoboot)

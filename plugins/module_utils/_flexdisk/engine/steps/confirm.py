@@ -26,7 +26,7 @@ def confirm_unchanged(tools: Tools, plan: VmPlan) -> None:
     """
     if not plan.vm:
         return
-    if not plan.before.there:
+    if not plan.before.exists:
         _confirm_absent(tools, plan)
         return
     try:

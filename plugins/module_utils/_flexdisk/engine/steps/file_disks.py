@@ -176,7 +176,7 @@ def discard(zfs: Zfs, partial: Dataset) -> None:
             f"{', '.join(others)}, which is not part of it"
         )
         raise FlexdiskError("InUse", text)
-    exact.destroy(zfs, partial.planned, [one.planned for one in parts])
+    exact.destroy(zfs, partial.dataset_id, [one.dataset_id for one in parts])
     remove_folder(zfs, partial)
 
 

@@ -87,7 +87,7 @@ Performers = t.Mapping[t.Type[Step], Perform]
 
 def stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
     """Return new stamps for a changed disk: mtime and serial_no, and ctime if it has none."""
-    known = released_identity.stamps(user)
+    known = released_identity.stamp_properties(user)
     now = identity.render_time(time.time())
     stamp = {"mtime": now, "serial_no": identity.next_serial(known.get("serial_no", ""))}
     return stamp if user.get("ctime") else dict(stamp, ctime=known.get("ctime") or now)

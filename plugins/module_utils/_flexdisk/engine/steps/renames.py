@@ -38,7 +38,7 @@ def keep_values(zfs: Zfs, name: str, target: str) -> None:
     if above == _parent(name):
         return
     rows = zfs.properties(name, above)
-    wanted = effective.kept(rows[name], rows[above], above)
+    wanted = effective.to_preserve(rows[name], rows[above], above)
     if wanted:
         zfs.set(name, **wanted)
 

@@ -91,7 +91,7 @@ class ByZfs:
             gone = exact.destroy(self._zfs, volume, snapshots_of_dataset(step.snapshots, volume.name))
             file_disks.remove_folder(self._zfs, gone.dataset)
         if vm.root.kind:
-            exact.destroy(self._zfs, vm.root.planned, snapshots_of_dataset(step.snapshots, vm.root.name))
+            exact.destroy(self._zfs, vm.root.dataset_id, snapshots_of_dataset(step.snapshots, vm.root.name))
 
     def set_indestructible(self, vm: Vm, protected: bool) -> None:
         """Write the protection to a property, which this collection respects."""
@@ -171,7 +171,7 @@ class ByHypervisor(ByZfs):
 
     def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
         """Let the tool delete the snapshot. The tool does not know one that lacks a part, so ZFS deletes that."""
-        if step.whole:
+        if step.complete:
             exact.confirm_snapshots(self._zfs, vm.root.name, step.full_name, step.parts)
             self._storage.delete_snapshot(vm.config.uuid, step.name)
         else:

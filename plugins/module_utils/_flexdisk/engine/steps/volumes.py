@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...model.dataset import RECORD, Dataset, Planned
+from ...model.dataset import RECORD, Dataset, DatasetId
 from ...model.sizes import MIB
 from ...model.vm import FILE, SPARSE, THICK
 from ...plan.disk_steps import AttachDisk, CreateDetached, CreateDisk
@@ -110,18 +110,18 @@ def _properties_around_move(
     return {}, {**resized, **automatic}
 
 
-def snapshots_of_dataset(snapshots: t.Iterable[Planned], name: str) -> t.List[Planned]:
+def snapshots_of_dataset(snapshots: t.Iterable[DatasetId], name: str) -> t.List[DatasetId]:
     """Return the snapshots (full names) of this dataset."""
     return [one for one in snapshots if one.name.partition("@")[0] == name]
 
 
-def full_names(name: str, snapshots: t.Iterable[Planned]) -> t.List[Planned]:
+def full_names(name: str, snapshots: t.Iterable[DatasetId]) -> t.List[DatasetId]:
     """Return snapshots with full names from a plan's short ones."""
-    return [Planned(f"{name}@{short}", guid) for short, guid in snapshots]
+    return [DatasetId(f"{name}@{short}", guid) for short, guid in snapshots]
 
 
 def destroy_volume(
-    tools: Tools, volume: Planned, snapshots: t.Iterable[Planned], with_holds: t.Sequence[str] = ()
+    tools: Tools, volume: DatasetId, snapshots: t.Iterable[DatasetId], with_holds: t.Sequence[str] = ()
 ) -> None:
     """Destroy exactly this volume with exactly these snapshots (short names). Release the holds of with_holds first."""
     planned = full_names(volume.name, snapshots)

@@ -9,7 +9,7 @@ import typing as t
 
 from ...model.errors import FlexdiskError, Problems
 from ...model.sizes import parse_size
-from ...rules.naming import fitting
+from ...rules.naming import find_by_name
 from .facts import Facts, exclusive_tags
 from .known import COPIED, DOWN, UP, KnownVm
 from .raw import typed_value
@@ -32,12 +32,12 @@ class NewVm(t.NamedTuple):
 def parse_new_vms(
     raw: t.Sequence[_Raw], facts: Facts, exclusive: t.Sequence[str], problems: Problems
 ) -> t.Tuple[NewVm, ...]:
-    """The VMs as a task declares them. exclusive: as in Settings. What is wrong goes to the problems."""
+    """Return the VMs as a task declares them. exclusive: as in Settings. What is wrong goes to the problems."""
     names = [entry["name"] for entry in raw]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add("InvalidArgument", f"new_vms: {name} is listed more than once")
     for name in dict.fromkeys(names):
-        for one in fitting(name, facts.names, prefixes=False):
+        for one in find_by_name(name, facts.names, prefixes=False):
             host = facts.known.vms[one.uuid].primary
             problems.add("AlreadyExists", f"new_vms: {name} is on {host} already ({one.uuid})")
     return tuple(_New(entry, facts, exclusive, problems).read() for entry in raw)
@@ -54,7 +54,7 @@ class _New:
         self._label = f"new_vms: {raw['name']}"
 
     def read(self) -> NewVm:
-        """The VM, with what it takes of each host."""
+        """Return the VM, with what it takes of each host."""
         raw, known = self._raw, self._facts.known
         hosts: _Raw = raw["hosts"] if raw["hosts"] is not None else dict.fromkeys(known.hosts)
         for host in hosts:
@@ -112,6 +112,6 @@ class _New:
         if raw[key] is None:
             raise FlexdiskError("MissingParameter", f"{label}: {key} is missing")
         try:
-            return parse_size(raw[key], what=key)
+            return parse_size(raw[key], name=key)
         except FlexdiskError as exc:
             raise FlexdiskError(exc.code, f"{label}: {exc.message}") from exc
