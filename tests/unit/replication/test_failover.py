@@ -314,7 +314,7 @@ def taken(world, before, hashes, term=1):
 
 
 def lost(world):
-    return taker(world).look("db01").takeover.words
+    return taker(world).look("db01").takeover.losses
 
 
 def everything(world):
@@ -711,7 +711,7 @@ def more(world):
 def test_a_disk_that_the_record_does_not_have(world):
     """It is named before anything is done, and its replica stays."""
     uuid = more(world)
-    (words,) = taker(world).look("db01").takeover.words
+    (words,) = taker(world).look("db01").takeover.losses
     assert f"{REPLICAS}/{uuid} is of a disk that the record of db01 lacks" in words
     assert take(world)
     assert uuid not in [disk["uuid"] for disk in config(world.peer)["disks"]]
@@ -726,7 +726,7 @@ def test_a_disk_whose_replica_is_still_coming(world):
     world.cut = 90000
     assert not world.sync()[1]
     world.cut = 0
-    assert "is of a disk that the record of db01 lacks" in taker(world).look("db01").takeover.words[0]
+    assert "is of a disk that the record of db01 lacks" in taker(world).look("db01").takeover.losses[0]
 
 
 def less(world):
@@ -795,7 +795,7 @@ def test_a_disk_that_left_the_vm_long_ago(world):
     """Its replica is older than the set, and no loss."""
     less(world)
     store(world, mark(world).records)
-    assert taker(world).look("db01").takeover.words == []
+    assert taker(world).look("db01").takeover.losses == []
 
 
 def test_a_replica_that_was_going_back(world):
