@@ -826,7 +826,7 @@ def test_a_failover_that_was_begun_only_goes_on(world):
         with pytest.raises(Killed):
             take(world)
         world.fuse = Fuse()
-        if observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves:
+        if observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True).moves:
             break
     target = hosts(world)[1]
     assert "InUse" in {problem.code for problem in target.refusals(look(world)["record"], "zones")}
@@ -898,7 +898,7 @@ def test_a_vm_that_was_taken_over_is_not_started(world):
         with pytest.raises(Killed):
             take(world)
         world.fuse = Fuse()
-        if observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves:
+        if observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True).moves:
             begun += 1
             assert start(world, {"hv02": said_by(world.peer)}, unasked=True).left
     assert begun
@@ -963,7 +963,7 @@ def test_a_failover_that_is_refused_late_leaves_nothing(world, monkeypatch):
     monkeypatch.setattr(MoveTarget, "_rehearse", refuses)
     with pytest.raises(FlexdiskError, match="too small"):
         take(world)
-    host = observe(Zfs(world.peer), Vmadm(world.peer), every=True)
+    host = observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True)
     assert (host.configs, host.moves) == ((), {})
     assert not taker(world).look("db01").begun
     monkeypatch.undo()
