@@ -59,7 +59,7 @@ def run(
 
 
 class _DiskTask(Task):
-    """extra_pool is the pool of new disks. plan_entries admits the plans, because a refused entry may concern two VMs."""
+    """extra_pool is the pool of new disks. plan_entries admits the plans, as a refused entry may concern two VMs."""
 
     admits = False
     outcome: DiskOutcome

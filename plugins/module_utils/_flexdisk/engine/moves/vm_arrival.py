@@ -706,7 +706,7 @@ def _expected(host: Host, uuid: str) -> str:
 
 
 def _check_given_up(uuid: str, given_up: moves.GivenUp) -> None:
-    """Raise FlexdiskError if the VM is expected by a move that its host has not given up. stayed: as for unexpect."""
+    """Raise FlexdiskError if the VM is expected by a move that its host has not given up. given_up: as for cancel()."""
     if records.absent(uuid):
         return
     record = read_record(records.load(uuid))
