@@ -54,7 +54,7 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "remaining": disk.remaining,
     }
     fields.update(changes)
-    # The identity that is written takes the place of the saved one that it comes from.
+    # The identity that is written replaces the saved one that it comes from.
     saved = {released_identity.KEY: ""} if released_identity.has_saved_identity(disk) else {}
     return {**identity.facts(**fields), **saved}
 

@@ -215,7 +215,7 @@ def _lift_guard(step: LiftGuard, host: Host) -> Host:
     return replace(host, detached=detached)
 
 
-# What a host is after a step that concerns no VM. Any: each function takes its own class.
+# The host after each class of steps that concern no VM. Any: each function takes its own class.
 AFTER_OUTSIDE: t.Mapping[t.Type[Step], t.Callable[[t.Any, Host], Host]] = {
     CorrectFacts: _correct,
     ForgetRun: _forget_run,

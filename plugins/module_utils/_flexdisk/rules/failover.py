@@ -16,10 +16,10 @@ from ..model.vm import Vm, VmConfig
 from .replicas import hosts, is_host
 
 FAILOVER_PROPERTY = "failover"
-# The boot of this host in which it was known to be the home of the VM. It says nothing about other boots or hosts.
+# The boot of this host in which it was known to be the home of the VM. Other boots and hosts do not count.
 BOOT = "at_home"
-# Hosts that may have a record with which they take the VM over, whatever its disks note. A host is written down before
-# it gets its record, and taken out when it has lost it: start_host and moves ask all of them.
+# Hosts that may have a record with which they can take the VM over, even if its disks note no replica there. A host is
+# added before it gets its record, and removed after it has lost it: start_host and moves ask all of them.
 RIVALS = "failover.rivals"
 _MOST = 1_000_000  # takeovers of one VM
 _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")

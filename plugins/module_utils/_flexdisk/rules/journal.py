@@ -19,10 +19,9 @@ from .snapshots import is_name
 from .unwritten import unwritten
 
 INDEX = "intents"
-# A guest that has not shut down so many seconds after it was asked to does not shut down because of that.
+# Seconds after the request to shut down. A guest that shuts down later does so for another reason.
 LATEST = 3600
-# A VM that is down so many seconds later is not started because of that, where nobody can tell when it has ended. The
-# next run of a job that runs daily comes before.
+# The same limit for a VM of which it is not known when it stopped. It is long enough for the next run of a daily job.
 UNTOLD = 36 * 3600
 UNKNOWN = "unknown"
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")

@@ -35,7 +35,7 @@ class Lease(t.NamedTuple):
     holder: str
     # When the run took it.
     since: int
-    # When the run last said that it is at work.
+    # When the run last renewed it.
     renewed: int
     ttl: int
 
@@ -56,7 +56,7 @@ class Decision(t.NamedTuple):
     previous: t.Optional[Lease] = None
     # The property gets another value.
     writes: bool = False
-    # Somebody else than before has the lease.
+    # Another run than before has the lease, or none.
     changed: bool = False
     # The code of a refusal.
     code: str = ""

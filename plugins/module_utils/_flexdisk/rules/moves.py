@@ -21,7 +21,7 @@ from .replicas import is_host
 
 MOVE_PROPERTY = "move"
 STAYED = "stayed"
-"""On the dataset of a VM: when a move of it was last given up. A move that has begun before ends there."""
+"""Property of a VM's dataset: when a move of the VM was last given up. Moves that began earlier end then."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
 UNKNOWN = -1
 
@@ -29,7 +29,7 @@ UNKNOWN = -1
 class Move(t.NamedTuple):
     """The record of a VM that moves or has moved."""
 
-    # The VM is about to leave, has left or comes.
+    # LEAVING, MOVED or COMING.
     phase: str
     vm: str
     alias: str
@@ -37,22 +37,22 @@ class Move(t.NamedTuple):
     host: str
     # The guid of its pool.
     pool: int
-    # The VM had this state and autoboot, and gets them again.
+    # state and autoboot of the VM before the move, to be restored.
     state: str
     autoboot: bool
     # When it began, by the clock of this host.
     since: str
-    # The tombstone in whose place this is, encoded.
+    # The tombstone that this record replaces, encoded.
     was: str = ""
-    # The VM comes because its home has failed, and its disks go back to this set of snapshots. "" for a move.
+    # The set of snapshots that its disks are rolled back to, if the VM comes because its home has failed, else "".
     back_to: str = ""
     # How often the VM had been taken over, UNKNOWN if an older version has written this.
     term: int = UNKNOWN
-    # The hosts that may take over a VM with failover that leaves, with commas.
+    # The hosts that may take over a VM with failover that leaves, separated by commas.
     asks: str = ""
     # The VM has not moved, but has been taken over by the other host.
     taken: bool = False
-    # The VM comes, or came until another host had taken it over, and had left its host when its arrival began.
+    # The VM had left its former host when it began to come here.
     has_left: bool = False
 
     @property
@@ -131,7 +131,7 @@ class GivenUp(t.NamedTuple):
     term: int
     """How often the VM had been taken over."""
     number: int
-    """It grows each time within a term. 0 if no move was given up."""
+    """Grows with each move that is given up in a term. 0 if none was."""
 
 
 def given_up_at(user_properties: t.Mapping[str, str]) -> GivenUp:
@@ -203,26 +203,26 @@ class Sighting(t.NamedTuple):
     """What another host reports about a VM."""
 
     vm: str
-    """The UUID of the VM that it has, "" for none."""
+    """The UUID of the VM, if the host has it, else ""."""
     phase: str
-    """As in Move, "" if nothing is written down there."""
+    """As in Move, "" if the host has no record of a move."""
     target: str = ""
-    """The host to which the VM has gone from there, or from which it comes."""
+    """The host that the VM has gone to from there, or comes from."""
     moving: str = ""
-    """The UUID of the VM that is written down there, "" for none."""
+    """The UUID of the VM in the record of a move, "" without one."""
     term: int = UNKNOWN
     """As in Move."""
     had: int = UNKNOWN
-    """How often the VM that it has had been taken over; UNKNOWN without failover, if it is not stopped, or if the host
-    counts as its home since its boot."""
+    """The term of the VM on that host. UNKNOWN without failover, if the VM is not stopped, or if the host is known to
+    be its home since its boot."""
     has_left: bool = False
     """As in Move."""
     taking: bool = False
     """Whether the VM comes because its home has failed."""
     asks: t.Tuple[str, ...] = ()
-    """The hosts that must say that they have not taken the VM over before its move from there goes on."""
+    """The hosts that must confirm that they have not taken the VM over before its move from there goes on."""
     unmanaged: str = ""
-    """Why no task manages the VM that it has, "" if it has none, or manages it."""
+    """Why no task manages the VM on that host, "" if it is managed, or not there."""
 
     def is_older_than(self, term: int) -> bool:
         """Whether the host is only an old home of a VM that has this term elsewhere."""

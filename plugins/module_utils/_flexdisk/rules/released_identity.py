@@ -158,7 +158,7 @@ def parse_identity(raw: _Raw, number: int, problems: Problems) -> ReleasedIdenti
     label = name or uuid or f"disks[{number}]"
     serial, slot = raw.get("serial_no"), raw.get("pci_slot")
     disk_values.check_uuid(problems, label, uuid)
-    # A disk with a serial_no had its name before, when names such as 12 and yes were taken.
+    # A disk with a serial_no has an old name: earlier releases accepted names such as 12 and yes.
     if disk_values.check_name(problems, label, name) and name and serial is None:
         disk_values.check_new_name(problems, label, name)
     _check_numbers(problems, label, raw)

@@ -27,8 +27,8 @@ DIVERGED = (
 )
 # Those by which a replica is known for one.
 MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
-# What ZFS writes when it forgets a log: the root of the dataset, twice, a sector each. By logicalreferenced of a file
-# system that never held a file, plain or encrypted, which tells the sector size of its pool.
+# Bytes that ZFS writes when it drops an intent log: the root of the dataset, twice, a sector each. The keys are the
+# logicalreferenced of an empty file system, plain or encrypted, from which the sector size of its pool follows.
 _ROOTS = {12288: 2 << 9, 50176: 2 << 9, 43008: 2 << 12, 70656: 2 << 12, 79872: 2 << 13, 99328: 2 << 13}
 _LEAST = 2 << 9  # less than a write takes, whatever the sector size
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
@@ -64,7 +64,7 @@ class Note(t.NamedTuple):
     host: str
     # When the replica last had all that the disk had, by the clock of the disk's host. "" if never.
     synced: str
-    # The guid of the pool from which the replica has come, if the VM has moved since, else 0.
+    # The guid of the pool that the replica was synced from, if the VM has moved since, else 0.
     home: int = 0
 
 

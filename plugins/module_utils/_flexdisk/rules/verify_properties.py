@@ -44,7 +44,7 @@ def properties_of_vm(facts: Facts, vm: Vm) -> Findings:
 def properties(about: About) -> Findings:
     """Yield findings about the properties of one disk."""
     volume = about.disk.volume
-    # The hypervisor's word on an attached disk is another finding.
+    # Facts that differ from the hypervisor are another finding.
     copied = ("uuid", "vm", "index", "slot", "boot") if about.disk.path and about.disk.adopted else ()
     wrong = [n for n in sorted(volume.user) if n not in (*copied, "name") and not _is_valid(n, volume.user[n])]
     name = volume.user.get("name", "")
