@@ -55,7 +55,7 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
     }
     fields.update(changes)
     # The identity that is written replaces the saved one that it comes from.
-    saved = {released_identity.KEY: ""} if released_identity.has_saved_identity(disk) else {}
+    saved = {released_identity.RELEASED_PROPERTY: ""} if released_identity.has_saved_identity(disk) else {}
     return {**identity.facts(**fields), **saved}
 
 

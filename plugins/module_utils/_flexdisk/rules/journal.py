@@ -18,7 +18,7 @@ from .property_text import LIMIT, check_value, decode_object, encode_json
 from .snapshots import is_name
 from .unwritten import unwritten
 
-INDEX = "intents"
+INDEX_PROPERTY = "intents"
 # Seconds after the request to shut down. A guest that shuts down later does so for another reason.
 LATEST = 3600
 # The same limit for a VM of which it is not known when it stopped. It is long enough for the next run of a daily job.
@@ -28,7 +28,7 @@ _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
 
-def property_of(vm: str) -> str:
+def intent_property(vm: str) -> str:
     """Return the name of the VM's property, without our prefix."""
     return "intent." + vm
 
@@ -36,8 +36,8 @@ def property_of(vm: str) -> str:
 def written_entries(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
     """Yield VM and name of each property that is an entry."""
     for name in properties:
-        vm = name[len(property_of("")) :]
-        if name.startswith(property_of("")) and identity.is_uuid(vm):
+        vm = name[len(intent_property("")) :]
+        if name.startswith(intent_property("")) and identity.is_uuid(vm):
             yield vm, name
 
 

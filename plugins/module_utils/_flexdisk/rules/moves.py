@@ -16,11 +16,11 @@ from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from . import identity
 from .failover import FAILOVER_PROPERTY, term_of
-from .layout import last_part, moves, pool_of
+from .layout import last_part, moves_container, pool_of
 from .replicas import is_host
 
 MOVE_PROPERTY = "move"
-STAYED = "stayed"
+STAYED_PROPERTY = "stayed"
 """Property of a VM's dataset: when a move of the VM was last given up. Moves that began earlier end then."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
 UNKNOWN = -1
@@ -78,7 +78,7 @@ def decode_at(name: str, text: str) -> t.Optional[Move]:
     there.
     """
     move = _decode(text)
-    return move if move is not None and name == f"{moves(pool_of(name))}/{move.vm}" else None
+    return move if move is not None and name == f"{moves_container(pool_of(name))}/{move.vm}" else None
 
 
 def previous_tombstone(move: Move) -> t.Optional[Move]:
@@ -141,7 +141,7 @@ def given_up_at(user_properties: t.Mapping[str, str]) -> GivenUp:
 
 def stayed_at(user_properties: t.Mapping[str, str]) -> int:
     """Return the number in given_up_at()."""
-    text = user_properties.get(STAYED, "")
+    text = user_properties.get(STAYED_PROPERTY, "")
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
 
 
@@ -152,7 +152,11 @@ def stays_at(user_properties: t.Mapping[str, str], now: float) -> int:
 
 def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
     """Return all records, by the UUIDs of the VMs."""
-    places = (d for d in datasets if d.kind == "filesystem" and d.parent == moves(d.pool) and MOVE_PROPERTY in d.user)
+    places = (
+        d
+        for d in datasets
+        if d.kind == "filesystem" and d.parent == moves_container(d.pool) and MOVE_PROPERTY in d.user
+    )
     known = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in places) if move is not None]
     return {move.vm: move for move in known}
 
@@ -352,4 +356,4 @@ def _says(host: str, seen: t.Optional[Sighting]) -> str:
 
 def is_place(name: str) -> bool:
     """Whether it is the dataset of such a record."""
-    return identity.is_uuid(last_part(name)) and name.rpartition("/")[0] == moves(pool_of(name))
+    return identity.is_uuid(last_part(name)) and name.rpartition("/")[0] == moves_container(pool_of(name))
