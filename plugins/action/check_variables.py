@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The variables that are set, as they are meant; failed, with all that is wrong with them."""
+        """Return the variables that are set, as they are meant; failed, with all that is wrong with them."""
         _core.check()
         answer: _Dict = super().run(tmp, task_vars)
         playbook = str(self._task.args.get("playbook"))
@@ -52,7 +52,7 @@ class ActionModule(ActionBase):
             raise AnsibleError(text) from exc
 
     def _checked(self, playbook: str, variables: _Dict) -> _Dict:
-        """What the action adds to its result."""
+        """Check the variables of a playbook and return what the result gets."""
         readers = specifications()
         specification = readers.arguments[playbook]
         given = templated(self._templar, specification, _of_host(variables, specification, variables))
@@ -73,7 +73,7 @@ class ActionModule(ActionBase):
         return {**meant, "stands": stands, "_ansible_no_log": secret}
 
     def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
-        """What is wrong with hosts that variables name. Modules run there, also on the controller, as localhost."""
+        """Return what is wrong with hosts that variables name. Modules run there, also on the controller, as localhost."""
         if not named_hosts.named(meant):
             return []
         more = self._templar.template(variables.get("flexdisk_hosts")) or []

@@ -45,7 +45,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of the task, which fails if nothing may be done."""
+        """Return the result of the task, which fails if nothing may be done."""
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         given: _Dict = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]  # type: ignore[no-untyped-call]
@@ -80,6 +80,6 @@ class ActionModule(ActionBase):
 
 
 def _queued(variables: _Dict, stages: t.Sequence[str]) -> t.List[t.Tuple[str, t.Any]]:
-    """The hosts of jobs, each with its variables."""
+    """Return the hosts of jobs, each with its variables."""
     names = dict.fromkeys(name for stage in stages for name in variables["groups"].get(f"flexdisk_{stage}", ()))
     return [(name, variables["hostvars"][name]) for name in names]

@@ -93,7 +93,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """The plan as the result of a task, which fails for a request that is refused."""
+        """Return the plan as the result of a task, which fails for a request that is refused."""
         _core.check()
         result_of_task: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = self._checked()
@@ -112,7 +112,7 @@ class ActionModule(ActionBase):
 
 
 def _answered(answers: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
-    """The new VMs, as hosts have answered."""
+    """Return the new VMs, as hosts have answered."""
     try:
         return new_vms(answers)
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
@@ -121,7 +121,7 @@ def _answered(answers: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
 
 
 def move_plan(arguments: t.Mapping[str, t.Any], now: float) -> t.Dict[str, t.Any]:
-    """The keys of the result. now: seconds since 1970."""
+    """Return the keys of the result. now: seconds since 1970."""
     problems = Problems("")
     exclusive = tuple(arguments["exclusive_tags"] or ())
     moves = frozenset((pair["from"], pair["to"]) for pair in arguments["allowed_moves"] or ())

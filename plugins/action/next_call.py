@@ -49,7 +49,9 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of the module, with what is next. It fails if the task ends with the failure of this module."""
+        """Return the result of the module, with what is next. It fails if the task ends with the failure of this
+        module.
+        """
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -84,7 +86,7 @@ class ActionModule(ActionBase):
         return {**result, "answers": {**(hidden if call.hidden else shown["answers"]), **answer}, "next": following}
 
     def _turn(self, variables: _Dict, answers: t.Mapping[str, _Dict]) -> Turn:
-        """What is next after these answers, by their numbers."""
+        """Return what is next after these answers, by their numbers."""
         args = self._task.args
         run = Run(bool(self._task.check_mode), bool(self._task.diff), lambda host: _calling.options(variables, host))
         given = [Answer(**answers[str(number)]) for number in range(len(answers))]
@@ -92,7 +94,9 @@ class ActionModule(ActionBase):
 
 
 def _next_task(turn: Turn) -> _Dict:
-    """What the task that comes next needs: its file among the tasks of the role vm_replica, its name and its host."""
+    """Return what the task that comes next needs: its file among the tasks of the role vm_replica, its name and its
+    host.
+    """
     task: _Dict = {"file": "done", "result": turn.result}
     if turn.call is not None:
         task = {"file": "hidden" if turn.call.hidden else "call", "name": turn.call.name, "host": turn.call.host}

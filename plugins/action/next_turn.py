@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The next turn, which fails if the flow is stopped; with a turn, the result of the module of this host."""
+        """Return the next turn, which fails if the flow is stopped; with a turn, the result of the module of this host."""
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -76,7 +76,7 @@ class ActionModule(ActionBase):
         return {**result, "turn": {**_identity(turn), **ended}}
 
     def _decide(self, memory: t.Sequence[_Dict], variables: _Dict) -> _Dict:
-        """What comes next after these answers."""
+        """Return what comes next after these answers."""
         args = self._task.args
         run = Run(bool(self._task.check_mode), bool(self._task.diff), lambda host: _calling.options(variables, host))
         turn = next_turn(FLOWS[args["flow"]](args["arguments"], run), [_answers(one) for one in memory])
@@ -87,24 +87,26 @@ class ActionModule(ActionBase):
 
 
 def _answer(every: t.Mapping[str, t.Any], host: str) -> _Dict:
-    """What a host has left of its last call. It is no argument: those can be shown, and it has secrets."""
+    """Return the result of a host's last call. It is read from variables, because arguments can be shown, and it has
+    secrets.
+    """
     return every[host].get("_flexdisk_heard") or {}
 
 
 def _identity(turn: _Dict) -> _Dict:
-    """What tells a turn from others, also from those of an earlier play."""
+    """Return what identifies a turn, also among those of an earlier play."""
     return {key: turn.get(key) for key in ("number", "begun")}
 
 
 def _answers(remembered: _Dict) -> t.Union[Answer, Answers]:
-    """The answers to a turn, or the one to its only call."""
+    """Return the answers to a turn, or the one to its only call."""
     answers = {host: Answer(**one) for host, one in remembered["answers"].items()}
     return answers if remembered["at_once"] else next(iter(answers.values()))
 
 
 def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
-    """What to remember of the answers to a turn. Only a host that Ansible calls unreachable is lost: one without an
-    answer may be there, and hang.
+    """Return what to remember of the answers to a turn. Only a host that Ansible calls unreachable is lost: one without
+    an answer may be there, and hang.
     """
     answers: _Dict = {}
     for host, call in last["calls"].items():
@@ -124,7 +126,7 @@ def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
 
 
 def _next_tasks(turn: Turn, hosts: t.Sequence[str]) -> _Dict:
-    """What tasks need: what is said, and on which of the hosts; the name of the next task, and each host's call."""
+    """Return what tasks need: what is said, and on which of the hosts; the name of the next task, and each host's call."""
     tasks: _Dict = {"calls": {}, "result": turn.result or {}, "title": "Say nothing", "says": "", "about": ""}
     if turn.says is not None:
         about = turn.says.host if turn.says.host in hosts else hosts[0]

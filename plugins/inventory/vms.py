@@ -170,7 +170,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         self._populate(inventory, vms, vms_by_host)
 
     def _vms_by_host(self, path: str, cache: bool) -> _VmsByHost:
-        """The VMs of each hypervisor, from the cache if what was asked for then is what is asked for now."""
+        """Return the VMs of each hypervisor, from the cache if what was asked for then is what is asked for now."""
         query = {
             "sources": self._sources(path),
             "pattern": self.get_option("hypervisors"),
@@ -197,7 +197,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         ]
 
     def _ask(self, sources: t.List[str], pattern: str) -> t.Tuple[_VmsByHost, bool]:
-        """The VMs of each hypervisor that told them, and whether all did."""
+        """Return the VMs of each hypervisor that told them, and whether all did."""
         replies = _vm_info.read(sources, pattern, self.get_option("timeout"))
         if not replies:
             raise AnsibleParserError(

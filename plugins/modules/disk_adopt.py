@@ -281,7 +281,7 @@ def main() -> None:
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of disk_adopt."""
-    found = disk_adopt.run(
+    outcome = disk_adopt.run(
         call.zfs,
         call.hypervisor,
         params["vms"],
@@ -292,7 +292,7 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         params["on_refusal"] == "continue",
         approval(params),
     )
-    return answer(found.outcome, released=found.released, skipped_vms=found.skipped)
+    return answer(outcome.outcome, released=outcome.released, skipped_vms=outcome.skipped)
 
 
 if __name__ == "__main__":

@@ -241,7 +241,7 @@ def main() -> None:
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of disk_verify."""
-    found = verify(
+    verified = verify(
         call.zfs,
         call.hypervisor,
         params["vms"],
@@ -252,8 +252,8 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         int(time.time()),
         params["replica_days"],
     )
-    failed = failure(found, params["fail_on"])
-    return Answer(result(found), None if failed is None else {**result(found), **failed})
+    failed = failure(verified, params["fail_on"])
+    return Answer(result(verified), None if failed is None else {**result(verified), **failed})
 
 
 if __name__ == "__main__":

@@ -615,19 +615,19 @@ def main() -> None:
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of vm_info."""
-    found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"], params["leases"])
+    vms = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"], params["leases"])
     keys = {
-        "vms": found.vms,
-        "parked": found.detached,
-        "skipped_vms": found.skipped,
-        "intents": found.intents,
-        "pools": found.pools,
-        "moves": found.moves,
+        "vms": vms.vms,
+        "parked": vms.detached,
+        "skipped_vms": vms.skipped,
+        "intents": vms.intents,
+        "pools": vms.pools,
+        "moves": vms.moves,
         "progress": under_way(call.pool),
     }
-    failure = refusal(found.problems) if found.problems else None
-    more = {} if found.leases is None else {"leases": found.leases}
-    return Answer({"changed": False, **keys, **more}, failure, found.warnings)
+    failure = refusal(vms.problems) if vms.problems else None
+    more = {} if vms.leases is None else {"leases": vms.leases}
+    return Answer({"changed": False, **keys, **more}, failure, vms.warnings)
 
 
 if __name__ == "__main__":

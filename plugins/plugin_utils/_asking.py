@@ -34,7 +34,7 @@ _Answers = t.Dict[str, str]
 
 
 def probe_all(members: t.Sequence[ProbedMember], at_once: int = MAX_THREADS) -> _Answers:
-    """Why each member says no, "" if it says yes.
+    """Return why each member says no, "" if it says yes.
 
     Each has a thread of its own, and one that does not end in time is left behind. So they are daemons: nothing waits
     for them when the task ends or is interrupted.
@@ -76,7 +76,7 @@ def _probe_member(member: ProbedMember, results: queue.Queue[t.Tuple[str, str]])
 
 
 def why_unhealthy(probe: Probe) -> str:
-    """Why the answer to a question is no, "" if it is yes."""
+    """Return why the answer to a question is no, "" if it is yes."""
     try:
         return _tcp(probe) if isinstance(probe, Tcp) else _http(probe)
     except TimeoutError:
@@ -110,7 +110,7 @@ def _http(probe: Http) -> str:
 
 
 def _connection(probe: Http) -> http.client.HTTPConnection:
-    """A connection to the URL's own host: proxies are not looked for."""
+    """Return a connection to the URL's own host: proxies are not looked for."""
     parts = urlsplit(probe.url)
     host = parts.hostname or ""
     if parts.scheme == "http":
@@ -123,13 +123,13 @@ def _connection(probe: Http) -> http.client.HTTPConnection:
 
 
 def _target(url: str) -> str:
-    """What a request asks for: the path with its query. A fragment is never sent."""
+    """Return what a request asks for: the path with its query. A fragment is never sent."""
     parts = urlsplit(url)
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def _first_line(connected: socket.socket, end: float) -> bytes:
-    """What is answered up to the end of a line. Raises TimeoutError at `end`, however slowly the answer drips."""
+    """Return what is answered up to the end of a line. Raises TimeoutError at `end`, however slowly the answer drips."""
     line = b""
     while b"\n" not in line and len(line) < _MAX_LINE:
         connected.settimeout(max(0.001, end - time.monotonic()))

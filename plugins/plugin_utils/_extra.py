@@ -37,7 +37,7 @@ def playbooks() -> t.Optional[t.Set[str]]:
 
 
 def _named(argument: str) -> t.Optional[t.Set[str]]:
-    """The playbooks of this collection that a playbook is, or of which it consists; None if it has other plays."""
+    """Return the playbooks of this collection that a playbook is, or of which it consists; None if it has other plays."""
     if argument.startswith(_PREFIX):
         return {argument[len(_PREFIX) :]}
     path = os.path.realpath(argument)
@@ -53,6 +53,6 @@ def _named(argument: str) -> t.Optional[t.Set[str]]:
 
 
 def _imported(entry: object) -> str:
-    """The playbook that an entry of a playbook imports, empty for a play."""
+    """Return the playbook that an entry of a playbook imports, empty for a play."""
     names = [entry.get(key) for key in _IMPORTS if key in entry] if isinstance(entry, dict) else []
     return str(names[0]) if names else ""

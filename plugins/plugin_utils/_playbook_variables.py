@@ -62,7 +62,7 @@ def answers(given: t.Mapping[str, object], specification: t.Mapping[str, Wanted]
 
 
 def _with_keys(name: str, wanted: Wanted) -> Wanted:
-    """The specification of a variable, with what its role says of the keys of entries."""
+    """Return the specification of a variable, with what its role says of the keys of entries."""
     if "role" not in wanted:
         return wanted
     more: t.Dict[str, Wanted] = {key: {} for key in wanted.get("also", ())}
@@ -71,7 +71,7 @@ def _with_keys(name: str, wanted: Wanted) -> Wanted:
 
 @functools.lru_cache(maxsize=None)
 def options_of(role: str) -> t.Mapping[str, t.Any]:
-    """The argument specification of a role of this collection."""
+    """Return the argument specification of a role of this collection."""
     text = (_ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     return t.cast("t.Mapping[str, t.Any]", yaml.load(text, Loader=_FAST)["argument_specs"]["main"]["options"])
 
@@ -123,7 +123,7 @@ def unknown_variables(given: t.Iterable[str], playbook: str, readers: unread.Rea
 
 
 def _unread_variables(names: unknown.VariableNames, readers: unread.Readers) -> t.List[str]:
-    """What is wrong with variables of -e, as far as all playbooks of the run are known."""
+    """Return what is wrong with variables of -e, as far as all playbooks of the run are known."""
     extra = {name: value for name, value in _extra.variables().items() if not names.misses(name)}
     playbooks = _extra.playbooks() if extra else None
     if not playbooks or not playbooks <= set(readers.arguments):

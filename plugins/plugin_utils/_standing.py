@@ -33,7 +33,7 @@ def for_user(
     names = _names(task_vars)
 
     def translate(text: t.Any) -> t.Any:
-        """A message, or what ansible-core has made of a warning."""
+        """Return a message, or what ansible-core has made of a warning."""
         if isinstance(text, str):
             return with_user_names(with_variables(text, variables), names)
         event: t.Any = getattr(text, "event", None)
@@ -60,7 +60,7 @@ def for_user(
 
 
 def _of_playbook(task_vars: _Dict) -> t.Set[str]:
-    """The variables of the playbook that runs; none in a play of somebody else, which may follow one of ours."""
+    """Return the variables of the playbook that runs; none in a play of somebody else, which may follow one of ours."""
     stands = (task_vars.get("_flexdisk") or {}).get("stands")
     if not stands or stands.get("play") != task_vars.get("ansible_play_name"):
         return set()
@@ -69,7 +69,7 @@ def _of_playbook(task_vars: _Dict) -> t.Set[str]:
 
 # Any: see above.
 def _of_role(task: t.Any) -> t.Set[str]:
-    """The variables of the roles of this collection that have the task: one may include another."""
+    """Return the variables of the roles of this collection that have the task: one may include another."""
     role = getattr(task, "_role", None)
     roles = [] if role is None else [*role.get_dep_chain(), role]
     ours = [one for one in roles if str(one.get_name()).startswith(COLLECTION + ".")]
@@ -77,7 +77,7 @@ def _of_role(task: t.Any) -> t.Set[str]:
 
 
 def _names(task_vars: _Dict) -> t.Dict[str, str]:
-    """The names under which the user has named VMs, by UUID."""
+    """Return the names under which the user has named VMs, by UUID."""
     order = task_vars.get("_flexdisk_order") or {}
     here = order.get("here", {}).get(task_vars.get("inventory_hostname"), {})
     pairs = {str(entry["vm"]): str(name) for name, entry in here.items() if "vm" in entry}

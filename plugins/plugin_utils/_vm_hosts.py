@@ -36,7 +36,7 @@ def safe(name: object) -> bool:
 
 
 def vms(hypervisor: str, result: t.Mapping[str, t.Any], skipped: bool = False) -> t.List[_Vm]:
-    """The variable flexdisk_vm of each VM in a result of vm_info, on demand of those that it skips, too.
+    """Return the variable flexdisk_vm of each VM in a result of vm_info, on demand of those that it skips, too.
 
     Raises ValueError for anything else.
     """
@@ -49,7 +49,7 @@ def vms(hypervisor: str, result: t.Mapping[str, t.Any], skipped: bool = False) -
 
 
 def marked(value: t.Any) -> t.Any:
-    """The value with every string in it trusted that cannot be a template or an expression, and no other.
+    """Return the value with every string in it trusted that cannot be a template or an expression, and no other.
 
     For an untrusted string ansible-inventory exports a dictionary, which is not what AWX and others look for.
     """
@@ -61,7 +61,7 @@ def marked(value: t.Any) -> t.Any:
 
 
 def groups(vm: _Vm) -> t.List[str]:
-    """The names of the groups that a VM is in without being asked for."""
+    """Return the names of the groups that a VM is in without being asked for."""
     tags = vm.get("tags") or {}
     values = [
         ("hypervisor_", vm["hypervisor"]),
@@ -74,11 +74,11 @@ def groups(vm: _Vm) -> t.List[str]:
 
 
 def named(listed: t.Sequence[_Vm], preferences: t.Sequence[t.Sequence[object]], taken: t.AbstractSet[str]) -> Named:
-    """Give each VM the first of its wishes that is safe, that no other VM wishes at the same place, and that is free.
+    """Give each VM the first of its preferred names that is safe, unique at its position, and free.
 
-    wishes: for each VM as many; "" or None is no wish. taken: names of others. After its wishes comes the uuid, and
-    last the uuid with the hypervisor, for a VM that two hypervisors have. Raises ValueError for a VM that is there
-    already.
+    preferences: equally many names for each VM; "" or None is no name. taken: names of others. Then comes the uuid, and
+    last the uuid with the hypervisor, for a VM that two hypervisors have. Raises ValueError for a VM that is in the
+    inventory already.
     """
     names: t.List[str] = [""] * len(listed)
     reasons: t.Dict[int, str] = {}

@@ -43,19 +43,20 @@ class Watched(ActionBase):
     reads: t.AbstractSet[str] = frozenset()  # variables that messages name, beside those of the playbook and the role
 
     def is_watched(self, task_vars: _Dict) -> bool:
-        """Whether the task, which is neither asynchronous nor in check mode, is watched."""
+        """Return whether the task, which is neither asynchronous nor in check mode, is watched."""
         raise NotImplementedError
 
     def shows(self, lock: str) -> bool:
-        """Whether the holder of this lock is shown."""
+        """Return whether the holder of this lock is shown."""
         raise NotImplementedError
 
     def pause(self, took: float) -> float:
-        """Seconds between two looks. More if a look takes long: on a slow host, looks would take time from the work."""
+        """Return seconds between two looks. More if a look takes long: on a slow host, looks would take time from the
+        work.
+        """
         return max(LOOK_INTERVAL, 4 * took)
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of the module."""
         answer: _Dict = super().run(tmp, task_vars)
         del tmp
         asynchronous = bool(self._task.async_val)
@@ -111,7 +112,7 @@ class Watched(ActionBase):
         return float(answer.get("up", "inf"))
 
     def _module(self, name: str, given: _Dict, task_vars: t.Optional[_Dict]) -> _Dict:
-        """The result of a module, failed if it could not be run."""
+        """Return the result of a module, failed if it could not be run."""
         try:
             return dict(self._execute_module(module_name=name, module_args=given, task_vars=task_vars))
         except Exception as exc:  # pylint: disable=broad-exception-caught  # whatever it is, the transfer goes on
@@ -126,7 +127,7 @@ class WatchedStep(Watched):
         return (self._leaves or self._is("send", "send")) and is_long({**self._given, "transfers": self._transfers})
 
     def shows(self, lock: str) -> bool:
-        """The transfer itself."""
+        """Return the transfer itself."""
         return lock in {f"transfer-{vm.get('uuid')}" for vm in self._transfers}
 
     def pause(self, took: float) -> float:
@@ -155,7 +156,7 @@ class WatchedPlan(Watched):
     """An action whose module carries out plans."""
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of the module. A digest that is missing where one was looked up approves nothing."""
+        """Return the result of the module. A digest that is missing where one was looked up approves nothing."""
         if self._task.args.get("expect_plan", "") is None:
             self._task.args["expect_plan"] = ""
         return super().run(tmp, task_vars)
@@ -175,7 +176,7 @@ class WatchedPlan(Watched):
 
 
 def is_long(given: t.Mapping[str, t.Any]) -> bool:
-    """Whether a transfer is worth to be watched. What is wrong with it, the module says."""
+    """Return whether a transfer is worth to be watched. What is wrong with it, the module says."""
     try:
         total = sum(vm.sends for vm in read_transfers(given["transfers"]))
         limit = given.get("bandwidth_limit")

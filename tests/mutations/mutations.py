@@ -679,7 +679,7 @@ MUTATIONS = (
     Mutation(
         "returned: a host with the same term counts as the new home without a word of the user",
         "engine/failover/failover_ending.py",
-        "(old and claim.points)",
+        "(is_old_home and claim.points)",
         "claim.points",
         RETURNS,
     ),

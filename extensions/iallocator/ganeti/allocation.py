@@ -36,7 +36,9 @@ if t.TYPE_CHECKING:
 def allocate(
     places: GanetiPlaces, demand: Demand, key: t.Optional[str], allowed: t.Optional[t.Collection[str]]
 ) -> Choice:
-    """The hosts of a new VM. key: its group, None for any. allowed: the only hosts that it may get, None for all."""
+    """Return the hosts of a new VM. key: its group, None for any. allowed: the only hosts that it may get, None for
+    all.
+    """
     if key is not None:
         group = places.known.groups[key]
         if not demand.vm.networks <= group.networks:
@@ -51,7 +53,7 @@ def allocate(
 
 
 def replicate(places: GanetiPlaces, demand: Demand) -> Choice:
-    """The host of a VM that has no replica yet, and that of its replica."""
+    """Return the host of a VM that has no replica yet, and that of its replica."""
     vm = demand.vm
     group = places.known.groups[places.known.hosts[vm.primary].group]
     others = [name for name in places.hosts_of(group.key) if places.usable(name) and name != vm.primary]
@@ -64,7 +66,7 @@ def replicate(places: GanetiPlaces, demand: Demand) -> Choice:
 
 
 def pairs_for(places: GanetiPlaces, demand: Demand, score: Score, hosts: t.Sequence[str]) -> Candidates:
-    """The pairs of hosts for a VM and its replica."""
+    """Return the pairs of hosts for a VM and its replica."""
     failures: t.Counter[str] = Counter()
     replicas = Replicas(places, demand.vm, hosts, True, score)
     firsts = []

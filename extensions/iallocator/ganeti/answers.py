@@ -34,18 +34,18 @@ _Dict = t.Dict[str, t.Any]
 
 
 def success(info: str, result: t.Any) -> _Dict:
-    """The answer to a request that succeeds."""
+    """Return the answer to a request that succeeds."""
     return {"success": True, "info": f"Request successful: {info}", "result": result}
 
 
 def failed(info: str) -> _Dict:
-    """The answer to a request that fails as a whole."""
+    """Return the answer to a request that fails as a whole."""
     return {"success": False, "info": f"Request failed: {info}", "result": []}
 
 
 def moves(known: Known, solutions: t.Iterable[t.Tuple[str, Solution]]) -> _Dict:
-    """The answer to a request to move VMs: those that move, with their group and hosts, those that do not, with the
-    reason, and a job for each move.
+    """Return the answer to a request to move VMs: those that move, with their group and hosts, those that do not, with
+    the reason, and a job for each move.
     """
     moved: t.List[t.Any] = []
     left: t.List[t.Any] = []
@@ -63,7 +63,9 @@ def moves(known: Known, solutions: t.Iterable[t.Tuple[str, Solution]]) -> _Dict:
 
 
 def planned(start: Places, wanted_moves: t.Sequence[WantedMove], plan: Plan) -> _Dict:
-    """The answer with a plan of our own: jobs say which others must have ended, and reasons name hosts and figures."""
+    """Return the answer with a plan of our own: jobs say which others must have ended, and reasons name hosts and
+    figures.
+    """
     answer = moves(start.known, [(job.name, job.solution) for job in plan.jobs])
     for number, (job, earlier) in enumerate(zip(answer["result"][2], dependencies(start, plan.jobs))):
         if earlier:
@@ -75,14 +77,14 @@ def planned(start: Places, wanted_moves: t.Sequence[WantedMove], plan: Plan) -> 
 
 
 def why_not(places: Places, wanted: WantedMove) -> str:
-    """Why a VM cannot move, in one line."""
+    """Return why a VM cannot move, in one line."""
     reasons = why_nowhere(places, wanted).items()
     text = "; ".join(f"{name}: {why}" for name, why in reasons if why)
     return why_never(places.vms[wanted.name], wanted.mode) or text or NO_GROUPS
 
 
 def _opcode(name: str, replicated: bool, operation: Operation) -> _Dict:
-    """An opcode. A VM with a replica can only go to the replica's host, so no target is named."""
+    """Return an opcode. A VM with a replica can only go to the replica's host, so no target is named."""
     if operation.kind == FAILOVER:
         target = {} if replicated else {"target_node": operation.target}
         settings = {"allow_runtime_changes": False, "ignore_ipolicy": False, "cleanup": False}

@@ -37,13 +37,13 @@ NO_PAIR = "Can't find any good nodes for relocation"
 
 
 def evacuate(places: GanetiPlaces, names: t.Sequence[str], mode: str) -> t.Iterator[t.Tuple[str, Solution]]:
-    """Each VM with its solution, which is carried out on the places before the next VM is looked at."""
+    """Return each VM with its solution, which is carried out on the places before the next VM is looked at."""
     closed = closed_hosts(places, names, mode)
     return one_by_one(places, names, lambda name: evacuate_one(places, name, mode, closed))
 
 
 def closed_hosts(places: GanetiPlaces, names: t.Sequence[str], mode: str) -> t.Set[str]:
-    """The hosts that none of the VMs gets: those that take no VMs, and those that are to be left."""
+    """Return the hosts that none of the VMs gets: those that take no VMs, and those that are to be left."""
     vms = [places.vms[name] for name in names]
     closed = {name for name in places.accounts if not places.usable(name)}
     if mode in (PRIMARY, ALL):
@@ -56,7 +56,9 @@ def closed_hosts(places: GanetiPlaces, names: t.Sequence[str], mode: str) -> t.S
 def relocate(
     places: GanetiPlaces, vm: KnownVm, mode: str, group: str, targets: t.Sequence[str]
 ) -> t.Optional[Solution]:
-    """The best way of a VM, or of its replica, to one or two of the targets; None for one that can go to any host."""
+    """Return the best way of a VM, or of its replica, to one or two of the targets; None for one that can go to any
+    host.
+    """
     if vm.template == REPLICATED:
         if mode == PRIMARY:
             outcome = places.failover(places.begin(vm.name))

@@ -81,7 +81,7 @@ _Ranked = t.Tuple[float, _Side, t.List[int]]
 
 
 def in_order(score: Score, firsts: t.Sequence[First], seconds: Seconds) -> t.Iterator[Pair]:
-    """The pairs, best first. Of equal pairs the later one comes first."""
+    """Yield the pairs, best first. Of equal pairs the later one comes first."""
     pairs = _Pairs(score, firsts, seconds)
     likely = list(pairs.likely(False))
     if not likely:
@@ -95,7 +95,7 @@ def in_order(score: Score, firsts: t.Sequence[First], seconds: Seconds) -> t.Ite
 
 
 def refused(firsts: t.Sequence[First], seconds: Seconds) -> t.Counter[str]:
-    """Why how many of the pairs cannot be."""
+    """Return how often each reason rules out a pair."""
     reasons: t.Counter[str] = Counter()
     hosts = {first.host for first in firsts}
     for host, change in seconds.changes.items():
@@ -148,7 +148,7 @@ class _Pairs:
         return total
 
     def likely(self, every: bool) -> t.Iterator[Pair]:
-        """The pairs whose score may be the lowest, or every one."""
+        """Yield the pairs whose score may be the lowest, or every one."""
         if not self._ones or not self._twos:
             return
         base, slopes = self._chords()
@@ -165,7 +165,7 @@ class _Pairs:
     def _of(
         self, one: _FirstChange, places: t.List[int], twos: t.Sequence[_Ranked[_SecondChange]], most: float, every: bool
     ) -> t.Iterator[Pair]:
-        """The pairs of alike first hosts. most: what a second host may add to the bound."""
+        """Yield the pairs of alike first hosts. most: what a second host may add to the bound."""
         for place in places:
             for host, delta in self._dependent(place).items():
                 if not isinstance(delta, str):
@@ -180,7 +180,7 @@ class _Pairs:
                 yield Pair(value, *pair)
 
     def _possible(self, ones: t.List[int], twos: t.List[int], every: bool) -> t.Iterator[t.Tuple[int, int]]:
-        """The pairs of places that may be, or the last one."""
+        """Yield the possible pairs of places, or only the last one."""
         for one in reversed(ones):
             host, others = self._firsts[one].host, self._dependent(one)
             for two in reversed(twos):
@@ -195,7 +195,7 @@ class _Pairs:
         return self._others[place]
 
     def _chords(self) -> t.Tuple[float, _Row]:
-        """Lines below the square roots of all spreads that pairs can reach: their sum at 0, and their slopes."""
+        """Return lines below the square roots of all spreads that pairs can reach: their sum at 0, and their slopes."""
         base, slopes = 0.0, []
         for c, factor in enumerate(self._factors):
             crossed = [
@@ -220,7 +220,7 @@ def _ends(values: t.Iterable[float]) -> t.Tuple[float, float]:
 
 
 def _alike(sides: t.Iterable[t.Tuple[int, _Side]]) -> t.List[_Group[_Side]]:
-    """The places of those that change the same."""
+    """Group places by equal changes."""
     places_by_side: t.Dict[_Side, t.List[int]] = {}
     for place, side in sides:
         places_by_side.setdefault(side, []).append(place)

@@ -88,7 +88,7 @@ class GanetiPlaces(Places):
         return self.failover_to(moved, operation.target) if operation.target else self.failover(moved)
 
     def failover(self, moved: Moved) -> t.Union[Moved, str]:
-        """The VM and its replica change places."""
+        """Let the VM and its replica change places."""
         vm, (source, target) = moved.vm, (moved.vm.primary, moved.vm.secondary)
         if not self.allowed(source, target):
             return NO_MIGRATION
@@ -182,7 +182,8 @@ class GanetiPlaces(Places):
         return rest, accounts
 
     def _surely_fit(self, vms: t.Sequence[KnownVm], others: t.Sequence[str], accounts: Accounts) -> bool:
-        """Whether VMs fit however they are spread: if none had room for one, all together would have less free."""
+        """Return whether VMs fit however they are spread: if none had room for one, all together would have less free.
+        """
         if not vms:
             return True
         free = [max(0, self.account(name, accounts).free) for name in others if self.usable(name)]

@@ -60,7 +60,7 @@ class Options(t.NamedTuple):
 
 
 def answer(raw: _Raw, options: Options) -> _Dict:
-    """The answer to a request. Raises FlexdiskError InvalidArgument for one that is not valid."""
+    """Return the answer to a request. Raises FlexdiskError InvalidArgument for one that is not valid."""
     known = read(raw, options.kvm_memory)
     request = typed_value(raw, "request", "request", dict)
     kind = typed_value(request, "request", "type", str)
@@ -70,7 +70,7 @@ def answer(raw: _Raw, options: Options) -> _Dict:
 
 
 def _names(known: Known, request: _Raw) -> t.List[str]:
-    """The VMs of a request to move some."""
+    """Return the VMs of a request to move some."""
     names = string_list(request, "request", "instances")
     for name in names:
         _known_name(known, name)
@@ -113,7 +113,7 @@ def _change_group(raw: _Raw, known: Known, request: _Raw, options: Options) -> _
 
 
 def _once(names: t.Sequence[str]) -> t.Sequence[str]:
-    """The names. Raises FlexdiskError InvalidArgument if one is there twice."""
+    """Return the names. Raises FlexdiskError InvalidArgument if one is there twice."""
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise FlexdiskError("InvalidArgument", f"request: named more than once: {', '.join(twice)}")
@@ -121,7 +121,7 @@ def _once(names: t.Sequence[str]) -> t.Sequence[str]:
 
 
 def group_key(known: Known, name: str) -> str:
-    """The key of the group that has this key or this name."""
+    """Return the key of the group that has this key or this name."""
     keys = [key for key, group in known.groups.items() if name in (key, group.name)]
     if len(keys) != 1:
         raise FlexdiskError("InvalidArgument", f"request: {len(keys)} groups are called {name}")
@@ -161,7 +161,7 @@ def _multi_allocate(raw: _Raw, known: Known, request: _Raw, options: Options) ->
 
 
 def _relocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
-    """A new host for the replica, or for a VM on shared storage."""
+    """Return a new host for the replica, or for a VM on shared storage."""
     vm = known.vms[_known_name(known, typed_value(request, "request", "name", str))]
     if vm.template != REPLICATED and vm.template not in MOVABLE:
         return failed("Can't relocate non-mirrored instances")

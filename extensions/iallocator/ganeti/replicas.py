@@ -52,7 +52,7 @@ class Replicas:
         self._located = [host for host in hosts if places.known.hosts[host].locations]
 
     def _change(self, account: Account, primary: str, counted: t.Optional[Account] = None) -> _Change:
-        """What a replica changes on a host. Of the VM's host only the memory counts that it may need then."""
+        """Return what a replica changes on a host. Of the VM's host only the memory counts that it may need then."""
         vm, needed = self._vm, self._needed + account.peers.get(primary, 0)
         key = (account, counted, self._soft, vm.template, vm.disk, vm.spindles, self._needed, needed)
         if key not in self._score.changes:

@@ -34,7 +34,7 @@ KVM_MEMORY = 4096  # MiB that a host of the hypervisor kvm needs itself, whateve
 
 
 def read(request: _Raw, kvm_memory: int = KVM_MEMORY) -> Known:
-    """What a request says. kvm_memory: MiB that a host of the hypervisor kvm needs itself, 0: what it reports.
+    """Return what a request says. kvm_memory: MiB that a host of the hypervisor kvm needs itself, 0: what it reports.
 
     Raises FlexdiskError InvalidArgument for anything that is missing, of another type, or unknown.
     """
@@ -68,19 +68,19 @@ class _Tags:
         return [tag[len(_TAG + word) :] for tag in tags if tag.startswith(_TAG + word)]
 
     def exclusive(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
-        """Those of which a host shall have one VM at most."""
+        """Return the tags of which a host may have one VM at most."""
         return _beginning(tags, self._exclusive)
 
     def wanted(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
-        """The locations that a VM wants."""
+        """Return the locations where a VM should be."""
         return _beginning(tags, self._wanted)
 
     def locations(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
-        """The failure domains of a host."""
+        """Return the failure domains of a host."""
         return _beginning(tags, self._locations)
 
     def migration(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
-        """Those of a host that another one must have, too, so that VMs can move there."""
+        """Return the tags of a host that a target must have, too."""
         return _beginning(tags, self._migration)
 
 
@@ -148,7 +148,7 @@ _FIGURES = ("total_memory", "reserved_memory", "free_memory", "total_disk", "fre
 
 
 def new_vm(given: _Raw, wanted: _Raw) -> KnownVm:
-    """The VM that a request wants to be made. It has no host yet."""
+    """Return the VM that a request wants to be made. It has no host yet."""
     tags = _Tags(string_list(given, "request", "cluster_tags"))
     return _known_vm(typed_value(wanted, "request", "name", str), wanted, [""], tags)
 

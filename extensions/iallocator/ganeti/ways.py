@@ -45,8 +45,8 @@ _OVER = Operation(FAILOVER)
 
 
 def hosts_to_leave(known: Known, names: t.Sequence[str], mode: str) -> t.FrozenSet[str]:
-    """The hosts that VMs leave, where a request has only their names. With ALL that is what all VMs have in common, if
-    there is anything: other hosts of theirs can take VMs.
+    """Return the hosts that VMs leave, where a request has only their names. With ALL that is what all VMs have in
+    common, if there is anything: other hosts of theirs can take VMs.
     """
     vms = [known.vms[name] for name in names]
     primaries = [{vm.primary} if mode != SECONDARY else set() for vm in vms]
@@ -57,7 +57,7 @@ def hosts_to_leave(known: Known, names: t.Sequence[str], mode: str) -> t.FrozenS
 
 
 def other_ways(places: GanetiPlaces, wanted: WantedMove, targets: t.Sequence[str], by: Measure) -> t.Iterator[Way]:
-    """The ways into a group, best first."""
+    """Yield the ways into a group, best first."""
     vm = places.vms[wanted.name]
     if vm.template != REPLICATED:
         return
@@ -79,7 +79,7 @@ def _over(places: GanetiPlaces, vm: KnownVm, by: Measure) -> t.List[Way]:
 def _all(
     places: GanetiPlaces, wanted: WantedMove, targets: t.Sequence[str], by: Measure
 ) -> t.Iterator[t.Iterable[Way]]:
-    """All ways of a VM with a replica: what need not leave may stay."""
+    """Yield all ways of a VM with a replica: what need not leave may stay."""
     vm = places.vms[wanted.name]
     others = [host for host in targets if host not in (vm.primary, vm.secondary)]
     if vm.primary in targets:
@@ -100,8 +100,8 @@ def _after(first: Operation, way: Way) -> Way:
 def to_pairs(
     places: GanetiPlaces, starts: t.Sequence[Solution], seconds: t.Sequence[str], by: Measure
 ) -> t.Iterator[Way]:
-    """The ways of a VM with a replica to two other hosts, best first. starts: how the VM gets to its host, where its
-    replica is on the old one then. seconds: where the replica can go on to.
+    """Yield the ways of a VM with a replica to two other hosts, best first. starts: how the VM gets to its host, where
+    its replica is on the old one then. seconds: where the replica can go on to.
     """
     ready = [start for start in starts if start.moved is not None]
     if not ready:
@@ -130,7 +130,7 @@ def _first(places: GanetiPlaces, moved: Moved, by: Measure, replicas: Replicas) 
 
 
 def to_primary(places: GanetiPlaces, vm: KnownVm, primary: str) -> Solution:
-    """The VM on its new host, with its replica on the old one; a host that is not there is left first."""
+    """Return the VM on its new host, with its replica on the old one; a host that is not there is left first."""
     steps = [("Changing secondary to new primary", Operation(REPLACE, primary)), ("Failing over to new primary", _OVER)]
     if not places.usable(vm.primary):
         steps.insert(0, ("Failing over to the secondary", _OVER))
@@ -147,7 +147,7 @@ def to_primary(places: GanetiPlaces, vm: KnownVm, primary: str) -> Solution:
 
 
 def why_never(vm: KnownVm, mode: str) -> str:
-    """Why no VM of this kind can go, wherever, "" if it can."""
+    """Return why no VM of this kind can go, wherever, "" if it can."""
     if vm.template == REPLICATED or (vm.movable and mode != SECONDARY):
         return ""
     if vm.movable:
@@ -156,7 +156,7 @@ def why_never(vm: KnownVm, mode: str) -> str:
 
 
 def why_not(places: GanetiPlaces, wanted: WantedMove, host: str) -> str:
-    """Why a VM with a replica, or its replica, does not go to a host that takes VMs, "" if it can."""
+    """Return why a VM with a replica, or its replica, does not go to a host that takes VMs, "" if it can."""
     vm, begin = places.vms[wanted.name], places.begin(wanted.name)
     if vm.template != REPLICATED:
         return why_never(vm, wanted.mode)

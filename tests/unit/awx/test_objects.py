@@ -46,6 +46,7 @@ NOT_ASKED = {
     "flexdisk_incoming_allowed",
     "flexdisk_metrics_path",
     "flexdisk_report_html",
+    "flexdisk_report_page_hosts",
     "flexdisk_adopt_papers",
 }
 NATURAL = {

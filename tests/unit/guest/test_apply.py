@@ -42,7 +42,7 @@ def doer(folder, passphrase=""):
 
 
 def test_a_disk_that_another_program_has_locked_is_left(disk, tmp_path, monkeypatch):
-    monkeypatch.setattr(guest_apply, "PATIENCE", 0.3)
+    monkeypatch.setattr(guest_apply, "LOCK_TIMEOUT", 0.3)
     plan = Plan(str(disk), 8 * M, steps=(Backup("a", "b"),), table=1)
     with disk.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)

@@ -204,7 +204,7 @@ def test_what_is_unknown_after_the_steps_is_no_refusal(grown, monkeypatch):
 
 def test_a_pool_that_does_not_grow_is_told(grown, monkeypatch):
     disk, guest = grown("label: gpt\nsize=550MiB\n", 1)
-    monkeypatch.setattr(guest_grow, "PATIENCE", 0.1)
+    monkeypatch.setattr(guest_grow, "LOCK_TIMEOUT", 0.1)
     monkeypatch.setattr(Guest, "space", lambda self: self.size)
     with pytest.raises(FlexdiskError, match="left: ~ ZFS pool tank on") as failed:
         disk.grow(guest)

@@ -132,6 +132,12 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
+    "tasks/report_page: Write the pages: content": [
+        ({"_flexdisk_file": {"summary": True}, "_flexdisk_summary": "s", "_flexdisk_single": "p"}, "s"),
+        ({"_flexdisk_file": {"summary": False}, "_flexdisk_summary": "s", "_flexdisk_single": "p"}, "p")],
+    "tasks/report_page: Write the pages: _flexdisk_missing": [
+        ({"_flexdisk_files": [1], "_flexdisk_unread": {"hv9": "w"}}, {"hv9": "w"}),
+        ({"_flexdisk_files": [1, 2, 3], "_flexdisk_unread": {"hv9": "w"}}, {})],
     "tasks/show_plans: Show the plans: _flexdisk_why": [
         (meant(flexdisk_vm="a"), "does not have a"), (meant(), "nothing is declared")],
     "verify_disks: Fail if a finding is as severe as flexdisk_verify_fail_on: _flexdisk_bad": [

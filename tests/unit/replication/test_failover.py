@@ -131,7 +131,7 @@ def test_the_wish_changes(world):
 
 def mark(world, wanted=None, check=False):
     home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
-    marked = home.mark(["db01"], wanted, world.home_name, check, world.peer_name)
+    marked = home.set_failover(["db01"], wanted, world.home_name, check, world.peer_name)
     assert (marked.problems, marked.failures) == ([], [])
     return marked
 
@@ -211,7 +211,7 @@ def test_without_replicas_there_is_no_failover(world):
 
 def test_a_vm_that_cannot_move_gets_no_failover(world):
     world.home.ok("zfs", "create", f"zones/{VM}/data")
-    marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).mark(["db01"], True, "hv01", False)
+    marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).set_failover(["db01"], True, "hv01", False)
     assert [problem.code for problem in marked.problems] == ["NotSupported"]
     assert config(world.home)["autoboot"] is True
 
@@ -974,5 +974,5 @@ def test_the_record_names_replicas_on_third_hosts(world):
     world.home.ok("zfs", "set", "flexdisk:replicas=0000002a=hv03@2026-01-01T00:00:00Z", *world.disks().values())
     assert world.sync()[1]
     home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
-    (record,) = home.mark(["db01"], True, "hv01", False, "hv02").records
+    (record,) = home.set_failover(["db01"], True, "hv01", False, "hv02").records
     assert {disk.replicas for disk in record.disks} == {f"0000002a=hv03@/{record.home}"}

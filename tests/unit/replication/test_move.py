@@ -386,7 +386,7 @@ def test_a_vm_that_stays_knows_its_replicas(world, monkeypatch):
     def hangs(_departure, _vm, _known):
         raise FlexdiskError("VmNotStopped", "it hangs")
 
-    monkeypatch.setattr(MoveSource, "_end", hangs)
+    monkeypatch.setattr(MoveSource, "_end_vm", hangs)
     with pytest.raises(FlexdiskError, match="it hangs"):
         gone(world, seen)
     source.stay(VM)

@@ -131,7 +131,7 @@ def unseen(wanted: List[List[Change]], seen: List[Change]) -> List[List[Change]]
 
 
 def expected(vm: Vm, payload: Payload, keys: List[str]) -> List[List[Change]]:
-    """Return the changes that an update waits for. keys: those of the payload as given. Raises Abort as vmadm crashes."""
+    """Return the changes that an update waits for. keys: as in the payload. Raises Abort where vmadm crashes."""
     changes: List[List[Change]] = []
     for key in keys:
         if key in _NEVER_WAITED_FOR or _METADATA.match(key):

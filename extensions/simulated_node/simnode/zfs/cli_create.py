@@ -132,7 +132,7 @@ def _warn(session: Session, pool: Pool, block: int) -> None:
     """OpenZFS's advice on a small block size."""
     if pool.version == "illumos":
         return
-    best, minimum = pool.default_block, pool.least_allocation
+    best, lowest = pool.default_block, pool.least_allocation
     if block < pool.base_block:
         session.err.append(
             f"Warning: volblocksize ({block}) is less than the default minimum block size ({pool.base_block}).\n"
@@ -140,9 +140,10 @@ def _warn(session: Session, pool: Pool, block: int) -> None:
         )
     elif block < best:
         session.err.append(
-            f"Warning: volblocksize ({block}) is much less than the minimum allocation\nunit ({minimum}), which wastes "
-            f"at least {100 * (minimum - block) // minimum}% of space. To reduce wasted space,\nuse a larger volblocksize "
-            f"({best} is recommended), fewer dRAID data disks\nper group, or smaller sector size (ashift).\n"
+            f"Warning: volblocksize ({block}) is much less than the minimum allocation\nunit ({lowest}), which wastes "
+            f"at least {100 * (lowest - block) // lowest}% of space. To reduce wasted space,\nuse a larger "
+            f"volblocksize ({best} is recommended), fewer dRAID data disks\nper group, "
+            "or smaller sector size (ashift).\n"
         )
 
 

@@ -22,7 +22,8 @@ class _Group(t.NamedTuple):
 def batches(
     vms: t.Mapping[str, _Raw], group: t.Optional[str], declared: t.Sequence[_Raw], unseen: t.Sequence[str] = ()
 ) -> t.Dict[str, t.Any]:
-    """The guests that are touched, batch by batch, those that are left out, and all that is wrong with the group.
+    """Return the guests that are touched, batch by batch, those that are left out, and all that is wrong with the
+    group.
 
     vms: the variable flexdisk_vm by host, empty for a host without one. group: the name of one of those declared, None
     for all guests at once. unseen: hypervisors whose variables are not known. A batch has its guests and the pause
@@ -57,7 +58,7 @@ def batches(
 
 
 def _off(vm: _Raw) -> str:
-    """Why a VM is not touched, "" for one that runs or of which nothing is known."""
+    """Return why a VM is left out, "" for one that runs, or whose state is unknown."""
     if vm.get("reason"):
         return str(vm["reason"])
     state = vm.get("state", "running")
@@ -65,7 +66,7 @@ def _off(vm: _Raw) -> str:
 
 
 def _group(name: str, declared: t.Sequence[_Raw], unseen: t.Sequence[str]) -> t.Tuple[t.Optional[_Group], t.List[str]]:
-    """The group of that name. Each host may tell of it, but all must say the same of its size and its policy."""
+    """Return the group of that name. All hosts that declare it must agree on its size and policy."""
     declarations: t.List[t.Tuple[t.Any, t.Any]] = []
     for entry in declared:
         declaration = (entry.get("size"), entry.get("policy") or {})
@@ -90,7 +91,7 @@ def _group(name: str, declared: t.Sequence[_Raw], unseen: t.Sequence[str]) -> t.
 
 
 def _doubled(hosts: t.Sequence[str], names: t.Mapping[str, str], vms: t.Mapping[str, _Raw]) -> t.List[str]:
-    """A name that several VMs have could mean either."""
+    """Return the problems with names that several VMs have."""
     by_name: t.Dict[str, t.List[str]] = {}
     for host in hosts:
         home = vms[host].get("hypervisor")
@@ -101,7 +102,7 @@ def _doubled(hosts: t.Sequence[str], names: t.Mapping[str, str], vms: t.Mapping[
 def _rolled(
     guests: t.Sequence[str], names: t.Mapping[str, str], policy: RollPolicy, size: int
 ) -> t.List[t.Tuple[t.List[str], int]]:
-    """The batches, canaries first, with the pause after each."""
+    """Return the batches, canaries first, with the pause after each."""
     wanted = policy.canary
     first = list(guests[:wanted]) if isinstance(wanted, int) else [host for host in guests if names[host] in wanted]
     rest = [host for host in guests if host not in first]

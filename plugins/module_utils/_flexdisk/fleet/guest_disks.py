@@ -29,7 +29,7 @@ _Target = t.Dict[str, t.Any]
 
 
 def find(vm: _Raw, asked: t.Optional[t.Sequence[_Raw]], left_out: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    """The disks that shall grow, and the texts of all that is wrong with what was asked for.
+    """Return the disks to grow, and all problems with the request.
 
     vm: the variable flexdisk_vm, empty without one. asked: the disks that the user names, None for all of the VM.
     left_out: names or UUIDs. Each disk has its label, its number among those asked for (-1 for none), one of WAYS with
@@ -54,12 +54,12 @@ def find(vm: _Raw, asked: t.Optional[t.Sequence[_Raw]], left_out: t.Sequence[str
 
 
 def label(disk: _Raw) -> str:
-    """What a disk is called in messages."""
+    """Return what a disk is called in messages."""
     return str(disk.get("name") or disk.get("uuid") or disk.get("path"))
 
 
 def report(vm: str, targets: t.Sequence[_Target], results: t.Sequence[_Raw]) -> t.Dict[str, t.List[str]]:
-    """The lines of a table, and a text for each disk that was refused or has failed.
+    """Return the lines of a table, and a text for each disk that was refused or has failed.
 
     results: what guest_growth returned, in the order of the targets that it was called for.
     """
@@ -96,7 +96,7 @@ def _asked(number: int, entry: _Raw, known: t.Sequence[_Raw], texts: t.List[str]
 
 
 def _named(known: t.Sequence[_Raw], name: str, where: str, texts: t.List[str]) -> t.Optional[_Raw]:
-    """The disk of that name or UUID. If it is not one, a text is added."""
+    """Return the disk of that name or UUID. If it is not one, a text is added."""
     matches = [disk for disk in known if name in (disk.get("name") or None, (disk.get("uuid") or None))]
     if len(matches) == 1:
         return matches[0]
@@ -110,7 +110,7 @@ def _named(known: t.Sequence[_Raw], name: str, where: str, texts: t.List[str]) -
 
 
 def _way(disk: _Raw) -> t.Dict[str, str]:
-    """How the guest recognizes a disk that the hypervisor has, or why that is not known.
+    """Return how the guest recognizes a disk that the hypervisor has, or why that is not known.
 
     SmartOS gives guests no serial number. All others have the first digits of the UUID as theirs.
     """
@@ -125,7 +125,7 @@ def _way(disk: _Raw) -> t.Dict[str, str]:
 
 
 def _refuse_ambiguous(targets: t.Sequence[_Target]) -> t.List[_Target]:
-    """The targets; those that are named alike cannot be told from each other."""
+    """Return the targets. Those with the same identification are refused."""
     names = [next(((key, target[key]) for key in WAYS if key in target), None) for target in targets]
     count = Counter(name for name in names if name is not None)
     return [

@@ -168,6 +168,8 @@ class VmDeclaration:
     generation: str = ""
     # The VM is restarted if a change needs it.
     restart: bool = False
+    # The VM is restarted in any case, and started if it is stopped. Its state is running then.
+    restarted: bool = False
     destroy_disks: bool = False
     destroy_snapshots: bool = False
     # These three are read by the driver, and only for a new VM.

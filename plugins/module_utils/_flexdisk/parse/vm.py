@@ -13,6 +13,8 @@ from ..rules import identity
 from .packages import parse_vcpus
 from .values import Raw, check_image, check_vm, optional_quota, optional_size
 
+RESTARTED = "restarted"
+
 
 def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclaration, t.List[Problem]]:
     """Return one entry of O(vms), and all its problems. packages: the known packages by name."""
@@ -27,7 +29,7 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
     declared = VmDeclaration(
         vm=vm,
         uuid=uuid,
-        state=raw["state"],
+        state="running" if raw["state"] == RESTARTED else raw["state"],
         package=package,
         flexible_disk_size=optional_size(raw.get("flexible_disk_size"), "flexible_disk_size", problems),
         memory=optional_size(raw.get("memory"), "memory", problems),
@@ -43,6 +45,7 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
         generation=identity.check_word("generation", str(raw.get("generation") or ""), problems),
         member=_member(raw, problems),
         restart=bool(raw.get("restart")),
+        restarted=raw["state"] == RESTARTED,
         destroy_disks=bool(raw.get("destroy_disks")),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         template=raw.get("template") or "",

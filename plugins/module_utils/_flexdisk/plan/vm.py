@@ -114,11 +114,12 @@ def _plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, ca
     if restarts and not policy.allow_restart:
         problems.add(
             "VmNotStopped",
-            f"the VM is running and must be restarted for: {properties.text if properties else ''}; "
+            f"the VM is running and must be restarted{f' for: {properties.text}' if properties else ''}; "
             "allow_restart: true allows a shutdown and a start",
         )
     elif restarts:
         seq.add(ordering.stop(capabilities))
+        _check_start(seq.vm, declared, problems)
     seq.add(properties)
     disks = plan_vm(host, seq.vm, spec, policy, capabilities)
     if problems or disks.problems:
@@ -270,9 +271,13 @@ def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
 
 
 def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:
-    """Whether a running VM is restarted for its properties: always for a generation, else if the task allows it."""
-    if properties is None or vm.config.state != "running" or declared.state == "stopped":
+    """Whether a running VM is restarted: if the task says so, for a generation, and for its memory or number of CPUs
+    where the task wants it.
+    """
+    if vm.config.state != "running" or declared.state == "stopped":
         return False
+    if properties is None or declared.restarted:
+        return declared.restarted
     return properties.generation is not None or (declared.restart and bool(properties.machine))
 
 

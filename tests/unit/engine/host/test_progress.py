@@ -201,8 +201,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 lock.place = lambda: sys.argv[2]
 runner = SubprocessRunner()
 with lock.exclusive(runner, sys.argv[3] or None, 60, "vm_disks of web01") as held:
-    with progress.telling(held, lambda line: None) as told:
-        told.more(2)
+    with progress.reporting(held, lambda line: None) as told:
+        told.add_steps(2)
         told.step("web01", "data", "~ data thick -> file")
         told.begin(100 << 20)
         told.reach(40 << 20)

@@ -52,7 +52,7 @@ class FailoverHome:
         self._hypervisor = hypervisor
         self._departure = MoveSource(zfs, hypervisor, runner, Policy())
 
-    def mark(
+    def set_failover(
         self, names: t.Sequence[str], wanted: t.Optional[bool], here: str, check_mode: bool, peer: str = ""
     ) -> Marked:
         """Turn failover of VMs on or off, and return the records of those that have it.

@@ -78,7 +78,9 @@ def run(call: Call, arguments: FailoverArguments) -> Answer:
 def _mark(call: Call, arguments: FailoverArguments) -> Answer:
     params = arguments.params
     home = FailoverHome(call.zfs, call.hypervisor, call.runner)
-    marked = home.mark(params["vms"], params["failover"], params["name"], call.check_mode, params["peer_name"] or "")
+    marked = home.set_failover(
+        params["vms"], params["failover"], params["name"], call.check_mode, params["peer_name"] or ""
+    )
     if marked.problems:
         return Answer({}, refusal(marked.problems))
     msg = f"{count(len(marked.records), 'VM has', 'VMs have')} failover"

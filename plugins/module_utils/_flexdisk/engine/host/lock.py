@@ -251,12 +251,12 @@ def transfers_under_way() -> t.Set[str]:
     except FlexdiskError:
         return set()
     try:
-        found = set()
+        uuids = set()
         for name in os.listdir(directory):
             if name.startswith(TRANSFER) and name.endswith(_SUFFIX):
                 with _if_held(directory, name) as fd:
-                    found |= set() if fd is None else {name[len(TRANSFER) : -len(_SUFFIX)]}
-        return found
+                    uuids |= set() if fd is None else {name[len(TRANSFER) : -len(_SUFFIX)]}
+        return uuids
     finally:
         os.close(directory)
 

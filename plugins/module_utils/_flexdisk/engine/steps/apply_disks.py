@@ -38,8 +38,8 @@ def resize(step: Resize, tools: Tools, change: Change) -> None:
     storage_of(tools).resize(step, tools.read(step.volume, step.guid), change)
     now = tools.read(step.volume, step.guid)
     if now.volsize != size:
-        wanted, has = render_apart(size, now.volsize)
-        raise FlexdiskError("NotApplied", f"{now.name} should have {wanted} and has {has}")
+        wanted, actual = render_apart(size, now.volsize)
+        raise FlexdiskError("NotApplied", f"{now.name} should have {wanted} and has {actual}")
     wrong_reservation = step.type == THICK and not is_auto(now, geometry)
     if wrong_reservation:
         tools.zfs.set(now.name, refreservation="auto")

@@ -73,8 +73,8 @@ def detach(step: Detach, tools: Tools, change: Change) -> None:
         # before the VM forgets the disk: until then, the configuration shows which disk it is.
         del facts["name"]
     tools.zfs.set_facts(step.volume, facts)
-    for old, new in step.renames:
-        renames.rename_snapshot(tools.zfs, step.volume, old, new)
+    for old_name, new_name in step.renames:
+        renames.rename_snapshot(tools.zfs, step.volume, old_name, new_name)
     _remove_from_vm(step, tools, change, {"name": ""} if nameless else {})
     tools.settle(change.after)
 

@@ -27,9 +27,9 @@ def rename_out(zfs: Zfs, name: str, target: str) -> None:
     zfs.move_out(name, target)
 
 
-def rename_snapshot(zfs: Zfs, volume: str, old: str, new: str) -> None:
+def rename_snapshot(zfs: Zfs, volume: str, old_name: str, new_name: str) -> None:
     """Rename a snapshot within its dataset, by its short names."""
-    zfs.rename(f"{volume}@{old}", f"{volume}@{new}")
+    zfs.rename(f"{volume}@{old_name}", f"{volume}@{new_name}")
 
 
 def keep_values(zfs: Zfs, name: str, target: str) -> None:

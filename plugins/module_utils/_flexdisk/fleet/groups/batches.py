@@ -53,15 +53,15 @@ def check_limits(min_in_service: int, max_batch_size: int) -> None:
 
 
 def needs_update(target: int, current: int, up_to_date: int) -> bool:
-    """Whether a group has steps left: it is not of its target size, or has members that are not up to date."""
+    """Return whether a group has steps left: it is not of its target size, or has members that are not up to date."""
     return not up_to_date >= current == target
 
 
 def next_batch(target: int, current: int, up_to_date: int, max_batch_size: int, min_in_service: int) -> Batch:
-    """The next step of a group: target and current are sizes, up_to_date those of its members that are done.
+    """Return the next step of a group: target and current are sizes, up_to_date those of its members that are done.
 
     With m = min(min_in_service, target, current) and b = min(max_batch_size, max(target - up_to_date, 0)), the size is
-    b + max(min(current, target - b), m). So b members more than the least are there only if the floor needs them.
+    b + max(min(current, target - b), m). So b members more than the floor are there only if the floor needs them.
     """
     floor = min(min_in_service, target, current)
     batch = min(max_batch_size, max(target - up_to_date, 0))
@@ -69,7 +69,7 @@ def next_batch(target: int, current: int, up_to_date: int, max_batch_size: int, 
 
 
 def sequence(current: int, requested: int, min_in_service: int, max_batch_size: int, flavour: str) -> RollSequence:
-    """All steps from the size current to the size requested.
+    """Return all steps from the size current to the size requested.
 
     C(indexed) is Heat's ResourceGroup: the group grows and shrinks inside the steps, and members above its size do not
     count as done. C(anonymous) is Heat's InstanceGroup: the group does not grow while it rolls, and gets its size at

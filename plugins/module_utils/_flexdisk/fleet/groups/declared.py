@@ -28,7 +28,7 @@ class GroupDeclaration:
 
 
 def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
-    """The arguments of group_plan, whose types Ansible has checked, and all their problems."""
+    """Return the arguments of group_plan, whose types Ansible has checked, and all their problems."""
     problems = Problems("")
     if not raw["name"]:
         problems.add("InvalidArgument", "name is empty, but a group needs a name")
@@ -53,7 +53,7 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
 
 
 def _members(group: str, raw: t.Sequence[_Raw], problems: Problems) -> t.Tuple[Member, ...]:
-    """The members. One that several hosts have is a problem, never a choice."""
+    """Return the members. One that several hosts have is a problem, never a choice."""
     places: t.Dict[str, t.List[str]] = {}
     members = []
     for entry in raw:

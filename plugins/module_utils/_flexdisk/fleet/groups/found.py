@@ -47,8 +47,8 @@ class Place:
 
 
 def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    """The members of a group, whether they keep disks, and the texts of all that is wrong with its declaration. C(new)
-    are the members that lie nowhere, in the order in which a roll makes them.
+    """Return the members of a group, whether they keep disks, and the texts of all that is wrong with its declaration.
+    C(new) are the members that lie nowhere, in the order in which a roll makes them.
 
     results: what vm_info returned, by host. group: name, size, hosts, policy, template, members, replace,
     most_steps, and adopt (names of VMs). unread: hosts that cannot be read. Without problems, each member has what
@@ -100,8 +100,8 @@ def _unknown_names(group: _Raw, homes: Homes, hosts: t.Set[str]) -> t.List[str]:
 
 
 def adoptions(result: _Raw, names: t.Collection[str]) -> t.List[t.Dict[str, t.Any]]:
-    """What marks these VMs of a host as members, as entries of O(flexdisk.hypervisor.vm#module:vms). result: what
-    vm_info returned. VMs of which something was said already are left as they are.
+    """Return entries that mark these VMs of a host as members, for O(flexdisk.hypervisor.vm#module:vms). result: what
+    vm_info returned. VMs that have a mark are left as they are.
     """
     unmarked = [vm["alias"] for vm in result["vms"] if vm.get("member") is None and vm["alias"] in names]
     return [{"vm": alias, "member": alias} for alias in unmarked]
@@ -110,8 +110,8 @@ def adoptions(result: _Raw, names: t.Collection[str]) -> t.List[t.Dict[str, t.An
 def places(
     results: t.Mapping[str, _Raw], group: str, size: int, uuids: t.Mapping[str, str], adopt: t.Collection[str] = ()
 ) -> t.List[Place]:
-    """All places of members. results: what vm_info returned, by host. uuids: those that the template gives members.
-    adopt: names of VMs that count as marked.
+    """Return all places of members. results: what vm_info returned, by host. uuids: those that the template gives
+    members. adopt: names of VMs that count as marked.
     """
     return [place for host, result in results.items() for place in _on_host(host, result, group, size, uuids, adopt)]
 
@@ -138,7 +138,7 @@ def _on_host(
 
 
 def _member_of_vm(vm: _Raw, group: str, adopt: t.Collection[str]) -> t.Tuple[str, str]:
-    """The member of the group that a VM is or seems to be, and what Place says of it; "" for neither.
+    """Return the member that a VM is or seems to be, and its kind as in Place; "" for neither.
 
     The mark decides, never the name. A VM whose creation was interrupted may have it only in its intent.
     """
@@ -157,8 +157,8 @@ def _member_of_vm(vm: _Raw, group: str, adopt: t.Collection[str]) -> t.Tuple[str
 def _remains(
     host: str, result: _Raw, group: str, size: int, uuids: t.Mapping[str, str], here: t.Collection[int]
 ) -> t.Iterator[Place]:
-    """What is left of members without a VM here: detached disks, or intents. Before there were marks, only its UUID
-    told of a member that it was called otherwise.
+    """Yield the remains of members without a VM on this host: detached disks, or intents. Before there were marks, only
+    the UUID showed that a member had been renamed.
     """
     taken = {vm["uuid"] for key in ("vms", "skipped_vms") for vm in result[key]}
     owners = {disk["vm"] for disk in result["parked"]} | {intent["vm"] for intent in result["intents"]}
@@ -175,13 +175,13 @@ def _remains(
 
 
 def _uuids_made_as(name: str, pools: t.Sequence[_Raw], uuids: t.Mapping[str, str]) -> t.Set[str]:
-    """The UUIDs that a VM which was made under this name can have."""
+    """Return the UUIDs that a VM created under this name can have."""
     every = {uuid_for(pool["guid"], name, number) for pool in pools for number in range(MAX_RENAMED + 1)}
     return every | ({uuids[name].lower()} if uuids.get(name) else set())
 
 
 def _expected_uuids(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids: t.Mapping[str, str]) -> t.Set[str]:
-    """The UUIDs that a new VM of this name would get on the host: the first that no VM has, as in plan/creation."""
+    """Return the UUIDs that a new VM of this name would get on the host: the first that no VM has, as in plan/creation."""
     if uuids.get(name):
         return {uuids[name].lower()}
     result = set()
@@ -193,8 +193,8 @@ def _expected_uuids(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids
 
 
 def check_places(known_places: t.Sequence[Place], limit: int) -> t.List[Problem]:
-    """Members with more than one place or under another name, and names that other VMs have. most: members that there
-    may be, those included that a step makes for a while.
+    """Return members with more than one place or under another name, and names that other VMs have. limit: members that
+    there may be, surge members included.
     """
     problems = Problems("")
     by_name: t.Dict[str, t.List[Place]] = {}
@@ -243,7 +243,7 @@ def _renamed(place: Place) -> str:
 
 
 def _unmarked(unmarked: t.Sequence[Place]) -> str:
-    """Why VMs that are called like members are none, with the words that make them members."""
+    """Return why VMs that are called like members are none, with the command that makes them members."""
     names = sorted({place.name for place in unmarked}, key=lambda name: int(name.rpartition("-")[2]))
     where = ", ".join(f"{place.name} on {place.host}" for place in unmarked[:MAX_NAMED])
     more = f" and {len(unmarked) - MAX_NAMED} more" if len(unmarked) > MAX_NAMED else ""
@@ -275,7 +275,9 @@ def observed(
 
 
 def _member(place: Place) -> t.Dict[str, t.Any]:
-    """A member whose creation was interrupted is as good as marked: its mark may not have been written yet."""
+    """Return the report of a member. One whose creation was interrupted counts as marked: its mark may not be written
+    yet.
+    """
     vm = place.vm
     unfinished = bool((vm.get("intent") or {}).get("creates"))
     disks = [{key: disk[key] for key in ("name", "uuid", "size", "preserve", "boot")} for disk in vm.get("disks", ())]

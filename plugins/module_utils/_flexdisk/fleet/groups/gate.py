@@ -76,7 +76,7 @@ class Gate:
 
 
 def parse_gate(raw: _Raw) -> t.Tuple[Gate, t.List[Problem]]:
-    """The arguments of group_gate, whose types Ansible has checked, and all their problems."""
+    """Return the arguments of group_gate, whose types Ansible has checked, and all their problems."""
     problems = Problems("")
     if raw["retries"] < 0:
         problems.add("InvalidArgument", f"retries is {raw['retries']}, but must not be negative")
@@ -100,7 +100,7 @@ class _ProbeTemplate(t.NamedTuple):
 
 
 def _probe_templates(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: Problems) -> t.List[_ProbeTemplate]:
-    """The questions, after what is wrong with them whichever member is asked. Such a question is left out."""
+    """Return the probes that are valid. The problems of the others are added."""
     result = []
     if tcp is not None:
         timeout = problems.attempt("", _seconds, "tcp.timeout", tcp["timeout"], 1)
@@ -125,7 +125,7 @@ def _probe_templates(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: Pr
 def _members(
     raw: t.Sequence[_Raw], templates: t.Sequence[_ProbeTemplate], with_agent: bool, problems: Problems
 ) -> t.Tuple[ProbedMember, ...]:
-    """The members with their questions. What is wrong for several of them alike is said of the first."""
+    """Return the members with their probes. A problem that several members share is reported once."""
     names: t.Set[str] = set()
     seen = {problem.message for problem in problems}
     members = []
@@ -144,14 +144,14 @@ def _members(
 
 
 def _has_agent(entry: _Raw, problems: Problems) -> bool:
-    """Whether the guest agent of a running member is connected."""
+    """Return whether the guest agent of a running member is connected."""
     if not entry["guest_agent"]:
         problems.add("InvalidArgument", "guest_agent: the hypervisor reports no channel for a guest agent")
     return bool(entry["guest_agent"] == CONNECTED)
 
 
 def _probes_of(entry: _Raw, templates: t.Sequence[_ProbeTemplate], problems: Problems) -> t.Tuple[Probe, ...]:
-    """The questions to a member. One that does not run needs no host or index for them."""
+    """Return the probes of a member. One that does not run needs no host or index."""
     facts = {key: entry[key] for key in FACTS if entry[key] not in (None, "")}
     facts.setdefault("address", entry["name"])
     ready = [one for one in templates if entry["running"] or placeholders.used(one.template) <= set(facts)]

@@ -25,7 +25,7 @@ class Homes:
 
 
 def parse_homes(raw: object) -> Homes:
-    """A list of hosts, or a map from members to hosts. Raises FlexdiskError InvalidArgument."""
+    """Return a list of hosts, or a map from members to hosts. Raises FlexdiskError InvalidArgument."""
     if isinstance(raw, dict) and all(isinstance(word, str) and word for pair in raw.items() for word in pair):
         return Homes(fixed=dict(raw))
     if isinstance(raw, list) and all(isinstance(word, str) and word for word in raw):
@@ -85,6 +85,6 @@ def check_homes(group: Group, homes: Homes, policy: RollPolicy, steps: t.Sequenc
 
 
 def _members(group: Group, indexes: t.Iterable[int]) -> t.List[Member]:
-    """The members with these indexes, those that lie nowhere too."""
+    """Return the members with these indexes, those that lie nowhere too."""
     known = {member.index: member for member in group.members}
     return [known.get(index) or absent_member(group.name, index) for index in indexes]

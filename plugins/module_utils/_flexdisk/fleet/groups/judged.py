@@ -20,7 +20,7 @@ def judge_members(
     size: int,
     recreate: bool,
 ) -> t.List[t.Dict[str, t.Any]]:
-    """The members as group_plan takes them.
+    """Return the members as group_plan takes them.
 
     members are those of found.observed. checks has the result of vm in check mode of each host that was asked. serving
     names the members whose gate says yes. recreate: vm was allowed to make boot disks anew, so what is a problem all
@@ -51,8 +51,8 @@ def _judge_member(
 
 
 def _change(name: str, check: _Raw, recreate: bool) -> t.Tuple[str, t.List[str]]:
-    """The class of the heaviest step or problem of a member, and the texts of its problems. A module that says nothing
-    of a member that it was asked for has failed altogether, whatever failed_when makes of that.
+    """Return the class of the heaviest step or problem of a member, and the texts of its problems. If the module
+    reports nothing about a member it was asked for, it has failed, whatever failed_when makes of that.
     """
     problems = [problem for problem in check.get("problems") or () if problem["vm"] in (name, "")]
     known = [vm for vm in check.get("vms") or () if vm["vm"] == name]
@@ -65,7 +65,7 @@ def _change(name: str, check: _Raw, recreate: bool) -> t.Tuple[str, t.List[str]]
 
 
 def members_done(result: _Raw) -> t.List[str]:
-    """The members that a run of vm has brought to what the task wants, by its result."""
+    """Return the members that are as the task wants them, by the result of vm."""
     wrong = {problem["vm"] for problem in result.get("problems") or ()}
     vms = [] if "" in wrong else [vm for vm in result.get("vms") or () if vm["vm"] not in wrong]
     return [vm["vm"] for vm in vms if all(step.get("status", "done") == "done" for step in vm["steps"])]
@@ -76,7 +76,7 @@ def _text(problem: _Raw) -> str:
 
 
 def _removed(member: _Raw, size: int) -> t.Dict[str, t.List[str]]:
-    """The disks that go with a member above the size, and those that stay, as texts."""
+    """Return the disks that go with a member above the size, and those that stay, as texts."""
     above = member["there"] and member["index"] >= size
     parts = [(f"{disk['name']} {render_mib(disk['size'])}", disk["preserve"]) for disk in member["disks"] if above]
     return {"loses": [text for text, stays in parts if not stays], "keeps": [text for text, stays in parts if stays]}

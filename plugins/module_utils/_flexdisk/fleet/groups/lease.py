@@ -18,13 +18,12 @@ MAX_NAMED = 20  # so many hosts are named in one message
 
 
 def lease_place(reports: t.Mapping[str, _Raw], hosts: t.Sequence[str], wanted: _Raw) -> t.Dict[str, t.Any]:
-    """The pools in which a run takes the lease (C(places), by host), and the texts of what is against it (C(problems)).
+    """Return the pools in which a run takes the lease (C(places), by host), and why it cannot be taken (C(problems)).
 
-    looks: what group_lease reported, by host. hosts: all that could have the lease. wanted: group, without (hosts that
-    are known to be off), take_over, and host, "" if the rule decides.
+    reports: what group_lease reported, by host. hosts: all that could have the lease. wanted: group, without (hosts
+    that are known to be off), take_over, and host, "" if the rule decides.
 
-    A lease that lies anywhere is taken where it lies, so that its last holder cannot renew it: only one that lies
-    nowhere gets a place.
+    An existing lease is taken where it is, so that its last holder cannot renew it. Only a new lease gets a place.
     """
     read = {host: report for host, report in reports.items() if report.get("leases") is not None}
     unread = [host for host in hosts if host not in read and host not in wanted["without"]]
@@ -76,7 +75,7 @@ def _why(report: _Raw) -> str:
 
 
 def lease_problems(answers: t.Mapping[str, _Raw], places: t.Mapping[str, str]) -> t.List[str]:
-    """Why a run does not have the lease in these places, by what group_lease returned for each host."""
+    """Return why a run does not have the lease in these places, by what group_lease returned for each host."""
     texts = []
     for host in places:
         answer = answers.get(host) or {}
@@ -86,7 +85,9 @@ def lease_problems(answers: t.Mapping[str, _Raw], places: t.Mapping[str, str]) -
 
 
 def check_others(results: t.Mapping[str, _Raw], group: str, token: str) -> t.List[str]:
-    """The texts of leases of the group that other runs have got meanwhile. results: what vm_info returned, by host."""
+    """Return a message for each lease of the group that another run has got meanwhile. results: what vm_info returned,
+    by host.
+    """
     return [
         f"{host}: {group}: {entry['holder'] if entry['readable'] else 'somebody'} has a lease of this group, too, in "
         f"pool {entry['pool']}; this run stops"
@@ -97,7 +98,8 @@ def check_others(results: t.Mapping[str, _Raw], group: str, token: str) -> t.Lis
 
 
 def check_waits(gate: _Raw, policy: RollPolicy, size: int, ttl: int, stop_timeout: int) -> t.List[str]:
-    """The texts of waits for which the lease is too short. Nobody renews it while a gate or a guest is waited for.
+    """Return a message for each wait that is too long for the lease. Nobody renews it while a gate or a guest is waited
+    for.
 
     A pause is no such wait: the lease is renewed in between.
     """
@@ -119,7 +121,7 @@ def check_waits(gate: _Raw, policy: RollPolicy, size: int, ttl: int, stop_timeou
 
 
 def pause_parts(seconds: int, ttl: int) -> t.List[int]:
-    """A pause in parts, between which a lease of ttl seconds is renewed."""
+    """Return a pause in parts, between which a lease of ttl seconds is renewed."""
     part = max(1, ttl // 4)
     full, rest = divmod(max(0, seconds), part)
     return [part] * full + ([rest] if rest else [])

@@ -14,7 +14,7 @@ _PLACEHOLDER = re.compile(r"\{instance\.([^{}]*)\}")
 
 
 def used(value: object) -> t.Set[str]:
-    """The names of the placeholders in all strings of a value, in those of its lists and dictionaries too.
+    """Return the names of the placeholders in all strings of a value, in those of its lists and dictionaries too.
 
     Keys of dictionaries are not looked at: they are never filled.
     """
@@ -33,8 +33,8 @@ def check(value: object, known: t.Collection[str]) -> None:
 
 
 def filled(value: t.Any, facts: t.Mapping[str, t.Union[str, int]]) -> t.Any:
-    """The value with the facts in the place of its placeholders. A string that is one placeholder becomes the fact
-    itself, so that a number stays a number. Facts are not searched for placeholders.
+    """Fill the placeholders of a value. A string that is one placeholder becomes the fact itself, so that a number
+    stays a number. Facts are not searched for placeholders.
 
     Raises FlexdiskError InvalidArgument for placeholders that facts do not have.
     """

@@ -34,7 +34,7 @@ class Amount(t.NamedTuple):
     percent: bool = False
 
     def of(self, size: int, up: bool = False) -> int:
-        """The number of members in a group of that size. A percentage is rounded down, or up."""
+        """Return the number of members in a group of that size. A percentage is rounded down, or up."""
         if not self.percent:
             return self.number
         return -(-size * self.number // 100) if up else size * self.number // 100
@@ -78,7 +78,7 @@ class RollPolicy:
     deadline: t.Optional[int] = None
 
     def limits(self, size: int) -> Limits:
-        """The limits for a group of that size.
+        """Return the limits for a group of that size.
 
         Of u members that may be missing (a percentage is rounded down) and s that may be there in excess (rounded up),
         size - u are in service, and u + s are changed at a time. Where rounding leaves none at all, u is 1.
@@ -92,12 +92,12 @@ class RollPolicy:
         return Limits(size - missing, max(missing + extra, 1))
 
     def floor(self, size: int) -> int:
-        """Members that must stay in service. A limit above the size of the group means that none may be missing."""
+        """Return members that must stay in service. A limit above the size of the group means that none may be missing."""
         return min(self.limits(size).min_in_service, size)
 
 
 def parse_policy(raw: t.Mapping[str, t.Any]) -> t.Tuple[RollPolicy, t.List[Problem]]:
-    """The policy that a user has written, and everything that is wrong with it. None counts as not written."""
+    """Return the policy that a user has written, and everything that is wrong with it. None counts as not written."""
     problems = Problems("")
     given = {key: value for key, value in raw.items() if value is not None}
     for key in sorted(set(given) - set(OPTIONS)):

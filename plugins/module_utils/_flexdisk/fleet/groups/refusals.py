@@ -19,7 +19,7 @@ MAX_NAMED = 20  # so many members are named in one message
 
 
 def refusals(group: Group, policy: RollPolicy, homes: Homes, steps: t.Sequence[Step], end: Group) -> t.List[Problem]:
-    """All reasons. steps and end are those of roll.all_steps."""
+    """Return all reasons. steps and end are those of roll.all_steps."""
     problems = Problems("")
     _members(group, policy, problems)
     check_homes(group, homes, policy, steps, problems)
@@ -134,12 +134,12 @@ def _time(policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> No
 
 
 def pauses_of(steps: t.Sequence[Step]) -> int:
-    """Seconds of all pauses: there is none after the last step."""
+    """Return seconds of all pauses: there is none after the last step."""
     return sum(step.pause for step in steps[:-1])
 
 
 def _blocked(end: Group, left: t.Sequence[Member], policy: RollPolicy) -> str:
-    """Why something is left although there is no further step."""
+    """Return why something is left although there is no further step."""
     floor = policy.floor(end.size)
     names = [member.name for member in left if member.index < end.size] or [member.name for member in left]
     serving = f"{end.serving} member{' is' if end.serving == 1 else 's are'} in service"

@@ -24,7 +24,7 @@ _COLUMNS = ("STEP", "MEMBER", "HOST", "DONE TO IT", "IN SERVICE", "DESTROYS")
 
 
 def result(group: Group, plan: GroupPlan) -> _Dict:
-    """The keys of a result."""
+    """Return the keys of a result."""
     steps = [_step(step) for step in plan.steps]
     return {
         "changed": False,
@@ -63,9 +63,9 @@ def summary(group: Group, plan: GroupPlan) -> str:
 def done_table(
     log: t.Sequence[t.Mapping[str, t.Any]], failed: t.Collection[str], reverted: t.Collection[str]
 ) -> t.List[str]:
-    """Lines of a table of what was done. log: actions with their step and the seconds that it took the member out of
-    service, the time until its gate said yes included. failed: names of members that did not come back. reverted: those
-    of the last step that are again what they were before it.
+    """Return lines of a table of what was done. log: actions with their step and the seconds that it took the member
+    out of service, the time until its gate said yes included. failed: names of members that did not come back.
+    reverted: those of the last step that are again what they were before it.
     """
     rows = []
     for entry in log:
@@ -78,7 +78,7 @@ def done_table(
 
 
 def table(plan: GroupPlan) -> t.List[str]:
-    """Lines of a table with one line for each member of each step; none without steps."""
+    """Return lines of a table with one line for each member of each step; none without steps."""
     rows = [
         (
             *(str(number), action.member, action.host, action.do, str(step.in_service)),
@@ -91,7 +91,7 @@ def table(plan: GroupPlan) -> t.List[str]:
 
 
 def removal_lines(group: Group, plan: GroupPlan) -> t.List[str]:
-    """A line for each member that is deleted, with what becomes of its disks."""
+    """Return a line for each member that is deleted, with what becomes of its disks."""
     gone = {action.member for step in plan.steps for action in step.actions if action.do == REMOVE}
     return [f"deleted: {member.name}{removed_disks(member)}" for member in group.members if member.name in gone]
 

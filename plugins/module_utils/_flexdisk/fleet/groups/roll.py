@@ -85,7 +85,7 @@ class Step(t.NamedTuple):
 
 
 def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
-    """The next step, or None: either the group is as declared, or what is left may not be done now (blocked)."""
+    """Return the next step, or None: either the group is as declared, or what is left may not be done now (blocked)."""
     marked = [member for member in group.there if member.marked and _may_touch(group, member)]
     returning = _returning(group, policy, marked)
     if returning:
@@ -102,8 +102,8 @@ def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
 
 
 def _returning(group: Group, policy: RollPolicy, marked: t.Sequence[Member]) -> t.List[Member]:
-    """The marked members that go back into service. One above the size does if fewer than the floor are left: a killed
-    run may have marked it, and not taken it out.
+    """Return the marked members that go back into service. One above the size does if fewer than the floor are left: a
+    killed run may have marked it, and not taken it out.
     """
     able = [member for member in marked if member.in_service]
     returning = [member for member in able if member.index < group.size]
@@ -113,7 +113,7 @@ def _returning(group: Group, policy: RollPolicy, marked: t.Sequence[Member]) -> 
 
 
 def canaries_of(group: Group, policy: RollPolicy) -> t.Tuple[str, ...]:
-    """The names of the canaries. A number means so many members from the highest index."""
+    """Return the names of the canaries. A number means so many members from the highest index."""
     if not isinstance(policy.canary, int):
         return policy.canary
     lowest = max(0, group.size - policy.canary)
@@ -127,12 +127,12 @@ def in_order_of_creation(group: Group, policy: RollPolicy, members: t.Iterable[M
 
 
 def _may_touch(group: Group, member: Member) -> bool:
-    """Whether this run may touch the member."""
+    """Return whether this run may touch the member."""
     return member.reachable and member.name not in group.failed
 
 
 def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.List[t.Tuple[Member, str]]:
-    """The members of a step that takes some out of service, or makes new ones, or removes those above the size."""
+    """Return the members of a step that takes some out of service, or makes new ones, or removes those above the size."""
     limits, size = policy.limits(group.size), group.size
     # What this run may not touch is left as it is: nothing waits for it, and it takes no place.
     there = [member for member in group.there if member.index < size or _may_touch(group, member)]
@@ -160,7 +160,7 @@ def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.L
 
 
 def _missing(group: Group, size: int) -> t.List[Member]:
-    """The members that a group of that size lacks, the lowest index first: where they lie, or nowhere yet."""
+    """Return the members that a group of that size lacks, the lowest index first: where they lie, or nowhere yet."""
     known = {member.index: member for member in group.members}
     lacking = [known.get(index) or absent_member(group.name, index) for index in range(size)]
     return [member for member in lacking if not member.there and _may_touch(group, member)]
@@ -198,7 +198,7 @@ def _step(
 
 
 def group_after(group: Group, step: Step) -> Group:
-    """The group after a step in which nothing fails."""
+    """Return the group after a step in which nothing fails."""
     members = {member.name: member for member in group.members}
     for action in step.actions:
         name = action.member
@@ -214,15 +214,13 @@ def group_after(group: Group, step: Step) -> Group:
 
 
 def batch_of(members: t.Sequence[t.Mapping[str, t.Any]], actions: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[t.Any]:
-    """The members of a step, each with what is done to it as C(do). actions are as group_plan returns them."""
+    """Return the members of a step, each with what is done to it as C(do). actions are as group_plan returns them."""
     known = {member["name"]: member for member in members}
     return [{**known[action["member"]], "do": action["do"]} for action in actions]
 
 
 def failed_members(group: Group, actions: t.Iterable[t.Tuple[str, str]]) -> t.FrozenSet[str]:
-    """The members that a step has not brought to its end, of the names and words of its actions. group is as it is
-    after the step.
-    """
+    """Return the members for which a step has failed. actions: names and kinds. group: as it is after the step."""
     members = {member.name: member for member in group.members}
     failed = set()
     for name, do in actions:
@@ -240,19 +238,19 @@ def failed_members(group: Group, actions: t.Iterable[t.Tuple[str, str]]) -> t.Fr
 
 
 def left_over(group: Group) -> t.List[Member]:
-    """What a roll still has to change, make or remove, of what this run may touch."""
+    """Return the members that a roll still has to change, create or remove, as far as this run may touch them."""
     changed = [m for m in group.there if _may_touch(group, m) and not (m.current and m.index < group.size)]
     return _missing(group, group.size) + highest_index_first(changed)
 
 
 def is_done(group: Group) -> bool:
-    """Whether the group is as declared: of its size, every member up to date and in service, none marked."""
+    """Return whether the group is as declared: of its size, every member up to date and in service, none marked."""
     there = group.there
     return {member.index for member in there} == set(range(group.size)) and all(member.current for member in there)
 
 
 def all_steps(group: Group, policy: RollPolicy) -> t.Tuple[t.List[Step], Group]:
-    """The steps that are left if nothing fails, and the group after them.
+    """Return the steps that are left if nothing fails, and the group after them.
 
     A step returns, changes, makes or removes at least one member, and a surge makes and removes some once more.
     """

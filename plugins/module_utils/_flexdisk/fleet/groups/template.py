@@ -30,7 +30,7 @@ ADDRESS = "address"  # a member's own word that is none of vm: where its gate as
 
 
 def check_template(group: str, template: _Raw, member_values: t.Mapping[str, t.Any]) -> Problems:
-    """What is wrong with a template and the values that members have of their own, all together."""
+    """Return all problems with a template and with the values of single members."""
     problems = Problems("")
     for name, values in [("template", template), *member_values.items()]:
         if name != "template" and index_of(name, group) < 0:
@@ -56,7 +56,7 @@ def check_template(group: str, template: _Raw, member_values: t.Mapping[str, t.A
 
 
 def facts_of(member: _Raw, template: _Raw, member_values: t.Mapping[str, _Raw]) -> t.Dict[str, t.Union[str, int]]:
-    """What placeholders stand for. member has name, index and host. An address without a declaration is the name."""
+    """Return the values of placeholders. member has name, index and host. An address without a declaration is the name."""
     facts: t.Dict[str, t.Union[str, int]] = {key: member[key] for key in ("name", "index", "host")}
     declared = member_values.get(member["name"], {}).get(ADDRESS, template.get(ADDRESS, member["name"]))
     return {**facts, ADDRESS: filled(declared, {**facts, ADDRESS: member["name"]})}
@@ -65,8 +65,8 @@ def facts_of(member: _Raw, template: _Raw, member_values: t.Mapping[str, _Raw]) 
 def entry(
     member: _Raw, template: _Raw, member_values: t.Mapping[str, _Raw], recreate: bool, word: str = ""
 ) -> t.Dict[str, t.Any]:
-    """What the member shall be, as an entry of O(flexdisk.hypervisor.vm#module:vms). recreate: its boot disk may be
-    made anew for another image. word: it is made anew once for this word.
+    """Return the desired state of a member, as an entry of O(flexdisk.hypervisor.vm#module:vms). recreate: its boot
+    disk may be recreated for another image. word: it is recreated once for this word.
     """
     values = member_values.get(member["name"], {})
     merged = {key: {**(template.get(key) or {}), **(values[key] or {})} for key in MERGED if key in values}
@@ -78,7 +78,7 @@ def entry(
 
 
 def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) -> t.List[t.Dict[str, t.Any]]:
-    """What each member shall be: nothing, for those above the size. more: further words for the others."""
+    """Return the desired state of each member. Those above the size are absent. more: further options for the others."""
     result = []
     for member in members:
         word = group["generation"] if member["name"] in group["replace"] else ""
@@ -92,14 +92,14 @@ def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) 
 
 
 def removal(member: _Raw, template: _Raw) -> t.Dict[str, t.Any]:
-    """What deletes a member, if it is still marked as one, as an entry of O(flexdisk.hypervisor.vm#module:vms)."""
+    """Return the entry that deletes a member if it is still marked as one, of O(flexdisk.hypervisor.vm#module:vms)."""
     options = {word: template[word] for word in REMOVAL if word in template}
     return {**options, "vm": member["name"], "state": "absent", "member": member["name"]}
 
 
 def restore_entry(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
-    """What the member was, as an entry of O(flexdisk.hypervisor.vm#module:vms): its memory and CPUs, and its former
-    boot disk if it was made anew. What has grown stays so.
+    """Return the former state of a member, as an entry of O(flexdisk.hypervisor.vm#module:vms): its memory and CPUs,
+    and its former boot disk if it was recreated. Disks that have grown stay so.
     """
     boots = [{key: disk[key] for key in ("uuid", "name")} for disk in member["disks"] if disk["boot"] and recreated]
     disks = [{**disk, "boot": True, "recreate": True} for disk in boots]
@@ -108,18 +108,18 @@ def restore_entry(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
 
 
 def restore_entries(members: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
-    """What each member of a step was before it. Members have what was done to them as C(do)."""
+    """Return the former state of each member of a step. C(do) says what the step did."""
     return [restore_entry(member, member["do"] in (RECREATE, FINISH)) for member in members]
 
 
 def _with_recreate(disks: t.Sequence[_Raw], word: str) -> t.List[t.Dict[str, t.Any]]:
-    """The disks, of which the boot disk may be made anew: the entry with C(boot), else the first, as in vm."""
+    """Return the disks, of which the boot disk may be recreated: the entry with C(boot), else the first, as in vm."""
     boots = next((number for number, disk in enumerate(disks) if disk.get("boot")), 0)
     options = {"boot": True, "recreate": True, **({"recreate_for": word} if word else {})}
     return [{**disk, **options} if number == boots else dict(disk) for number, disk in enumerate(disks)]
 
 
 def keeps_disks(template: _Raw) -> bool:
-    """Whether members have disks besides their boot disk. A template without disks leaves them to its package."""
+    """Return whether members have disks besides their boot disk. A template without disks leaves them to its package."""
     disks = template.get("disks")
     return disks is None or len(disks) > 1

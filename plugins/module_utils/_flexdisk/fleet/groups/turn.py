@@ -27,7 +27,7 @@ AUTO = "auto"
 
 
 def take(group: _Raw, last: _Raw, heard: TurnInput) -> Turn:
-    """The turn after what was heard. last is the result of the turn before; {} begins a run."""
+    """Return the next turn. last: the result of the turn before, {} at the beginning of a run."""
     if last and not last["do"]:
         return Turn.of(last)
     turn = STAGES[last.get("then", "begin")](group, Memory(**last.get("memory", {})), heard)
@@ -43,7 +43,7 @@ def take(group: _Raw, last: _Raw, heard: TurnInput) -> Turn:
 
 
 def _begin(group: _Raw, _memory: Memory, heard: TurnInput) -> Turn:
-    """What a run could not do is refused before it looks at any host."""
+    """Refuse what the run could not do, before any host is read."""
     texts = []
     if group["host_groups"] and group["hosts"] != AUTO:
         names = ", ".join(group["host_groups"])
@@ -86,7 +86,7 @@ def _read_vms(memory: Memory, then: str) -> Turn:
 
 
 def _adopt(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
-    """The VMs that become members are marked, if nothing else is wrong with where the members are."""
+    """Mark the VMs that become members, unless there are other problems with the places of members."""
     read, adopt = _read(heard), group["adopt"]
     problems = _find(group, memory, heard, adopt)["problems"]
     if problems:
@@ -131,7 +131,7 @@ def _read(heard: TurnInput) -> t.Dict[str, _Raw]:
 
 
 def _unmarked(group: _Raw, heard: TurnInput) -> t.Sequence[str]:
-    """The VMs that count as marked. Once they are, only the marks count; in check mode they are not."""
+    """Return the VMs that count as marked. Once they are, only the marks count; in check mode they are not."""
     adopt: t.Sequence[str] = group["adopt"] if heard.check_mode else ()
     return adopt
 
@@ -144,15 +144,15 @@ def _find(group: _Raw, memory: Memory, heard: TurnInput, adopt: t.Sequence[str])
 
 
 def _hosts(group: _Raw, memory: Memory) -> t.Any:
-    """The hosts of new members, as a list or by member."""
+    """Return the hosts of new members, as a list or by member."""
     if memory.chosen is not None:
         return memory.chosen
     return group["all_hosts"] if group["hosts"] == AUTO else group["hosts"]
 
 
 def _asked(group: _Raw, memory: Memory, heard: TurnInput, host: str) -> t.List[t.Dict[str, t.Any]]:
-    """What each member of a host shall be. Members that a step may make for a while, above the size, are not asked
-    about: their space is not missing for the others.
+    """Return the desired state of the members of a host. Surge members above the size are left out: the others do not
+    lack their space.
     """
     here = [member for member in memory.members if member["host"] == host and member["reachable"]]
     new = [member for member in here if not member["there"] and member["index"] < group["size"]]
@@ -160,7 +160,7 @@ def _asked(group: _Raw, memory: Memory, heard: TurnInput, host: str) -> t.List[t
 
 
 def _placement(group: _Raw, memory: Memory, heard: TurnInput, new: t.Sequence[_Raw]) -> t.Dict[str, t.Any]:
-    """What vm_placement is asked about members that are nowhere, in the order in which they are made; {} if there is
+    """Return the arguments of vm_placement for members that are nowhere, in the order of their creation; {} if there is
     nothing to ask. Those that have a host, because an earlier plan of this run showed it, stay with it. A member above
     the size, which a step would make for a while only, may remain without one.
     """

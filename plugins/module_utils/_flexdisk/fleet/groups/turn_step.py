@@ -41,7 +41,7 @@ def revert(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
 
 
 def _leave(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
-    """Those that leave service are marked."""
+    """Mark the members that leave service."""
     marks = {host: _marks(members, True) for host, members in _by_host(heard, _unmarked(group, memory)).items()}
     return Turn(memory, "vm", "marked", "Mark the members that leave service", vms=marks)
 
@@ -86,7 +86,7 @@ def _agents(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
 
 
 def _ask_gate(group: _Raw, memory: Memory, connected: t.Collection[str]) -> Turn:
-    """The members run, so the gate does not wait for that, nor for their guest agents, which were waited for."""
+    """Ask the gate. The members run already, and their guest agents were waited for."""
     agent = {True: CONNECTED, False: "disconnected"}
     members = [{**m["gate"], "running": True, "guest_agent": agent[m["name"] in connected]} for m in _returning(memory)]
     options = group["gate"]
@@ -108,14 +108,14 @@ def _gated(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
 
 
 def _serving(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
-    """The hooks run that put the members back."""
+    """Run the hooks that put the members back into service."""
     memory = replace(memory, bad=(*memory.bad, *heard.bad))
     members = _by_host(heard, [member for member in _returning(memory) if member["name"] not in memory.bad])
     return Turn(memory, "hooks", "back", "Put them back into service", hooks=group["after_member"], members=members)
 
 
 def _back(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
-    """The members for which nothing has failed are back, and lose their marks."""
+    """Remove the marks of the members for which nothing has failed."""
     memory = replace(memory, bad=(*memory.bad, *heard.bad))
     every = _needs_marks(group)
     returned = [member for member in _returning(memory) if member["name"] not in memory.bad]
@@ -151,7 +151,7 @@ def _going_back(memory: Memory, members: t.Sequence[_Dict]) -> Memory:
 
 
 def _without_failure(memory: Memory) -> t.List[_Dict]:
-    """The members of the step for which nothing has failed."""
+    """Return the members of the step for which nothing has failed."""
     return [member for member in memory.batch if member["name"] not in memory.bad]
 
 
@@ -160,8 +160,8 @@ def _members_leaving(memory: Memory) -> t.List[_Dict]:
 
 
 def _unmarked(group: _Raw, memory: Memory) -> t.List[_Dict]:
-    """The members that leave service and have to be marked. One that a run has left half made counts as marked: nothing
-    but its declaration can be done to it. Those that the step has put back have lost their marks.
+    """Return the members that leave service and have to be marked. A member whose creation was interrupted counts as
+    marked. Those that the step has put back have lost their marks.
     """
     return [m for m in _members_leaving(memory) if _needs_marks(group) and (memory.reverting or not m["marked"])]
 
@@ -182,26 +182,28 @@ def _marks(members: t.Sequence[_Raw], drained: bool) -> t.List[_Dict]:
 
 
 def _by_host(heard: TurnInput, members: t.Sequence[_Dict]) -> ByHost:
-    """The members of each host of the play."""
+    """Return the members of each host of the play."""
     return {host: [member for member in members if member["host"] == host] for host in heard.hosts}
 
 
 def _needs_marks(group: _Raw) -> bool:
-    """Whether members are marked. Without hooks, only the change itself takes a member out of service, and the next run
-    sees that.
+    """Return whether members are marked. Without hooks, only the change itself takes a member out of service, and the
+    next run sees that.
     """
     return bool(group["before_member"] or group["after_member"] or group["gate"].get("tasks"))
 
 
 def may_recreate(group: _Raw) -> bool:
-    """Whether boot disks may be made anew."""
+    """Return whether boot disks may be recreated."""
     return bool(group["policy"].get("action_ceiling") == RECREATE)
 
 
 def declared_entries(
     members: t.Sequence[_Raw], group: _Raw, adopt: t.Sequence[str], more: t.Optional[_Raw] = None
 ) -> t.List[_Dict]:
-    """What the members shall be, as entries of the module vm. adopt: names of VMs that are not marked yet."""
+    """Return the desired state of the members, as entries of the module vm. adopt: names of VMs that are not marked
+    yet.
+    """
     restart = group["generation"] and not group["replace"]
     options = {"restart": True, **({"generation": group["generation"]} if restart else {}), **(more or {})}
     return template.entries(members, {**group, "adopt": adopt}, may_recreate(group), options)

@@ -38,10 +38,10 @@ class _MemberState:
 
 
 def watch(gate: Gate, probe_all: ProbeAll, clock: Clock, notify: t.Callable[[str], None]) -> t.Dict[str, t.Any]:
-    """The result of a gate, when all members are decided. A member without questions is decided at once.
+    """Probe the members until all are decided, and return the result. A member without probes is decided at once.
 
-    ask puts their questions to members at once, and returns the reason of each that says no, "" for yes. tell gets a
-    line about the others now and then.
+    probe_all: probes members at the same time, and returns why each fails, "" for success. notify: gets a line about
+    undecided members now and then.
     """
     states = [_MemberState(member, _known_reason(member)) for member in gate.members]
     undecided = [one for one in states if one.member.probes]
@@ -72,16 +72,16 @@ def _give_up(undecided: t.Iterable[_MemberState], gate: Gate) -> None:
 
 
 def _known_reason(member: ProbedMember) -> str:
-    """Why a member says no without being asked, "" if it does not."""
+    """Return why a member fails without a probe, "" if it does not."""
     if not member.running:
         return NOT_RUNNING
     return "" if member.agent else NO_AGENT
 
 
 def _decides(gate: Gate, one: _MemberState, why: str, began: float, ended: float) -> bool:
-    """Whether the answer decides about a member. If not, it is asked again.
+    """Return whether a member is decided after this answer. If not, it is probed again.
 
-    A yes holds from the end of its question, and is confirmed by one that begins stable_for seconds later.
+    A success counts from the end of its probe, and is confirmed by one that begins stable_for seconds later.
     """
     one.why = why
     if why:
@@ -99,7 +99,7 @@ def _decides(gate: Gate, one: _MemberState, why: str, began: float, ended: float
 
 
 def result(reasons: t.Sequence[t.Tuple[str, str]]) -> t.Dict[str, t.Any]:
-    """The keys of a result, from each member's name and why it is not in service, "" if it is."""
+    """Return the keys of a result, from each member's name and why it is not in service, "" if it is."""
     failing = [f"{name}: {why}" for name, why in reasons if why]
     return {
         "changed": False,

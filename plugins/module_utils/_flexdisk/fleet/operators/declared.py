@@ -102,14 +102,16 @@ def declarations_undoing(
 
 
 def _undoes(declared: _Dict, change: t.Optional[_Dict]) -> bool:
-    """Whether the declaration of a VM undoes a change, or without one its deletion."""
+    """Return whether the declaration of a VM undoes a change, or without one its deletion."""
     if declared.get("state") == "absent":
         return change is not None
+    if declared.get("state") == "present":  # running or stopped, as it is
+        declared = {option: value for option, value in declared.items() if option != "state"}
     return change is None or any(declared.get(option, value) != value for option, value in change.items())
 
 
 def _home(read: t.Mapping[str, _Dict], uuid: str) -> t.Tuple[str, Identifiers]:
-    """The host and the names of the VM with this UUID, or with a disk of this UUID."""
+    """Return the host and the names of the VM with this UUID, or with a disk of this UUID."""
     vms = [vm for result in read.values() for vm in (result or {}).get("vms", ())]
     owners = {str(vm["uuid"]) for vm in vms if any(disk.get("uuid") == uuid for disk in vm.get("disks", ()))}
     return next(
@@ -123,7 +125,9 @@ def _vms(result: t.Optional[_Dict]) -> t.List[Identifiers]:
 
 
 def _means(named: str, vm: Identifiers, here: t.Sequence[Identifiers]) -> bool:
-    """Whether the inventory of a host means the VM by this name; here: the VMs that this host has, which come first."""
+    """Return whether the inventory of a host means the VM by this name; here: the VMs that this host has, which come
+    first.
+    """
     return vm in (find_by_name(named, here) or find_by_name(named, [vm]))
 
 

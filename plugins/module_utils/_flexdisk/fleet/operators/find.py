@@ -60,7 +60,7 @@ def find_disks(read: _Read, names: t.Iterable[object], unread: t.Sequence[str] =
 
 
 def _unadopted(read: _Read, name: str, here: t.Mapping[str, _Dict]) -> t.Iterator[str]:
-    """A hint for a name that only reports show, of a disk that has none."""
+    """Yield a hint for a name that only reports show, of a disk that has none."""
     known = [(host, vm, disk) for host, result in read.items() for vm in result["vms"] for disk in vm["disks"]]
     vms = [
         f"{vm['alias'] or vm['uuid']} on {host}"
@@ -75,7 +75,7 @@ def _unadopted(read: _Read, name: str, here: t.Mapping[str, _Dict]) -> t.Iterato
 
 
 def _of_different_hosts(read: _Read, one: Located) -> Located:
-    """What was found, unless several hosts are one: then that is the problem, and whatever else there is follows."""
+    """Return what was located. If several names mean one host, that is the only problem."""
     twice = same_host_problems(
         {host: [pool.get("guid") for pool in result.get("pools", ())] for host, result in read.items()}
     )
@@ -134,7 +134,7 @@ def _locate(
 
 
 def _similar(name: str, known: _Known) -> str:
-    """A question about a name that is on no host."""
+    """Return a question about a name that is on no host."""
     question = similar(name, {host: [one.alias for one in things if one.alias] for host, things in known.items()})
     return f" {question}" if question else ""
 

@@ -57,7 +57,7 @@ def add_disk(play: Play) -> Order:
 
 
 def resize_disk(play: Play) -> Order:
-    """A disk that the VM has gets another size."""
+    """Resize a disk that the VM has."""
     disk = _named_disk(play)
     known = vm_disk(play.read[disk.host], disk.uuid, disk.name)
     options = given_options(
@@ -116,7 +116,7 @@ def detach_disk(play: Play) -> Order:
 
 
 def _named_disk(play: Play) -> _Disk:
-    """The disk that is meant. Raises FlexdiskError Ambiguous if the hosts of the run mean several."""
+    """Return the disk that is meant. Raises FlexdiskError Ambiguous if the hosts of the run mean several."""
     meant: t.Dict[t.Tuple[str, ...], t.List[str]] = {}
     for host, one in play.variables.items():
         key = tuple(f"{name}={one[name]}" for name in ("flexdisk_vm", "flexdisk_disk") if name in one)
@@ -133,12 +133,14 @@ def _named_disk(play: Play) -> _Disk:
 
 
 def _read_vm(play: Play, disk: _Disk) -> t.List[Raw]:
-    """The VM, unless it is left alone."""
+    """Return the VM, or nothing if it is skipped."""
     return [vm for vm in play.read[disk.host]["vms"] if vm["uuid"] == disk.uuid]
 
 
 def _unmanaged(play: Play, disk: _Disk) -> Order:
-    """The refusal of a disk without a name, or of an orphan. Whether it is an orphan may be known only after a look."""
+    """Return the refusal of a disk without a name, or of an orphan. Whether it is an orphan may be known only after a
+    look.
+    """
     read = play.read[disk.host]
     if is_unadopted(read, disk.uuid, disk.name):
         return Order([refusals.unadopted(disk.vm, disk.name)])
@@ -151,7 +153,7 @@ def _unmanaged(play: Play, disk: _Disk) -> Order:
 
 
 def _declared(play: Play, disk: _Disk, entry: Raw, attaches: bool = False) -> t.List[str]:
-    """The refusal to change a declared disk. entry: what is to be written there."""
+    """Return the refusal to change a declared disk. entry: what is to be written there."""
     places = declarations_of_disks(play.read, play.variables, disk.uuid, disk.name, attaches)
     instead = (
         f"Write {json.dumps(entry)} to {', or to '.join(places)}; then use converge, plan and apply, or the playbook "
@@ -161,7 +163,7 @@ def _declared(play: Play, disk: _Disk, entry: Raw, attaches: bool = False) -> t.
 
 
 def _refuse_detaching(play: Play, disk: _Disk, subject: str) -> t.List[str]:
-    """The refusal to detach what the inventory declares."""
+    """Return the refusal to detach what the inventory declares."""
     places = declarations_of_disks(play.read, play.variables, disk.uuid, disk.name, True)
     instead = (
         f"Take disk {disk.name} out of {', and out of '.join(places)}, which needs unlisted: detach (in "

@@ -134,7 +134,7 @@ def given_options(variables: Raw, **options: str) -> t.Dict[str, t.Any]:
 
 
 def _by_hosts(problems: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
-    """The problems, each once. One that not all hosts have begins with those that have it."""
+    """Return the problems, each once. One that not all hosts have begins with those that have it."""
     hosts: t.Dict[str, t.List[str]] = {}
     for host, texts in problems.items():
         for text in texts:

@@ -13,7 +13,7 @@ _Raw = t.Mapping[str, t.Any]
 
 
 def declared(subject: str, host: str, instead: str) -> str:
-    """Return the refusal of a change that the next run for the inventory would undo. what: C(VM web01)."""
+    """Return the refusal of a change that the next run for the inventory would undo. subject: C(VM web01)."""
     return (
         f"The inventory declares {subject}, which is on {host}, and the next run for it would undo this change. "
         f"Nothing was changed. {instead}"

@@ -140,7 +140,7 @@ def _moves(
 
 
 def _comes_to(other: t.Optional[HalfDone], source: str) -> bool:
-    """Whether the other host tells of the same move."""
+    """Return whether the other host tells of the same move."""
     return other is not None and other.kind in (kinds.COMES, kinds.TAKES_OVER) and other.host == source
 
 
@@ -191,7 +191,7 @@ def _run_row(place: _Place, name: str, works: bool) -> Row:
 
 
 def _forgets(repair: _Raw) -> bool:
-    """Whether a task of disk_verify removes the record of a run, and does none of its steps."""
+    """Return whether a task of disk_verify removes the record of a run, and does none of its steps."""
     return any(kind in INTENTS for options in repair.values() for kind in options.get("repair", ()))
 
 
@@ -259,7 +259,7 @@ def _state(works: bool) -> str:
 
 
 def _vm(name: str, uuid: str) -> t.Tuple[str, str]:
-    """The variable that names a VM: by its alias, if that means the same in a command as it says."""
+    """Return the variable that names a VM: by its alias, if that means the same in a command as it says."""
     plain = _PLAIN.match(name) and not _YAML.match(name)
     return "flexdisk_vm", name if plain else uuid
 
@@ -272,7 +272,7 @@ def _run(playbook: str, *variables: t.Tuple[str, str], limit: str = "") -> str:
 
 
 def _module(host: str, task: _Raw) -> str:
-    """The command that runs one task on one host."""
+    """Return the command that runs one task on one host."""
     ((module, options),) = task.items()
     return " ".join(map(shlex.quote, ("ansible", host, "-m", module, "-a", json.dumps(options, ensure_ascii=False))))
 

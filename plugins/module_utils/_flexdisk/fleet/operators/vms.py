@@ -52,8 +52,30 @@ def delete_vm(play: Play) -> Order:
     return order
 
 
+def in_state(state: str) -> t.Callable[[Play], Order]:
+    """Return how a playbook decides that brings named VMs into a state.
+
+    What the inventory declares otherwise is shown, and refuses nothing: who stops a VM in an emergency has no time.
+    """
+    lasting = "stopped" if state == "stopped" else "running"
+
+    def calls(play: Play) -> Order:
+        order = Order()
+        for host, _variables, name, uuid in _named(play):
+            call = order.calls.setdefault(host, {"vms": []})
+            entry = {"vm": uuid, "state": state}
+            call["vms"] += [entry] if entry not in call["vms"] else []
+            places = declarations_undoing(play.read, play.variables, uuid, {"state": lasting})
+            if places:
+                text = f"VM {name}: the next run for the inventory changes this again. See {', and '.join(places)}"
+                order.lines.setdefault(host, []).append(text)
+        return order
+
+    return calls
+
+
 def declared_disks(play: Play) -> Order:
-    """The VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all."""
+    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all."""
     named = next(_named(play), None)
     if named is None:
         hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
@@ -64,7 +86,7 @@ def declared_disks(play: Play) -> Order:
 
 
 def adopt(play: Play) -> Order:
-    """The entries of the VMs that each host has, or all VMs."""
+    """Return the entries of the VMs that each host has, or all VMs."""
     order = Order()
     for host, variables in play.variables.items():
         entries = variables.get("flexdisk_adopt_vms")
@@ -104,26 +126,32 @@ def vms_of(*names: str) -> t.Callable[[Raw], t.List[str]]:
 
 
 def odd_names(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of adopt."""
+    """Return the problems with the variables of adopt."""
     odd = [name for name in vms_of("flexdisk_adopt_vms")(variables) if name != name.strip()]
     text = f"flexdisk_adopt_vms: vm must be a name without blanks around it, got: {', '.join(odd)}"
     return [text] if odd else []
 
 
-def one_way(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of rollback."""
-    text = "Name the VM with flexdisk_vm, or several VMs with flexdisk_snapshot_vms; exactly one of the two is needed"
-    return [] if ("flexdisk_vm" in variables) != ("flexdisk_snapshot_vms" in variables) else [text]
+def one_way(several: str) -> t.Callable[[Raw], t.List[str]]:
+    """Return what says what is wrong with the variables of a playbook that needs one VM or several. several: the
+    variable for these.
+    """
+
+    def problems(variables: Raw) -> t.List[str]:
+        text = f"Name the VM with flexdisk_vm, or several VMs with {several}; exactly one of the two is needed"
+        return [] if ("flexdisk_vm" in variables) != (several in variables) else [text]
+
+    return problems
 
 
 def not_two_ways(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of snapshot."""
+    """Return the problems with the variables of snapshot."""
     text = "Name one VM with flexdisk_vm, or several with flexdisk_snapshot_vms, but not both"
     return [text] if "flexdisk_vm" in variables and "flexdisk_snapshot_vms" in variables else []
 
 
 def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
-    """The named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
+    """Yield the named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
     for host, here in play.here.items():
         for name, located in here.items():
             yield host, play.variables[host], name, located["vm"]

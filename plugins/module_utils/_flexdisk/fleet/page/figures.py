@@ -60,7 +60,7 @@ class Room:
 
 
 def pools(results: _Dict) -> t.List[Pool]:
-    """The pools of a host. found has the results of vm_info, host_info and zfs_quota."""
+    """Return the pools of a host. results: those of vm_info, host_info and zfs_quota."""
     reserved = {vm["uuid"]: vm["actual"]["reservation_bytes"] for vm in results["zfs_quota"]["vms"]}
     homes = {vm["uuid"]: pool for vm in results["host_info"]["host"]["vms"] for pool in vm["disks"]}
     shares: t.Dict[str, t.List[t.Tuple[int, int, int]]] = {}
@@ -70,7 +70,7 @@ def pools(results: _Dict) -> t.List[Pool]:
 
 
 def _share(vm: _Dict, reservation: int) -> t.Tuple[int, int, int]:
-    """What a VM takes of its pool: its disks, their snapshots, and what is reserved for it beside them."""
+    """Return what a VM takes of its pool: its disks, their snapshots, and what is reserved for it beside them."""
     disks = MIB * sum(disk["refreservation"] for disk in vm["disks"])
     pinned = MIB * sum(disk["pinned"] for disk in vm["disks"])
     return disks, pinned, max(0, reservation - disks - pinned)
@@ -91,7 +91,9 @@ def _pool(pool: _Dict, shares: t.Sequence[t.Tuple[int, int, int]]) -> Pool:
 
 
 def room(vm: _Dict) -> Room:
-    """The bar of a VM of vm_info. Hidden disks are outside the declared flexible disk size, so they are left out."""
+    """Return the bar of a VM of vm_info. Hidden disks are outside the declared flexible disk size, so they are left
+    out.
+    """
     shown = [disk for disk in vm["disks"] if not disk["hidden"]]
     parts = [Part(DISKS, disk_label(disk), disk["size"] * MIB) for disk in shown]
     pinned = MIB * sum(disk["pinned"] for disk in vm["disks"])
@@ -109,12 +111,14 @@ def room(vm: _Dict) -> Room:
 
 
 def disk_label(disk: _Dict) -> str:
-    """The name of a disk, or the last part of its volume in parentheses."""
+    """Return the name of a disk, or the last part of its volume in parentheses."""
     return str(disk["name"] or f"({disk['volume'].rsplit('/', 1)[-1]})")
 
 
 def edges(parts: t.Sequence[Part], width: int) -> t.List[t.Tuple[int, int]]:
-    """Where each part begins in a bar of this width, and how wide it is. The widths add up to the bar's, or to 0."""
+    """Return where each part begins in a bar of this width, and how wide it is. The widths add up to the bar's, or to
+    0.
+    """
     total = sum(part.size for part in parts)
     if not total:
         return [(0, 0) for _part in parts]
@@ -126,5 +130,5 @@ def edges(parts: t.Sequence[Part], width: int) -> t.List[t.Tuple[int, int]]:
 
 
 def colour_classes(parts: t.Sequence[Part]) -> t.List[str]:
-    """The class of each part, which decides its colour. Disks beside each other differ."""
+    """Return the class of each part, which decides its colour. Disks beside each other differ."""
     return [part.kind + ("2" if part.kind == DISKS and number % 2 else "") for number, part in enumerate(parts)]

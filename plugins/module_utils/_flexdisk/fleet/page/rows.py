@@ -45,13 +45,13 @@ class Row:
 
 
 def heading(name: object, *below: object) -> Html:
-    """The cell that names its row."""
+    """Return the cell that names its row."""
     more = [element("span", {"class": "id"}, isolated(text)) for text in below if text]
     return element("th", {"scope": "row"}, isolated(name), *more)
 
 
 def cell(column: Column, content: object, value: t.Optional[float] = None) -> Html:
-    """A cell. value is what a figure is sorted by."""
+    """Return a cell. value is what a figure is sorted by."""
     if column.kind == "num" and value is None:
         value = -1
     attributes = {"class": column.kind or None, "data-label": column.title, "data-v": value}
@@ -59,7 +59,7 @@ def cell(column: Column, content: object, value: t.Optional[float] = None) -> Ht
 
 
 def size(column: Column, size_bytes: t.Optional[int], more: str = "") -> Html:
-    """A cell with a figure in bytes, or a dash."""
+    """Return a cell with a figure in bytes, or a dash."""
     return cell(column, "-" if size_bytes is None else render_bytes(size_bytes) + more, size_bytes)
 
 
@@ -73,7 +73,7 @@ POOLS = (
 
 
 def of_pool(host: str, pool: Pool) -> Row:
-    """A pool as a stacked bar with its figures."""
+    """Return a pool as a stacked bar with its figures."""
     share = f" ({percent(pool.available, pool.size)})"
     _host, name, wide, total, left = POOLS
     cells = [heading(host), cell(name, isolated(pool.name)), cell(wide, _drawn(pool.parts))]
@@ -94,7 +94,9 @@ VMS = (
 
 
 def of_vms(host: str, results: _Dict, number: int) -> t.List[Row]:
-    """The VMs of a host. What needs attention comes first. number is that of the host, for the names of the rows."""
+    """Return the VMs of a host. What needs attention comes first. number is that of the host, for the names of the
+    rows.
+    """
     quotas = {vm["uuid"]: vm for vm in results["zfs_quota"]["vms"]}
     findings: t.Dict[str, t.List[_Dict]] = {}
     for finding in results["disk_verify"]["findings"]:
@@ -106,7 +108,7 @@ def of_vms(host: str, results: _Dict, number: int) -> t.List[Row]:
 
 
 def row_name(number: int, uuid: str) -> str:
-    """The name of a VM's row, to which links lead. A UUID can be on two hosts."""
+    """Return the name of a VM's row, to which links lead. A UUID can be on two hosts."""
     return f"vm-{number}-{uuid}"
 
 
@@ -140,7 +142,7 @@ def _order(left: t.Optional[int]) -> t.Optional[int]:
 
 
 def _marks(space: Room, quota: t.Optional[_Dict], findings: t.Sequence[_Dict]) -> t.Tuple[t.List[Html], int]:
-    """What is to be seen of a VM, the worst first, and how bad that is: an index of SEVERITIES, or one beyond it."""
+    """Return the notes on a VM, the worst first, and the worst severity: an index of SEVERITIES, or one beyond it."""
     marks: t.List[t.Tuple[int, str]] = []
     if space.over:
         marks.append((0, f"error: holds {render_bytes(space.over)} more than its flexible size"))
@@ -177,7 +179,7 @@ FINDINGS = (
 
 
 def of_finding(host: str, finding: _Dict, link: str) -> Row:
-    """A finding. link is the name of its VM's row, "" if it has none."""
+    """Return a finding. link is the name of its VM's row, "" if it has none."""
     _severity, kind, at, vm, disk, message, repair = FINDINGS
     owner = isolated(finding["alias"] or finding["vm"])
     bad = {"class": "bad" if finding["severity"] == "error" else None, "scope": "row"}
@@ -206,7 +208,7 @@ SNAPSHOTS = (
 
 
 def of_snapshots(host: str, vm: _Dict) -> t.List[Row]:
-    """The snapshots of a VM. Those that free most come first."""
+    """Return the snapshots of a VM. Those that free most come first."""
     _name, owner, at, disks, taken, frees = SNAPSHOTS
     label = vm["alias"] or vm["uuid"]
     return [
@@ -238,7 +240,7 @@ PARKED = (
 
 
 def of_parked(host: str, disk: _Dict, aliases: t.Mapping[str, str], now: datetime) -> Row:
-    """A detached disk with its age. aliases: the names of the host's VMs by UUID."""
+    """Return a detached disk with its age. aliases: the names of the host's VMs by UUID."""
     _disk, owner, at, volsize, takes, since, days, description = PARKED
     vm = disk["vm"]
     when = _read(disk.get("mtime", ""))
@@ -261,7 +263,7 @@ LEFT_OUT = (Column("VM"), Column("Host"), Column("Why the collection leaves it a
 
 
 def of_left_out(host: str, vm: _Dict) -> Row:
-    """A VM that vm_info skips."""
+    """Return a VM that vm_info skips."""
     _vm, at, why = LEFT_OUT
     label = vm["alias"] or vm["uuid"]
     cells = [
@@ -276,19 +278,19 @@ UNREAD = (Column("Host"), Column("Why"))
 
 
 def of_unread(host: str, why: str) -> Row:
-    """A host that could not be read."""
+    """Return a host that could not be read."""
     return Row((host,), [heading(host), cell(UNREAD[1], isolated(why))])
 
 
 def percent(part: int, total: int) -> str:
-    """A share, rounded down."""
+    """Return a share, rounded down."""
     if not total:
         return "-"
     return f"{part * 100 // total} %" if part * 100 >= total or not part else "under 1 %"
 
 
 def _drawn(parts: t.Sequence[Part]) -> Html:
-    """A bar, with all that it shows in words below it."""
+    """Return a bar with its legend below."""
     if not parts:
         return Html("no disks")
     total = sum(part.size for part in parts)
@@ -315,5 +317,5 @@ def _moment(seconds: int) -> str:
 
 
 def of_pools(host: str, results: _Dict) -> t.List[Row]:
-    """The pools of a host."""
+    """Return the pools of a host."""
     return [of_pool(host, pool) for pool in pools(results)]

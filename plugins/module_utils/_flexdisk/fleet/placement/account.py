@@ -124,7 +124,7 @@ class Account:
         return after
 
     def _copies(self, vm: KnownVm) -> bool:
-        """Whether the VM's disks are copied into a pool here when it comes."""
+        """Return whether the VM's disks are copied into a pool here when it comes."""
         return bool(vm.pool) and vm.home != self.host.name
 
     def _store(self, vm: KnownVm, times: int) -> None:

@@ -34,7 +34,7 @@ class Answer(t.NamedTuple):
 
 
 def answer(known: Known, request: Request) -> Answer:
-    """The answer to a request that has no problems."""
+    """Return the answer to a request that has no problems."""
     start = Places(known)
     if request.kind == PLACE:
         return _placed(start, request)
@@ -61,7 +61,7 @@ def _moved(start: Places, request: Request) -> Answer:
 
 
 def _evacuate_like_hail(places: Places, request: Request) -> t.Iterator[t.Tuple[str, Solution]]:
-    """The evacuation as hail decides it, where hosts without any of the VMs are left, too."""
+    """Evacuate as hail does, but also hosts without any of the VMs."""
     closed = closed_hosts(places, request.names) | request.leaves
     return one_by_one(places, request.names, lambda name: evacuate_one(places, name, PRIMARY, closed))
 
@@ -95,7 +95,7 @@ class JobDependencies(t.NamedTuple):
 def job_dependencies(
     known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: int
 ) -> t.List[JobDependencies]:
-    """What each job waits for.
+    """Return what each job waits for.
 
     That is what memory on hosts demands, and that no more than per_host moves concern one host, and no more than
     between_groups one pair of host groups, at a time (0 for no limit).
@@ -113,7 +113,7 @@ def job_dependencies(
 
 
 def _direct(earlier: t.Sequence[t.Set[int]]) -> t.List[t.List[int]]:
-    """The same, without the jobs that another one waits for already."""
+    """Return the dependencies without indirect ones."""
     every: t.List[t.Set[int]] = []
     for numbers in earlier:
         every.append(numbers.union(*(every[number] for number in numbers)))
@@ -121,7 +121,7 @@ def _direct(earlier: t.Sequence[t.Set[int]]) -> t.List[t.List[int]]:
 
 
 def _route(known: Known, job: Job) -> t.Tuple[str, ...]:
-    """The hosts of a move, from and to; nothing is moved for a new VM."""
+    """Return the hosts of a move, from and to; nothing is moved for a new VM."""
     before = known.vms.get(job.name)
     return (
         (before.primary, job.solution.moved.vm.primary) if before is not None and job.solution.moved is not None else ()

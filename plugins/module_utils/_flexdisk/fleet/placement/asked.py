@@ -11,7 +11,7 @@ _Raw = t.Mapping[str, t.Any]
 
 
 def new_vms(answers: t.Mapping[str, _Raw]) -> t.List[t.Dict[str, t.Any]]:
-    """The C(new_vms) of move_plan.
+    """Return the C(new_vms) of move_plan.
 
     answers: for each host C(vms), the entries of vm that it may get, C(checks), results of vm in check mode, C(beside),
     and C(spread), the name of the set to which all of them belong. Of the checks that say something of a VM the last
@@ -30,8 +30,8 @@ def new_vms(answers: t.Mapping[str, _Raw]) -> t.List[t.Dict[str, t.Any]]:
 
 
 def placed_vms(entries: t.Iterable[_Raw], names: t.Container[str]) -> t.List[t.Dict[str, t.Any]]:
-    """The entries of vm for a host that has or gets these of the VMs whose host is chosen (C(hypervisor) is C(auto)),
-    without that word. Other entries stay as they are.
+    """Return the entries of vm for a host that has or gets these of the VMs whose host is chosen (C(hypervisor) is
+    C(auto)), without that word. Other entries stay as they are.
     """
     result = []
     for entry in entries:
@@ -42,7 +42,7 @@ def placed_vms(entries: t.Iterable[_Raw], names: t.Container[str]) -> t.List[t.D
 
 
 def _on(name: str, checks: t.Sequence[_Raw], beside: int) -> t.Dict[str, t.Any]:
-    """What the VM takes of a host, or why the host refuses it."""
+    """Return what the VM takes of a host, or why the host refuses it."""
     why = "says nothing of it"
     for check in reversed(checks):
         for vm in check.get("vms") or ():

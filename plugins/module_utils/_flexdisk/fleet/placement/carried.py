@@ -42,7 +42,7 @@ def queued(
     """Return the hosts of the play of a stage, as execution.queue() does, and C(says), lines for the user. C(refused)
     says why nothing may be done, C(unplanned) why there is no plan, "" if there is.
 
-    hosts: as move_plan takes them. most: jobs at the same time.
+    hosts: as move_plan takes them. max_parallel: jobs at the same time.
     """
     says, refused, unplanned = [], "", "" if stage == BEGUN else plan.why_not
     if stage == PLANNED:

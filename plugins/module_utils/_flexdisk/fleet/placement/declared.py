@@ -52,7 +52,7 @@ class Request:
 
 
 def parse_request(raw: _Raw, facts: Facts, exclusive: t.Sequence[str], problems: Problems) -> Request:
-    """The request of a task, whose types Ansible has checked. All that is wrong with it goes to the problems.
+    """Return the request of a task, whose types Ansible has checked. All that is wrong with it goes to the problems.
 
     exclusive: as in Settings.
     """
@@ -99,7 +99,7 @@ class _Selection:
         self._problems = problems
 
     def names(self) -> t.Tuple[str, ...]:
-        """The UUIDs of the VMs. One that is named must fit what else is said; without names, all that fit it."""
+        """Return the UUIDs of the VMs. One that is named must fit what else is said; without names, all that fit it."""
         raw, known = self._raw, self._facts.known
         hosts = self._known("from_hosts", known.hosts, "host")
         groups = self._known("from_groups", known.groups, "host group")
@@ -133,7 +133,7 @@ class _Selection:
         return f"has not {_tags(missing)}" if missing else ""
 
     def _named(self, wanted: t.Sequence[str]) -> t.List[str]:
-        """The UUIDs of what is named. Each name must mean exactly one VM, and no VM may be named twice."""
+        """Return the UUIDs of what is named. Each name must mean exactly one VM, and no VM may be named twice."""
         names_by_uuid: t.Dict[str, str] = {}
         for name in wanted:
             fits = find_by_name(name, self._facts.names, prefixes=False)
@@ -192,7 +192,7 @@ def check_usable(group: str, facts: Facts, problems: Problems) -> None:
 
 
 def has_tag(tags: _Raw, key: str, value: object) -> bool:
-    """Whether a VM with these tags has this one; any value will do for None."""
+    """Return whether a VM with these tags has this one; any value will do for None."""
     return key in tags and (value is None or str(tags[key]) == str(value))
 
 

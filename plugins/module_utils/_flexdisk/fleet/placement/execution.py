@@ -39,7 +39,7 @@ class Wanted(t.NamedTuple):
     groups: t.Sequence[str] = ()
 
     def means(self, names: t.Set[str], tags: _Raw, host: str, group: str) -> bool:
-        """Whether the move of a VM with these names and tags from a host of a group is meant."""
+        """Return whether the move of a VM with these names and tags from a host of a group is meant."""
         return (
             (not self.vms or bool(names.intersection(self.vms)))
             and all(has_tag(tags, key, value) for key, value in self.tags.items())
@@ -49,7 +49,7 @@ class Wanted(t.NamedTuple):
 
 
 def unfinished_moves(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
-    """The moves that have begun and not ended, as jobs, one after the other.
+    """Return the moves that have begun and not ended, as jobs, one after the other.
 
     hosts: C(name), C(group) and C(info) as move_plan takes them. What is done is MOVE if the move goes on, PUT_BACK if
     it is given up, and STUCK if nothing can be done. C(why) says why a move does not go on.
@@ -71,9 +71,9 @@ def unfinished_moves(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
 
 
 def moves_to_unread_hosts(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[str]:
-    """The VMs that have left for hosts of which nothing is known, in words. Whether they have arrived is not known.
+    """Return a line for each VM that has left for a host that was not read. Whether it has arrived is not known.
 
-    hosts: as under_way takes them.
+    hosts: as for unfinished_moves.
     """
     reports, groups = _read_reports(hosts), _groups(hosts)
     lines = []
@@ -114,7 +114,7 @@ def _routes(reports: _HostReports) -> t.Set[t.Tuple[str, str, str, str]]:
 
 
 def _decide(uuid: str, source: str, target: str, reports: _HostReports) -> t.Tuple[str, str, str]:
-    """The host that has the VM, what is done, and why the move does not go on."""
+    """Return the host that has the VM, what to do (MOVE, PUT_BACK or STUCK), and why the move does not go on."""
     move = reports.moves.get((source, uuid))
     if any(one.get("failover") for one in (move, reports.moves.get((target, uuid))) if one):
         return source, STUCK, f"{target} takes it over from {source}; the playbook failover_vm goes on"
@@ -150,9 +150,7 @@ def _decide(uuid: str, source: str, target: str, reports: _HostReports) -> t.Tup
 
 
 def _others(uuid: str, source: str, target: str, reports: _HostReports) -> t.List[str]:
-    """The hosts beside the one that a VM leaves that have it, or expect it. That the host expects it where it goes is
-    as it should be.
-    """
+    """Return the other hosts that have the VM or expect it. It is normal that the target expects it."""
     has = {host for host, vm in reports.has if vm == uuid}
     coming = {host for (host, vm), move in reports.moves.items() if vm == uuid and move["phase"] == COMING}
     arrived = {target} if target in has - coming else set()
@@ -160,11 +158,12 @@ def _others(uuid: str, source: str, target: str, reports: _HostReports) -> t.Lis
 
 
 def queue(jobs: t.Sequence[_Raw], stage: str, max_parallel: int) -> _Dict:
-    """The hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and the C(sizes).
+    """Return the hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and the
+    C(sizes).
 
     Each batch begins with a host that only says what the batch does. As it cannot fail, a batch whose jobs all fail
-    does not end the play. stage makes the names of the hosts unlike those of other plays. most: jobs of a batch.
-    With more than Ansible has forks, a VM that is down would wait for the transfers of others.
+    does not end the play. stage makes the names of the hosts unlike those of other plays. max_parallel: jobs of a
+    batch. With more than Ansible has forks, a VM that is down would wait for the transfers of others.
     """
     names = {job["job"]: f"{job['name']} to {job['operations'][0]['to']} ({stage} {job['job']})" for job in jobs}
     hosts: t.List[_Dict] = []

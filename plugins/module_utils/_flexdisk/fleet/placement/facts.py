@@ -54,12 +54,12 @@ class Facts(t.NamedTuple):
     moving: t.Tuple[Identifiers, ...] = ()
 
     def alias(self, uuid: str) -> str:
-        """What people call a VM."""
+        """Return what people call a VM."""
         return next((names.alias for names in self.names if names.uuid == uuid and names.alias), uuid)
 
 
 def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Settings, problems: Problems) -> Facts:
-    """The facts. What contradicts itself or other facts becomes a problem.
+    """Return the facts. Contradictions become problems.
 
     hosts: C(name), C(group), C(info) (what host_info returned, None if the host could not be read), C(error),
     C(drained), C(tags) and C(locations). groups: C(name), C(alloc_policy) and C(cpu_ratio).
@@ -94,7 +94,7 @@ def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Sett
 def _with_replicas(
     known: t.Mapping[str, KnownHost], hosts: t.Sequence[_Raw], vms: t.Sequence[KnownVm]
 ) -> t.Dict[str, KnownHost]:
-    """The hosts, each with the VMs whose replicas there have come from another pool than the VM's own."""
+    """Return the hosts, each with the VMs whose replicas there have come from another pool than the VM's own."""
     infos = {raw["name"]: raw["info"] or {} for raw in hosts}
     guids = {(name, pool["name"]): pool.get("guid") for name, info in infos.items() for pool in info.get("pools", ())}
     homes = {vm.name: (vm.pool, guids.get((vm.primary, vm.pool))) for vm in vms}
@@ -107,7 +107,7 @@ def _with_replicas(
 
 
 def _moves(info: _Raw) -> t.List[_Raw]:
-    """What is written down of moves on a host; nothing by a host_info that did not tell."""
+    """Return the recorded moves of a host; nothing for an older host_info."""
     return list(info.get("moves") or ())
 
 
@@ -122,7 +122,6 @@ class _Vm(t.NamedTuple):
 
 
 def group_of(raw: _Raw) -> str:
-    """The group of a host."""
     return str(raw["group"] or ONLY)
 
 
@@ -167,7 +166,7 @@ class _Host:
         self._problems = problems
 
     def read(self) -> t.Tuple[KnownHost, t.List[_Vm]]:
-        """The host and its VMs."""
+        """Return the host and its VMs."""
         raw = self._raw
         if raw["info"] is None:
             return KnownHost(self._name, group_of(raw), False, unusable=f"could not be read: {_silence(raw)}"), []
@@ -268,7 +267,7 @@ class _Host:
 
 
 def exclusive_tags(tags: _Raw, keys: t.Iterable[str]) -> t.FrozenSet[str]:
-    """The tags of a VM with one of the keys, as texts."""
+    """Return the tags of a VM with one of the keys, as texts."""
     return frozenset(f"{key}={tags[key]}" for key in keys if key in tags)
 
 

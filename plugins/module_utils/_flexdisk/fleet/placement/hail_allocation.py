@@ -43,8 +43,8 @@ class Demand(t.NamedTuple):
 def best_group(
     places: Places, demand: Demand, keys: t.Sequence[str], allowed: t.Optional[t.Collection[str]] = None
 ) -> t.Tuple[t.Optional[str], t.Dict[str, Choice], str]:
-    """The key of the best group, or None, with the choice of each group and the texts of all. allowed: the only hosts
-    that are considered, None for all. Of equal groups the later one is taken.
+    """Return the key of the best group, or None, with the choice of each group and the texts of all. allowed: the only
+    hosts that are considered, None for all. Of equal groups the later one is taken.
     """
     score = places.score()
     groups = [places.known.groups[key] for key in keys]
@@ -72,7 +72,7 @@ def best_hosts(
     score: Score,
     allowed: t.Optional[t.Collection[str]] = None,
 ) -> Choice:
-    """The best host of a group, or host and that of the replica. score: of the hosts that count."""
+    """Return the best host of a group, or host and that of the replica. score: of the hosts that count."""
     hosts = [name for name in places.hosts_of(group.key) if places.usable(name)]
     hosts = [name for name in hosts if allowed is None or name in allowed]
     replicated = demand.vm.template == REPLICATED
@@ -91,7 +91,7 @@ def best_hosts(
 
 
 def first_safe(places: Places, demand: Demand, candidates: Candidates) -> Choice:
-    """The best of the candidates after which no host is unsafe."""
+    """Return the best of the candidates after which no host is unsafe."""
     for value, candidate in candidates.in_order:
         if demand.checked and _unsafe(places, demand, candidate):
             candidates.failures[NO_REDUNDANCY] += 1
@@ -113,7 +113,7 @@ class Candidates(t.NamedTuple):
 
 
 def listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]) -> Candidates:
-    """Each of the candidates with the score if the VM came there, or why it cannot."""
+    """Return each of the candidates with the score if the VM came there, or why it cannot."""
     failures: t.Counter[str] = Counter()
     scored: t.List[t.Tuple[float, t.Tuple[str, ...]]] = []
     for candidate in candidates:
@@ -152,7 +152,7 @@ def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...]) -> boo
 
 
 def not_connected(vm: KnownVm) -> str:
-    """The reason where a group lacks a network of the VM."""
+    """Return the reason where a group lacks a network of the VM."""
     return f"is not connected to a network required by instance {vm.name}"
 
 

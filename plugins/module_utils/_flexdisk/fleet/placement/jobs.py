@@ -34,7 +34,7 @@ class Job(t.NamedTuple):
 
 
 def in_feasible_order(start: Places, solutions: t.Mapping[str, Solution]) -> t.Optional[t.List[Job]]:
-    """The jobs, each possible after those before it, or None if there is no such order."""
+    """Return the jobs, each possible after those before it, or None if there is no such order."""
     places = start.duplicate()
     jobs: t.List[Job] = []
     left = dict(solutions)
@@ -133,7 +133,7 @@ def limit_parallel(uses: t.Sequence[t.Iterable[t.Hashable]], limit: int) -> t.Li
 
 
 def _direct(numbers: t.Set[int], needed: t.Sequence[t.Set[int]]) -> t.Set[int]:
-    """Those that no other one of them waits for already."""
+    """Return the numbers that no other one of them waits for."""
     indirect: t.Set[int] = set()
     for number in numbers:
         indirect |= needed[number]

@@ -32,7 +32,7 @@ class NewVm(t.NamedTuple):
 def parse_new_vms(
     raw: t.Sequence[_Raw], facts: Facts, exclusive: t.Sequence[str], problems: Problems
 ) -> t.Tuple[NewVm, ...]:
-    """The VMs as a task declares them. exclusive: as in Settings. What is wrong goes to the problems."""
+    """Return the VMs as a task declares them. exclusive: as in Settings. What is wrong goes to the problems."""
     names = [entry["name"] for entry in raw]
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add("InvalidArgument", f"new_vms: {name} is listed more than once")
@@ -54,7 +54,7 @@ class _New:
         self._label = f"new_vms: {raw['name']}"
 
     def read(self) -> NewVm:
-        """The VM, with what it takes of each host."""
+        """Return the VM, with what it takes of each host."""
         raw, known = self._raw, self._facts.known
         hosts: _Raw = raw["hosts"] if raw["hosts"] is not None else dict.fromkeys(known.hosts)
         for host in hosts:

@@ -20,7 +20,7 @@ _Ranks = t.Sequence[t.Sequence[str]]
 def place(
     places: Places, new: t.Iterable[NewVm], ranks: _Ranks, checked: bool
 ) -> t.Tuple[t.Dict[str, Moved], t.List[NewVm]]:
-    """The new VMs that get a host, and those that get none. The places change.
+    """Return the new VMs that get a host, and those that get none. The places change.
 
     ranks: keys of groups, in the order in which they are tried. checked: no host may become one whose VMs could not go
     elsewhere if it were lost.
@@ -47,8 +47,8 @@ def _largest(new: NewVm) -> t.Tuple[int, int]:
 def _best(
     places: Places, new: NewVm, ranks: _Ranks, checked: bool, more: t.Mapping[t.Tuple[str, str], int]
 ) -> t.Optional[Moved]:
-    """The best host in the first rank that has one. Of equal hosts the later one is taken. more: how many VMs of a set
-    a host has got.
+    """Return the best host in the first rank that has one. Of equal hosts the later one is taken. more: how many VMs of
+    a set a host has got.
     """
 
     def worth(way: t.Tuple[float, Moved]) -> t.Tuple[int, float]:
@@ -73,7 +73,7 @@ def _ways(places: Places, new: NewVm, key: str) -> t.Iterator[t.Tuple[float, Mov
 
 
 def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
-    """The VM on a host, or why it cannot be there."""
+    """Return the VM on a host, or why it cannot be there."""
     vm = new.at.get(host, "is not among its hosts")
     if isinstance(vm, str):
         return vm
@@ -84,7 +84,7 @@ def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
 
 
 def why_no_host(places: Places, new: NewVm, ranks: _Ranks) -> t.Dict[str, str]:
-    """Why a VM can be on no host of the ranks, by host. A host that could take it would make another one unsafe."""
+    """Return why a VM can be on no host of the ranks, by host. A host that could take it would make another one unsafe."""
     result = {}
     for host in [host for rank in ranks for key in rank for host in places.hosts_of(key)]:
         moved = _at(places, new, host)

@@ -13,7 +13,7 @@ _Raw = t.Mapping[str, t.Any]
 
 
 def typed_value(raw: _Raw, label: str, key: str, kind: t.Any, default: t.Any = None) -> t.Any:
-    """A value of the type. Raises FlexdiskError InvalidArgument if there is none."""
+    """Return raw[key], which must have the type. Raises FlexdiskError InvalidArgument if there is none."""
     if not isinstance(raw, dict):
         raise FlexdiskError("InvalidArgument", f"{label} is {raw!r}, but must be an object with {key}")
     if key not in raw and default is not None:
@@ -28,7 +28,7 @@ def typed_value(raw: _Raw, label: str, key: str, kind: t.Any, default: t.Any = N
 
 
 def string_list(raw: _Raw, label: str, key: str, default: t.Any = None) -> t.List[str]:
-    """A list of strings. Raises FlexdiskError InvalidArgument if it is none."""
+    """Return a list of strings. Raises FlexdiskError InvalidArgument if it is none."""
     values: t.List[str] = typed_value(raw, label, key, list, default)
     for value in values:
         if not isinstance(value, str):

@@ -16,9 +16,9 @@ from .wishes import WantedMove, best_way
 def rebalance(
     start: Places, wanted_moves: t.Sequence[WantedMove], max_moves: int, min_gain: float
 ) -> t.Tuple[Places, t.Dict[str, Solution]]:
-    """The places after some moves, and the moves in their order. No VM moves twice.
+    """Return the places after some moves, and the moves in their order. No VM moves twice.
 
-    most: the number of moves. gain: how much each must lower the score of all hosts.
+    min_gain: how much each move must lower the score of all hosts.
     """
     places = start.duplicate()
     solutions: t.Dict[str, Solution] = {}

@@ -18,7 +18,7 @@ from .places import Accounts, Moved, Places
 def are_safe(
     places: Places, groups: t.Iterable[str], more: t.Mapping[str, t.Sequence[KnownVm]], accounts: Accounts
 ) -> bool:
-    """Whether all VMs of each host of the groups could go elsewhere.
+    """Return whether all VMs of each host of the groups could go elsewhere.
 
     more: VMs that hosts have in addition. accounts: those that differ from the places'. Groups without either are as
     they were when they were looked at last.
@@ -38,7 +38,7 @@ def are_safe(
 
 
 def made_unsafe(places: Places, group: str, moved: Moved) -> str:
-    """The first host of a group whose VMs could go elsewhere, but not after a VM has moved, "" if there is none."""
+    """Return the first host of a group whose VMs could go elsewhere, but not after a VM has moved, "" if there is none."""
     vm = moved.vm
     for host in places.hosts_of(group):
         vms = [one for one in places.vms_on(host) if one.name != vm.name]
@@ -72,7 +72,7 @@ def _can_be_evacuated(places: Places, host: str, vms: t.Sequence[KnownVm], accou
 def _recreated(
     places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: Accounts
 ) -> t.Optional[Accounts]:
-    """The accounts after the VM has been made on one of the other hosts."""
+    """Return the accounts after the VM has been made on one of the other hosts."""
     if why_too_large(vm, places.known.groups[group]):
         return None
     for name in others:

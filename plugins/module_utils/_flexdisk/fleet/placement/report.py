@@ -25,7 +25,7 @@ NO_HOST = "NoHost"  # the code of a plan that lacks VMs
 def result(
     facts: Facts, request: Request, answer: Answer, dependencies: t.Sequence[JobDependencies], partial: bool
 ) -> _Dict:
-    """The keys of a result. partial: a plan that lacks VMs is one, too."""
+    """Return the keys of a result. partial: a plan that lacks VMs is one, too."""
     moved = [_moved(facts, job) for job in answer.jobs]
     jobs = [_job(number, facts, one, after) for number, (one, after) in enumerate(zip(answer.jobs, dependencies))]
     failed = [_failed(facts, name, why) for name, why in answer.failed.items()]
@@ -110,7 +110,7 @@ def _table(facts: Facts, answer: Answer, dependencies: t.Sequence[JobDependencie
 
 
 def _reasons(failed: t.Sequence[_Dict]) -> t.List[str]:
-    """A VM that has no host, and below it each host with the reason."""
+    """Return a VM that has no host, and below it each host with the reason."""
     lines = []
     for entry in failed:
         lines.append(f"{entry['name']}: no host")

@@ -43,7 +43,9 @@ def plan(
     wanted_moves: t.Sequence[WantedMove],
     model: t.Callable[[SomePlaces], t.Iterable[t.Tuple[str, Solution]]],
 ) -> Plan:
-    """The plan for the wishes. model: carries out its own solutions on the places, and gives each VM with its own."""
+    """Return the plan for the wanted moves. model: carries out its own solutions on the places, and gives each VM with
+    its own.
+    """
     by_name = {wanted.name: wanted for wanted in wanted_moves}
     places = start.duplicate()
     solutions = dict(model(places))
@@ -67,7 +69,7 @@ def plan(
 
 
 def _with_more_ways(draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> _Draft:
-    """The same with the ways of VMs that had none, the largest first, until no one of the rest has any."""
+    """Find ways for the VMs that have none, the largest first, until none is left to find."""
     places, solutions, left = draft.places, dict(draft.solutions), list(draft.failed)
     left.sort(key=lambda name: (-places.vms[name].memory, -places.vms[name].disk))
     before = -1
@@ -83,7 +85,7 @@ def _with_more_ways(draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> 
 
 
 def _better(theirs: _Draft, ours: _Draft) -> _Draft:
-    """The one that moves all that the other moves, and more, or else has the lower score."""
+    """Return the draft that moves more VMs, including all of the other's, or else the one with the lower score."""
     here, there = set(ours.solutions), set(theirs.solutions)
     if here == there:
         return min(theirs, ours, key=lambda draft: draft.places.score().after())
@@ -91,7 +93,7 @@ def _better(theirs: _Draft, ours: _Draft) -> _Draft:
 
 
 def _improved(start: Places, draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> _Draft:
-    """The same, with better ways of VMs, alone or two together, that have some when all others have moved."""
+    """Replace ways by better ones, of one VM or of two together, after all others have moved."""
     places, solutions = draft.places.duplicate(), dict(draft.solutions)
     together: t.List[t.Tuple[str, ...]] = [(name,) for name in solutions]
     if len(together) ** 2 * len(start.known.hosts) <= PAIRS:
@@ -106,7 +108,7 @@ def _improved(start: Places, draft: _Draft, wanted_moves: t.Mapping[str, WantedM
 
 
 def _other_ways(start: Places, places: Places, solutions: _Solutions, wanted_moves: t.Sequence[WantedMove]) -> bool:
-    """Whether some VMs, one after the other, have got other ways that are better together."""
+    """Give VMs other ways, one after the other. Return whether they are better together; otherwise all is undone."""
     value = places.score().after()
     undone: t.List[Moved] = []
     for wanted in wanted_moves:

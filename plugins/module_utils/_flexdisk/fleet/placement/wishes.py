@@ -33,13 +33,13 @@ class WantedMove(t.NamedTuple):
 
 
 def to_leave(known: Known, names: t.Sequence[str], mode: str, leaves: t.FrozenSet[str]) -> t.List[WantedMove]:
-    """The wishes of VMs that leave hosts, within the groups of the hosts where they are."""
+    """Return the wanted moves of VMs that leave hosts, within the groups of the hosts where they are."""
     hosts = known.hosts
     return [WantedMove(name, mode, ((hosts[known.vms[name].primary].group,),), leaves) for name in names]
 
 
 def to_change_group(known: Known, names: t.Sequence[str], keys: t.Sequence[str], checked: bool) -> t.List[WantedMove]:
-    """The wishes of VMs that leave their groups for some of the groups."""
+    """Return the wanted moves of VMs that leave their groups for some of the groups."""
     hosts = known.hosts
     sources = {hosts[known.vms[name].primary].group for name in names}
     leaves = frozenset(name for name, host in hosts.items() if host.group in sources)
@@ -47,14 +47,14 @@ def to_change_group(known: Known, names: t.Sequence[str], keys: t.Sequence[str],
 
 
 def ranks_of(known: Known, keys: t.Iterable[str]) -> t.Tuple[t.Tuple[str, ...], ...]:
-    """The groups that take VMs, in the order in which they are tried."""
+    """Return the groups that take VMs, in the order in which they are tried."""
     every = list(keys)
     policies = [policy for policy in POLICIES if policy != UNALLOCABLE]
     return tuple(tuple(key for key in every if known.groups[key].policy == policy) for policy in policies)
 
 
 def best_way(places: Places, wanted: WantedMove) -> t.Optional[Way]:
-    """The way after which the score of all hosts is lowest, in the first rank that has one."""
+    """Return the way after which the score of all hosts is lowest, in the first rank that has one."""
     for rank in wanted.ranks:
         ways = [way for way in (_best_in(places, wanted, key) for key in rank) if way is not None]
         if ways:
@@ -72,7 +72,7 @@ def _best_in(places: Places, wanted: WantedMove, key: str) -> t.Optional[Way]:
 
 
 def why_not_group(known: Known, vm: KnownVm, key: str, enters: bool) -> str:
-    """Why a group cannot take the VM, whatever its hosts have, "" if it can."""
+    """Return why a group cannot take the VM, whatever its hosts have, "" if it can."""
     if not enters:
         return ""
     missing = vm.networks - known.groups[key].networks
@@ -84,7 +84,7 @@ def _targets(places: Places, wanted: WantedMove, key: str) -> t.List[str]:
 
 
 def _ways(places: Places, wanted: WantedMove, key: str, by: Measure) -> t.Iterator[Way]:
-    """The ways into a group, best first."""
+    """Yield the ways into a group, best first."""
     vm, targets = places.vms[wanted.name], _targets(places, wanted, key)
     if not vm.movable:
         yield from places.other_ways(wanted, targets, by)
@@ -93,7 +93,7 @@ def _ways(places: Places, wanted: WantedMove, key: str, by: Measure) -> t.Iterat
 
 
 def sorted_ways(places: Places, wanted: WantedMove, kind: str, targets: t.Sequence[str], by: Measure) -> t.List[Way]:
-    """The ways of one operation to the targets where nothing of the VM is, best first."""
+    """Return the ways of one operation to targets that have neither the VM nor its replica, best first."""
     vm = places.vms[wanted.name]
     others = [host for host in targets if host not in (vm.primary, vm.secondary)]
     return sorted(to_each(places, places.begin(vm.name), kind, others, by)[0], key=lambda way: way.value)
@@ -103,7 +103,7 @@ def sorted_ways(places: Places, wanted: WantedMove, kind: str, targets: t.Sequen
 
 
 def why_nowhere(places: Places, wanted: WantedMove) -> t.Dict[str, str]:
-    """Why the VM can go to no host, by host, or by group where the group is the reason."""
+    """Return why the VM can go to no host, by host, or by group where the group is the reason."""
     vm = places.vms[wanted.name]
     result: t.Dict[str, str] = {}
     for key in [key for rank in wanted.ranks for key in rank]:
@@ -133,13 +133,13 @@ def _why_not(places: Places, wanted: WantedMove, host: str) -> str:
 
 
 def why_unsafe(places: Places, host: str, moved: Moved) -> str:
-    """Why a VM may not come to a host, although it could: another one could not be lost then, "" if all could."""
+    """Return why a VM may not come to a host, although it could: another one could not be lost then, "" if all could."""
     unsafe = made_unsafe(places, places.known.hosts[host].group, moved)
     return f"host {unsafe} could not be lost then: its VMs could not all go elsewhere" if unsafe else ""
 
 
 def explain(places: Places, vm: KnownVm, host: str, code: str) -> str:
-    """A reason with the figures of the VM and of the host."""
+    """Return a reason as a message, with the figures of the VM and of the host."""
     account = places.accounts.get(host)
     if account is None:
         return _TOO_LARGE.get(code, code)

@@ -48,7 +48,7 @@ class Claim:
         return f"comes from {self.other}" if self.phase == COMING else f"has moved on to {self.other}"
 
     def beats(self, term: int) -> bool:
-        """Whether a host that has the VM with this term must not start it.
+        """Return whether a host that has the VM with this term must not start it.
 
         A move leaves the term as it is. So a VM that has moved, or moves, with a higher one was taken over before.
         """
@@ -57,7 +57,9 @@ class Claim:
         return bool(self.taking) or self.term is None or self.term >= term
 
     def disputes(self, term: int) -> bool:
-        """Whether neither host is clearly the home: the terms are the same, or the host with the lower one runs it."""
+        """Return whether neither host is clearly the home: the terms are the same, or the host with the lower one runs
+        it.
+        """
         if self.phase:
             return False
         older = self.term is not None and self.term < term
@@ -68,8 +70,8 @@ Claims = t.Mapping[str, t.Optional[t.Sequence[Claim]]]  # by hosts, None for one
 
 
 def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
-    """What hosts say, from results; "" of one that could not be asked. Raises FlexdiskError InvalidArgument for what is
-    none.
+    """Parse the claims of hosts from their results, "" for a host that could not be asked. Raises FlexdiskError
+    InvalidArgument.
     """
     try:
         return {
@@ -93,7 +95,7 @@ def _claim(given: t.Any) -> Claim:
 
 
 def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """The hosts that have the VM, and not an older one than the host with this term."""
+    """Return the hosts that have the VM, and not an older one than the host with this term."""
     return sorted(
         host
         for host, host_claims in claims.items()
@@ -102,29 +104,27 @@ def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
 
 
 def hosts_taking_over(vm: str, claims: Claims) -> t.List[str]:
-    """The hosts that have begun to take the VM over, and not ended that."""
+    """Return the hosts that have begun to take the VM over, and not ended that."""
     return sorted(
         host for host, host_claims in claims.items() if any(one.vm == vm and one.taking for one in host_claims or ())
     )
 
 
 def hosts_in_dispute(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """The hosts that have the VM with the same term, or let an older one run."""
+    """Return the hosts that have the VM with the same term, or let an older one run."""
     vm_claims = ((host, one) for host, host_claims in claims.items() for one in host_claims or () if one.vm == vm)
     return sorted({host for host, one in vm_claims if one.disputes(term)})
 
 
 def running_on(vm: str, claims: Claims) -> t.List[str]:
-    """The hosts that say that the VM is not stopped there."""
+    """Return the hosts that say that the VM is not stopped there."""
     return sorted(
         host for host, host_claims in claims.items() if any(one.vm == vm and one.running for one in host_claims or ())
     )
 
 
 def moved_on_texts(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """What became of the VM on the hosts that it has left, or comes to, after a failover from the host with this term,
-    in words.
-    """
+    """Return a sentence for each host that the VM has left, or comes to, since a failover from the host with this term."""
     vm_claims = (
         (host, one)
         for host, host_claims in claims.items()
@@ -135,13 +135,13 @@ def moved_on_texts(vm: str, term: int, claims: Claims) -> t.List[str]:
 
 
 def unknown_successors(vm: str, claims: Claims) -> t.List[str]:
-    """The hosts for which the VM has left, as far as it is not known how often it had been taken over before."""
+    """Return the hosts that the VM has left for, where its term is not known."""
     vm_claims = (one for host_claims in claims.values() for one in host_claims or () if one.vm == vm)
     return sorted({one.other for one in vm_claims if one.phase == MOVED and one.term is None})
 
 
 def not_asked(hosts: t.Iterable[str], claims: Claims) -> t.List[str]:
-    """Those of the hosts that could not be asked."""
+    """Return the hosts that could not be asked."""
     return sorted(host for host in set(hosts) if claims.get(host) is None)
 
 
@@ -167,7 +167,7 @@ class Rival(t.NamedTuple):
     """Whether its arrival there has begun. Then the VM has left its home, and all that it had is there."""
 
     def includes(self, other: Rival) -> bool:
-        """Whether this host has all that the other one has: it knows the other's set, and its own is not older.
+        """Return whether this host has all that the other one has: it knows the other's set, and its own is not older.
 
         Each stream brings the snapshots between two sets, those of other hosts' sets too. So of two hosts the one
         with the later set knows the other's. Guids cannot lie; the clocks of two hosts can.
@@ -177,7 +177,9 @@ class Rival(t.NamedTuple):
 
 
 def read_rivals(given: t.Mapping[str, t.Any], vm: str) -> t.List[Rival]:
-    """The records of a VM, from results of hosts by their names. Raises FlexdiskError InvalidArgument for any other."""
+    """Return the records of a VM, from results of hosts by their names. Raises FlexdiskError InvalidArgument for any
+    other.
+    """
     try:
         matches = ((str(host), one) for host, entries in given.items() for one in entries if one["vm"] == vm)
         return [_rival(host, one) for host, one in matches if one.get("phase") != MOVED]
@@ -193,8 +195,8 @@ def _rival(host: str, given: t.Any) -> Rival:
 
 
 def better_elsewhere(mine: Rival, rivals: t.Sequence[Rival], most: t.Optional[int]) -> t.Iterator[t.Tuple[str, str]]:
-    """Why the VM must not come back from this record: code and words. most: seconds that may be lost, None for nothing
-    that another host could bring back.
+    """Yield why the VM must not come back from this record: code and message. most: seconds that may be lost, None for
+    nothing that another host could bring back.
     """
     recorded = {one.host for one in rivals if not one.comes}
     for one in rivals:
@@ -213,8 +215,8 @@ def better_elsewhere(mine: Rival, rivals: t.Sequence[Rival], most: t.Optional[in
 
 
 def _comes_there(mine: Rival, one: Rival, most: t.Optional[int]) -> t.Iterator[t.Tuple[str, str]]:
-    """Why the VM belongs to the host that it moves to. It does not if the move is from before a failover, or if mine
-    knows the set that has come there.
+    """Yield why the VM belongs to the host that it moves to. It does not if the move is from before a failover, or if
+    mine knows the set that has come there.
     """
     text = f"its move from {one.home} to {one.host} has not ended"
     way = f"bring {one.home} up, and end the move with flexdisk_target={one.host} of the playbook move_vm"
@@ -237,7 +239,7 @@ def _comes_there(mine: Rival, one: Rival, most: t.Optional[int]) -> t.Iterator[t
 
 
 def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
-    """Why another host with replicas of the same home could lose less. It is not if this one knows its set."""
+    """Yield why another host with replicas of the same home could lose less. It is not if this one knows its set."""
     accept = "flexdisk_max_data_loss allows to lose more"
     if one.why_not:
         text = f"{one.host} has replicas of it, too, and does not know how new they are: {one.why_not}. Look there"

@@ -64,8 +64,8 @@ def drop_everywhere(sync: Sync, run: Run, vms: t.Sequence[str]) -> Part:
 
 
 def prepare_failover(sync: Sync, run: Run, peer_info: _Dict, planned: _Dict) -> Part:
-    """Give the peer what it needs to take the VMs over, or take it away. there: what replica_info tells of the peer.
-    planned: what the step prepare on the home returns.
+    """Give the peer what it needs to take the VMs over, or take it away. peer_info: the result of replica_info on the
+    peer. planned: what the step prepare on the home returns.
     """
     uuids = [vm["uuid"] for vm in planned["transfers"]]
     stale = [] if sync.failover == "present" else [u for u in uuids if u in peer_info["failover"]]
@@ -129,7 +129,7 @@ def _unreached_message(sync: Sync, unreached: t.Sequence[str], names: t.Sequence
 
 
 def _others(sync: Sync, vms: t.Sequence[_Dict]) -> t.List[str]:
-    """The other hosts that have replicas of these VMs."""
+    """Return the other hosts that have replicas of these VMs."""
     peers = dict.fromkeys(host for one in vms for host in one["peers"])
     return [host for host in peers if host not in (sync.peer, sync.home)]
 

@@ -34,7 +34,9 @@ def check(vm: VmTransfer) -> None:
 
 
 def taken(vm: VmTransfer, taken_snapshots: t.Mapping[str, t.Tuple[int, int]]) -> VmTransfer:
-    """The transfer with the snapshots that were taken. found: guid and createtxg of each, by its disk's dataset."""
+    """Return the transfer with the snapshots that were taken. taken_snapshots: guid and createtxg of each, by its
+    disk's dataset.
+    """
     return replace(vm, disks=tuple(_taken(disk, *taken_snapshots[disk.dataset]) for disk in vm.disks))
 
 
@@ -51,8 +53,8 @@ def question(vm: VmTransfer) -> t.Tuple[t.Tuple[str, ...], t.Tuple[str, ...], st
 
 
 def lacking(vm: VmTransfer, properties: DatasetProperties, here: str) -> str:
-    """Why the VM must not leave, by what the other host has told; "" if it may. here: this host's name for the other
-    one. The other host must expect the VM from here, and have the whole set.
+    """Return why the VM must not leave, by the properties on the other host; "" if it may. here: this host's name for
+    the other one. The other host must expect the VM from here, and have the whole set.
     """
     where = _expected_at(vm)
     move = moves.decode_at(where, _local(properties.get(where, {}), _MOVE))
@@ -63,7 +65,7 @@ def lacking(vm: VmTransfer, properties: DatasetProperties, here: str) -> str:
 
 
 def _has(vm: VmTransfer, disk: DiskTransfer, properties: DatasetProperties) -> bool:
-    """Whether a replica has the last snapshot, and nothing else is under way."""
+    """Return whether a replica has the last snapshot, and nothing else is under way."""
     name = place(vm, disk)
     replica, snapshot = properties.get(name, {}), properties.get(f"{name}@{vm.set}", {})
     complete = _value(replica, "written") == "0" and _value(replica, "receive_resume_token") == "-"

@@ -22,8 +22,8 @@ class Hosts(t.NamedTuple):
 
 
 def downtime(sync: _Raw, running: bool) -> str:
-    """How long a VM would be down if all that has changed since the last sync were sent then. sync: what the step
-    prepare returns.
+    """Return the estimated downtime of a move: all that has changed since the last sync is sent while the VM is down.
+    sync: what the step prepare returns.
     """
     if not running:
         return "none, for it does not run"
@@ -38,8 +38,8 @@ def downtime(sync: _Raw, running: bool) -> str:
 
 
 def lines(sync: _Raw, vm: str, hosts: Hosts, running: bool, takes: int, lost: t.Sequence[str] = ()) -> t.List[str]:
-    """The phases of a move, the downtime, and the space on both sides. takes: bytes that the VM itself takes there.
-    lost: snapshots that others have taken of its own dataset.
+    """Return the phases of a move, the downtime, and the space on both sides. takes: bytes that the VM itself takes
+    there. lost: snapshots that others have taken of its own dataset.
     """
     return [
         f"sync: {sync['msg']}, while it runs" if running else f"sync: {sync['msg']}",

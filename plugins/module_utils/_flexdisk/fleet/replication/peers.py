@@ -30,7 +30,7 @@ class Peer:
 
 
 def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
-    """The peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
+    """Return the peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
     try:
         pools = {str(one["name"]): (int(one["guid"]), int(one["available_bytes"])) for one in info["pools"]}
         vms = [{"uuid": str(vm["uuid"]), "alias": str(vm["alias"])} for vm in info["vms"]]
@@ -41,7 +41,7 @@ def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
 
 
 def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
-    """Why a VM has no replica on this peer, before its disks are looked at."""
+    """Return why a VM has no replica on this peer, before its disks are looked at."""
     name, problems = vm.config.label, []
     if place not in peer.pools:
         message = f"{peer.name} has no pool {place}, but {', '.join(sorted(peer.pools)) or 'none'}"

@@ -53,7 +53,7 @@ def find(seen: Seen, wanted: Wanted) -> Places:
 
 
 def _latest(seen: Seen, vm: str) -> int:
-    """How often the VM had been taken over before it began to move, by what is written down of its moves."""
+    """Return the term that the VM had when it began to move, by the records of its moves."""
     return max((one.term for one in seen.values() if one.moving == vm and not one.taking), default=UNKNOWN)
 
 
@@ -76,7 +76,7 @@ def _where(
 
 
 def _has_left(seen: Seen, host: str) -> bool:
-    """Whether a host says that the VM has gone, with all its disks."""
+    """Return whether a host says that the VM has gone, with all its disks."""
     return host in seen and seen[host].phase == MOVED and not seen[host].vm
 
 

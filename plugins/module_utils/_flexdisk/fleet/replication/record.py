@@ -112,26 +112,28 @@ class Record:
 
 
 def digest(record: Record) -> str:
-    """What changes if anything of the VM does, but its UEFI variables: a guest may change them until it is stopped. It
-    tells nothing of the secrets.
+    """Return a digest of the VM without its UEFI variables, which the guest may change until it is stopped. It does not
+    reveal secrets.
     """
     same = with_variables(undated(record), "")
     return hashlib.sha256(json.dumps(asdict(same), sort_keys=True).encode()).hexdigest()
 
 
 def variables_of(record: Record) -> str:
-    """The UEFI variables of the VM, as a text of the driver; "" for none."""
+    """Return the UEFI variables of the VM in the driver's encoding, "" for none."""
     result: str = record.description.get(_VARIABLES, "")
     return result
 
 
 def with_variables(record: Record, variables: str) -> Record:
-    """The record with other UEFI variables."""
+    """Return the record with other UEFI variables."""
     return replace(record, description={**record.description, _VARIABLES: variables})
 
 
 def undated(record: Record) -> Record:
-    """The record without the times of syncs with third hosts, which follow each other without a change of the VM."""
+    """Return the record without the times of syncs with third hosts, which follow each other without a change of the
+    VM.
+    """
     disks = [
         replace(one, replicas=encode_notes(note._replace(synced="") for note in decode_notes(one.replicas)))
         for one in record.disks
@@ -140,12 +142,12 @@ def undated(record: Record) -> Record:
 
 
 def record_as_result(record: Record) -> _Dict:
-    """A record as a result."""
+    """Return a record as a result."""
     return asdict(record)
 
 
 def read_record(given: t.Any) -> Record:
-    """A record from a result. Raises FlexdiskError InvalidArgument for anything that is none; it is not shown."""
+    """Parse a record from a result. Raises FlexdiskError InvalidArgument, without the value in the message."""
     try:
         disks = tuple(_disk(disk) for disk in given["disks"])
         taken = tuple(_snapshot(one) for one in given.get("snapshots", ()))

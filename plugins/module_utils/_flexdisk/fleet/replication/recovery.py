@@ -126,7 +126,7 @@ def _look(wanted: Recovery) -> PlayPart:
 
 
 def _look_calls(name: str, wanted: Recovery, hosts: t.Sequence[str], **more: t.Any) -> AtOnce:
-    """A host that cannot say anything is still asked for the rest."""
+    """Return one look per host. A host that fails once is still asked for the rest."""
     how: _Dict = {"may_fail": True, "may_be_lost": True}
     return AtOnce([_call(wanted, name, host, "look", _LOOKS, how, vm=wanted.vm, **more) for host in hosts])
 

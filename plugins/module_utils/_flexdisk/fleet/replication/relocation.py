@@ -79,7 +79,7 @@ def _look(wanted: Relocation) -> PlayPart:
 
 
 def _look_calls(name: str, vm: str, hosts: t.Sequence[str]) -> AtOnce:
-    """A host that cannot be reached drops out of the run."""
+    """Return one look per host. A host that cannot be reached drops out of the run."""
     return AtOnce(
         [Call(name, host, "move", _step("look", host, vm), _KEEPS, hidden=True, may_fail=True) for host in hosts]
     )

@@ -60,7 +60,7 @@ def _done(vm: _Raw, sent: t.Optional[_Raw], peer: str, age: str) -> str:
 
 
 def diff_text(syncs: Shown) -> str:
-    """A block for each VM that has something to do."""
+    """Return a block for each VM that has something to do."""
     lines = []
     for name, one in syncs:
         if one.idle:

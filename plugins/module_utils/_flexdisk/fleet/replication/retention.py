@@ -14,7 +14,8 @@ Pair = t.Tuple[Original, t.Optional[Replica]]
 
 
 def complete(pairs: t.Sequence[Pair], pools: t.Collection[int]) -> str:
-    """The name of the newest set of snapshots that every disk of a VM has on both sides, with equal guids; "" for none.
+    """Return the name of the newest set of snapshots that every disk of a VM has on both sides, with equal guids; ""
+    for none.
 
     pools: the guids of both pools. A snapshot is named after the pool that it was sent to, and that may have been
     either of them.
@@ -25,25 +26,25 @@ def complete(pairs: t.Sequence[Pair], pools: t.Collection[int]) -> str:
 
 
 def _in_both(disk: Original, replica: t.Optional[Replica], pools: t.Collection[int]) -> t.Dict[str, int]:
-    """The createtxg of each snapshot of the sync that both have."""
+    """Return the createtxg of each snapshot of the sync that both have."""
     there = {point.guid for point in replica.snapshots} if replica else set()
     return {p.name: p.createtxg for p in synced(disk, pools) if not p.bookmark and p.guid in there}
 
 
 def synced(copy: Original, pools: t.Collection[int]) -> t.List[Point]:
-    """The snapshots and bookmarks of the sync between these pools."""
+    """Return the snapshots and bookmarks of the sync between these pools."""
     return [point for point in copy.points if any(sync_number(point.name, pool) is not None for pool in pools)]
 
 
 def superseded(points: t.Iterable[Point], pools: t.Collection[int]) -> t.Tuple[Point, ...]:
-    """What a disk has of the sets between these pools beside its newest snapshot of one."""
+    """Return the snapshots and bookmarks of sets between these pools that are older than the newest set."""
     of_sets = [point for point in points if any(sync_number(point.name, pool) is not None for pool in pools)]
     newest = max((p for p in of_sets if not p.bookmark), key=lambda p: p.createtxg, default=None)
     return tuple(p for p in of_sets if newest is not None and p.name != newest.name and not p.pinned)
 
 
 def foreign_snapshots(replica: Replica) -> t.Tuple[Point, ...]:
-    """Snapshots that others have taken of a replica on its own host, and in which nothing is new.
+    """Return the snapshots that others have taken of a replica on its own host, and that contain no new data.
 
     When a set was marked as come, all snapshots of the disk were, and nothing had been written between: later, what
     they seem to have written is that of older sets that have gone.
@@ -67,7 +68,7 @@ def obsolete_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Po
 
 
 def obsolete_there(disk: Original, replica: Replica, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
-    """What a replica that has this set has of older ones, and older snapshots that its disk has lost.
+    """Return the older sets of a replica that has this set, and the older snapshots that its disk has lost.
 
     A newer one stays: without it, its contents would count as written.
     """

@@ -22,7 +22,8 @@ _FUTURE = 1 << 63
 
 
 def space_with_next_set(vm: Vm, failed: t.Collection[str]) -> int:
-    """The S that the VM needs with one more set of snapshots. failed: sets that go before, by their short names.
+    """Return the space for snapshots (S) that the VM needs with one more set, in bytes. failed: sets that go before, by
+    their short names.
 
     Raised by a slack if the guest is running.
     """
@@ -45,14 +46,14 @@ def _with_set(disk: Disk) -> Disk:
 
 
 def snapshot_bytes(vm: Vm, failed: t.Collection[str], quota: int) -> int:
-    """Bytes that the snapshots take of the VM's pool. The arguments are those of lacks_room."""
+    """Return bytes that the snapshots take of the VM's pool. The arguments are those of snapshot_space_problems."""
     if quota:
         return max(0, quota - max(vm.root.reservation, vm.root.used))
     return sum(holds(disk.volume) for disk in _synced(without_snapshots_named(vm, failed)))
 
 
 def snapshot_space_problems(vm: Vm, failed: t.Collection[str], quota: int, available: int) -> t.Iterator[Problem]:
-    """Why the snapshots cannot be taken. What was written since the last ones must stay rewritable.
+    """Yield why the snapshots cannot be taken. What was written since the last ones must stay rewritable.
 
     failed: as in coming_space. quota: that of the VM with the space for the sync, 0 for none. available: what the
     VM's pool has.

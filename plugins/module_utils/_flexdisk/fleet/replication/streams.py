@@ -61,7 +61,7 @@ Stream = t.Union[Travelling, GiveUp, Rollback]
 
 
 def send_command(dataset: str, stream: Travelling) -> t.Tuple[str, ...]:
-    """The words of zfs send. Blocks are sent as ZFS keeps them: compressed."""
+    """Return the command line of zfs send. Blocks are sent compressed, as they are stored."""
     if isinstance(stream, Resume):
         return ("zfs", "send", "-t", stream.token)
     target = dataset + stream.to.suffix
@@ -71,7 +71,7 @@ def send_command(dataset: str, stream: Travelling) -> t.Tuple[str, ...]:
 
 
 def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Optional[Stream]:
-    """What brings a replica nearer to a snapshot of its disk; None if it has it.
+    """Return the next stream that a replica needs on the way to a snapshot of its disk, None if it has it.
 
     Raises FlexdiskError: InUse for a dataset that is no replica of this disk, ReplicaChanged for one that was written
     to or has snapshots of others, InvalidArgument for one that would shrink, NoCommonSnapshot without a base.
@@ -103,9 +103,9 @@ def _first_after(disk: Original, base: Point) -> Point:
 
 
 def _rollback_before(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollback]:
-    """What a replica must lose before an increment can follow the base. Snapshots that others have taken of it do no
-    harm if nothing was written between. They go with newer ones that its disk has lost, and before others of their
-    names come, if nothing is new in them.
+    """Return the rollback that a replica needs before an increment can follow the base. Snapshots that others have
+    taken of it do no harm if nothing was written between. They go with newer ones that its disk has lost, and before
+    others of their names come, if nothing is new in them.
     """
     snapshots = replica.snapshots
     place = next(index for index, point in enumerate(snapshots) if point.guid == base.guid)
@@ -138,8 +138,8 @@ def _clashing(replica: Replica, coming: t.Iterable[Point]) -> t.List[Point]:
 
 
 def common(disk: Original, replica: Replica) -> t.Optional[Point]:
-    """The newest snapshot of the disk that the replica has, too, or a bookmark of one that it has if that is newer. The
-    guid decides: names say nothing.
+    """Return the newest snapshot of the disk that the replica has, too, or a bookmark of one that it has if that is
+    newer. The guid decides: names say nothing.
     """
     there = {point.guid for point in replica.snapshots}
     known = [point for point in (*disk.bookmarks, *disk.snapshots) if point.guid in there]

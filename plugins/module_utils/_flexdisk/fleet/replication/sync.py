@@ -74,7 +74,7 @@ _Problems = t.List[t.Tuple[str, FlexdiskError]]
 
 
 def plan(pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False) -> t.Tuple[VmSync, _Problems]:
-    """The sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
+    """Return the sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
 
     here and peer: the guids of the pools. A snapshot that is to be taken is planned as one with guid 0. fresh: a new
     set is taken although the replicas may have all that there is.
@@ -102,7 +102,7 @@ def plan(pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False) -> 
 def streams_to(
     disk: Original, replica: t.Optional[Replica], name: str
 ) -> t.Tuple[t.Tuple[Stream, ...], t.Optional[Replica]]:
-    """All that brings a replica to the snapshot of this name, in order, and the replica afterwards.
+    """Return all that brings a replica to the snapshot of this name, in order, and the replica afterwards.
 
     Raises FlexdiskError as next_stream does.
     """
@@ -117,13 +117,13 @@ def streams_to(
 
 
 def taken(disk: Original, name: str, guid: int, createtxg: int) -> Original:
-    """The disk with the snapshot that was taken in the place of the planned one."""
+    """Return the disk with the snapshot that was taken in the place of the planned one."""
     points = (p._replace(guid=guid, createtxg=createtxg) if p.name == name and not p.guid else p for p in disk.points)
     return replace(disk, points=tuple(points))
 
 
 def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
-    """Whether a replica with this set has all that the disk has now. Older snapshots that it lacks cannot come.
+    """Return whether a replica with this set has all that the disk has now. Older snapshots that it lacks cannot come.
 
     A newer snapshot of a sync with another peer is nothing new, if nothing was written before it.
     """
@@ -136,13 +136,15 @@ def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
 
 
 def given_up(disk: Original, replica: t.Optional[Replica], peer: int) -> t.Tuple[Point, ...]:
-    """Snapshots that earlier runs have taken for this peer, and that have not come there: a new one replaces them."""
+    """Return snapshots that earlier runs have taken for this peer, and that have not come there: a new one replaces
+    them.
+    """
     there = {point.guid for point in replica.snapshots} | {replica.token_guid} if replica is not None else set()
     return tuple(p for p in disk.snapshots if sync_number(p.name, peer) is not None and p.guid not in there)
 
 
 def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str) -> Original:
-    """The disk with the new snapshot, and without those that have not come. What they hold counts for the next one."""
+    """Return the disk with the new snapshot, and without those that have not come. Their space counts for the next one."""
     written, points = 0, []
     for point in disk.snapshots:
         if point in failed:
@@ -174,7 +176,7 @@ def _planned(
 
 
 def _repairs(disk: Original, replica: t.Optional[Replica], name: str, peer: int) -> t.Tuple[str, ...]:
-    """What a run that was killed, or somebody else, has left to do for a disk and a replica that have the set."""
+    """Return the repairs that a disk and a replica need although both have the set, for example after a killed run."""
     if replica is None or not any(point.name == name and point.guid for point in disk.snapshots):
         return ()
     here = {point.guid for point in disk.snapshots}
@@ -190,8 +192,8 @@ def _repairs(disk: Original, replica: t.Optional[Replica], name: str, peer: int)
 
 
 def lacks_reservation(wanted: int, replica: Replica) -> bool:
-    """Whether a replica does not reserve as its disk, which reserves so many bytes. What is automatic is left to ZFS:
-    its figures differ between hosts.
+    """Return whether a replica reserves less than its disk. wanted: bytes that the disk reserves. An automatic
+    reservation is left to ZFS: its figures differ between hosts.
     """
     if replica.kind != VOLUME:
         return replica.refreservation < wanted
@@ -199,7 +201,9 @@ def lacks_reservation(wanted: int, replica: Replica) -> bool:
 
 
 def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:
-    """Bytes of data that a stream brings. Of an interrupted one, all of it, although a part may be there already."""
+    """Return bytes of data that a stream brings. Of an interrupted one, all of it, although a part may be there
+    already.
+    """
     if isinstance(stream, Full):
         return stream.to.written
     if isinstance(stream, Increment):
@@ -212,12 +216,12 @@ def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:
 
 
 def _stream_size(disk: Original, data: int) -> int:
-    """Bytes on the wire: the data as ZFS keeps it, and a head for each block."""
+    """Return bytes on the wire: the data as ZFS keeps it, and a head for each block."""
     return data + int(data * disk.compression) // disk.block * _HEAD
 
 
 def _after(disk: Original, replica: t.Optional[Replica], stream: Stream) -> t.Optional[Replica]:
-    """The replica after a stream."""
+    """Return the replica after a stream."""
     if isinstance(stream, Full):
         return Replica(disk.uuid, "", disk.volsize, (stream.to,), kind=disk.kind)
     there = t.cast(Replica, replica)

@@ -87,6 +87,6 @@ def commands_to_forget(names: t.Iterable[str], gone: str) -> str:
 
 
 def _call(name: str, host: str, run: str, arguments: _Options, keeps: t.Sequence[str], more: _Dict) -> Call:
-    """A call. more: further arguments, and fields of Call by their names."""
+    """Return a call. more: further arguments, and fields of Call by their names."""
     fields = {key: more.pop(key) for key in ("check", "hidden", "may_fail", "may_be_lost") if key in more}
     return Call(name, host, run, {**arguments, **more}, keeps, **fields)

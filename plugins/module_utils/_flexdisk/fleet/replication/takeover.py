@@ -92,7 +92,7 @@ class Takeover:
         return [loss for rollback in self.disks for loss in rollback.losses] + list(self.left_behind)
 
     def age(self, now: float) -> t.Optional[int]:
-        """Seconds since the VM was as it will be, at most. None if that is not known, or lies in the future."""
+        """Return seconds since the VM was as it will be, at most. None if that is not known, or lies in the future."""
         seconds = int(now) - seconds_of(self.synced) if self.synced else -1
         return seconds if seconds >= 0 else None
 
@@ -100,7 +100,7 @@ class Takeover:
 def plan(
     record: Record, replicas: LocalReplicas, done: t.Collection[str] = (), back_to: str = ""
 ) -> t.Tuple[t.Optional[Takeover], t.List[Problem]]:
-    """Where the disks of a VM go back to, or why the VM cannot be taken over.
+    """Plan the takeover of a VM: the snapshots that its disks go back to, or the problems.
 
     done: uuids of disks that are disks of the VM here already. back_to: the set that an earlier run has chosen, which
     may have been interrupted while a disk went back.
@@ -123,8 +123,8 @@ def plan(
 
 
 def without_disks(record: Record, names: t.Collection[str]) -> Record:
-    """The record without the disks of these names or uuids. Raises FlexdiskError for one that there is not, and for the
-    disk that the VM boots from.
+    """Return the record without the disks of these names or uuids. Raises FlexdiskError for one that there is not, and
+    for the disk that the VM boots from.
     """
     strange = sorted(set(names) - {word for disk in record.disks for word in (disk.uuid, disk.name)})
     if strange:
@@ -196,14 +196,16 @@ def _rollback(disk: DiskRecord, local: LocalReplica, name: str) -> DiskRollback:
 
 
 def _is_of_others(point: Point) -> bool:
-    """Whether somebody has taken this snapshot of the replica on its own host."""
+    """Return whether somebody has taken this snapshot of the replica on its own host."""
     return not (point.from_disk or is_synced(point.name))
 
 
 def _immovable_snapshots(
     record: Record, rollback: DiskRollback, replicas: LocalReplicas, begun: bool
 ) -> t.Iterator[Problem]:
-    """Why snapshots that the disk must lose cannot go. What a disk has while it goes back was given up before."""
+    """Yield why snapshots that the disk must lose cannot be destroyed. Nothing is asked again of a disk that is going
+    back already.
+    """
     for point in rollback.lost:
         name = f"{rollback.replica.dataset}@{point.name}"
         if _is_of_others(point) and point.written and not (begun or replicas[rollback.disk.uuid].discards_writes):

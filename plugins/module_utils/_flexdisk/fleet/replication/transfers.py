@@ -96,12 +96,12 @@ class VmTransfer:
 
 
 def place(vm: VmTransfer, disk: DiskTransfer) -> str:
-    """The dataset of a replica."""
+    """Return the dataset of a replica."""
     return f"{replicas_container(vm.pool)}/{disk.uuid}"
 
 
 def transfer(planned: DiskSync, name: str) -> DiskTransfer:
-    """The transfer of a disk. name is for people."""
+    """Return the transfer of a disk. name is for people."""
     disk = planned.disk
     return DiskTransfer(
         disk.uuid,
@@ -117,7 +117,7 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
 
 
 def transfer_as_result(vm: VmTransfer) -> _Dict:
-    """A transfer as a result."""
+    """Return a transfer as a result."""
     disks = [dict(asdict(disk), streams=[_stream(one) for one in disk.streams]) for disk in vm.disks]
     return dict(asdict(vm), label=vm.label, disks=disks)
 
@@ -200,12 +200,12 @@ def _point(given: t.Any) -> Point:
 
 
 def replica_as_result(replica: Replica) -> _Dict:
-    """A replica as a result."""
+    """Return a replica as a result."""
     return dict(asdict(replica), points=[point._asdict() for point in replica.points])
 
 
 def read_replica(given: t.Any) -> Replica:
-    """A replica from a result. Raises FlexdiskError InvalidArgument for anything that is none."""
+    """Return a replica from a result. Raises FlexdiskError InvalidArgument for anything that is none."""
     return _checked(_replica, given, "replica")
 
 

@@ -40,7 +40,7 @@ class Address(t.NamedTuple):
 
 
 def check_address(address: Address) -> t.List[str]:
-    """What is wrong with it."""
+    """Return the problems with the address."""
     wrong = []
     if not (_NAME.fullmatch(address.host) or is_ip(address.host)):
         wrong.append(f"address {address.host!r:.100} is neither a name nor an IP address")
@@ -50,7 +50,7 @@ def check_address(address: Address) -> t.List[str]:
 
 
 def is_ip(text: str) -> bool:
-    """Whether it is an IPv4 or IPv6 address, and no name."""
+    """Return whether the text is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -59,12 +59,12 @@ def is_ip(text: str) -> bool:
 
 
 def lifetime(amount: int) -> int:
-    """Seconds in which the streams of a sync with so many bytes of data begin."""
+    """Return seconds in which the streams of a sync with so many bytes of data begin."""
     return _AT_LEAST + amount // _SLOWEST
 
 
 def receive_command(zfs: str, dataset: str, properties: t.Mapping[str, str], note: str) -> str:
-    """The command that a key opens: it notes its process in a file, and receives into the dataset.
+    """Return the command that a key opens: it notes its process in a file, and receives into the dataset.
 
     own: the properties that the dataset gets. A stream may carry properties, and a package of streams (zfs send -R)
     even datasets below with their own. None of ours comes with it, none that mounts or shares anything, and none that
@@ -77,12 +77,12 @@ def receive_command(zfs: str, dataset: str, properties: t.Mapping[str, str], not
 
 
 def get_command(zfs: str, command: t.Sequence[str]) -> str:
-    """The command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one is zfs."""
+    """Return the command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one is zfs."""
     return " ".join(map(shlex.quote, (zfs, *command[1:])))
 
 
 def authorized(command: str, key: str, uuid: str, expires: str) -> str:
-    """A line of authorized_keys. uuid: of the disk that is received, or of the VM that is asked for. expires:
+    """Return a line of authorized_keys. uuid: of the disk that is received, or of the VM that is asked for. expires:
     YYYYMMDDHHMMSS by the clock and zone of that host.
 
     Raises FlexdiskError InvalidArgument for a command that cannot stand there.
@@ -93,7 +93,8 @@ def authorized(command: str, key: str, uuid: str, expires: str) -> str:
 
 
 def without(text: str, uuids: t.Collection[str], now: str) -> str:
-    """The text of authorized_keys without the lines for these disks and VMs, and without our lines that have expired.
+    """Return the text of authorized_keys without the lines for these disks and VMs, and without our lines that have
+    expired.
 
     now: as expires in authorized().
     """
@@ -109,13 +110,14 @@ def without(text: str, uuids: t.Collection[str], now: str) -> str:
 
 
 def known_hosts(address: Address, keys: t.Iterable[str]) -> str:
-    """A file of known hosts with the keys of one."""
+    """Return a file of known hosts with the keys of one."""
     shown = address.host if address.port == 22 else f"[{address.host}]:{address.port}"
     return "".join(f"{shown} {key}\n" for key in keys)
 
 
 def ssh(address: Address, key: str, known: str) -> t.Tuple[str, ...]:
-    """The words of ssh. key and known are files. No other key, no agent, no forwarding, no configuration of the host.
+    """Return the words of ssh. key and known are files. No other key, no agent, no forwarding, no configuration of the
+    host.
 
     It ends if it hears nothing for a minute.
     """
