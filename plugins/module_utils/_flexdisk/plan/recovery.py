@@ -12,7 +12,7 @@ from ..model.capabilities import Capabilities
 from ..model.vm import Intent, Vm
 from ..rules.identity import PREFIX
 from ..rules.inventory import Host
-from ..rules.journal import property_of
+from ..rules.journal import intent_property
 from ..rules.layout import container
 from ..rules.power import interrupted_run_text, why_kept_down, why_not_started
 from .steps import Step, StepReport, VmPlan
@@ -155,4 +155,4 @@ def gives_up(vm: Vm) -> str:
 
 
 def _inherit(pool: str, uuid: str) -> str:
-    return f"zfs inherit {PREFIX}{property_of(uuid)} {container(pool)}"
+    return f"zfs inherit {PREFIX}{intent_property(uuid)} {container(pool)}"

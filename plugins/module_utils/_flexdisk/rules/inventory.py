@@ -39,7 +39,7 @@ class Host:
     intents: t.Mapping[t.Tuple[str, str], t.Optional[Intent]] = field(default_factory=dict)
     # The host's own name, as intents have it.
     name: str = ""
-    # VMs that leave, have left or come, by uuid.
+    # Records of moves, by the uuid of the VM.
     moves: t.Mapping[str, moves.Move] = field(default_factory=dict)
     # The UUIDs of all VMs, also of those that this task does not read.
     known: t.FrozenSet[str] = frozenset()

@@ -18,18 +18,17 @@ from .property_text import LIMIT, check_value, decode_object, encode_json
 from .snapshots import is_name
 from .unwritten import unwritten
 
-INDEX = "intents"
-# A guest that has not shut down so many seconds after it was asked to does not shut down because of that.
+INDEX_PROPERTY = "intents"
+# Seconds after the request to shut down. A guest that shuts down later does so for another reason.
 LATEST = 3600
-# A VM that is down so many seconds later is not started because of that, where nobody can tell when it has ended. The
-# next run of a job that runs daily comes before.
+# The same limit for a VM of which it is not known when it stopped. It is long enough for the next run of a daily job.
 UNTOLD = 36 * 3600
 UNKNOWN = "unknown"
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
 
-def property_of(vm: str) -> str:
+def intent_property(vm: str) -> str:
     """Return the name of the VM's property, without our prefix."""
     return "intent." + vm
 
@@ -37,8 +36,8 @@ def property_of(vm: str) -> str:
 def written_entries(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
     """Yield VM and name of each property that is an entry."""
     for name in properties:
-        vm = name[len(property_of("")) :]
-        if name.startswith(property_of("")) and identity.is_uuid(vm):
+        vm = name[len(intent_property("")) :]
+        if name.startswith(intent_property("")) and identity.is_uuid(vm):
             yield vm, name
 
 

@@ -60,11 +60,11 @@ class Leftovers(t.NamedTuple):
     pool: str
     entry: Intent
     parts: t.Tuple[DatasetId, ...]
-    """Its datasets and snapshots."""
+    """The datasets and snapshots."""
     still_needed: t.Tuple[str, ...]
-    """Datasets that somebody may still need: nothing removes these."""
+    """Datasets that somebody may still need. They are never removed."""
     frees_bytes: int
-    """What the pool gets back when all of it is destroyed."""
+    """The space that the pool gets back when all of it is destroyed."""
 
     @property
     def root(self) -> str:

@@ -70,9 +70,9 @@ def index_of_runs(facts: Facts) -> Findings:
     host = facts.host
     for pool in sorted(host.geometry):
         box = host.datasets.get(container(pool))
-        stored, right = box.user.get(journal.INDEX, "") if box else "", listed_intents(host, pool)
+        stored, right = box.user.get(journal.INDEX_PROPERTY, "") if box else "", listed_intents(host, pool)
         if stored != right:
-            name = f"{identity.PREFIX}{journal.INDEX} of {container(pool)}"
+            name = f"{identity.PREFIX}{journal.INDEX_PROPERTY} of {container(pool)}"
             message = f"{name} is {stored!r:.200}, and there is {right!r}"
             task = own_task("intent_index")
             yield Finding("intent_index", message, volume=container(pool), repair=task, repairable=True)

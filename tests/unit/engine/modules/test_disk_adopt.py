@@ -302,7 +302,7 @@ def down_and_up(sim, *, forget=False, handed=True):
     down = settle(sim, state="released", forget=forget)
     assert rest(sim) == others
     left = {key for name, key in ours(sim) if not name.startswith("zones/flexdisk")}
-    assert left == (set() if forget else {released_identity.KEY})
+    assert left == (set() if forget else {released_identity.RELEASED_PROPERTY})
     settle(sim, *(down.released if handed else ()))
     assert ours(sim) == before
     assert rest(sim) == others
@@ -416,7 +416,7 @@ def test_killed_between_the_identity_and_the_saved_one_nothing_is_left(sim):
     assert sim.converge(spec).failure is None
     done = go(sim)
     assert done.outcome.warnings == []
-    assert released_identity.KEY not in {key for _name, key in ours(sim)}
+    assert released_identity.RELEASED_PROPERTY not in {key for _name, key in ours(sim)}
     assert sim.disks()["b"].user_properties["tags"] == {"n": "2"}
 
 
@@ -463,9 +463,9 @@ def test_a_released_identity_that_a_task_contradicts(sim):
 def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):
     rich(sim)
     release(sim)
-    kept = ours(sim)[ROOT + "/disk1", released_identity.KEY]
-    sim.run("zfs", "set", f"flexdisk:{released_identity.KEY}={kept}", ROOT + "/disk2")
-    sim.run("zfs", "set", f"flexdisk:{released_identity.KEY}=x", ROOT + "/disk0")
+    kept = ours(sim)[ROOT + "/disk1", released_identity.RELEASED_PROPERTY]
+    sim.run("zfs", "set", f"flexdisk:{released_identity.RELEASED_PROPERTY}={kept}", ROOT + "/disk2")
+    sim.run("zfs", "set", f"flexdisk:{released_identity.RELEASED_PROPERTY}=x", ROOT + "/disk0")
     done = go(sim)
     assert [w.partition("disk")[2][:40] for w in done.outcome.warnings] == [
         "0 cannot be read and is not used",

@@ -15,7 +15,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import Disk
 from ...rules import moves
 from ...rules.inventory import Host
-from ...rules.layout import detached_dataset, last_part, pool_of, replicas
+from ...rules.layout import detached_dataset, last_part, pool_of, replicas_container
 from ...rules.moves import COMING, Move
 from ...rules.replicas import ROLE
 from ...zfs.commands import Zfs
@@ -57,7 +57,7 @@ class GiveUpTakeover:
         base = f"{name}@{move.back_to}"
         if base not in self._copies.on_hold(HOLD, [base]):
             self._zfs.hold(HOLD, base)
-        renames.rename(self._zfs, name, f"{replicas(pool_of(name))}/{last_part(name)}")
+        renames.rename(self._zfs, name, f"{replicas_container(pool_of(name))}/{last_part(name)}")
 
 
 def _former_replicas(host: Host, move: Move) -> t.List[str]:

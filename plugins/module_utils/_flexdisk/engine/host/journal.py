@@ -29,7 +29,7 @@ def host_name() -> str:
 
 def _index(host: Host, pool: str) -> str:
     dataset = host.datasets.get(container(pool))
-    return dataset.user.get(journal.INDEX, "") if dataset is not None else ""
+    return dataset.user.get(journal.INDEX_PROPERTY, "") if dataset is not None else ""
 
 
 def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
@@ -45,10 +45,10 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
             values = zfs.local_facts(container(pool))
             intents.update({(pool, vm): journal.decode(values[key]) for vm, key in journal.written_entries(values)})
         elif listed:
-            values = zfs.local_facts(container(pool), [journal.property_of(vm) for vm in listed])
+            values = zfs.local_facts(container(pool), [journal.intent_property(vm) for vm in listed])
             for vm in listed:
-                if journal.property_of(vm) in values:
-                    intents[pool, vm] = journal.decode(values[journal.property_of(vm)])
+                if journal.intent_property(vm) in values:
+                    intents[pool, vm] = journal.decode(values[journal.intent_property(vm)])
     if not intents:
         return host
     of_this_host = {key: r for key, r in intents.items() if r is not None and r.host == host_name()}
@@ -121,7 +121,7 @@ class Journal:
     def _store(self, pool: str, vm: str, intent: Intent) -> None:
         self._last[vm] = intent
         self._vms[pool].add(vm)
-        facts = {journal.property_of(vm): journal.encode(intent), journal.INDEX: self._index_of(pool)}
+        facts = {journal.intent_property(vm): journal.encode(intent), journal.INDEX_PROPERTY: self._index_of(pool)}
         self._zfs.set_facts(container(pool), facts)
         self._stale.discard(pool)
 
@@ -162,7 +162,7 @@ class Journal:
     def forget(self, pool: str, vm: str) -> None:
         """Remove the intent of the VM with this UUID."""
         if vm in self._vms[pool]:
-            self._zfs.set_facts(container(pool), {journal.property_of(vm): ""})
+            self._zfs.set_facts(container(pool), {journal.intent_property(vm): ""})
             self._vms[pool].discard(vm)
             self._stale.add(pool)
         self.tidy()
@@ -174,7 +174,7 @@ class Journal:
             if vm not in self._last:
                 self.forget(pool, vm)
         for pool in sorted(self._stale):
-            self._zfs.set_facts(container(pool), {journal.INDEX: self._index_of(pool)})
+            self._zfs.set_facts(container(pool), {journal.INDEX_PROPERTY: self._index_of(pool)})
         self._stale.clear()
 
 

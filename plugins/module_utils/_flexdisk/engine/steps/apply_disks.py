@@ -97,7 +97,7 @@ def write_identity(step: WriteIdentity, tools: Tools, change: Change) -> None:
     known = next((d.volume for d in vm.disks + vm.orphans + vm.detached if d.volume.name == step.volume), None)
     volume = known or tools.read(step.volume)
     facts = {**stamp(volume.user), **step.facts}
-    if facts.get(released_identity.KEY) == "" and released_identity.KEY in volume.user:
+    if facts.get(released_identity.RELEASED_PROPERTY) == "" and released_identity.RELEASED_PROPERTY in volume.user:
         _replace_saved(tools.zfs, step.volume, facts)
     else:
         tools.zfs.set_facts(step.volume, facts)
