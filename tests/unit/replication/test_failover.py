@@ -347,7 +347,7 @@ def test_the_host_is_read_before_and_after_the_streams_end(world, monkeypatch, p
     whole, looks = TakeOver.look, []
     monkeypatch.setattr(TakeOver, "look", lambda *given, **more: looks.append(given) or whole(*given, **more))
     there = taker(world)
-    assert there.take("db01", None, ready=there.look("db01"))
+    assert there.take("db01", None, plan=there.look("db01"))
     assert len(looks) == reads
 
 
