@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where VMs and their replicas are, the steps of a move that replicas need, and what of Ganeti's VMs is different."""
+"""Where VMs and their replicas are, the steps of a move with replicas, and what differs for Ganeti's VMs."""
 
 from __future__ import annotations
 
@@ -182,8 +182,7 @@ class GanetiPlaces(Places):
         return rest, accounts
 
     def _surely_fit(self, vms: t.Sequence[KnownVm], others: t.Sequence[str], accounts: Accounts) -> bool:
-        """Return whether VMs fit however they are spread: if none had room for one, all together would have less free.
-        """
+        """Return whether VMs fit however they are spread: if none had room for one, all together would have less free."""
         if not vms:
             return True
         free = [max(0, self.account(name, accounts).free) for name in others if self.usable(name)]

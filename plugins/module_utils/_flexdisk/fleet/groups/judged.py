@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the template means for each member, from what the module vm says in check mode, and whether it is in service."""
+"""Classify the change of each member by the check mode of the module vm, and whether the member is in service."""
 
 from __future__ import annotations
 

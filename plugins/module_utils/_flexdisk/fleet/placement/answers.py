@@ -84,11 +84,11 @@ def _answer(
 
 
 class JobDependencies(t.NamedTuple):
-    """The numbers of the earlier jobs that must have ended before a job begins, and of those that must have moved their
-    VMs, because they make room for it.
-    """
+    """The numbers of earlier jobs that a job depends on."""
 
+    # Those that must have ended.
     depends: t.Sequence[int]
+    # Those that must have moved their VMs, because they make room.
     needs: t.Sequence[int]
 
 
