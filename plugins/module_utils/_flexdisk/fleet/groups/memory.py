@@ -26,7 +26,7 @@ class Memory:
     token: str = ""  # of this run, as soon as it has the lease
     renewed: float = 0.0  # when the lease was renewed last
     chosen: t.Optional[t.Dict[str, str]] = None  # hosts of members that were nowhere, with "hosts: auto"
-    members: t.Sequence[_Dict] = ()  # those of the last look (found.py)
+    members: t.Sequence[_Dict] = ()  # those of the last look (member_places.py)
     keeps_disks: bool = True
     steps: t.Sequence[_Dict] = ()  # those that are left, as group_plan returns them
     left: t.Optional[t.Sequence[str]] = None  # members not as declared after all steps; None if there is no plan

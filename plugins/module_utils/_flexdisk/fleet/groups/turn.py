@@ -15,8 +15,8 @@ from dataclasses import replace
 from ...model.errors import refusal
 from . import lease, report, turn_step
 from .declared import parse_group
-from .found import adoptions, find
 from .judged import judge_members
+from .member_places import adoptions, find
 from .memory import Memory, Turn, TurnInput, refuse
 from .plan import plan_group
 from .policy import REVERT, parse_policy

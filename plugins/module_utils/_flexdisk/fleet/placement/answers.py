@@ -16,8 +16,8 @@ from .places import Places
 from .placing import place, why_no_host
 from .rebalance import rebalance
 from .search import plan
+from .wanted_moves import WantedMove, ranks_of, to_change_group, to_leave, why_nowhere
 from .ways import Solution
-from .wishes import WantedMove, ranks_of, to_change_group, to_leave, why_nowhere
 
 
 class Answer(t.NamedTuple):

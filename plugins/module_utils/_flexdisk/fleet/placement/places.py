@@ -15,8 +15,8 @@ from .score import Score
 
 if t.TYPE_CHECKING:
     from .hail_allocation import Candidates, Demand
+    from .wanted_moves import WantedMove
     from .ways import Measure, Operation, Solution, Way
-    from .wishes import WantedMove
 
 Accounts = t.Mapping[str, Account]
 SomePlaces = t.TypeVar("SomePlaces", bound="Places")

@@ -16,8 +16,8 @@ import typing as t
 from .jobs import Job, in_feasible_order
 from .places import Moved, Places, SomePlaces
 from .score import NEAR
+from .wanted_moves import WantedMove, best_way
 from .ways import Solution, Way
-from .wishes import WantedMove, best_way
 
 ROUNDS = 10
 PAIRS = 1_000  # two VMs get other ways together where there are not more pairs, times hosts

@@ -77,7 +77,9 @@ def receive_command(zfs: str, dataset: str, properties: t.Mapping[str, str], not
 
 
 def get_command(zfs: str, command: t.Sequence[str]) -> str:
-    """Return the command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one is zfs."""
+    """Return the command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one
+    is zfs.
+    """
     return " ".join(map(shlex.quote, (zfs, *command[1:])))
 
 

@@ -19,7 +19,7 @@ class Recorded(t.NamedTuple):
     home: str
     """The host of the VM then."""
     term: int
-    """As in Wish."""
+    """How often the VM was taken over."""
     here: str
     """The host with the record, as others call it."""
 

@@ -179,7 +179,9 @@ def _uuids_made_as(name: str, pools: t.Sequence[_Raw], uuids: t.Mapping[str, str
 
 
 def _expected_uuids(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids: t.Mapping[str, str]) -> t.Set[str]:
-    """Return the UUIDs that a new VM of this name would get on the host: the first that no VM has, as in plan/creation."""
+    """Return the UUIDs that a new VM of this name would get on the host: the first that no VM has, as in
+    plan/creation.
+    """
     if uuids.get(name):
         return {uuids[name].lower()}
     result = set()
