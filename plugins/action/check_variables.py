@@ -13,6 +13,7 @@ from ansible.errors import AnsibleError
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import slices
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse import layout, named_hosts
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import (
@@ -54,14 +55,17 @@ class ActionModule(ActionBase):
         """Check the variables of a playbook and return what the result gets."""
         readers = specifications()
         specification = readers.arguments[playbook]
-        given = templated(self._templar, specification, variables)
+        given = templated(self._templar, specification, _of_host(variables, specification, variables))
         checked = answers(given, specification)
-        meant: _Dict = checked["variables"]
+        meant: _Dict = _of_host(checked["variables"], specification, variables)
         problems = [*checked["problems"], *_limit(variables)]
         problems += unknown_variables(filter(NAME.match, variables), playbook, readers)
         problems += self._foreign(meant, variables)
         if not problems and playbook == "list_disks":
             problems = layout.problems(meant, specification["flexdisk_list_fields"]["choices"])
+        if not problems:
+            hidden = slices.refusal(playbook, meant, len((variables.get("groups") or {}).get(slices.GROUP, ())))
+            problems = [hidden] if hidden else []
         if problems:
             return {"failed": True, "msg": ". ".join(problems)}
         secret = any(re.match(readers.secret, name) for name in given)
@@ -78,6 +82,19 @@ class ActionModule(ActionBase):
         patterns = ["hypervisors", *([more] if isinstance(more, str) else more)]
         lookup = lookup_loader.get("ansible.builtin.inventory_hostnames", loader=self._loader, templar=self._templar)
         return named_hosts.problems(meant, lookup.run(patterns, variables=variables))
+
+
+def _of_host(values: _Dict, specification: t.Mapping[str, t.Mapping[str, t.Any]], variables: _Dict) -> _Dict:
+    """Reduce dictionaries by host to the entry of this host. The first host of the play checks and keeps them whole."""
+    host = variables.get("inventory_hostname")
+    if host == next(iter(variables.get("ansible_play_hosts_all") or ()), host):
+        return values
+    reduced = {
+        name: {host: values[name][host]} if host in values[name] else {}
+        for name, wanted in specification.items()
+        if wanted.get("by_host") and isinstance(values.get(name), t.Mapping)
+    }
+    return {**values, **reduced}
 
 
 def _limit(variables: _Dict) -> t.List[str]:

@@ -118,11 +118,11 @@ def templated(templar: t.Any, names: t.Iterable[str], variables: t.Mapping[str, 
 
 def unknown_variables(given: t.Iterable[str], playbook: str, readers: unread.Readers) -> t.List[str]:
     """Return what is wrong with the names of all variables that are set, and with variables of -e."""
-    names = unknown.Names(list(readers.arguments[playbook]), readers.known, readers.choosing)
+    names = unknown.VariableNames(list(readers.arguments[playbook]), readers.known, readers.choosing)
     return cut([*unknown.problems(given, names), *_unread_variables(names, readers)])
 
 
-def _unread_variables(names: unknown.Names, readers: unread.Readers) -> t.List[str]:
+def _unread_variables(names: unknown.VariableNames, readers: unread.Readers) -> t.List[str]:
     """Return what is wrong with variables of -e, as far as all playbooks of the run are known."""
     extra = {name: value for name, value in _extra.variables().items() if not names.misses(name)}
     playbooks = _extra.playbooks() if extra else None

@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import called, spelled
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import (
+    with_user_names,
+    with_variables,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._extra import COLLECTION
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import specifications
 
@@ -32,7 +35,7 @@ def for_user(
     def translate(text: t.Any) -> t.Any:
         """Return a message, or what ansible-core has made of a warning."""
         if isinstance(text, str):
-            return called(spelled(text, variables), names)
+            return with_user_names(with_variables(text, variables), names)
         event: t.Any = getattr(text, "event", None)
         if event is None or not isinstance(getattr(event, "msg", None), str):
             return text

@@ -180,7 +180,7 @@ def is_long(given: t.Mapping[str, t.Any]) -> bool:
     try:
         total = sum(vm.sends for vm in read_transfers(given["transfers"]))
         limit = given.get("bandwidth_limit")
-        rate = parse_size(limit, what="bandwidth_limit") * MIB if limit else 0
+        rate = parse_size(limit, name="bandwidth_limit") * MIB if limit else 0
     except (KeyError, TypeError, FlexdiskError):
         return False
     return total >= MIN_WATCHED_BYTES or (rate > 0 and total / rate >= MIN_WATCHED_SECONDS)

@@ -20,17 +20,45 @@ SIMNODE = ROOT / "extensions" / "simulated_node"
 VMS = 2  # on each host
 FORKS = 4
 TARGET = 0.12  # CPU seconds for each host of a run of converge without changes
+MEMORY = 1024  # MiB of the controller's largest process, for any number of hosts
+LARGE = ("converge", "plan", "report")  # what is measured on more than a hundred hosts
 NOISE = 1.25  # by how much a figure of linear growth may come out too large
 READ: dict[str, dict[str, Any]] = {
     "vm_info": {"space": True},
     "host_info": {},
     "disk_info": {"space": True},
     "disk_verify": {},
+    "zfs_quota": {"_ansible_check_mode": True},
 }
-# The Python of the hosts: it gets the module on its standard input, and prints what that said when it was recorded.
+# The Python of the hosts: it gets the module on its standard input, and prints what that said when it was recorded. In
+# UUIDs it puts the number of the host, which is the name it is called by.
 ANSWER = """#!/bin/sh
 name=$(grep -a -o -m 1 "hypervisor[.]plugins[.]modules[.][a-z_]*" | sed -n '1s/.*[.]//p')
-exec cat "{folder}/$name.json"
+exec sed "s/NUMBER/${{0##*/}}/g" "{folder}/$name.json"
+"""
+# Loaded before any process is forked, so all of them count. Each read of the variables of a host appends one byte.
+COUNTER = """
+import os
+from ansible.plugins.callback import CallbackBase
+from ansible.vars.hostvars import HostVars
+
+STREAM = os.open("{folder}/reads", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+READ = HostVars.raw_get
+
+
+def counted(self, host_name):
+    os.write(STREAM, b".")
+    return READ(self, host_name)
+
+
+HostVars.raw_get = counted
+
+
+class CallbackModule(CallbackBase):
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "counter"
+    CALLBACK_NEEDS_ENABLED = True
 """
 TASK = "    - ansible.builtin.assert: {that: true, quiet: true}\n"
 EMPTY = "- hosts: hypervisors\n  gather_facts: false\n  tasks:\n"
@@ -43,6 +71,7 @@ class Cost(NamedTuple):
     seconds: float  # CPU seconds of the controller with all its processes
     mib: float  # peak memory of its largest process
     printed: str
+    reads: int  # how often a template or an action has read the variables of a host through hostvars
 
 
 class Fleet:
@@ -58,6 +87,8 @@ class Fleet:
         answer = folder / "answer"
         answer.write_text(ANSWER.format(folder=folder))
         answer.chmod(0o755)
+        (folder / "callbacks").mkdir()
+        (folder / "callbacks" / "counter.py").write_text(COUNTER.format(folder=folder))
         self.wanted, self.digest = self._record()
 
     def _record(self) -> tuple[list[dict[str, Any]], str]:
@@ -71,7 +102,7 @@ class Fleet:
         wanted = [{"vm": vm["uuid"], "disks": _declared(vm)} for vm in json.loads(looked.stdout)]
         _said("vm_disks", {"vms": wanted}, env)  # its disks get their names
         for name, options in {**READ, "vm_disks": {"vms": wanted}}.items():
-            (self.folder / f"{name}.json").write_text(_said(name, options, env))
+            (self.folder / f"{name}.json").write_text(_numbered(_said(name, options, env)))
         return wanted, json.loads((self.folder / "vm_disks.json").read_text())["plan_digest"]
 
     def run(self, playbook: str, hosts: int, variables: dict[str, Any]) -> Cost:
@@ -79,9 +110,10 @@ class Fleet:
         names = [f"hv{number:04}" for number in range(hosts)]
         if playbook == "apply":
             variables = {**variables, "flexdisk_plan_digests": dict.fromkeys(names, self.digest)}
-        common = {"ansible_connection": "local", "ansible_python_interpreter": str(self.folder / "answer")}
-        inventory, printed = self.folder / "inventory.json", self.folder / "printed"
-        everyone: dict[str, dict[str, str]] = {name: {} for name in names}
+        common = {"ansible_connection": "local"}
+        inventory, printed, reads = (self.folder / name for name in ("inventory.json", "printed", "reads"))
+        reads.write_text("")
+        everyone = {name: {"ansible_python_interpreter": self._python(name[2:])} for name in names}
         inventory.write_text(json.dumps({"hypervisors": {"hosts": everyone, "vars": {**common, **variables}}}))
         book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory), book]
@@ -94,7 +126,14 @@ class Fleet:
             raise SystemExit(f"{playbook} has failed: {text[-3000:]}")
         tasks = len(re.findall(r"^(?:ok|changed|skipping|fatal): \[", text, re.MULTILINE))
         tasks += sum(line.count(",") + 1 for line in re.findall(r"^included: .*", text, re.MULTILINE))
-        return Cost(tasks, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, text)
+        return Cost(tasks, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, text, reads.stat().st_size)
+
+    def _python(self, number: str) -> str:
+        link = self.folder / "answers" / number
+        link.parent.mkdir(exist_ok=True)
+        if not link.exists():
+            link.symlink_to("../answer")
+        return str(link)
 
     def _environment(self) -> dict[str, str]:
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
@@ -103,6 +142,8 @@ class Fleet:
             "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"),
             "ANSIBLE_HOME": str(self.folder / "home"),
+            "ANSIBLE_CALLBACK_PLUGINS": str(self.folder / "callbacks"),
+            "ANSIBLE_CALLBACKS_ENABLED": "counter",
             "ANSIBLE_FORKS": str(FORKS),
             "ANSIBLE_NOCOLOR": "1",
             "ANSIBLE_PIPELINING": "1",
@@ -121,13 +162,14 @@ class Fleet:
             "converge, nothing declared": ("converge", {"flexible_disks_vms": []}),
             **{name: (name, declared) for name in ("converge", "plan", "apply")},
             **{name: (name, {}) for name in ("report", "list_disks", "verify_disks")},
+            "report, page": ("report", {"flexdisk_report_html": str(self.folder / "report.html")}),
+            "plan_moves": ("plan_moves", {"flexdisk_move_request": "rebalance"}),
         }
 
-    def tasks_per_host(self, name: str) -> float:
-        """How many tasks one host more makes."""
+    def on_few(self, name: str) -> list[Cost]:
+        """What a play costs on one host, on two, and on three."""
         playbook, variables = self.plays()[name]
-        few, many = (self.run(playbook, hosts, variables).tasks for hosts in (2, 4))
-        return (many - few) / 2
+        return [self.run(playbook, hosts, variables) for hosts in (1, 2, 3)]
 
 
 def _declared(vm: dict[str, Any]) -> list[dict[str, Any]]:
@@ -135,6 +177,12 @@ def _declared(vm: dict[str, Any]) -> list[dict[str, Any]]:
         {"name": f"disk{n}", "uuid": disk["uuid"], "size": disk["size"], **({"boot": True} if disk.get("boot") else {})}
         for n, disk in enumerate(vm["disks"])
     ]
+
+
+def _numbered(text: str) -> str:
+    """What a module has said, with NUMBER where the VMs and pools of hosts must differ."""
+    text = re.sub(r"\bbbbbbbbb-0000-", "bbbbbbbb-NUMBER-", text)
+    return re.sub(r'("guid": "?[0-9]{4})[0-9]{4}', r"\1NUMBER", text)
 
 
 def _said(module: str, options: dict[str, Any], env: dict[str, str]) -> str:
@@ -153,7 +201,7 @@ def controller(folder: Path, sizes: list[int]) -> list[str]:
     print("controller                   hosts  tasks per host  CPU s per host  of them empty  peak MiB")
     for name, (playbook, variables) in fleet.plays().items():
         before: tuple[int, float] | None = None
-        for hosts in sizes:
+        for hosts in (size for size in sizes if size <= 100 or name in LARGE):
             cost = fleet.run(playbook, hosts, variables)
             floor = fleet.run(fleet.empty(round(cost.tasks / hosts)), hosts, {}).seconds / hosts
             each = cost.seconds / hosts
@@ -161,6 +209,8 @@ def controller(folder: Path, sizes: list[int]) -> list[str]:
             print(f"{row} {cost.mib:>9.0f}", flush=True)
             if before and each > NOISE * before[1]:
                 missed.append(f"growth of {name} from {before[0]} to {hosts} hosts")
+            if cost.mib > MEMORY:
+                missed.append(f"memory of {name} on {hosts} hosts")
             if hosts >= 100 and name.startswith("converge") and each > TARGET:
                 missed.append(f"CPU seconds of {name} on {hosts} hosts")
             before = (hosts, each)

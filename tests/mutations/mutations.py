@@ -68,21 +68,21 @@ MUTATIONS = (
     Mutation(
         "release: a saved identity does not count",
         "rules/released_identity.py",
-        "    if found is None or (found.uuid and not is_its_own(found.uuid)):\n",
+        "    if released is None or (released.uuid and not is_its_own(released.uuid)):\n",
         "    if True:\n",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "release: serial_no begins again when a task touches the disk",
         "engine/steps/perform.py",
-        "    known = released_identity.stamps(user)\n",
+        "    known = released_identity.stamp_properties(user)\n",
         "    known = user\n",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "release: the saved identity stays beside the new one",
         "plan/changes.py",
-        'saved = {released_identity.KEY: ""} if released_identity.counts(disk) else {}',
+        'saved = {released_identity.KEY: ""} if released_identity.has_saved_identity(disk) else {}',
         "saved: t.Dict[str, str] = {}",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
@@ -147,7 +147,7 @@ MUTATIONS = (
     Mutation(
         "shrink below what the guest needs",
         "plan/checks.py",
-        "if least is None or not target.bytes < min(disk.size, least * MIB):",
+        "if min_mib is None or not target.bytes < min(disk.size, min_mib * MIB):",
         "if True:",
     ),
     Mutation(
@@ -179,8 +179,8 @@ MUTATIONS = (
     Mutation(
         "what the container says kept when a disk leaves it",
         "rules/effective.py",
-        "return bool(whence) and not _in_container(whence)",
-        "return bool(whence)",
+        "return bool(origin) and not _in_container(origin)",
+        "return bool(origin)",
         "tests/unit/engine/steps/test_renames.py",
     ),
     Mutation(
@@ -200,7 +200,7 @@ MUTATIONS = (
     Mutation(
         "what another host says of a disk believed",
         "rules/disk_element.py",
-        "if not value or FACT in volume.received:",
+        "if not value or ELEMENT_PROPERTY in volume.received:",
         "if not value:",
         "tests/unit/engine/steps/test_disk_options.py",
     ),
@@ -235,7 +235,7 @@ MUTATIONS = (
     Mutation(
         "a restored qcow2 disk attached as a raw one",
         "rules/disk_element.py",
-        "if not volume.user.get(FACT) or FACT not in volume.received:",
+        "if not volume.user.get(ELEMENT_PROPERTY) or ELEMENT_PROPERTY not in volume.received:",
         "if True:",
         "tests/unit/domains/test_elements.py",
     ),
@@ -282,7 +282,7 @@ MUTATIONS = (
     Mutation(
         "one slot of another bus for every new disk",
         "plan/resolve.py",
-        "return slots.allocate(set(taken), slots.preferred(pci), whole=capabilities.functions_per_slot == 1)",
+        "return slots.allocate(set(taken), slots.preferred(pci), alone_on_device=capabilities.functions_per_slot == 1)",
         'return slots.parse_slot("1:0:1")',
     ),
     Mutation(
@@ -358,7 +358,7 @@ MUTATIONS = (
     Mutation(
         "interrupted creation not continued",
         "rules/matching.py",
-        "[d for d in vm.orphans if identified(d) and d.uuid]",
+        "[d for d in vm.orphans if has_any_identity(d) and d.uuid]",
         "[]",
     ),
     Mutation(
@@ -448,8 +448,8 @@ MUTATIONS = (
     Mutation(
         "a disk without serial and slot taken for another one",
         "rules/usage.py",
-        "return any(told.values()) or (orphan.adopted and not told)",
-        "return any(told.values())",
+        "return any(agreements.values()) or (orphan.adopted and not agreements)",
+        "return any(agreements.values())",
         IN_USE,
     ),
     Mutation(
@@ -588,8 +588,8 @@ MUTATIONS = (
     Mutation(
         "snapshot: a failed deletion forgets the rollback before it",
         "engine/host/journal.py",
-        'again = left.rollback if left is not None and _deletes(plan) else ""',
-        'again = ""',
+        'repeated = earlier.rollback if earlier is not None and _deletes(plan) else ""',
+        'repeated = ""',
         SNAPSHOTS,
     ),
     Mutation(
@@ -630,8 +630,8 @@ MUTATIONS = (
     Mutation(
         "start: a VM that the same task has started counts as stopped",
         "engine/steps/power.py",
-        "check_start(_beside(hypervisor, vm), asks)",
-        "check_start(vm, asks)",
+        "check_start(_with_states_of_sharers(hypervisor, vm), requester)",
+        "check_start(vm, requester)",
         SHARED,
     ),
     Mutation(
@@ -644,15 +644,15 @@ MUTATIONS = (
     Mutation(
         "a VM that may have been taken over is deleted",
         "plan/vm.py",
-        "    words = unknown_home(vm)\n    if words:\n",
-        "    words = unknown_home(vm)\n    if False:\n",
+        "    reason = why_home_unknown(vm)\n    if reason:\n",
+        "    reason = why_home_unknown(vm)\n    if False:\n",
         STARTS,
     ),
     Mutation(
         "a VM that another host would bring back is deleted",
         "plan/vm.py",
-        '    elif left is None:\n        words = "the VM has failover',
-        '    elif False:\n        words = "the VM has failover',
+        '    elif left is None:\n        reason = "the VM has failover',
+        '    elif False:\n        reason = "the VM has failover',
         STARTS,
     ),
     Mutation(
@@ -679,7 +679,7 @@ MUTATIONS = (
     Mutation(
         "returned: a host with the same term counts as the new home without a word of the user",
         "engine/failover/failover_ending.py",
-        "(old and claim.points)",
+        "(is_old_home and claim.points)",
         "claim.points",
         RETURNS,
     ),
@@ -735,35 +735,35 @@ MUTATIONS = (
     Mutation(
         "start: the door does not ask",
         "engine/steps/power.py",
-        "    check_start(_beside(hypervisor, vm), asks)\n",
+        "    check_start(_with_states_of_sharers(hypervisor, vm), requester)\n",
         "",
         "tests/unit/doors/test_start.py",
     ),
     Mutation(
         "power: the journal has the power before the run",
         "engine/host/journal.py",
-        'state="running" if vm.there and plan.runs_after else "stopped",',
-        'state=vm.config.state if vm.there else "stopped",',
+        'state="running" if vm.exists and plan.runs_after else "stopped",',
+        'state=vm.config.state if vm.exists else "stopped",',
         POWER,
     ),
     Mutation(
         "power: a failure starts what is declared stopped",
         "engine/steps/apply.py",
-        "start_again(self._tools, plan, step.stops) if self._down and plan.runs_after else None",
-        "start_again(self._tools, plan, step.stops) if self._down else None",
+        "start_again(self._tools, plan, step.stops) if self._is_down and plan.runs_after else None",
+        "start_again(self._tools, plan, step.stops) if self._is_down else None",
         POWER,
     ),
     Mutation(
         "power: a guest that is asked to shut down is forgotten",
         "engine/steps/apply.py",
-        "                    self._intents.leave(plan)\n",
+        "                    self._journal.leave_for_next_run(plan)\n",
         "                    self._clear()\n",
         LATE,
     ),
     Mutation(
         "power: a guest never refuses to shut down",
         "rules/journal.py",
-        "return asked and now - identity.seconds_of(record.since) < LATEST",
+        "return asked and now - identity.seconds_of(entry.since) < LATEST",
         "return asked",
         LATE,
     ),
@@ -777,7 +777,7 @@ MUTATIONS = (
     Mutation(
         "power: a refused task does not say that the VM stays down",
         "engine/run/run.py",
-        "*recovery.warnings(host, [plan.vm for plan in plans]), *left]",
+        "*recovery.warnings(host, [plan.vm for plan in plans]), *left_down]",
         "*recovery.warnings(host, [plan.vm for plan in plans])]",
         LATE,
     ),
@@ -812,7 +812,7 @@ MUTATIONS = (
     Mutation(
         "vm: snapshots destroyed unasked",
         "plan/vm.py",
-        "if own and not declared.destroy_snapshots:",
+        "if counted and not declared.destroy_snapshots:",
         "if False:",
         VMS,
     ),
@@ -826,14 +826,14 @@ MUTATIONS = (
     Mutation(
         "vm: an interrupted creation forgotten",
         "engine/host/journal.py",
-        'return plan.before.config.alias if plan.after.there else ""',
+        'return plan.before.config.alias if plan.after.exists else ""',
         'return ""',
         VMS,
     ),
     Mutation(
         "vm: an interrupted deletion forgotten",
         "engine/host/journal.py",
-        'return "" if plan.after.there or not plan.changed else plan.before.config.alias or plan.vm',
+        'return "" if plan.after.exists or not plan.changed else plan.before.config.alias or plan.vm',
         'return ""',
         UNFINISHED,
     ),
@@ -847,22 +847,22 @@ MUTATIONS = (
     Mutation(
         "vm: a creation that was given up counts as none",
         "engine/steps/apply.py",
-        "return error.code not in _MAY_GO_ON and self._is_gone_or_whole()",
-        "return self._is_gone_or_whole()",
+        "return error.code not in _MAY_GO_ON and self._is_gone_or_complete()",
+        "return self._is_gone_or_complete()",
         UNFINISHED,
     ),
     Mutation(
         "vm: written disks of an unfinished VM destroyed",
         "rules/unfinished.py",
-        "lasting = lasting_of(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))",
+        "lasting = still_needed(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))",
         "lasting: t.Sequence[str] = ()",
         UNFINISHED,
     ),
     Mutation(
         "vm: what vmadm wrote into the dataset of a VM bars its creation, with snapshots of the pool",
         "rules/unfinished.py",
-        'return used(there, empty, root if known else "")',
-        "return used(there, empty)",
+        'return datasets_in_use(there, empty, root if known else "")',
+        "return datasets_in_use(there, empty)",
         UNFINISHED,
     ),
     Mutation(
@@ -882,15 +882,15 @@ MUTATIONS = (
     Mutation(
         "vm: no last look before an unfinished VM goes",
         "engine/steps/apply_vm.py",
-        "    if other or lasting:\n",
+        "    if unexpected or in_use:\n",
         "    if False:\n",
         UNFINISHED,
     ),
     Mutation(
         "vm: what a deletion leaves of the dataset stays",
         "engine/steps/apply_vm.py",
-        "            exact.destroy(tools.zfs, one.planned, [d.planned",
-        "            list([d.planned",
+        "            exact.destroy(\n                tools.zfs, one.dataset_id, [d.dataset_id",
+        "            list(\n                [d.dataset_id",
         UNFINISHED,
     ),
     Mutation(
@@ -1007,7 +1007,7 @@ MUTATIONS = (
     Mutation(
         "destroy: the command line does not compare",
         "zfs/exact.py",
-        """    changes += differences([one.planned for one in present if one.kind == "snapshot"], snapshots, partly)
+        """    changes += differences([one.dataset_id for one in present if one.kind == "snapshot"], snapshots, partly)
 """,
         "",
         "tests/unit/zfs/test_exact.py",
@@ -1036,21 +1036,21 @@ MUTATIONS = (
     Mutation(
         "a run that was killed starts a VM which its operator has stopped days later",
         "engine/host/journal.py",
-        "journal.ended_otherwise(record, vm.config, time.time())",
+        "journal.ended_otherwise(intent, vm.config, time.time())",
         "False",
         LATE,
     ),
     Mutation(
         "destroy: no last look before vmadm deletes a VM",
         "engine/steps/apply_vm.py",
-        "        exact.confirm(tools.zfs, vm.root.planned, step.parts, step.snapshots)\n",
+        "        exact.confirm(tools.zfs, vm.root.dataset_id, step.parts, step.snapshots)\n",
         "        pass\n",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
     Mutation(
         "destroy: no last look before vmadm deletes what is left of a VM",
         "engine/steps/apply_vm.py",
-        '    if there:\n        text = f"the host changed',
+        '    if existing:\n        text = f"the host changed',
         '    if False:\n        text = f"the host changed',
         "tests/unit/replication/test_failover_return.py",
     ),
@@ -1064,7 +1064,8 @@ MUTATIONS = (
     Mutation(
         "destroy: a disk leaves its VM although it has got a snapshot",
         "engine/steps/apply_moves.py",
-        "    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))\n",
+        "    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), "
+        "(), full_names(step.volume, step.snapshots))\n",
         "",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
@@ -1174,15 +1175,15 @@ MUTATIONS = (
     Mutation(
         "a release takes facts away and keeps no identity",
         "plan/disk_adopt.py",
-        'facts[released_identity.KEY] = kept or ""',
+        'facts[released_identity.KEY] = saved or ""',
         'facts[released_identity.KEY] = ""',
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "a released identity that names another disk is used",
         "plan/disk_adopt.py",
-        "user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
-        "user and kept is None:",
+        "saved is None or (saved.uuid and not may_have_uuid(entry, saved.uuid))",
+        "saved is None",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
@@ -1314,7 +1315,7 @@ MUTATIONS = (
     Mutation(
         "an image file that is exchanged after the plan is imported",
         "hypervisor/images.py",
-        "if self._swapped() or self.mark != known:",
+        "if self._swapped() or self.fingerprint != known:",
         "if self._swapped():",
         "tests/unit/hypervisor/test_images.py",
     ),
@@ -1489,7 +1490,7 @@ MUTATIONS = (
     Mutation(
         "a rename that zfs only claims to have done counts as done",
         "zfs/commands.py",
-        "        if not self.exists(new):\n",
+        "        if not self.exists(target):\n",
         "        if False:\n",
         "tests/unit/zfs/test_commands.py",
     ),

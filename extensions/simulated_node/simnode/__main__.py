@@ -49,7 +49,7 @@ def install_programs(directory: Path) -> None:
     binaries = directory / "bin"
     binaries.mkdir(parents=True, exist_ok=True)
     (binaries / LOCKS).mkdir(mode=0o700, exist_ok=True)
-    ssh.furnish(directory)
+    ssh.make_host_key(directory)
     for program in PROGRAMS:
         text = program_text(directory, program)
         path = binaries / program

@@ -65,13 +65,13 @@ def _write(storage: Storage, dataset: Dataset, start: int, end: int, seed: str) 
     except ZfsError as refusal:
         if refusal.code != "ENOSPC":
             raise
-    least, most = 0, (end - start) // MIB
-    while most - least > 1:
-        middle = (least + most) // 2
+    low, high = 0, (end - start) // MIB
+    while high - low > 1:
+        middle = (low + high) // 2
         try:
-            kernel.write(storage, dataset, start + least * MIB, start + middle * MIB, seed)
-            least = middle
+            kernel.write(storage, dataset, start + low * MIB, start + middle * MIB, seed)
+            low = middle
         except ZfsError:
-            most = middle
-    done = start // MIB + least
+            high = middle
+    done = start // MIB + low
     return 1, "", f"guest: cannot write '{dataset.name}': No space left on device at {done} MiB\n"

@@ -76,6 +76,21 @@ def test_a_variable_has_one_meaning_wherever_it_is_set(tmp_path):
     }
 
 
+def test_each_host_but_the_first_keeps_its_own_digest():
+    """Otherwise a run of apply would keep as many digests as hosts times hosts."""
+    whole = {"flexdisk_plan_digests": {"hv01": "a", "hv02": "b", "hv03": "c"}, "flexdisk_vm": "web01"}
+    specification = check_variables.specifications().arguments["apply"]
+
+    def kept(host, hosts):
+        known = {"inventory_hostname": host, "ansible_play_hosts_all": hosts}
+        return check_variables._of_host(whole, specification, known)
+
+    assert kept("hv01", ["hv01", "hv02"]) == whole
+    assert kept("hv02", ["hv01", "hv02"]) == {**whole, "flexdisk_plan_digests": {"hv02": "b"}}
+    assert kept("hv04", ["hv01", "hv04"]) == {**whole, "flexdisk_plan_digests": {}}
+    assert kept("hv01", []) == whole
+
+
 def test_the_variables_of_others_are_not_read(tmp_path):
     """They may be slow, or fail."""
     others = {

@@ -69,9 +69,11 @@ class Jobs:
         workflow: Mapping[str, object] | None = None,
         check: bool = False,
         limit: str = "",
+        part: tuple[int, int] = (1, 1),
     ) -> Job:
         """Play a template. answers: of its survey, checked as AWX does. workflow: what the workflow has for all its
         jobs, its own answers and the artifacts of earlier jobs; AWX checks them against no survey.
+        part: which slice of how many.
         """
         of = template(playbook)
         given = rules.launched(of, answers or {}) if workflow is None else dict(workflow)
@@ -79,7 +81,7 @@ class Jobs:
         folder = self.nodes.folder / f"awx_{number}"
         shutil.copytree(AWX / "project", folder / "project")
         (folder / "project" / "ansible.cfg").write_text(CONFIG)  # one's own, as projects may have it
-        self._inventory(folder / "inventory" / "hosts")
+        self._inventory(folder / "inventory" / "hosts", *part)
         told = {
             f"{name}_{key}": value for key, value in self._told(number, of["name"]).items() for name in ("awx", "tower")
         }
@@ -106,14 +108,16 @@ class Jobs:
             "project_scm_branch": "",
         }
 
-    def _inventory(self, script: Path) -> None:
-        """A program that prints the inventory as JSON, which is what AWX writes."""
+    def _inventory(self, script: Path, number: int, count: int) -> None:
+        """A program that prints the inventory as JSON, which is what AWX writes. A slice has every count-th host."""
         groups = yaml.safe_load(self.nodes.inventory("").read_text())
         variables, listed = {}, {}
         for name, group in groups.items():
-            listed[name] = {"hosts": list(group["hosts"]), "vars": group.get("vars", {})}
-            for number, (host, own) in enumerate(group["hosts"].items(), start=1):
-                variables[host] = {**own, "remote_tower_enabled": "true", "remote_tower_id": number}
+            hosts = list(group["hosts"])[number - 1 :: count]
+            listed[name] = {"hosts": hosts, "vars": group.get("vars", {})}
+            for identity, (host, own) in enumerate(group["hosts"].items(), start=1):
+                if host in hosts:
+                    variables[host] = {**own, "remote_tower_enabled": "true", "remote_tower_id": identity}
         printed = json.dumps({**listed, "all": {"children": list(listed)}, "_meta": {"hostvars": variables}})
         self._write(script, f"#! /usr/bin/env python3\n# -*- coding: utf-8 -*-\nprint({printed!r})\n")
         script.chmod(0o700)

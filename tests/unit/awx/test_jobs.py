@@ -99,6 +99,29 @@ def test_what_was_approved_is_done_or_nothing(nodes, programs):
     assert (again.status, volumes(nodes)) == ("successful", after), again.stdout
 
 
+def test_a_slice_does_what_each_host_does_by_itself_and_no_more(nodes):
+    """AWX gives a slice an inventory of some hosts, with the variables of all groups."""
+    jobs = Jobs(nodes)
+    nodes.variables["all"]["flexdisk_host_count"] = 2
+    for part, vm in (((1, 2), "web01"), ((2, 2), "db01")):
+        job = jobs.launch("list_disks", {}, part=part)
+        assert job.status == "successful", job.stdout
+        assert vm in job.stdout
+    before = volumes(nodes)
+    for playbook, answers, why in (
+        ("list_disks", {"flexdisk_list_vm": "web01"}, "web01 must be looked for on all hosts"),
+        ("plan", {}, "plan needs all hosts"),
+        ("delete_vm", {"flexdisk_vm": "web01", "flexdisk_destroy_disks": "true"}, "delete_vm needs all hosts"),
+    ):
+        job = jobs.launch(playbook, answers, part=(1, 2))
+        text = f"{why}, but the inventory has only 1 of 2 hosts of the group hypervisors (flexdisk_host_count)"
+        assert job.status == "failed", job.stdout
+        assert text in " ".join(job.stdout.split()), job.stdout
+    assert volumes(nodes) == before
+    assert jobs.launch("converge", part=(2, 2)).status == "successful"
+    assert len(volumes(nodes)[1].splitlines()) == len(before[1].splitlines()) + 1
+
+
 IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
 NEW = {"vm": "new01", "state": "running", "package": "small", "image": IMAGE, "disks": [{"name": "root"}]}
 GROUP = {
@@ -171,6 +194,9 @@ ALL = [
         {"flexdisk_vm": "app01", "flexdisk_target": "hv02", "flexdisk_fenced": "false"},
         "! flexdisk_fenced",
     ),
+    ("stop_vm", {"flexdisk_power_vms": "app01"}, "app01"),
+    ("start_vm", {"flexdisk_vm": "app01"}, "app01"),
+    ("restart_vm", {"flexdisk_vm": "app01"}, "app01"),
     ("status", {"flexdisk_status_fail_on": "never"}, "group web: "),
     ("write_metrics", {}, "! path is /var/lib/prometheus/node-exporter/flexdisk.prom"),
     ("start_host", {"flexdisk_start_unasked": "false"}, "hv01"),

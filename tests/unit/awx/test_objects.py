@@ -13,6 +13,7 @@ import pytest
 import yaml
 from ansible.parsing.dataloader import DataLoader
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.slices import MAY_BE_SLICED
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers
 
 from . import rules
@@ -31,6 +32,7 @@ WITH_SURVEYS = {name: template for name, template in TEMPLATES.items() if templa
 NOT_ASKED = {
     "flexdisk_hosts",  # the limit of the job
     "flexdisk_progress",
+    "flexdisk_host_count",
     "flexdisk_guests",
     "flexible_disks_hypervisor",
     "flexible_disks_libvirt_uri",
@@ -44,6 +46,7 @@ NOT_ASKED = {
     "flexdisk_incoming_allowed",
     "flexdisk_metrics_path",
     "flexdisk_report_html",
+    "flexdisk_report_page_hosts",
     "flexdisk_adopt_papers",
 }
 NATURAL = {
@@ -267,6 +270,7 @@ def test_a_limit_is_asked_for_where_it_is_taken(playbook):
     wrong = "--limit is refused" in header or playbook.endswith("_group")
     assert not (wrong and TEMPLATES[playbook]["ask_limit_on_launch"])
     assert TEMPLATES[playbook]["job_slice_count"] == 1, "what slices leave for later jobs overwrites each other"
+    assert TEMPLATES[playbook].get("ask_job_slice_count_on_launch", False) == (playbook in MAY_BE_SLICED)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ DOOR = "zfs/exact.py"
 COMMANDS = ("zfs/commands.py", "zfs/copies.py")
 WORDS = {"destroy", "rollback"}
 NAMES = {*WORDS, "roll_back", "destroy_tree", "destroy_snapshots", "destroy_own", "destroy_with_holds",
-         "roll_back_replica", "drop_own_copy", "delete_vm", "delete_rest", "delete_snapshot", "remove_unfinished"}  # fmt: skip
+         "roll_back_replica", "drop_own_copy", "delete_vm", "delete_config_only", "delete_snapshot",
+         "remove_unfinished"}  # fmt: skip
 # Who names them, as FILE FUNCTION: what, how often; and why. The rooms that are not here start no process.
 ROOMS = ("engine/", "hypervisor/", "zfs/")
 THROUGH_THE_DOOR = {
@@ -37,9 +38,9 @@ THROUGH_THE_DOOR = {
     "engine/replication/way_back.py roll_back_replica: exact.destroy_own": 1,
     "engine/steps/apply_figures.py retire_syncs: exact.destroy_snapshots": 1,
     "engine/steps/apply_vm.py clear_remains: exact.destroy_tree": 1,
-    "engine/steps/apply_vm.py _end_datasets: exact.destroy": 1,
+    "engine/steps/apply_vm.py _destroy_datasets: exact.destroy": 1,
     "engine/steps/file_disks.py discard: exact.destroy": 1,
-    "engine/steps/storage.py ByZfs.before_end: exact.destroy": 2,
+    "engine/steps/storage.py ByZfs.destroy_before_delete: exact.destroy": 2,
     "engine/steps/storage.py ByZfs.delete_snapshot: exact.destroy_snapshots": 1,
     "engine/steps/storage.py ByZfs.roll_back: exact.roll_back": 1,
     "engine/steps/volumes.py destroy_volume: exact.destroy": 1,
@@ -65,9 +66,9 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
 }
 BY_HYPERVISOR = {  # right after the last look
     "engine/steps/apply_vm.py delete_vm: tools.hypervisor.delete_vm": 1,
-    "engine/steps/apply_vm.py delete_rest: hypervisor.delete_vm": 1,
+    "engine/steps/apply_vm.py delete_config_only: hypervisor.delete_vm": 1,
     "engine/steps/apply_vm.py remove_unfinished: tools.hypervisor.delete_vm": 1,
-    "engine/moves/vm_departure.py remove_leftovers: delete_rest": 1,
+    "engine/moves/vm_departure.py remove_leftovers: delete_config_only": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: self._storage.delete_snapshot": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: super().delete_snapshot": 1,
     "hypervisor/libvirt_connection.py Connection.destroy: domain.destroy": 1,  # it switches a domain off
@@ -83,7 +84,7 @@ TABLES = {  # who carries out a step of a plan, and which storage a VM has
     "engine/steps/apply_vm.py roll_back: storage_of(tools).roll_back": 1,
 }
 FACTS = {  # that an interrupted run was going back to a snapshot
-    "engine/host/journal.py _rollback: left.rollback": 1,
+    "engine/host/journal.py _rollback: earlier.rollback": 1,
     "engine/steps/apply.py Applier.__init__: plan.before.interrupted.rollback": 1,
 }
 # Words of commands in the rooms above and in what they send to other hosts, beside the commands themselves

@@ -211,8 +211,8 @@ def test_a_lease_that_the_last_release_took_on_its_first_host_counts():
         group_lease.run(zfs, hypervisor, old, None, False)
         assert not gets(cluster, B)
         assert gets(cluster, A)
-        group_lease.run(zfs, hypervisor, LeaseDeclaration("web", A, "run 1", held=False), None, False)
+        group_lease.run(zfs, hypervisor, LeaseDeclaration("web", A, "run 1", hold=False), None, False)
         assert gets(cluster, B)
         for name in cluster.hosts:
             tools = Zfs(cluster.runner(name)), Vmadm(cluster.runner(name))
-            group_lease.run(*tools, LeaseDeclaration("web", B, "run 2", held=False), None, False)
+            group_lease.run(*tools, LeaseDeclaration("web", B, "run 2", hold=False), None, False)

@@ -70,7 +70,7 @@ WHOLE = st.fixed_dictionaries(
     {"vm": mostly(st.sampled_from(["web01", "new"]), TEXTS)},
     optional={
         "uuid": mostly(st.just("cccccccc-0000-4000-8000-000000000009"), TEXTS),
-        "state": mostly(st.sampled_from(["present", "running", "stopped", "absent"]), TEXTS),
+        "state": mostly(st.sampled_from(["present", "running", "stopped", "restarted", "absent"]), TEXTS),
         "package": mostly(st.just("small"), TEXTS),
         "memory": mostly(st.sampled_from([512, "1GiB"]), ANY),
         "vcpus": mostly(st.integers(1, 4), NUMBERS),

@@ -261,9 +261,9 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
     monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: None)
     documented = documentation("progress_info", "RETURN")
     held = lock.exclusive(SubprocessRunner(), "zones", 0, "vm_disks of web01")
-    with held as place, progress.telling(place, lambda _line: None) as made:
+    with held as place, progress.reporting(place, lambda _line: None) as made:
         assert host("progress_info")["progress"] == []
-        made.more(1)
+        made.add_steps(1)
         made.step("web01", "data", "+ data 64 MiB")
         found = [host("progress_info"), host("progress_info", check=True), host("vm_info")]
         other = host("progress_info", pool="tank")
@@ -275,8 +275,8 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
         (one,) = result["progress"]
         assert (one["lock"], one["state"], one["vm"], one["at_step"]) == ("pool-zones", "running", "web01", 1)
     assert other["progress"] == host("vm_info")["progress"] == []
-    where = {key: sample[key] for key in progress.Standing._fields}
-    assert progress.Standing(**where).line == sample["line"]
+    where = {key: sample[key] for key in progress.Position._fields}
+    assert progress.Position(**where).line == sample["line"]
 
 
 def test_where_tasks_are_is_told_while_the_host_does_not_answer(host, monkeypatch):
@@ -285,7 +285,7 @@ def test_where_tasks_are_is_told_while_the_host_does_not_answer(host, monkeypatc
     monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
     monkeypatch.setattr(module_run, "open_host", lambda *_any: pytest.fail("the host was asked"))
     held = lock.exclusive(SubprocessRunner(), "zones", 0, "vm_disks of web01")
-    with held as place, progress.telling(place, lambda _line: None) as made:
+    with held as place, progress.reporting(place, lambda _line: None) as made:
         made.now("web01", "", "stop")
         assert [one["line"] for one in host("progress_info", pool="zones")["progress"]] == ["VM web01: stop"]
     assert [text.partition(" (pid")[0] for text in warned] == ["the host is being changed by vm_disks of web01"]
@@ -298,8 +298,10 @@ def test_the_bytes_of_a_copy_are_told(host, monkeypatch):
     volume = host("disk_info", name="data")["disks"][0]["volume"]
     host.node("guest", "write", volume, "0", "32", "1")
     told, logged = [], []
-    tell = progress.Progress._tell
-    monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told.extend(lock.under_way(None))))
+    tell = progress.Progress._write_position
+    monkeypatch.setattr(
+        progress.Progress, "_write_position", lambda self: (tell(self), told.extend(lock.under_way(None)))
+    )
     monkeypatch.setattr(progress, "_COPY", 0)
     monkeypatch.setattr(AnsibleModule, "log", lambda _self, text, log_args=None: logged.append(text))
     assert host("disk", name="twin", source="data", check=True)["changed"]

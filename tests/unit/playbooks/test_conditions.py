@@ -30,8 +30,8 @@ SHOWN: tuple[bool, dict[str, Any], list[dict[str, Any]]] = (
 # By play or role, task and keyword: what a condition says of some variables, and what each makes the opposite of that
 CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     **{f"{name}: Show what changes: when": SHOWN
-       for name in ("add_disk", "attach_disk", "change_package", "delete_vm", "detach_disk", "resize_disk", "rollback",
-                    "snapshot")},
+       for name in ("add_disk", "attach_disk", "change_package", "delete_vm", "detach_disk", "resize_disk",
+                    "restart_vm", "rollback", "snapshot", "start_vm", "stop_vm")},
     "adopt: Write the saved identities to the controller: when": (
         True, {"_flexdisk": {"flexdisk_adopt_papers": "f"}, "flexdisk_adopted": {"released": ITEM}},
         [{"_flexdisk": {}}, {"flexdisk_adopted": {"released": []}}, {"flexdisk_adopted": {}}]),
@@ -41,9 +41,9 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     "move_vm: Say that there was no tombstone: when": (
         True, {"_flexdisk_state": "forgotten", "_flexdisk_forgotten": []},
         [{"_flexdisk_state": "moved"}, {"_flexdisk_forgotten": ITEM}]),
-    "parts/stage: Read the hosts of other groups that have to do with moves that have begun, too: when": (
-        True, {**HERE, "_flexdisk_stage": "left", "_vm_placement_told": False, "_flexdisk_others": ["hv1"]},
-        [{"_flexdisk_stage": "planned"}, {"_vm_placement_told": True}, {"_flexdisk_others": []}]),
+    "parts/stage: Read them, too: when": (
+        True, {**HERE, "_flexdisk_stage": "left", "_flexdisk_other_hosts": ["hv1"]},
+        [{"_flexdisk_stage": "planned"}, {"_flexdisk_other_hosts": []}]),
     "tasks/grow_batch: Let the guests of the batch grow: when": (
         True, {"inventory_hostname": "g", "_flexdisk_batch": {"guests": ["g"]}, "_flexdisk_unreached": []},
         [{"_flexdisk_batch": {"guests": []}}, {"_flexdisk_unreached": ["g"]}]),

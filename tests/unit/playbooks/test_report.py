@@ -67,6 +67,21 @@ def test_all_hosts_are_on_one_page(nodes):
     assert "Connection refused" in why or "could not be sent to remote host" in why
 
 
+def test_more_hosts_than_a_page_may_have_get_a_summary_and_pages(nodes):
+    place = nodes.folder / "many.html"
+    more = json.dumps({"flexdisk_report_html": str(place), "flexdisk_report_page_hosts": 1})
+    status, printed = nodes.play("report", "-e", more, unreachable="hv03")
+    assert status == 4, printed
+    others = [place.with_name(f"many-{number}.html") for number in (1, 2)]
+    assert f'"msg": "written to {place}, {others[0]}, {others[1]}"' in printed
+    root = ElementTree.fromstring(place.read_text())
+    assert sorted(row[0] for row in rows(root, "hosts")) == ["hv01", "hv02"]
+    assert [row[0] for row in rows(root, "unread")] == ["hv03"]
+    first, second = (ElementTree.fromstring(path.read_text()) for path in others)
+    assert [row[0] for row in rows(first, "pools") + rows(second, "pools")] == ["hv01", "hv02"]
+    assert {stat.S_IMODE(path.stat().st_mode) for path in (place, *others)} == {0o600}
+
+
 def test_check_mode_writes_nothing(nodes):
     place = nodes.folder / "other.html"
     status, printed = nodes.play(

@@ -66,5 +66,5 @@ def test_calls_that_need_a_keyword_have_it(which, keyword, wanted):
 def test_facts_that_are_too_long_or_secret_are_not_printed():
     facts = {task.here["name"]: task for task in every_task() if "ansible.builtin.set_fact" in task.here}
     hidden = {name for name, task in facts.items() if task.here.get("no_log") is True}
-    seen = {"Put together what the page shows"}
+    seen = {"Put together what the pages show"}
     assert hidden >= seen

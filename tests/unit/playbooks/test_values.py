@@ -132,9 +132,12 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
-    "report: Write the report as a page: run_once": [
-        ({**meant(), "_flexdisk_pages": []}, True), ({**meant(), "_flexdisk_pages": ["hv2"]}, False),
-        ({**meant(flexdisk_report_html="f"), "_flexdisk_pages": []}, False)],
+    "tasks/report_page: Write the pages: content": [
+        ({"_flexdisk_file": {"summary": True}, "_flexdisk_summary": "s", "_flexdisk_single": "p"}, "s"),
+        ({"_flexdisk_file": {"summary": False}, "_flexdisk_summary": "s", "_flexdisk_single": "p"}, "p")],
+    "tasks/report_page: Write the pages: _flexdisk_missing": [
+        ({"_flexdisk_files": [1], "_flexdisk_unread": {"hv9": "w"}}, {"hv9": "w"}),
+        ({"_flexdisk_files": [1, 2, 3], "_flexdisk_unread": {"hv9": "w"}}, {})],
     "tasks/show_plans: Show the plans: _flexdisk_why": [
         (meant(flexdisk_vm="a"), "does not have a"), (meant(), "nothing is declared")],
     "verify_disks: Fail if a finding is as severe as flexdisk_verify_fail_on: _flexdisk_bad": [
@@ -156,11 +159,14 @@ CASES: dict[str, list[Case]] = {
     "vm_placement: Note what the planner must know: _vm_placement_told": [
         ({"_vm_placement_info": SKIPPED, "_vm_placement_host": {"h": 1}}, {}),
         ({"_vm_placement_info": READ, "_vm_placement_host": {"h": 1}}, {"h": 1})],
-    "vm_placement: Note what the planner must know: _vm_placement_groups": [
+    "vm_placement: Work out which host groups are involved: _vm_placement_groups": [
         ({"_vm_placement_named": [{"name": "a"}, {"name": "b"}], "_vm_placement_elsewhere": ["b"],
           "_vm_placement_nameless": [{"hosts": 1}]}, [{"name": "a"}, {"hosts": 1}])],
     "move_vm: Move the VM, or forget it: vm_move_lock_timeout": [
         (meant(flexible_disks_stop_timeout=5), 65), (meant(), 240)],
+    "parts/stage: Read them, too: run_once": [
+        ({"_flexdisk_stage": "planned"}, True), ({"_flexdisk_stage": "left", "_flexdisk_other_hosts": []}, True),
+        ({"_flexdisk_stage": "left", "_flexdisk_other_hosts": ["hv1"]}, False)],
     "parts/stage: Carry out moves: hosts": [
         ({"_flexdisk_of_stage": "g", "groups": {"g": ["a"]}}, "g"),
         ({"_flexdisk_of_stage": "g", "groups": {}}, "all:!all")],

@@ -33,7 +33,13 @@ OURS = r"\b(?:flexdisk|disk_registry|flexible_disks|virtual_machine|instance_gro
 LEFT_BY_ROLES = {"flexible_disks_plan", "flexible_disks_result", "virtual_machine_result"}
 TWO = [{"vm": "n1"}, {"name": "n2"}]
 WEB = {"name": "web", "size": 2, "template": {"package": "small"}}
-EVERYWHERE = {"flexdisk_hosts", "flexdisk_environment", "flexdisk_progress", *VARS["_flexdisk_placement"]}
+EVERYWHERE = {
+    "flexdisk_hosts",
+    "flexdisk_environment",
+    "flexdisk_progress",
+    "flexdisk_host_count",
+    *VARS["_flexdisk_placement"],
+}
 
 
 def parts(path):

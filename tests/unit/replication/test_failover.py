@@ -42,8 +42,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of, whole
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short_peer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import (
+    is_complete,
+    snapshots_of,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
@@ -128,7 +131,7 @@ def test_the_wish_changes(world):
 
 def mark(world, wanted=None, check=False):
     home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
-    marked = home.mark(["db01"], wanted, world.home_name, check, world.peer_name)
+    marked = home.set_failover(["db01"], wanted, world.home_name, check, world.peer_name)
     assert (marked.problems, marked.failures) == ([], [])
     return marked
 
@@ -208,7 +211,7 @@ def test_without_replicas_there_is_no_failover(world):
 
 def test_a_vm_that_cannot_move_gets_no_failover(world):
     world.home.ok("zfs", "create", f"zones/{VM}/data")
-    marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).mark(["db01"], True, "hv01", False)
+    marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).set_failover(["db01"], True, "hv01", False)
     assert [problem.code for problem in marked.problems] == ["NotSupported"]
     assert config(world.home)["autoboot"] is True
 
@@ -394,7 +397,7 @@ def test_snapshots_come_back_as_far_as_they_have_come(world):
     assert [one["name"] for one in records.load(VM, records.FAILOVER)["record"]["snapshots"]] == ["one", "two"]
     assert take(world)
     (found,) = observe(Zfs(world.peer), Vmadm(world.peer)).vms
-    assert [(one.name, whole(found, one)) for one in snapshots_of(found)] == [("one", True)]
+    assert [(one.name, is_complete(found, one)) for one in snapshots_of(found)] == [("one", True)]
     assert not take(world)
 
 
@@ -670,7 +673,7 @@ def test_it_is_not_told_if_the_snapshots_do_not_say(three):
     """The replicas of a host were given up while it was away, and their sets went: both hosts are named."""
     for disk in three.disks().values():
         for name in three.home.points(disk):
-            if name.startswith(f"flexdisk-sync-{short(guid(three.others['hv02']))}"):
+            if name.startswith(f"flexdisk-sync-{short_peer(guid(three.others['hv02']))}"):
                 three.home.ok("zfs", "destroy", f"{disk}@{name}")
     synced_with(three, "hv03")
     two, other = rivals(three)
@@ -971,5 +974,5 @@ def test_the_record_names_replicas_on_third_hosts(world):
     world.home.ok("zfs", "set", "flexdisk:replicas=0000002a=hv03@2026-01-01T00:00:00Z", *world.disks().values())
     assert world.sync()[1]
     home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
-    (record,) = home.mark(["db01"], True, "hv01", False, "hv02").records
+    (record,) = home.set_failover(["db01"], True, "hv01", False, "hv02").records
     assert {disk.replicas for disk in record.disks} == {f"0000002a=hv03@/{record.home}"}

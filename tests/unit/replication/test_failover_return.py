@@ -259,14 +259,14 @@ def test_a_new_home_that_has_given_its_failover_up(old):
     """It cannot say that it has taken the VM over. The user says so."""
     old.peer.ok("zfs", "set", "flexdisk:failover=none:1", f"zones/{VM}")
     refused(old, "Ambiguous", "for it has no failover there. If the VM of hv02 is the right one, flexdisk_old_host")
-    back(old).end(EndRequest("db01", claims(old), old=True))
+    back(old).end(EndRequest("db01", claims(old), is_old_home=True))
     ended(old)
 
 
 def test_nobody_ends_a_vm_that_no_other_host_has(old):
     before = old.saved()[0].pools.to_json()
     with pytest.raises(FlexdiskError, match="no other host has it, or only an older copy of it") as caught:
-        back(old).end(EndRequest("db01", read_claims({"hv02": []}), old=True))
+        back(old).end(EndRequest("db01", read_claims({"hv02": []}), is_old_home=True))
     assert caught.value.code == "Ambiguous"
     assert back(old).look(EndRequest("db01", read_claims({"hv02": []}))).move is None
     assert old.saved()[0].pools.to_json() == before
@@ -302,13 +302,13 @@ def test_two_hosts_have_taken_the_vm_over_equally_often(world, monkeypatch):
     (problem,) = back(world).look(EndRequest("db01", said("hv02"))).problems
     assert "for both were taken over equally often. If the VM of hv03 is the right one" in problem.message
     world.home = all_["hv03"]
-    assert [one.code for one in back(world).look(EndRequest("db01", said("hv03"), old=True)).problems] == [
+    assert [one.code for one in back(world).look(EndRequest("db01", said("hv03"), is_old_home=True)).problems] == [
         "VmNotStopped"
     ]
     for name, old_ in (("hv02", True), ("hv01", False)):
         world.home = all_[name]
-        assert [one.code for one in back(world).look(EndRequest("db01", said(name), old=old_)).problems] == []
-        back(world).end(EndRequest("db01", said(name), old=old_))
+        assert [one.code for one in back(world).look(EndRequest("db01", said(name), is_old_home=old_)).problems] == []
+        back(world).end(EndRequest("db01", said(name), is_old_home=old_))
         assert not startable(world.home)
     assert startable(all_["hv03"])
 

@@ -161,7 +161,7 @@ def test_an_ip_address_needs_no_name(host, lost):
 
 
 def test_a_lock_that_is_held_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(trust, "_PATIENCE", 0.2)
+    monkeypatch.setattr(trust, "_LOCK_TIMEOUT", 0.2)
     path = tmp_path / "authorized_keys"
     path.write_text("theirs\n")
     fd = os.open(tmp_path, os.O_RDONLY)

@@ -191,7 +191,7 @@ def test_what_the_other_host_must_tell(world):
     assert last.lacking(replace(vm, home=vm.home + 1), told, "hv01") == "it does not expect the VM"
     assert last.lacking(vm, {}, "hv01") == "it does not expect the VM"
     place, root = f"zones/flexdisk/move/{VM}", f"{REPLICAS}/{vm.disks[0].uuid}"
-    move = moves.read(place, told[place]["flexdisk:move"][0])
+    move = moves.decode_at(place, told[place]["flexdisk:move"][0])
     for other in (move._replace(phase="moved"), move._replace(back_to="flexdisk-sync-00000001-1")):
         changed = {**told, place: {"flexdisk:move": (moves.encode(other), "local")}}
         assert last.lacking(vm, changed, "hv01") == "it does not expect the VM"

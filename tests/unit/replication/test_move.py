@@ -48,7 +48,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves, space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.domains.conftest import domain
@@ -177,8 +177,10 @@ def moved(world, before, hashes):
 
 def test_it_tells_where_it_is(world, monkeypatch):
     """Between steps of plans, which tell themselves."""
-    told_of, tell = [], progress.Progress._tell
-    monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told_of.extend(lock.under_way(None))))
+    told_of, tell = [], progress.Progress._write_position
+    monkeypatch.setattr(
+        progress.Progress, "_write_position", lambda self: (tell(self), told_of.extend(lock.under_way(None)))
+    )
     move(world)
     words = list(dict.fromkeys(one["text"] for one in told_of if one["vm"] == "db01"))
     phases = ["stop", "its disks become replicas", "its replicas become disks", "start"]
@@ -381,7 +383,7 @@ def test_a_vm_that_stays_knows_its_replicas(world, monkeypatch):
     def hangs(_departure, _vm, _known):
         raise FlexdiskError("VmNotStopped", "it hangs")
 
-    monkeypatch.setattr(MoveSource, "_end", hangs)
+    monkeypatch.setattr(MoveSource, "_end_vm", hangs)
     with pytest.raises(FlexdiskError, match="it hangs"):
         gone(world, seen)
     source.stay(VM)
@@ -579,7 +581,7 @@ def test_replicas_on_third_hosts_are_not_forgotten(world):
         assert move(world)
         for disk in the_vm(world.peer).disks:
             known = {one.host: (one.peer, one.home) for one in decode(disk.volume.user["replicas"])}
-            assert known == {"hv03": ("0000002a", first), world.home_name: (short(guid(world.home)), 0)}
+            assert known == {"hv03": ("0000002a", first), world.home_name: (short_peer(guid(world.home)), 0)}
         swap(world)
     assert look(world)["refusals"] == []
     removed = world.sender().remove(["db01"], "hv03", False)

@@ -76,7 +76,7 @@ def test_the_rate_is_that_of_the_last_transfer(tmp_path, monkeypatch):
 
 def test_a_sync_tells_its_rate_and_its_space(tmp_path, monkeypatch):
     """What the pools have less afterwards is what was told: here at most, for the guest may write meanwhile."""
-    monkeypatch.setattr(rates, "_LEAST", 1)
+    monkeypatch.setattr(rates, "_MIN_BYTES", 1)
     world = World(tmp_path, monkeypatch)
     planned = world.planned()
     assert planned.rate == 0

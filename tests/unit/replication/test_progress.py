@@ -49,7 +49,7 @@ def clock():
 
 
 def meter(tmp_path, clock, log, limit=0):
-    held = progress.Held(str(tmp_path / "transfer-1.progress"), progress.Run(1, "hv01", "now", "a transfer"))
+    held = progress.HeldLock(str(tmp_path / "transfer-1.progress"), progress.Run(1, "hv01", "now", "a transfer"))
     made = progress.Progress(held, log.append, limit, clock, clock.pause)
     made.begin(100 * MIB)
     made.now("db01", "data", "sending")

@@ -157,7 +157,7 @@ def test_only_to_renew_takes_nothing(value):
 
 
 def test_a_release():
-    done = decide(MINE, held=False, now=NOW + 5000)
+    done = decide(MINE, hold=False, now=NOW + 5000)
     assert (done.lease, done.previous, done.writes, done.changed) == (None, HELD, True, True)
 
 
@@ -171,7 +171,7 @@ def test_a_release():
     ],
 )
 def test_a_release_by_another_is_no_error(value, now, warned):
-    done = decide(THEIRS, value, now, held=False)
+    done = decide(THEIRS, value, now, hold=False)
     assert (done.writes, done.changed, done.code) == (False, False, "")
     assert warned in done.warning
     assert bool(done.warning) is bool(warned)
@@ -245,7 +245,7 @@ class Race(RuleBasedStateMachine):
 
     @rule(token=st.sampled_from([TOKEN, OTHER]))
     def release(self, token):
-        done = self.ask(token, held=False)
+        done = self.ask(token, hold=False)
         assert done.code == ""
         self.until[token] = 0
 

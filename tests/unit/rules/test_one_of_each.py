@@ -12,7 +12,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Ended, status_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import PlanOutcome, status_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal, lease
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.property_text import (
     LIMIT,
@@ -77,4 +77,4 @@ def test_an_object_comes_back():
 
 def test_words_for_steps():
     assert [status_of(number, 1) for number in range(3)] == ["done", "failed", "not done"]
-    assert [Ended(-1, False).status(number) for number in range(2)] == ["not done", "not done"]
+    assert [PlanOutcome(-1, False).status(number) for number in range(2)] == ["not done", "not done"]

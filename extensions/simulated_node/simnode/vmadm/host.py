@@ -66,11 +66,11 @@ class ZfsFailed(VmError):
 def zfs_get(host: VmadmHost, dataset: str, *properties: str) -> Dict[str, Any]:
     """Properties of a dataset; integers where the value looks like one."""
     out = zfs(host, "get", "-Hpo", "property,value", ",".join(properties), dataset)
-    found: Dict[str, Any] = {}
+    values: Dict[str, Any] = {}
     for line in out.splitlines():
         name, _tab, value = line.partition("\t")
-        found[name] = int(value) if value.isdigit() else value
-    return found
+        values[name] = int(value) if value.isdigit() else value
+    return values
 
 
 def pools(host: VmadmHost) -> List[str]:

@@ -86,7 +86,7 @@ def check(host: VmadmHost, uuid: str, pool: str, types: List[str], size: Any, bo
         raise ImageProblem(
             "image %s is type %s, but must be one of: %s" % (uuid, manifest["type"], js.compact(types)), "type"
         )
-    found: Dict[str, Any] = {}
+    additions: Dict[str, Any] = {}
     if "image_size" in manifest:
         if size is not js.UNDEFINED and not js.same(size, manifest["image_size"]):
             raise ImageProblem(
@@ -94,12 +94,12 @@ def check(host: VmadmHost, uuid: str, pool: str, types: List[str], size: Any, bo
                 % (uuid, js.to_string(size), manifest["image_size"]),
                 "size",
             )
-        found["size"] = manifest["image_size"]
+        additions["size"] = manifest["image_size"]
     if CLOUDINIT_TAG in manifest.get("tags", {}):
-        found["cloudinit_datasource"] = manifest["tags"][CLOUDINIT_TAG]
+        additions["cloudinit_datasource"] = manifest["tags"][CLOUDINIT_TAG]
     if "requirements" in manifest:
-        found.update(_check_bootrom(uuid, manifest["requirements"], bootrom))
-    return found
+        additions.update(_check_bootrom(uuid, manifest["requirements"], bootrom))
+    return additions
 
 
 def _check_bootrom(uuid: str, requirements: Dict[str, Any], bootrom: Any) -> Dict[str, Any]:

@@ -29,8 +29,8 @@ def start(host: VmadmHost, uuid: str) -> None:
         start_quietly(host, uuid)
     except VmError as error:
         # This command asks vminfod for the VM, which answers as a web server.
-        words = "bad statusCode: 404" if error.code == "ENOENT" else error.message
-        raise VmError("Unable to start VM %s: %s" % (uuid, words), error.code) from error
+        reason = "bad statusCode: 404" if error.code == "ENOENT" else error.message
+        raise VmError("Unable to start VM %s: %s" % (uuid, reason), error.code) from error
 
 
 def start_quietly(host: VmadmHost, uuid: str) -> None:

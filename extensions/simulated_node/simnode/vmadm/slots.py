@@ -60,8 +60,8 @@ def _describe(disk: Disk) -> str:
 
 def clash(devices: Iterable[Dict[str, Any]]) -> bool:
     """Whether two devices have one slot, on any bus. vmadm compares only disks, and bhyve ends at the second one."""
-    found = [parse(device["pci_slot"]) for device in devices if device.get("pci_slot")]
-    return len(set(found)) < len(found)
+    slots = [parse(device["pci_slot"]) for device in devices if device.get("pci_slot")]
+    return len(set(slots)) < len(slots)
 
 
 def _default_device(disk: Disk, legacy: bool) -> Optional[int]:

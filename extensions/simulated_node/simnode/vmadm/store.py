@@ -64,8 +64,8 @@ _DEVICE_KEYS = (
 
 
 def records(host: VmadmHost) -> Dict[str, Record]:
-    found: Dict[str, Record] = host.state.setdefault("vms", {})
-    return found
+    vms: Dict[str, Record] = host.state.setdefault("vms", {})
+    return vms
 
 
 def touch(host: VmadmHost, record: Record) -> None:

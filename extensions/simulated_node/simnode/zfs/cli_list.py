@@ -119,8 +119,8 @@ def _rows(
     for item in items:
         full = name_of(item)
         reader = readers[session.pool(item).name]
-        found = reader.all(item) if names is None else [(name, *reader.get(item, name)) for name in names]
-        for name, value, source in found:
+        values = reader.all(item) if names is None else [(name, *reader.get(item, name)) for name in names]
+        for name, value, source in values:
             if sources is not None and _class(source) not in sources:
                 continue
             received = "-" if isinstance(item, Bookmark) else str(item.received.get(name, "-"))

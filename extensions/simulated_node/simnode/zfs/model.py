@@ -247,10 +247,10 @@ class Pool:
 
     def weigh(self, dataset: Dataset, pieces: ext.Extents) -> int:
         """What these blocks of a dataset count for in `used`, indirect blocks included."""
-        whole = deflated(dataset.block, self.vdevs, self.ashift) + _POINTER_BYTES
+        block_bytes = deflated(dataset.block, self.vdevs, self.ashift) + _POINTER_BYTES
         total = 0
         for start, end, content, blocks in _blocks(dataset, pieces):
-            size = _TEXT_BYTES if content.startswith(TEXT) else whole
+            size = _TEXT_BYTES if content.startswith(TEXT) else block_bytes
             total += end - start if start < 0 else blocks * size
         return total
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a driver declares about its hypervisor, for the planner to use."""
+"""What a driver declares about its hypervisor, for the planner."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What the planner must know about a hypervisor."""
+    """The properties of a hypervisor that the planner needs."""
 
     name: str
     brand: str

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an operator declares. None means: not managed."""
+"""Declarations of users. None means: not managed."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ class DiskDeclaration:
 
 @dataclass(frozen=True)
 class ReleasedIdentity:
-    """Identity of a disk without its volume, from a task or from what a release has saved.
+    """The identity of a disk without its volume, from a task or saved by a release.
 
-    uuid, index and pci_slot say which disk it is. None says nothing of a field, and so does "", but not of remaining.
+    uuid, index and pci_slot say which disk it is. None and "" leave a field open; for remaining, only None does.
     """
 
     uuid: str = ""
@@ -65,7 +65,7 @@ class ReleasedIdentity:
 
 @dataclass(frozen=True)
 class AdoptionDeclaration:
-    """One VM whose disks are to have an identity; disks are what is said of some of them."""
+    """A VM whose disks should get an identity. disks: what is declared about some of them."""
 
     vm: str
     package: str = ""
@@ -74,7 +74,7 @@ class AdoptionDeclaration:
 
 @dataclass(frozen=True)
 class PlacedDiskDeclaration:
-    """What a task wants of one disk, wherever it is."""
+    """What a task declares of one disk, wherever it is."""
 
     # present, attached, detached or absent.
     state: str
@@ -123,7 +123,7 @@ class VmDisksDeclaration:
 
 @dataclass(frozen=True)
 class Package:
-    """A named size class of RFD 154. Without flexible_disk a VM gets an image and one disk."""
+    """A named size class of RFD 154. Without flexible_disk, a VM gets an image and one disk."""
 
     name: str
     # MiB that the disks of a VM may use together, without flexible_disk the size of the one disk.
@@ -138,7 +138,7 @@ class Package:
 
 @dataclass(frozen=True)
 class VmDeclaration:
-    """What a task wants of one VM."""
+    """What a task declares of one VM."""
 
     # A uuid, the beginning of one, or an alias, which a new VM gets.
     vm: str
@@ -168,6 +168,8 @@ class VmDeclaration:
     generation: str = ""
     # The VM is restarted if a change needs it.
     restart: bool = False
+    # The VM is restarted in any case, and started if it is stopped. Its state is running then.
+    restarted: bool = False
     destroy_disks: bool = False
     destroy_snapshots: bool = False
     # These three are read by the driver, and only for a new VM.
@@ -178,7 +180,7 @@ class VmDeclaration:
 
 @dataclass(frozen=True)
 class NewVm:
-    """A new VM, completely decided."""
+    """A new VM with everything decided."""
 
     uuid: str
     alias: str
@@ -197,7 +199,7 @@ class NewVm:
 
 @dataclass(frozen=True)
 class Description:
-    """What another host needs in order to make a VM again. It may hold secrets."""
+    """What another host needs to create the VM again. It may contain secrets."""
 
     # As those of NewVm.
     options: t.Mapping[str, t.Any] = field(default_factory=dict)
@@ -212,12 +214,12 @@ class Description:
 
     @property
     def of_new(self) -> t.Dict[str, t.Any]:
-        """The fields of a NewVm, and the variables."""
+        """The fields of a NewVm, and the UEFI variables."""
         return {key: getattr(self, key) for key in ("options", "metadata", "template", "variables")}
 
 
 class Approval(t.NamedTuple):
-    """A plan that was approved: its digest, and its lines if they are known."""
+    """An approved plan: its digest, and its lines if they are known."""
 
     digest: str
     lines: t.Tuple[str, ...] = ()
@@ -243,7 +245,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Keep:
-    """A retention rule: how many of the newest snapshots, of the daily and of the weekly ones are kept."""
+    """A retention rule: how many of the newest, daily and weekly snapshots are kept."""
 
     last: int = 0
     daily: int = 0
@@ -254,7 +256,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class SnapshotDeclaration:
-    """What a task wants of the snapshots of its VMs."""
+    """What a task declares of the snapshots of its VMs."""
 
     # present, absent or rolled_back.
     state: str
@@ -270,7 +272,7 @@ class SnapshotDeclaration:
 
 @dataclass(frozen=True)
 class LeaseDeclaration:
-    """What a run wants of the lease of a group."""
+    """What a run requests of the lease of a group."""
 
     group: str
     # Identifies the run.
@@ -278,7 +280,7 @@ class LeaseDeclaration:
     # Names the run for people.
     holder: str = ""
     # The lease is to be held, else released.
-    held: bool = True
+    hold: bool = True
     # Seconds.
     ttl: int = 900
     # Also from another run.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a hypervisor says of its VMs, and the disks linked to their volumes."""
+"""VMs as the hypervisor reports them, and disks linked to their volumes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ THICK, SPARSE, FILE = "thick", "sparse", "file"
 
 @dataclass(frozen=True)
 class Pci:
-    """Where a VM's disks can be. Slots are C(BUS:DEVICE:FUNCTION), devices C(BUS:DEVICE)."""
+    """The PCI slots of a VM. Slots are C(BUS:DEVICE:FUNCTION), devices C(BUS:DEVICE)."""
 
     # Slots for new disks, the best first.
     candidates: t.Tuple[str, ...] = ()
@@ -43,9 +43,9 @@ class Pci:
 
 @dataclass(frozen=True)
 class DiskElement:
-    """What a hypervisor knows of a disk beyond our model: options of its driver, limits, sizes of sectors, encryption.
+    """Settings of a disk beyond our model: options of its driver, limits, sector sizes, encryption.
 
-    The sentences and names of things that fields hold are for messages.
+    The texts in the fields are used in messages.
     """
 
     # The element in its driver's own notation, "" if it says no more than that of a new disk.
@@ -106,7 +106,7 @@ class Use(t.NamedTuple):
 
 
 class Sharer(t.NamedTuple):
-    """Another VM that has a disk of a VM. label: the other VM, with how it uses the volume."""
+    """Another VM that uses a disk of the VM. label: the other VM, with how it uses the volume."""
 
     volume: str
     uuid: str
@@ -116,7 +116,7 @@ class Sharer(t.NamedTuple):
 
 @dataclass(frozen=True)
 class VmConfig:
-    """A VM's configuration."""
+    """The configuration of a VM."""
 
     uuid: str
     alias: str
@@ -175,22 +175,22 @@ class VmConfig:
 
     @property
     def left_out(self) -> t.Tuple[str, ...]:
-        """Its disks that no task manages, each with the reason, as sentences."""
+        """The VM's disks that no task manages, each with the reason, as sentences."""
         return tuple(disk.left_out for disk in self.disks if disk.left_out)
 
     @property
     def label(self) -> str:
-        """The VM in messages: its alias and uuid, or the one that it has."""
+        """The VM in messages: alias and uuid, or whichever it has."""
         alias = visible(self.alias)
         return f"{alias} ({self.uuid})" if alias and self.uuid else alias or self.uuid
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A volume that backs a disk, attached to a VM or detached.
+    """A volume with a disk, attached to a VM or detached.
 
-    uuid, pci_slot, model, boot and element of an attached disk are those of the hypervisor, and of a detached one those
-    that its volume has kept.
+    uuid, pci_slot, model, boot and element of an attached disk are those that the hypervisor reports; those of a
+    detached disk are stored in its volume.
     """
 
     volume: Dataset
@@ -247,19 +247,21 @@ class Disk:
 
     @property
     def adopted(self) -> bool:
-        """Whether a task has given this volume its identity. The uuid of a file alone only tells the path."""
+        """Whether a task has given this volume its identity. The uuid of a file alone does not count: it is part of the
+        path.
+        """
         identity = "serial_no" if self.volume.kind == "filesystem" else "uuid"
         return bool(self.volume.user.get(identity) or self.volume.user.get("name"))
 
     @property
     def disowned(self) -> bool:
-        """Whether the hypervisor and the volume name different uuids, because somebody has moved something by hand."""
+        """Whether the hypervisor and the volume have different uuids, because somebody has moved a volume manually."""
         stored = self.volume.user.get("uuid", "")
         return bool(stored) and stored != self.uuid
 
 
 class JournalEntry(t.NamedTuple):
-    """What a run wrote down before it changed a VM."""
+    """What a run writes to the journal before it changes a VM."""
 
     # Id of the plan.
     plan: str
@@ -292,13 +294,13 @@ class JournalEntry(t.NamedTuple):
 
     @property
     def changes_power(self) -> bool:
-        """Whether the run stops the VM, or starts it, as the hypervisor's own rollback does."""
+        """Whether the run stops or starts the VM, or the hypervisor's own rollback does."""
         return self.stops or bool(self.rollback)
 
 
 @dataclass(frozen=True)
 class Vm:
-    """A VM with everything ZFS knows of it."""
+    """A VM with everything that ZFS knows about it."""
 
     config: VmConfig
     root: Dataset
@@ -345,20 +347,20 @@ class Vm:
 
     @property
     def shared(self) -> t.Tuple[str, ...]:
-        """The volumes of its disks that VMs which are not stopped use as well, each with these VMs, in words."""
+        """The volumes of its disks that running VMs use as well, each with these VMs, as text."""
         users: t.Dict[str, t.List[str]] = {}
         for one in self.writers:
             users.setdefault(one.volume, []).append(f"{one.label}, which is {one.state}")
         return tuple(f"{volume} is in use by {', '.join(labels)}" for volume, labels in users.items())
 
     def beside_no_more_than(self, before: Vm) -> bool:
-        """Whether nobody writes to its disks who did not when the VM was read before."""
+        """Whether all VMs that write to its disks did so already when the VM was read before."""
         known = {(one.volume, one.uuid) for one in before.writers}
         return {(one.volume, one.uuid) for one in self.writers} <= known
 
     @property
     def halted(self) -> bool:
-        """Whether an interrupted run has stopped the VM, which ran before."""
+        """Whether an interrupted run has stopped the VM, which was running before."""
         left = self.interrupted
         return left is not None and left.stops and left.state == "running" and self.config.state == "stopped"
 
@@ -380,11 +382,11 @@ class Vm:
 
     @property
     def label(self) -> str:
-        return self.config.label if self.there else self.config.alias or self.config.uuid
+        return self.config.label if self.exists else self.config.alias or self.config.uuid
 
     @property
-    def there(self) -> bool:
-        """Whether the VM exists: not before it is made, nor after it was deleted."""
+    def exists(self) -> bool:
+        """Whether the VM exists: False before its creation and after its deletion."""
         return self.config.state != ABSENT
 
     @property
@@ -399,23 +401,23 @@ class Vm:
 
     @property
     def member(self) -> t.Optional[str]:
-        """The member of a group that the VM is, C(web-3). C("") for none, None if nobody has said anything of it."""
+        """The member of a group that the VM is, C(web-3). C("") for none, None if it was never declared."""
         value = self.root.user.get("member", "")
         return ("" if value == NO_GROUP else value) if value else None
 
     @property
     def drained(self) -> bool:
-        """Whether somebody has taken the VM out of service to change it, and has not put it back."""
+        """Whether the VM was taken out of service for a change, and not put back yet."""
         return self.root.user.get("drained") == "true"
 
     @property
     def volumes(self) -> t.Tuple[Dataset, ...]:
-        """Every volume below the VM's dataset, configured or not: the quota law counts them all."""
+        """Every volume below the VM's dataset, configured or not. The quota law counts them all."""
         return tuple(d.volume for d in self.disks + self.orphans)
 
     @property
     def ghosts(self) -> t.Tuple[str, ...]:
-        """Configured paths of detached disks, whose volumes an interrupted run has moved out already."""
+        """Configured paths whose volumes an interrupted run has detached already."""
         detached = {disk.uuid for disk in self.detached if disk.uuid}
         return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in detached)
 
@@ -431,6 +433,6 @@ class Vm:
 
     @property
     def declared_flexible(self) -> t.Optional[int]:
-        """flexible_disk_size in MiB as an operator declares it: without hidden disks."""
+        """flexible_disk_size in MiB as users declare it: without hidden disks."""
         stored = self.config.flexible_disk_size
         return None if stored is None else stored - self.hidden_mib

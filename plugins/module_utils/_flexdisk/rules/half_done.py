@@ -14,7 +14,7 @@ from .journal import property_of
 from .layout import container, diverged, is_below
 from .lease import property_of as lease_property_of
 from .moves import COMING, LEAVING, Move
-from .power import unknown_home
+from .power import why_home_unknown
 from .replicas import HOST, OF_VM
 
 RUN, REPLICA, LEASE, DRAINED, OVERLAY, STOPPED, DIVERGED = (
@@ -196,7 +196,7 @@ def _overlays(host: Host) -> t.Iterator[HalfDone]:
 def _stopped(host: Host) -> t.Iterator[HalfDone]:
     """VMs with failover that nobody has asked for since the boot."""
     for vm in host.vms:
-        if unknown_home(vm) and not vm.config.frozen:
+        if why_home_unknown(vm) and not vm.config.frozen:
             text = "it has failover and does not run, and nobody has asked since the boot whether it was taken over"
             yield HalfDone(STOPPED, text, vm.config.uuid, vm.config.alias)
 

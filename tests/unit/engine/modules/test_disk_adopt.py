@@ -276,7 +276,7 @@ def test_junk_and_halves_become_whole(sim, junk):
     settle(sim)
     disk = sim.vm().disks[1]
     assert (disk.name, disk.volume.user["uuid"]) == ("disk1", disk.uuid)
-    assert released_identity.registered(disk.volume)
+    assert released_identity.has_whole_identity(disk.volume)
     assert released_identity.decode(
         released_identity.encode(released_identity.identity_of(disk))
     ) == released_identity.identity_of(disk)
@@ -600,7 +600,7 @@ def test_a_release_that_was_killed_is_taken_back(when):
         rich(sim)
         before = ours(sim)
         came = interrupted(sim, when, number, lambda runner, sim=sim: release(sim, runner=runner))
-        half = [d for d in sim.vm().disks if released_identity.halfway(d.volume)]
+        half = [d for d in sim.vm().disks if released_identity.release_interrupted(d.volume)]
         problems = sim.converge(
             {"vm": VM, "disks": [{"name": "root"}, {"name": "a"}, {"name": "b"}]}, check=True
         ).problems

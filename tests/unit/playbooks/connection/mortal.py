@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from pathlib import Path
 
 from ansible.errors import AnsibleConnectionFailure
 from ansible.plugins.connection.local import Connection as Local
 
+SLOW = 3.0  # seconds that a node with a file called slow takes longer for each module
 DOCUMENTATION = """
 name: mortal
 short_description: A simulated node that can die
@@ -27,6 +29,8 @@ class Connection(Local):
     def exec_command(self, cmd, in_data=None, sudoable=True):
         if (Path(os.environ["FLEXDISK_NODES"]) / self._play_context.remote_addr / "dead").exists():
             raise AnsibleConnectionFailure("the host does not answer")
+        if (Path(os.environ["FLEXDISK_NODES"]) / self._play_context.remote_addr / "slow").exists():
+            time.sleep(SLOW)
         with (Path(os.environ["FLEXDISK_NODES"]) / "calls").open("a", encoding="utf-8") as calls:
             calls.write(f"{self._play_context.remote_addr}\n")
         said = super().exec_command(cmd, in_data, sudoable)

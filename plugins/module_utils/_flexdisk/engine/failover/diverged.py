@@ -14,8 +14,7 @@ from ...model.vm import Disk
 from ...rules.inventory import Host
 from ...rules.layout import diverged, is_below, last_part, replicas
 from ...rules.moves import Move
-from ...rules.replicas import DIVERGED, HOME, HOST, OF_VM, RESERVED, ROLE, is_synced
-from ...rules.replicas import FACT as NOTE
+from ...rules.replicas import DIVERGED, HOME, HOST, OF_VM, REPLICAS_PROPERTY, RESERVED, ROLE, is_synced
 from ...zfs import guard
 
 _SHOWN = 20  # snapshots that a message names
@@ -168,4 +167,4 @@ def diverged_facts(disk: OldHomeDisk, move: Move) -> t.Dict[str, str]:
     if volume.parent == replicas(volume.pool):
         return facts
     reserved = str(volume.volsize) if volume.refreservation else ""
-    return {**facts, **new_home_of(move), NOTE: "", **({RESERVED: reserved} if reserved else {})}
+    return {**facts, **new_home_of(move), REPLICAS_PROPERTY: "", **({RESERVED: reserved} if reserved else {})}

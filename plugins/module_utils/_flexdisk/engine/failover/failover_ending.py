@@ -17,7 +17,7 @@ from ...model.vm import Disk, Vm, VmConfig
 from ...plan.planner import find_vm
 from ...plan.vm_move import refusals
 from ...rules import moves
-from ...rules.failover import wish_of
+from ...rules.failover import setting_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host, detached_disk
 from ...rules.layout import detached_dataset, diverged, last_part, pool_of, replicas
@@ -48,7 +48,7 @@ class EndRequest(t.NamedTuple):
     """What other hosts say of the VMs that they have."""
     begun: bool = False
     """Also end the VM if the other host has only begun to take it over. It must be able to come back there later."""
-    old: bool = False
+    is_old_home: bool = False
     """The user says that this is the old home. Another host that has the VM need not say that it has taken it over."""
     moved: Claims = MappingProxyType({})
     """What other hosts say of VMs that have left them."""
@@ -81,12 +81,12 @@ class Ending(t.NamedTuple):
 
 def ending_of(host: Host, request: EndRequest) -> Ending:
     """Return how a VM of this host ends that another host has taken over."""
-    name, claims, begun, old, moved = request
+    name, claims, begun, is_old_home, moved = request
     vm = find_vm(host, name)
-    known = moves.named(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
+    known = moves.find_by_name(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)
     if len(known) == 1 and known[0].phase == COMING:
         return _ending_of_expected(
-            host, None if isinstance(vm, Problem) else vm, known[0], (claims, moved or {}), begun, old
+            host, None if isinstance(vm, Problem) else vm, known[0], (claims, moved or {}), begun, is_old_home
         )
     if isinstance(vm, Problem):
         known = [move for move in known if move.phase == MOVED]
@@ -94,11 +94,11 @@ def ending_of(host: Host, request: EndRequest) -> Ending:
             _ending_of_leftovers(host, known[0], claims, begun) if len(known) == 1 else Ending(None, None, [], [], [])
         )
     ended = host.moves.get(vm.config.uuid)
-    term = ended.term - 1 if ended is not None and ended.taken else wish_of(vm.config, vm.root).term
+    term = ended.term - 1 if ended is not None and ended.taken else setting_of(vm.config, vm.root).term
     others = home_elsewhere(vm.config.uuid, term, claims)
     if ended is not None and ended.taken and ended.host in others:
         others = [ended.host]
-    if not (others or old) and vm.config.uuid not in host.moves:
+    if not (others or is_old_home) and vm.config.uuid not in host.moves:
         return Ending(None, None, [], [], [])
     claimed = {one: c for one in others for c in claims[one] or () if c.vm == vm.config.uuid}
     if not claimed:
@@ -106,7 +106,7 @@ def ending_of(host: Host, request: EndRequest) -> Ending:
             vm, None, [], [], [Problem("Ambiguous", _no_home_but_this(vm.config.uuid, claims), vm.config.label)]
         )
     is_ending = vm.config.uuid in host.moves
-    claim_problems = _problems_of_claims(vm.config.label, vm.config, term, claimed, begun, old)
+    claim_problems = _problems_of_claims(vm.config.label, vm.config, term, claimed, begun, is_old_home)
     problems = [*claim_problems, *(() if is_ending else _problems_of_vm(host, vm))]
     if problems:
         return Ending(vm, None, [], [], problems)
@@ -129,7 +129,7 @@ def ending_of(host: Host, request: EndRequest) -> Ending:
 
 
 def _ending_of_expected(
-    host: Host, vm: t.Optional[Vm], move: Move, all_claims: t.Tuple[Claims, Claims], begun: bool, old: bool
+    host: Host, vm: t.Optional[Vm], move: Move, all_claims: t.Tuple[Claims, Claims], begun: bool, is_old_home: bool
 ) -> Ending:
     """Return how a VM ends that began to come here, by a failover or a move, and that another host has now.
 
@@ -147,16 +147,16 @@ def _ending_of_expected(
     min_term = move.term - 1 if move.back_to else move.term  # a failover that has begun has raised it already
     older, have = have, {there: one for there, one in have.items() if one.term is None or one.term >= min_term}
     taken = any(one.taking or _has_taken(one, move.term) for one in have.values())
-    if not (old or taken or move.back_to):
+    if not (is_old_home or taken or move.back_to):
         return Ending(None, None, [], [], [])  # it is only on its way
     term = max((one.term for one in have.values() if one.term is not None), default=0)  # lower ones are old homes
     claimed = {there: one for there, one in have.items() if one.term in (None, term)}
     config = next((one for one in host.configs if one.uuid == move.vm), None)
     arriving = is_arriving(host, move)
-    if old and older and not (have or move.back_to or arriving or _says_left(move, moved)):
+    if is_old_home and older and not (have or move.back_to or arriving or _says_left(move, moved)):
         message = f"what was made here of VM {move.label}, which was to come from {move.host}, goes; its replicas stay"
         return Ending(vm, move, [], [message], [], only_shell=True)
-    problems = list(_problems_of_claims(move.label, config, move.term, claimed, begun, old))
+    problems = list(_problems_of_claims(move.label, config, move.term, claimed, begun, is_old_home))
     if arriving and not claimed:
         problems.append(Problem("InUse", why_it_comes(host, move), move.label))
     reason = why_it_comes(host, move) if begun else ""
@@ -183,8 +183,10 @@ def _ending_of_expected(
 
 def _says_left(move: Move, moved: Claims) -> bool:
     """Return whether a host says that the VM has left it. Then the data here may be all that is left."""
-    stones = [one for said in moved.values() for one in said or () if one.vm == move.vm and one.phase == MOVED]
-    return any(one.term is None or one.term >= move.term for one in stones)
+    tombstones = [
+        one for of_host in moved.values() for one in of_host or () if one.vm == move.vm and one.phase == MOVED
+    ]
+    return any(one.term is None or one.term >= move.term for one in tombstones)
 
 
 def _replicas_that_came(host: Host, move: Move) -> t.List[Disk]:
@@ -217,7 +219,7 @@ def _split_replicas(host: Host, move: Move, claim: Claim) -> t.Tuple[t.List[OldH
 
 
 def _problems_of_claims(
-    name: str, config: t.Optional[VmConfig], term: int, claimed: t.Mapping[str, Claim], begun: bool, old: bool
+    name: str, config: t.Optional[VmConfig], term: int, claimed: t.Mapping[str, Claim], begun: bool, is_old_home: bool
 ) -> t.Iterator[Problem]:
     """Yield why the VM must not end here yet. config: None if the hypervisor does not know it."""
     if len(claimed) != 1:
@@ -225,7 +227,7 @@ def _problems_of_claims(
     for there, claim in claimed.items():
         if claim.taking and not begun:
             yield Problem("InUse", _render_takeover_begun(there), name)
-        elif not (claim.taking or (old and claim.points) or _has_taken(claim, term)):
+        elif not (claim.taking or (is_old_home and claim.points) or _has_taken(claim, term)):
             yield Problem("Ambiguous", _render_unclaimed(there, claim, term), name)
     if config is not None and config.state != "stopped" and not is_unfinished(config):
         homes = " and ".join(sorted(claimed)) or "another host"

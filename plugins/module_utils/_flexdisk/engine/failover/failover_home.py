@@ -15,9 +15,17 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, failure_text
 from ...model.vm import Vm
 from ...plan.vm_move import refusals
-from ...rules.failover import FACT, RIVALS, encode, encode_rivals, takers_of, wish_of, without_wish
+from ...rules.failover import (
+    FAILOVER_PROPERTY,
+    RIVALS,
+    encode,
+    encode_rivals,
+    encode_without_failover,
+    setting_of,
+    takers_of,
+)
 from ...rules.inventory import Host
-from ...rules.power import NOT_HOME, unknown_home
+from ...rules.power import NOT_HOME, why_home_unknown
 from ...zfs.commands import Zfs
 from ..host.observe import observe
 from ..modules.vm_info import chosen
@@ -44,7 +52,7 @@ class FailoverHome:
         self._hypervisor = hypervisor
         self._departure = MoveSource(zfs, hypervisor, runner, Policy())
 
-    def mark(
+    def set_failover(
         self, names: t.Sequence[str], wanted: t.Optional[bool], here: str, check_mode: bool, peer: str = ""
     ) -> Marked:
         """Turn failover of VMs on or off, and return the records of those that have it.
@@ -64,7 +72,7 @@ class FailoverHome:
             problems += [problem for vm in vms if not vm.config.failover for problem in self._problems_of_vm(host, vm)]
         if problems:
             return Marked(False, [], [], problems)
-        unsure = {vm.config.uuid: unknown_home(vm) for vm in vms if unknown_home(vm)}
+        unsure = {vm.config.uuid: why_home_unknown(vm) for vm in vms if why_home_unknown(vm)}
         to_enable = [vm for vm in vms if wanted or (wanted is None and vm.config.failover and takers_of(vm, here))]
         to_disable = [vm for vm in vms if vm.config.failover and vm not in to_enable]
         problems = [
@@ -99,7 +107,7 @@ class FailoverHome:
         facts = {} if known == vm.root.user.get(RIVALS, "") else {RIVALS: known}
         starts = not vm.config.failover or self._hypervisor.vm(vm.config.uuid).autoboot
         if starts:
-            facts[FACT] = encode(wish_of(vm.config, vm.root))
+            facts[FAILOVER_PROPERTY] = encode(setting_of(vm.config, vm.root))
         if facts and not check_mode:
             self._zfs.set_facts(vm.root.name, facts)
         if starts and not check_mode:
@@ -114,7 +122,9 @@ class FailoverHome:
         if not check_mode:
             if self._hypervisor.vm(uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(uuid, wanted)
-            self._zfs.set_facts(vm.root.name, {FACT: without_wish(wish_of(vm.config, vm.root)), RIVALS: ""})
+            self._zfs.set_facts(
+                vm.root.name, {FAILOVER_PROPERTY: encode_without_failover(setting_of(vm.config, vm.root)), RIVALS: ""}
+            )
         return True
 
     def _record(self, host: Host, vm: Vm, here: str, peer: str) -> Record:
@@ -123,7 +133,7 @@ class FailoverHome:
             raise FlexdiskError("NotSupported", failure_text(problems))
         description = self._hypervisor.description(vm.config.uuid)
         record = undated(self._departure.record(host, _with_failover(vm), description, here, peer))
-        return replace(record, marks={**record.marks, FACT: encode(wish_of(vm.config, vm.root))})
+        return replace(record, marks={**record.marks, FAILOVER_PROPERTY: encode(setting_of(vm.config, vm.root))})
 
 
 def _with_failover(vm: Vm) -> Vm:

@@ -133,7 +133,7 @@ class FailoverReturn:
         uuid = last_part(name)
         self._zfs.set_facts(name, {ROLE: uuid, DIVERGED: ""})  # it counts as diverged until it is renamed
         self._zfs.set_facts([*disk.shared], {SENT: "on"})
-        if disk.common not in self._copies.held(HOLD, [disk.common]):
+        if disk.common not in self._copies.on_hold(HOLD, [disk.common]):
             self._zfs.hold(HOLD, disk.common)
         place = replicas(disk.volume.pool)
         if not self._zfs.exists(place):
@@ -167,7 +167,7 @@ class FailoverReturn:
         Raises FlexdiskError InUse, before anything is destroyed, if others hold or have cloned one of the snapshots.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        tombstones = [move for move in moves.named(host.moves, name) if move.phase == MOVED]
+        tombstones = [move for move in moves.find_by_name(host.moves, name) if move.phase == MOVED]
         if len(tombstones) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs that have left are called {name}; give the whole uuid")
         uuid = tombstones[0].vm if tombstones else name.lower()  # its tombstone may have been given up before
@@ -192,7 +192,7 @@ class FailoverReturn:
 
     def _check_unused(self, host: Host, snapshots: t.Sequence[str]) -> None:
         points = [host.datasets[name] for name in snapshots]
-        on_hold = self._copies.held(HOLD, [point.name for point in points if point.userrefs])
+        on_hold = self._copies.on_hold(HOLD, [point.name for point in points if point.userrefs])
         used = [f"{point.name} has the clone {', '.join(point.clones)}" for point in points if point.clones]
         foreign = [point.name for point in points if point.userrefs > (point.name in on_hold)]
         used += [f"{name} is held by others (zfs holds {name})" for name in foreign]

@@ -23,11 +23,11 @@ from ...fleet.replication.record import read_record
 from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError
 from ...model.vm import Sharer, Vm
-from ...rules.failover import FACT, decode, takers_of, wish_of
+from ...rules.failover import FAILOVER_PROPERTY, decode, setting_of, takers_of
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part, pool_of
-from ...rules.moves import COMING, Move, before, is_place
-from ...rules.power import START_HOST, unfinished, why_not
+from ...rules.moves import COMING, Move, is_place, previous_tombstone
+from ...rules.power import START_HOST, interrupted_run_text, why_not_started
 from ...rules.usage import also_attached, labels
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -107,7 +107,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
             **(_result_of_expected(zfs, copies, host, one) if name and one.phase == COMING else {}),
         }
         for uuid, move in sorted(host.moves.items())
-        for one in (move, before(move))  # a VM may be about to come back to where it has a tombstone
+        for one in (move, previous_tombstone(move))  # a VM may be about to come back to where it has a tombstone
         if one is not None and uuid not in names and is_asked_for(uuid, one.alias)
     ]
     all_known = known_vms()
@@ -121,7 +121,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
 
 def _result_of_record(zfs: Zfs, copies: Copies, known: KnownVm, with_sets: bool) -> _Dict:
     """Return what this host could bring back. with_sets: also the state that its replicas have."""
-    record, setting = known.record, decode(known.record.marks.get(FACT, ""))
+    record, setting = known.record, decode(known.record.marks.get(FAILOVER_PROPERTY, ""))
     replicas = read_replicas(zfs, copies, known.pool) if with_sets else {}
     has_replica = any(disk.uuid in replicas for disk in record.disks)
     planned, problems = takeover.plan(record, replicas) if has_replica else (None, [])
@@ -158,7 +158,7 @@ def _result_of_expected(zfs: Zfs, copies: Copies, host: Host, move: Move) -> _Di
 def _failover_state(vm: t.Optional[Vm]) -> _Dict:
     if vm is None or not vm.config.failover:
         return {"failover": False, "autoboot": vm is not None and vm.config.autoboot, "term": 0, "peers": []}
-    setting = wish_of(vm.config, vm.root)
+    setting = setting_of(vm.config, vm.root)
     return {"failover": True, "autoboot": setting.autoboot, "term": setting.term, "peers": takers_of(vm)}
 
 
@@ -245,7 +245,7 @@ def _why_left(host: Host, vm: Vm, claims: Claims) -> str:
     """Return why the home of the VM is not here, "" if it is."""
     if vm.config.uuid in host.moves:
         return vm.config.frozen
-    identity = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
+    identity = (vm.config.uuid, setting_of(vm.config, vm.root).term, claims)
     others = sorted({*home_elsewhere(*identity)} - {*hosts_in_dispute(*identity)})
     if not others:
         return ""
@@ -258,7 +258,7 @@ def _why_left(host: Host, vm: Vm, claims: Claims) -> str:
 
 def _why_not_running(vm: Vm, claims: Claims) -> str:
     """Return why a VM that runs here must not: another host has it, too. "" if it may, or is stopped."""
-    identity = (vm.config.uuid, wish_of(vm.config, vm.root).term, claims)
+    identity = (vm.config.uuid, setting_of(vm.config, vm.root).term, claims)
     others, unclear = home_elsewhere(*identity), hosts_in_dispute(*identity)
     if vm.config.state == "stopped" or not (others or unclear):
         return ""
@@ -288,7 +288,7 @@ def _why_not_running(vm: Vm, claims: Claims) -> str:
 def _why_unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
     """Return why it is not certain that the home of the VM is here, "" if it is."""
     uuid, peers = vm.config.uuid, takers_of(vm)
-    unclear = hosts_in_dispute(uuid, wish_of(vm.config, vm.root).term, claims)
+    unclear = hosts_in_dispute(uuid, setting_of(vm.config, vm.root).term, claims)
     if unclear:
         text = f"{' and '.join(unclear)} has it, too, and it is not clear whose it is; end it on one of the hosts with"
         return f"{text} flexdisk_old_host and flexdisk_failover_state=returned of the playbook failover_vm"
@@ -302,7 +302,7 @@ def _why_unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
 
 
 def _interrupted(vm: Vm) -> str:
-    return unfinished(vm.interrupted) if vm.interrupted is not None else ""
+    return interrupted_run_text(vm.interrupted) if vm.interrupted is not None else ""
 
 
 def _shall_start(vm: Vm) -> bool:
@@ -321,7 +321,7 @@ def _why_shared(vm: Vm, to_start: t.Collection[str]) -> str:
 def _failure(hypervisor: Hypervisor, vm: Vm, check_mode: bool) -> str:
     """Start the VM, and return why it could not be started, or "". In check mode, ask only whether it may be."""
     if check_mode:
-        code, message = why_not(vm, START_HOST)
+        code, message = why_not_started(vm, START_HOST)
         return f"{message} [{code}]" if code else ""
     progress.current().now(vm.config.alias or vm.config.uuid, "", "start")
     try:

@@ -42,7 +42,7 @@ class GiveUpTakeover:
         Raises FlexdiskError InUse if a disk cannot become a replica again. Then the failover can only be completed.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        begun = [move for move in moves.named(host.moves, name) if move.phase == COMING and move.back_to]
+        begun = [move for move in moves.find_by_name(host.moves, name) if move.phase == COMING and move.back_to]
         if len(begun) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs {name} are being taken over; give the whole uuid")
         for move in begun:
@@ -55,7 +55,7 @@ class GiveUpTakeover:
 
     def _become_replica(self, name: str, move: Move) -> None:
         base = f"{name}@{move.back_to}"
-        if base not in self._copies.held(HOLD, [base]):
+        if base not in self._copies.on_hold(HOLD, [base]):
             self._zfs.hold(HOLD, base)
         renames.rename(self._zfs, name, f"{replicas(pool_of(name))}/{last_part(name)}")
 

@@ -17,9 +17,9 @@ from ...model.desired import Policy
 from ...model.errors import Problem, Problems, refusal
 from ...model.text import count
 from ...rules import incoming
-from ...rules.failover import FACT, decode
+from ...rules.failover import FAILOVER_PROPERTY, decode
 from ...rules.identity import is_pool, is_uuid
-from ...rules.knobs import without
+from ...rules.knobs import limit_without
 from ...rules.replicas import is_host
 from ...zfs.copies import Copies
 from ..host.journal import host_name
@@ -78,7 +78,9 @@ def run(call: Call, arguments: FailoverArguments) -> Answer:
 def _mark(call: Call, arguments: FailoverArguments) -> Answer:
     params = arguments.params
     home = FailoverHome(call.zfs, call.hypervisor, call.runner)
-    marked = home.mark(params["vms"], params["failover"], params["name"], call.check_mode, params["peer_name"] or "")
+    marked = home.set_failover(
+        params["vms"], params["failover"], params["name"], call.check_mode, params["peer_name"] or ""
+    )
     if marked.problems:
         return Answer({}, refusal(marked.problems))
     msg = f"{count(len(marked.records), 'VM has', 'VMs have')} failover"
@@ -166,7 +168,9 @@ def _problems_of_homes(ready: TakeoverPlan, claims: Claims, params: _Params) -> 
     record, here = ready.known.record, params["name"] or host_name()
     reasons = list(has_it(record.uuid, record.alias, claims, record.host))
     for host in not_heard(_recorded(record, params), claims):
-        reasons.append(f"{host} could not be asked whether it has it; find out, and leave it out with {without(host)}")
+        reasons.append(
+            f"{host} could not be asked whether it has it; find out, and leave it out with {limit_without(host)}"
+        )
     if reasons and ready.begun:
         reasons[-1] += f". Its failover to {here} has begun; {ends_here(here)}"
     home_reason = (
@@ -212,7 +216,7 @@ def _recorded(record: Record, params: _Params) -> Recorded:
 
 
 def _term(record: Record) -> int:
-    setting = decode(record.marks.get(FACT, ""))
+    setting = decode(record.marks.get(FAILOVER_PROPERTY, ""))
     return setting.term if setting is not None else 0
 
 

@@ -19,12 +19,12 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
 from ...plan.planner import find_vm
-from ...rules.failover import FACT, RIVALS, decode, encode, encode_rivals, rivals_of
+from ...rules.failover import FAILOVER_PROPERTY, RIVALS, decode, encode, encode_rivals, rivals_of
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING, Move
-from ...rules.naming import Names, fitting
-from ...rules.power import NOT_HOME, old_copy
+from ...rules.naming import Identifiers, find_by_name
+from ...rules.power import NOT_HOME, why_possibly_stale
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host import progress
@@ -79,7 +79,7 @@ def find_known(name: str) -> t.Optional[KnownVm]:
 
 def is_named(uuid: str, alias: str, name: str) -> bool:
     """Return whether a VM has this name, UUID or beginning of a UUID."""
-    return bool(fitting(name, [Names(uuid, alias)]))
+    return bool(find_by_name(name, [Identifiers(uuid, alias)]))
 
 
 def read_replicas(zfs: Zfs, copies: Copies, pool: str) -> takeover.LocalReplicas:
@@ -223,7 +223,7 @@ class TakeOver:
 
 def _of_vm_here(known: t.Optional[KnownVm], vm: t.Optional[Vm]) -> TakeoverPlan:
     """Return a plan without steps for a VM that is here, with a problem if another host may have taken it over."""
-    reason = old_copy(vm) if vm is not None else ""
+    reason = why_possibly_stale(vm) if vm is not None else ""
     problems = [Problem(NOT_HOME, f"{host_name()} {reason}", vm.label)] if vm is not None and reason else []
     return TakeoverPlan(known, None, False, not problems, problems)
 
@@ -249,8 +249,8 @@ def _chosen_disks(record: Record, leave_out: t.Collection[str], begun: bool) -> 
 
 def _with_next_term(record: Record, rivals: t.Collection[str]) -> Record:
     """Return the record of the VM on its new home, with the next term. rivals: all that could take it over."""
-    setting = decode(record.marks.get(FACT, ""))
+    setting = decode(record.marks.get(FAILOVER_PROPERTY, ""))
     if setting is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
-    marks = {FACT: encode(setting._replace(term=setting.term + 1)), RIVALS: encode_rivals(rivals)}
+    marks = {FAILOVER_PROPERTY: encode(setting._replace(term=setting.term + 1)), RIVALS: encode_rivals(rivals)}
     return replace(record, marks={**record.marks, **marks})

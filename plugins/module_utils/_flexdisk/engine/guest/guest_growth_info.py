@@ -15,14 +15,14 @@ from .guest_room import RoomReader, result
 
 
 def run_guest_growth_info(module: Module, core: str) -> None:
-    """The whole run of the module. core is the version of ansible-core."""
+    """Run the module to its end. core: the version of ansible-core."""
     params = module.params
     try:
         check_core(core)
         if os.geteuid() != 0:
             raise FlexdiskError("NotPermitted", "only root can read disks; set become")
         guest = RoomReader(SubprocessRunner())
-        found = guest.room(guest.find(wanted_serial(params), params["pci_address"]))
+        room = guest.room(guest.find(wanted_serial(params), params["pci_address"]))
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
-    module.exit_json(**result(found))
+    module.exit_json(**result(room))

@@ -31,11 +31,11 @@ def run(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str])
     """
     changes, transfers = bool(busy(pool)), transfers_under_way()
     host = observe(zfs, hypervisor, pool, complete=True, every=True)
-    held, warnings = leases(zfs, host)
-    found = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
+    lease_results, warnings = leases(zfs, host)
+    verify_findings = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
     streams = _streams(copies, host)
     at_work = AtWork(changes or bool(busy(pool)), {*transfers, *transfers_under_way()})
-    entries = half_done(host, found, held, streams, at_work)
+    entries = half_done(host, verify_findings, lease_results, streams, at_work)
     names = {config.uuid: config.alias for config in host.configs}
     arriving = {uuid for uuid, move in host.moves.items() if move.phase == COMING}
     return {

@@ -15,7 +15,7 @@ from ..host.container import make_container
 
 def rewrite_move(zfs: Zfs, pool: str, move: moves.Move) -> None:
     """Replace the entry of a move that write_move() has written."""
-    zfs.set_facts(f"{place_of_moves(pool)}/{move.vm}", {moves.FACT: moves.encode(move)})
+    zfs.set_facts(f"{place_of_moves(pool)}/{move.vm}", {moves.MOVE_PROPERTY: moves.encode(move)})
 
 
 def write_move(zfs: Zfs, hypervisor: Hypervisor, pool: str, move: moves.Move) -> None:
@@ -27,6 +27,8 @@ def write_move(zfs: Zfs, hypervisor: Hypervisor, pool: str, move: moves.Move) ->
         zfs.create_container(above)
     name = f"{above}/{move.vm}"
     if zfs.exists(name):
-        zfs.set_facts(name, {moves.FACT: moves.encode(move)})
+        zfs.set_facts(name, {moves.MOVE_PROPERTY: moves.encode(move)})
     else:
-        zfs.create_filesystem(name, {"mountpoint": "none", "canmount": "off"}, {moves.FACT: moves.encode(move)})
+        zfs.create_filesystem(
+            name, {"mountpoint": "none", "canmount": "off"}, {moves.MOVE_PROPERTY: moves.encode(move)}
+        )

@@ -24,26 +24,34 @@ from ...fleet.replication.record import record_as_result as told_of
 from ...fleet.replication.retention import foreign_snapshots, superseded
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
-from ...model.dataset import RECORD, Dataset, Planned
+from ...model.dataset import RECORD, Dataset, DatasetId
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import MIB, render_apart, render_pair
 from ...model.vm import FILE, Disk, Vm, VmConfig
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import FACT as FAILOVER
+from ...rules.failover import FAILOVER_PROPERTY, term_of
 from ...rules.failover import decode as wish_in
-from ...rules.failover import term_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
-from ...rules.journal import used
+from ...rules.journal import datasets_in_use
 from ...rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
-from ...rules.moves import COMING, FACT, MOVED, Move
+from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
 from ...rules.pins import charge, held_without_syncs
 from ...rules.power import ARRIVAL
-from ...rules.replicas import COMING as COMES
-from ...rules.replicas import FACT as NOTE
-from ...rules.replicas import MARKS, ROLE, SENT, Note, decode, encode, is_synced, short
+from ...rules.replicas import (
+    COMING_SNAPSHOTS,
+    MARKS,
+    REPLICAS_PROPERTY,
+    ROLE,
+    SENT,
+    Note,
+    decode,
+    encode,
+    is_synced,
+    short_peer,
+)
 from ...rules.unfinished import is_unfinished
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -271,7 +279,9 @@ class MoveTarget:
         try:
             yield
         except FlexdiskError as exc:
-            holders = snapshots.others_hold(part.name for part in parts) if exc.code == "InsufficientSpace" else ""
+            holders = (
+                snapshots.foreign_snapshots_text(part.name for part in parts) if exc.code == "InsufficientSpace" else ""
+            )
             raise FlexdiskError(exc.code, exc.message + holders) from exc
 
     def _replicas(self, record: Record, pool: str) -> _Replicas:
@@ -299,7 +309,7 @@ class MoveTarget:
         """Destroy the datasets of an interrupted creation. Raises FlexdiskError if something was written to them."""
         (empty,) = (one for one in self._zfs.datasets(container(pool_of(root))) if one.name == container(pool_of(root)))
         datasets = self._zfs.datasets(root)
-        in_use = used(datasets, empty)
+        in_use = datasets_in_use(datasets, empty)
         if in_use:
             raise FlexdiskError("InUse", f"{', '.join(in_use)} belongs to no VM, and may still be needed")
         drop_own_copy(self._zfs, self._copies, root, next(one.guid for one in datasets if one.name == root))
@@ -332,7 +342,7 @@ class MoveTarget:
         known = observe(self._zfs, self._hypervisor, more=pool).moves.get(record.uuid)
         was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
         origin = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
-        move = Move(COMING, *origin, since, was, back_to, term_of(record.marks.get(FAILOVER, "")))
+        move = Move(COMING, *origin, since, was, back_to, term_of(record.marks.get(FAILOVER_PROPERTY, "")))
         write_move(self._zfs, self._hypervisor, pool, move)
 
     def is_expected(self, uuid: str) -> bool:
@@ -369,7 +379,7 @@ class MoveTarget:
             records.remove(uuid)
             was = host.moves[uuid].was
             if was:
-                self._zfs.set_facts(place, {FACT: was})
+                self._zfs.set_facts(place, {MOVE_PROPERTY: was})
             else:
                 drop_move_entry(self._zfs, self._copies, place, host.datasets[place].guid)
         return records.remove(uuid) or bool(place)
@@ -414,7 +424,7 @@ class MoveTarget:
             reason += f" {move.host} up, and the same command goes on. If {move.host} is gone for good, the playbook"
             raise FlexdiskError("InUse", f"VM {move.label}: {reason} failover_vm brings back what other hosts have")
         record = read_record(records.load(uuid))
-        fails_over = wish_in(record.marks.get(FAILOVER, "")) is not None
+        fails_over = wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is not None
         asks = {note.host for disk in record.disks for note in decode(disk.replicas)} if fails_over else ()
         reason = moves.why_not_on(uuid, here, seen, sorted(asks), move.term, unasked)
         if reason:
@@ -486,7 +496,7 @@ class MoveTarget:
         for point in points.get(name, ()):
             snapshot = name + point.suffix
             if not (point.sent or point.pinned or is_synced(point.name)) and (among is None or snapshot in among):
-                exact.destroy_snapshots(self._zfs, [Planned(snapshot, point.guid)])
+                exact.destroy_snapshots(self._zfs, [DatasetId(snapshot, point.guid)])
 
     def _become_disks(self, record: Record, pool: str, host: Host) -> None:
         """Turn the replicas into detached disks of the VM: write the identity, rename, then drop the replica's state.
@@ -522,7 +532,7 @@ class MoveTarget:
         self._drop_replica_state([detached_dataset(pool, disk.uuid) for disk in shown], pools, sizes)
         for disk in shown:
             if disk.facts.get("type") == FILE:
-                file_disks.show(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
+                file_disks.become_disk(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
 
     def _drop_replica_state(self, names: t.Sequence[str], pools: t.Collection[int], sizes: t.Mapping[int, int]) -> None:
         """Remove what only a replica has. Snapshots of syncs become bookmarks, because the VM's quota has no room yet.
@@ -563,7 +573,7 @@ class MoveTarget:
             raise FlexdiskError("VmNotStopped", f"VM {record.label} {text}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
-        if wish_in(record.marks.get(FAILOVER, "")) is not None:
+        if wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is not None:
             power.note_home(self._zfs, self._hypervisor, made)
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
@@ -573,7 +583,7 @@ class MoveTarget:
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
         finally:  # a start turns it on, also one that fails
-            wanted = record.autoboot and wish_in(record.marks.get(FAILOVER, "")) is None
+            wanted = record.autoboot and wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
         self._write_replica_notes(record, made, move)
@@ -589,16 +599,17 @@ class MoveTarget:
 
     def _write_replica_notes(self, record: Record, made: Vm, move: Move) -> None:
         """Write on the disks which hosts have replicas, and remove their properties as replicas."""
-        back = Note(short(record.home), record.host, "" if move.back_to else render_time(time.time()))
+        back = Note(short_peer(record.home), record.host, "" if move.back_to else render_time(time.time()))
         left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
         texts: t.Dict[str, t.List[str]] = {}
         for disk in made.disks:
             if not disk.hidden:
                 texts.setdefault(encode([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
         for text, names in texts.items():
-            self._zfs.set_facts(names, {NOTE: text})
+            self._zfs.set_facts(names, {REPLICAS_PROPERTY: text})
         self._zfs.set_facts(
-            [n for names in texts.values() for n in names], {key: "" for key in (*MARKS, COMES) if key != ROLE}
+            [n for names in texts.values() for n in names],
+            {key: "" for key in (*MARKS, COMING_SNAPSHOTS) if key != ROLE},
         )
 
     def forget(self, uuid: str) -> None:
@@ -616,8 +627,8 @@ class MoveTarget:
             name, fact = f"{made.root.name}@{snapshots.PREFIX}{one.name}", snapshots.encode(one.origin)
             if name not in there:
                 self._zfs.snapshot(name)
-            if name not in there or there[name].user.get(snapshots.FACT) != fact:
-                self._zfs.set_facts(name, {snapshots.FACT: fact})
+            if name not in there or there[name].user.get(snapshots.PARTS_PROPERTY) != fact:
+                self._zfs.set_facts(name, {snapshots.PARTS_PROPERTY: fact})
 
 
 def _disks_in_the_way(host: Host, record: Record, called: str) -> t.Iterator[Problem]:
@@ -683,7 +694,7 @@ def ends_here(host: str = "") -> str:
 def _places(host: Host, uuid: str) -> t.List[str]:
     """Return the datasets that hold an entry of a move of the VM, in all pools."""
     places = [name for name in sorted(host.datasets) if moves.is_place(name) and name.endswith("/" + uuid)]
-    return [name for name in places if FACT in host.datasets[name].user]
+    return [name for name in places if MOVE_PROPERTY in host.datasets[name].user]
 
 
 def _expected(host: Host, uuid: str) -> str:

@@ -31,28 +31,28 @@ from ...plan.steps import VmPlan
 from ...plan.vm import plan_departure
 from ...plan.vm_move import refusals, strange_snapshots
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import marks_at, takers_of, wish_of
+from ...rules.failover import properties_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
 from ...rules.layout import container, pool_of, replicas, vm_dataset
 from ...rules.layout import moves as place_of_moves
 from ...rules.moves import LEAVING, MOVED, Move
-from ...rules.power import GIVEN_UP, NOT_HOME, unknown_home, why_not
-from ...rules.replicas import FACT as NOTE
+from ...rules.power import GIVEN_UP, NOT_HOME, why_home_unknown, why_not_started
 from ...rules.replicas import (
     HOME,
     HOST,
     MARKS,
     OF_VM,
+    REPLICAS_PROPERTY,
     RESERVED,
     ROLE,
     SENT,
     SYNCED,
     elsewhere,
+    empty_size,
     encode,
     is_changed,
     is_synced,
-    of_empty,
 )
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -98,7 +98,7 @@ class MoveSource:
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = find_vm(host, name)
         if isinstance(vm, Problem):
-            known = moves.named(host.moves, name)
+            known = moves.find_by_name(host.moves, name)
             if len(known) > 1:
                 raise FlexdiskError("Ambiguous", f"several VMs that have moved are called {name}; give the whole uuid")
             if not known and vm.code != "ResourceNotFound":
@@ -130,7 +130,7 @@ class MoveSource:
         return moves.to_ask(move) if move is not None else []
 
     def _refusals(self, host: Host, vm: Vm, description: Description) -> t.List[Problem]:
-        reason = unknown_home(vm)
+        reason = why_home_unknown(vm)
         return ([Problem(NOT_HOME, reason, vm.label)] if reason else []) + refusals(host, vm, description.host_bound)
 
     def _check_movable(self, host: Host, vm: Vm, description: Description) -> None:
@@ -155,13 +155,13 @@ class MoveSource:
             state=move.state if move else config.state,
             autoboot=move.autoboot if move else config.autoboot,
             indestructible=config.indestructible,
-            marks={key: value for key, value in marks_at(vm, here, target).items() if key in OWN},
+            marks={key: value for key, value in properties_at(vm, here, target).items() if key in OWN},
             description=description.of_new,
             disks=tuple(
                 _disk(disk, description.disks.get(disk.path, ""), encode(elsewhere(disk, target, home)))
                 for disk in _travelling(vm)
             ),
-            snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.whole(vm, one)),
+            snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, one)),
             hidden=tuple(_hidden(disk) for disk in vm.disks if disk.hidden),
         )
 
@@ -185,7 +185,7 @@ class MoveSource:
         if move is None:
             config = vm.config
             since = render_time(time.time())
-            term = wish_of(config, vm.root).term
+            term = setting_of(config, vm.root).term
             fields = (uuid, config.alias, target, pool, config.state, config.autoboot, since)
             move = Move(LEAVING, *fields, term=term)
             if config.failover:
@@ -224,17 +224,19 @@ class MoveSource:
             return had_keys
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
         for disk in (one for one in vm.disks if one.type == FILE):
-            file_disks.show(self._zfs, disk.volume.name, disk.uuid)
+            file_disks.become_disk(self._zfs, disk.volume.name, disk.uuid)
             file_disks.ensure(self._zfs, disk.volume, disk.size)
         if move.state == "running":
             progress.current().now(move.label, "", "start it again")
             # A VM with failover whose host has booted since waits for start_host.
             if not self._is_down(vm):
-                Journal(self._zfs, host).note_asked(vm, move.autoboot)
-            elif not why_not(vm, GIVEN_UP)[0]:
+                Journal(self._zfs, host).write_asked(vm, move.autoboot)
+            elif not why_not_started(vm, GIVEN_UP)[0]:
                 power.start(self._hypervisor, vm, GIVEN_UP)
             else:
-                self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {why_not(vm, GIVEN_UP)[1]}"
+                self.left_down = (
+                    f"VM {vm.label} ran before its move, and is stopped now: {why_not_started(vm, GIVEN_UP)[1]}"
+                )
         if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
         self._drop_mark(host, f"{place_of_moves(vm.config.pool)}/{uuid}")
@@ -342,7 +344,7 @@ class MoveSource:
             properties[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
             self._zfs.set_facts(disk.volume.name, {k: v for k, v in properties.items() if v})
             if disk.type == FILE:
-                file_disks.hide(self._zfs, disk.volume)
+                file_disks.become_replica(self._zfs, disk.volume)
         self._zfs.set_facts([s.name for disk in disks for s in _sent(disk)], {SENT: "on"})
 
     def _end_vm(self, vm: Vm, known_host: t.Optional[Host]) -> t.Optional[Host]:
@@ -368,12 +370,12 @@ class MoveSource:
             self._zfs.create_container(place, readonly="on")
         names = [disk.volume.name for disk in replicas_to_be]
         self._zfs.set(*names, readonly="on")
-        self._zfs.set_facts(names, {NOTE: ""})  # as long as the VM can stay, it knows its replicas
+        self._zfs.set_facts(names, {REPLICAS_PROPERTY: ""})  # as long as the VM can stay, it knows its replicas
         for disk in replicas_to_be:
             renames.rename(self._zfs, disk.volume.name, f"{replicas(disk.volume.pool)}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
-        missing = sorted(set(base) - self._copies.held(HOLD, base))
+        missing = sorted(set(base) - self._copies.on_hold(HOLD, base))
         if missing:
             self._zfs.hold(HOLD, *missing)
 
@@ -405,7 +407,7 @@ class MoveSource:
         seen and unseen: as for moves.why_needed().
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        known = moves.named(host.moves, name)
+        known = moves.find_by_name(host.moves, name)
         if len(known) > 1 or any(move.phase != MOVED for move in known):
             raise FlexdiskError("InUse", f"{name}: only what has moved away is forgotten, one VM at a time")
         for move in known:
@@ -447,8 +449,8 @@ class EndOfVm(Task):
 
         return PERFORM_OF_VMS
 
-    def seen(self) -> Host:
-        return self._known if self._known is not None else super().seen()
+    def read_host(self) -> Host:
+        return self._known if self._known is not None else super().read_host()
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vm = next(one for one in host.vms if one.config.uuid == self._uuid)
@@ -484,14 +486,14 @@ def leftovers_of(host: Host, uuid: str) -> t.Tuple[t.List[VmConfig], t.List[Data
 
 def remove_leftovers(zfs: Zfs, hypervisor: Hypervisor, host: Host, uuid: str) -> None:
     """Delete what an interrupted deletion has left of a VM that has gone to another host."""
-    from ..steps.apply_vm import delete_rest  # few runs come here
+    from ..steps.apply_vm import delete_config_only  # few runs come here
 
     configs, roots = leftovers_of(host, uuid)
     for config in configs:
-        delete_rest(zfs, hypervisor, config)
+        delete_config_only(zfs, hypervisor, config)
     for root in roots:
         if zfs.exists(root.name):
-            exact.destroy(zfs, root.planned)
+            exact.destroy(zfs, root.dataset_id)
 
 
 def _disk(disk: Disk, element: str, notes: str) -> DiskRecord:
@@ -529,7 +531,7 @@ def _term_of_old_copy(vm: Vm) -> int:
     moves.UNKNOWN for every other VM.
     """
     may_be_old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home
-    return wish_of(vm.config, vm.root).term if may_be_old else moves.UNKNOWN
+    return setting_of(vm.config, vm.root).term if may_be_old else moves.UNKNOWN
 
 
 def _travelling(vm: Vm) -> t.List[Disk]:
@@ -544,7 +546,7 @@ def _check_unwritten(vm: Vm, left: bool, host: Host) -> None:
     if vm.config.state != "stopped":
         raise FlexdiskError("Changed", f"VM {vm.label} is {vm.config.state}: it was started while it was moved")
     for disk in _travelling(vm):
-        sent, empty = _sent(disk), of_empty(host.datasets, disk.volume.pool)
+        sent, empty = _sent(disk), empty_size(host.datasets, disk.volume.pool)
         written = [disk.volume.written, *(one.written for one in disk.snapshots[len(sent) :])]
         if not sent or any(is_changed(one, empty) if left else one for one in written):
             raise FlexdiskError("Changed", f"VM {vm.label}: disk {disk.label} was written to after it had been sent")

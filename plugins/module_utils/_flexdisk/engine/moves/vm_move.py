@@ -97,7 +97,7 @@ def parse(params: _Params) -> t.Tuple[MoveArguments, t.List[Problem]]:
         incoming_allowed=tuple(params["incoming_allowed"]),
     )
     limit = params["bandwidth_limit"]
-    limit_mib = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    limit_mib = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
     arguments = MoveArguments(
         params, record, transfer, policy, (limit_mib or 0) * MIB, read_sightings(params.get("peers") or {})
     )
@@ -194,7 +194,7 @@ def _leave(source: MoveSource, call: Call, log: _Log, arguments: MoveArguments) 
             description = source.leave(uuid, here, peer, transfer.peer, params["digest"])
             with _or_stays(source, uuid, contextlib.nullcontext()):
                 taken = last_transfer.take(transfer)
-        with _or_stays(source, uuid, locked()), progress.telling(transfer_lock, log, arguments.limit) as meter:
+        with _or_stays(source, uuid, locked()), progress.reporting(transfer_lock, log, arguments.limit) as meter:
             last_transfer.send(taken, arguments.address, params["host_keys"], meter, here)
         with _or_stays(source, uuid, locked()), locked():
             source.go(uuid, peer, taken, description, params["variables"] or "")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import FlexdiskError
-from ...rules.moves import FACT, is_place
+from ...rules.moves import MOVE_PROPERTY, is_place
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ...zfs.errors import ZfsError
@@ -52,12 +52,12 @@ def drop_move_entry(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
     except ZfsError as exc:
         if exc.code not in _CANNOT_DESTROY:
             raise
-        zfs.set_facts(place, {FACT: ""})
+        zfs.set_facts(place, {MOVE_PROPERTY: ""})
 
 
 def destroy_with_holds(zfs: Zfs, copies: Copies, snapshots: t.Sequence[str]) -> None:
     """Destroy exactly these snapshots of replicas, and release our holds on them first."""
-    on_hold = copies.held(HOLD, snapshots)
+    on_hold = copies.on_hold(HOLD, snapshots)
     if on_hold:
         zfs.release(HOLD, *sorted(on_hold))
     for name in snapshots:

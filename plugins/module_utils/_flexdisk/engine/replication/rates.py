@@ -9,14 +9,14 @@ import contextlib
 import os
 
 from ...hypervisor import whole_files
-from ...rules.replicas import short
+from ...rules.replicas import short_peer
 from ..host import lock
 
 _MIN_BYTES = 1 << 20  # a transfer of fewer bytes says little about the rate
 
 
 def _path(peer: int) -> str:
-    return os.path.join(lock.place(), f"rate-{short(peer)}")
+    return os.path.join(lock.place(), f"rate-{short_peer(peer)}")
 
 
 def store(peer: int, size: int, seconds: float) -> None:

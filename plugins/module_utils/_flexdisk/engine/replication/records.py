@@ -23,7 +23,7 @@ _SUFFIX = ".json"
 def _folder(kind: str) -> str:
     """Return the directory of records of a kind. A simulated node has its own, beside its locks."""
     place = lock.place()
-    return os.path.join(place if os.path.basename(place) == lock.OF_A_NODE else _FOLDER, kind)
+    return os.path.join(place if os.path.basename(place) == lock.NODE_FOLDER else _FOLDER, kind)
 
 
 def _path(uuid: str, kind: str) -> str:

@@ -20,15 +20,14 @@ from ...rules import identity
 from ...rules.inventory import Host
 from ...rules.layout import container, is_below, pool_of, replicas, vm_dataset
 from ...rules.moves import COMING as MOVE_COMING
-from ...rules.moves import FACT as FACT_OF_MOVES
-from ...rules.moves import read
+from ...rules.moves import MOVE_PROPERTY, decode_at
 from ...rules.replicas import (
     BACK,
-    COMING,
-    FACT,
+    COMING_SNAPSHOTS,
     HOME,
     HOST,
     OF_VM,
+    REPLICAS_PROPERTY,
     RESERVED,
     ROLE,
     SENT,
@@ -57,7 +56,7 @@ _OF_REPLICAS = (
     "readonly",
     "receive_resume_token",
     "logicalreferenced",
-    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING, RESERVED, BACK)),
+    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING_SNAPSHOTS, RESERVED, BACK)),
 )
 
 
@@ -158,7 +157,7 @@ def _as_original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
         kind=volume.kind,
         block=volume.volblocksize,
         compression=volume.logicalreferenced / volume.referenced if volume.referenced else 1.0,
-        peers=tuple(note.peer for note in decode(volume.user.get(FACT, ""))),
+        peers=tuple(note.peer for note in decode(volume.user.get(REPLICAS_PROPERTY, ""))),
     )
 
 
@@ -166,7 +165,7 @@ def stored_replicas(copies: Copies, containers: t.Sequence[str]) -> t.List[Store
     """Return the replicas in the pools of these containers."""
     table = copies.table(sorted(containers), _OF_REPLICAS, EVERYTHING, depth=3)
     on_hold = [name for name, row in table.items() if row.get("userrefs", ("0", "-"))[0] not in ("0", "-")]
-    grouped = by_dataset(table, copies.held(HOLD, on_hold))
+    grouped = by_dataset(table, copies.on_hold(HOLD, on_hold))
     return [
         _stored_replica(name, table, grouped[name])
         for name in sorted(grouped)
@@ -192,7 +191,7 @@ def by_dataset(table: Table, held_by_us: t.Collection[str] = ()) -> t.Dict[str, 
         dataset, _at, short = name.replace("#", "@").partition("@")
         points = result.setdefault(dataset, [])
         if short:
-            coming = _fact(table.get(dataset, {}), COMING).split(",")
+            coming = _fact(table.get(dataset, {}), COMING_SNAPSHOTS).split(",")
             guid, is_held = int(row["guid"][0]), row.get("userrefs", ("0", "-"))[0] not in ("0", "-")
             points.append(
                 Point(
@@ -265,8 +264,10 @@ def _number(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> int:
 def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] = None) -> _Dict:
     """Return the replicas of this host, or of one pool, and what else the home of a VM needs for a sync."""
     began, configs = int(time.time()), hypervisor.vms()
-    tops = copies.tops(("guid", "available", identity.PREFIX + FACT_OF_MOVES))
-    moves = [move for move in (read(name, _fact(row, FACT_OF_MOVES)) for name, row in tops.items()) if move is not None]
+    tops = copies.tops(("guid", "available", identity.PREFIX + MOVE_PROPERTY))
+    moves = [
+        move for move in (decode_at(name, _fact(row, MOVE_PROPERTY)) for name, row in tops.items()) if move is not None
+    ]
     coming = {move.vm for move in moves if move.phase == MOVE_COMING and not move.back_to}
     vms = {config.uuid: config.alias for config in configs if config.uuid not in coming}
     # The old home of a VM that is taken over sends nothing more.

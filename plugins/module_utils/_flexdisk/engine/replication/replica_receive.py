@@ -22,7 +22,7 @@ from ...rules import moves
 from ...rules.identity import PREFIX
 from ...rules.layout import container, replicas
 from ...rules.layout import moves as place_of_moves
-from ...rules.replicas import COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
+from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
 from ...zfs import copies
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -153,7 +153,7 @@ class Receiver:
         if stored.replica.points:
             unmarked = [f"{name}@{one.name}" for one in stored.replica.snapshots if one.coming and not one.sent]
             self._zfs.set_facts(unmarked, {SENT: "on"})
-            self._zfs.set_facts([name], {COMING: _expected_snapshots(disk)})
+            self._zfs.set_facts([name], {COMING_SNAPSHOTS: _expected_snapshots(disk)})
 
     def _authorized_line(
         self, vm: VmTransfer, disk: DiskTransfer, stored: t.Optional[StoredReplica], amount: int
@@ -161,7 +161,7 @@ class Receiver:
         """Return the line of authorized_keys for a disk. A new replica gets its identity with the stream."""
         properties = {PREFIX + ROLE: disk.uuid, "readonly": "on", **self._hidden(disk.kind)}
         if stored is None or not stored.replica.points:
-            facts = {**_identity(vm, disk), COMING: _expected_snapshots(disk)}
+            facts = {**_identity(vm, disk), COMING_SNAPSHOTS: _expected_snapshots(disk)}
             properties.update({PREFIX + key: value for key, value in facts.items() if value})
         command = trust.receive_command(_zfs(), place(vm, disk), properties, pid_file(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))

@@ -26,8 +26,8 @@ from ...rules.failover import RIVALS, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
 from ...rules.layout import replicas
-from ...rules.power import NOT_HOME, unknown_home
-from ...rules.replicas import FACT, Note, decode, encode, short
+from ...rules.power import NOT_HOME, why_home_unknown
+from ...rules.replicas import REPLICAS_PROPERTY, Note, decode, encode, short_peer
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -40,7 +40,7 @@ from . import trust as keys
 from .at_once import at_once
 
 _Dict = t.Dict[str, t.Any]
-_NOTE_PROPERTY = PREFIX + FACT
+_NOTE_PROPERTY = PREFIX + REPLICAS_PROPERTY
 
 
 class Space(t.NamedTuple):
@@ -114,7 +114,7 @@ class Sender:
         view = replica_info.read_vms(self.zfs, self.copies, self.hypervisor, names, self.pool)
         result = SyncPlan(host=view.host, problems=list(view.problems))
         needs: t.Dict[str, int] = {}
-        unsure = [(vm, reason) for vm, reason in ((vm, unknown_home(vm)) for vm in view.vms) if reason]
+        unsure = [(vm, reason) for vm, reason in ((vm, why_home_unknown(vm)) for vm in view.vms) if reason]
         if len(unsure) == len(view.vms):
             result.problems += [Problem(NOT_HOME, reason, vm.label) for vm, reason in unsure]
         result.failures = [f"{vm.label}: {reason} [{NOT_HOME}]" for vm, reason in unsure]
@@ -218,9 +218,11 @@ class Sender:
     def _take(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
         """Take the snapshots. Return guid and createtxg of each by name."""
         names = [disk.disk.dataset for disk in planning.disks]
-        if any(short(vm.peer) not in disk.disk.peers for disk in planning.disks):
+        if any(short_peer(vm.peer) not in disk.disk.peers for disk in planning.disks):
             table = self.copies.table(names, [_NOTE_PROPERTY], EVERYTHING, depth=0)
-            self._write_notes(table, dict.fromkeys(names, (short(vm.peer), Note(short(vm.peer), peer, ""))), set())
+            self._write_notes(
+                table, dict.fromkeys(names, (short_peer(vm.peer), Note(short_peer(vm.peer), peer, ""))), set()
+            )
         taken = [f"{name}@{planning.name}" for name in names]
         self.zfs.snapshot(*taken)
         rows = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
@@ -330,8 +332,8 @@ class Sender:
             for point in obsolete_here(original, vm.set, vm.home, vm.peer):
                 exact.destroy_own(self.zfs, disk.dataset + point.suffix)
                 changed.add(disk.dataset)
-        notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
-        self._write_notes(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
+        notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(time.time())) for vm in vms}
+        self._write_notes(table, {disk.dataset: (short_peer(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
 
     def _write_notes(
         self, table: Table, wanted: t.Mapping[str, t.Tuple[str, t.Optional[Note]]], changed: t.Set[str]
@@ -349,7 +351,7 @@ class Sender:
             if {one.peer for one in before} != {one.peer for one in after}:
                 new_or_gone.add(name)
         for value, datasets in texts.items():
-            self.zfs.set_facts(datasets, {FACT: value})
+            self.zfs.set_facts(datasets, {REPLICAS_PROPERTY: value})
             changed |= new_or_gone.intersection(datasets)
 
     # -- remove
@@ -368,7 +370,9 @@ class Sender:
         for vm in view.vms:
             originals = view.originals[vm.config.uuid]
             volumes = [disk.volume for disk in (*vm.disks, *vm.detached)]
-            notes = [note for one in volumes for note in decode(one.user.get(FACT, "")) if note.host == peer]
+            notes = [
+                note for one in volumes for note in decode(one.user.get(REPLICAS_PROPERTY, "")) if note.host == peer
+            ]
             homes |= {view.host.datasets[one.pool].guid for one in volumes}
             known = {note.peer for note in notes}
             homes |= {note.home for note in notes if note.home}

@@ -47,7 +47,7 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[SendArguments, t.List[Proble
     """Return the checked arguments and all their problems. Raises FlexdiskError if one cannot be read at all."""
     problems = Problems("")
     limit = params["bandwidth_limit"]
-    limit_mib = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    limit_mib = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
     if not is_host(params["peer_name"]):
         problems.add("InvalidArgument", f"peer_name {params['peer_name']!r:.100} is not the name of a host")
     if params["peer_pool"] is not None and not is_pool(params["peer_pool"]):
@@ -121,7 +121,7 @@ def _send(sender: Sender, call: Call, step_call: StepCall, arguments: SendArgume
     params = step_call.params
     address = _address(params)
     locks = _transfers(call, arguments.transfers, f"a transfer to {params['peer_name']}")
-    with locks as transfer_lock, progress.telling(transfer_lock, step_call.log, arguments.limit) as meter:
+    with locks as transfer_lock, progress.reporting(transfer_lock, step_call.log, arguments.limit) as meter:
         sent = sender.send(arguments.transfers, address, params["host_keys"], meter)
     failed = [one["alias"] or one["vm"] for one in sent if one["failure"]]
     msg = f"{render_bytes(meter.carried)} sent to {params['peer_name']}"
@@ -154,7 +154,7 @@ def _remove(sender: Sender, call: Call, step_call: StepCall, arguments: SendArgu
     return Answer({"changed": changed, "msg": msg, **removed, "failover": ended.failover, "diff": {"prepared": diff}})
 
 
-def _transfers(call: Call, vms: t.Sequence[VmTransfer], task: str) -> t.ContextManager[progress.Held]:
+def _transfers(call: Call, vms: t.Sequence[VmTransfer], task: str) -> t.ContextManager[progress.HeldLock]:
     return lock.transfers(call.runner, [vm.uuid for vm in vms], task)
 
 

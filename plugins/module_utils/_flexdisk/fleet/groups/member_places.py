@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ...model.errors import Problem, Problems
 from ...model.text import cut
 from ...rules.identity import uuid_for
-from ...rules.one_host import doubles
+from ...rules.one_host import same_host_problems
 from . import template
 from .homes import Homes, parse_homes, placed
 from .lease import check_others, check_waits
@@ -62,7 +62,7 @@ def find(results: t.Mapping[str, _Raw], group: _Raw, unread: t.Sequence[str]) ->
     texts += ["hosts is an empty list; leave it out to take all hosts of the play"] if group["hosts"] == [] else []
     texts += [problem.message for problem in [*problems, *wrong]]
     texts += _unknown_names(group, homes, {*results, *unread})
-    texts += doubles({host: [pool["guid"] for pool in result["pools"]] for host, result in results.items()})
+    texts += same_host_problems({host: [pool["guid"] for pool in result["pools"]] for host, result in results.items()})
     if not wrong and group.get("waits") and not size_problems(size):
         texts += check_waits(policy=policy, size=size, **group["waits"])
     if group.get("token"):

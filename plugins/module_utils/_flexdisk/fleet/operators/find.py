@@ -9,12 +9,12 @@ import typing as t
 
 from ...model.text import cut
 from ...rules.identity import is_uuid
-from ...rules.naming import Names, fitting, names_volume, similar
-from ...rules.one_host import doubles
+from ...rules.naming import Identifiers, find_by_name, names_volume, similar
+from ...rules.one_host import same_host_problems
 
 _Dict = t.Mapping[str, t.Any]
 _Read = t.Mapping[str, _Dict]  # the result of vm_info, by host
-_Known = t.Dict[str, t.List[Names]]  # by host
+_Known = t.Dict[str, t.List[Identifiers]]  # by host
 _COPY = (
     "so one of them is an old copy: a failover has not ended, or a disk was copied by hand. Find out which host has the"
     " right one, and end the other with flexdisk_failover_state=returned of the playbook failover_vm; start_host on"
@@ -76,24 +76,26 @@ def _unadopted(read: _Read, name: str, here: t.Mapping[str, _Dict]) -> t.Iterato
 
 def _of_different_hosts(read: _Read, one: Located) -> Located:
     """Return what was located. If several names mean one host, that is the only problem."""
-    twice = doubles({host: [pool.get("guid") for pool in result.get("pools", ())] for host, result in read.items()})
+    twice = same_host_problems(
+        {host: [pool.get("guid") for pool in result.get("pools", ())] for host, result in read.items()}
+    )
     problems = [f"{text}. Take all but one of the names out of the inventory." for text in twice]
     return Located(one.here, problems or one.problems)
 
 
-def _vms(result: _Dict) -> t.List[Names]:
-    return [Names(str(vm["uuid"]), str(vm["alias"])) for vm in [*result["vms"], *result["skipped_vms"]]]
+def _vms(result: _Dict) -> t.List[Identifiers]:
+    return [Identifiers(str(vm["uuid"]), str(vm["alias"])) for vm in [*result["vms"], *result["skipped_vms"]]]
 
 
-def _owners(result: _Dict) -> t.List[Names]:
+def _owners(result: _Dict) -> t.List[Identifiers]:
     vms = _vms(result)
     gone = {str(disk["vm"]) for disk in result["parked"]} - {vm.uuid for vm in vms} - {""}
-    return vms + [Names(uuid, "") for uuid in sorted(gone)]
+    return vms + [Identifiers(uuid, "") for uuid in sorted(gone)]
 
 
-def _disks(result: _Dict) -> t.List[Names]:
+def _disks(result: _Dict) -> t.List[Identifiers]:
     disks = [*(disk for vm in result["vms"] for disk in vm["disks"]), *result["parked"]]
-    return [Names(str(disk.get("uuid", "")), str(disk["name"])) for disk in disks]
+    return [Identifiers(str(disk.get("uuid", "")), str(disk["name"])) for disk in disks]
 
 
 def _listed(names: t.Iterable[object]) -> t.List[str]:
@@ -117,11 +119,11 @@ def _locate(
         places = [
             (host, thing.uuid)
             for host, things in known.items()
-            for thing in fitting(name, things, prefixes)
+            for thing in find_by_name(name, things, prefixes)
             if not full_uuid_only or thing.uuid == name.lower()
         ]
         if len(places) > 1 or (strict and unread) or not (places or optional):
-            begun = exact and any(fitting(name, things) for things in known.values())
+            begun = exact and any(find_by_name(name, things) for things in known.values())
             hint = " The beginning of a UUID, or another VM's UUID as alias, is not enough here." if begun else ""
             problems.append(_problem(kind, name, places, list(known), unread))
             problems[-1] += "" if places else hint or _similar(name, known)

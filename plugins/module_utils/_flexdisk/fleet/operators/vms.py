@@ -52,6 +52,28 @@ def delete_vm(play: Play) -> Order:
     return order
 
 
+def in_state(state: str) -> t.Callable[[Play], Order]:
+    """Return how a playbook decides that brings named VMs into a state.
+
+    What the inventory declares otherwise is shown, and refuses nothing: who stops a VM in an emergency has no time.
+    """
+    lasting = "stopped" if state == "stopped" else "running"
+
+    def calls(play: Play) -> Order:
+        order = Order()
+        for host, _variables, name, uuid in _named(play):
+            call = order.calls.setdefault(host, {"vms": []})
+            entry = {"vm": uuid, "state": state}
+            call["vms"] += [entry] if entry not in call["vms"] else []
+            places = declarations_undoing(play.read, play.variables, uuid, {"state": lasting})
+            if places:
+                text = f"VM {name}: the next run for the inventory changes this again. See {', and '.join(places)}"
+                order.lines.setdefault(host, []).append(text)
+        return order
+
+    return calls
+
+
 def declared_disks(play: Play) -> Order:
     """Return the VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or ""
     for all.
@@ -112,10 +134,16 @@ def odd_names(variables: Raw) -> t.List[str]:
     return [text] if odd else []
 
 
-def one_way(variables: Raw) -> t.List[str]:
-    """Return the problems with the variables of rollback."""
-    text = "Name the VM with flexdisk_vm, or several VMs with flexdisk_snapshot_vms; exactly one of the two is needed"
-    return [] if ("flexdisk_vm" in variables) != ("flexdisk_snapshot_vms" in variables) else [text]
+def one_way(several: str) -> t.Callable[[Raw], t.List[str]]:
+    """Return what says what is wrong with the variables of a playbook that needs one VM or several. several: the
+    variable for these.
+    """
+
+    def problems(variables: Raw) -> t.List[str]:
+        text = f"Name the VM with flexdisk_vm, or several VMs with {several}; exactly one of the two is needed"
+        return [] if ("flexdisk_vm" in variables) != (several in variables) else [text]
+
+    return problems
 
 
 def not_two_ways(variables: Raw) -> t.List[str]:

@@ -30,18 +30,24 @@ def page(results: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str])
     """results: for each host the results of vm_info, host_info, disk_verify and zfs_quota. time: when the page is made.
     unread: the hosts that could not be read, with the reason.
     """
-    now = _time(time)
+    now = checked_time(time)
     hosts = sorted(results)
     sections = [
-        _unread(unread),
-        _section("pools", "Pools", rows.POOLS, [row for host in hosts for row in rows.of_pools(host, results[host])]),
+        unread_hosts(unread),
+        section("pools", "Pools", rows.POOLS, [row for host in hosts for row in rows.of_pools(host, results[host])]),
         _vms(hosts, results),
         _findings(hosts, results),
         _snapshots(hosts, results),
         _parked(hosts, results, now),
         _left_out(hosts, results),
     ]
-    title = f"Disks of {_count(len(hosts), 'host')}, {time}"
+    return html(
+        f"Disks of {count(len(hosts), 'host')}, {time}", _summary(hosts, results, time, unread), joined(*sections)
+    )
+
+
+def html(title: str, intro: Html, sections: Html) -> str:
+    """Return the file with this text below its heading, and these sections."""
     head = element(
         "head",
         None,
@@ -56,15 +62,16 @@ def page(results: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str])
         "body",
         None,
         element("h1", None, "Virtual machines, disks and pools"),
-        _summary(hosts, results, time, unread),
+        intro,
         _tools(),
-        element("main", None, *sections),
+        element("main", None, sections),
         element("script", None, Html(SCRIPT)),
     )
     return f"<!DOCTYPE html>\n{element('html', {'lang': 'en'}, head, body)}\n"
 
 
-def _time(text: str) -> datetime:
+def checked_time(text: str) -> datetime:
+    """Return the time of the page. Raises FlexdiskError."""
     try:
         return datetime.strptime(text, TIME_FORMAT).replace(tzinfo=timezone.utc)
     except (TypeError, ValueError) as exc:
@@ -76,12 +83,12 @@ def _summary(hosts: t.Sequence[str], results: t.Mapping[str, _Dict], time: str, 
     counts = [results[host]["disk_verify"]["counts"] for host in hosts]
     drifted = sum(bool(vm["cause"]) for host in hosts for vm in results[host]["zfs_quota"]["vms"])
     parts = [
-        _count(len(hosts), "host"),
-        _count(len(vms), "VM"),
-        _count(sum(len(vm["disks"]) for vm in vms), "disk"),
-        _count(sum(count["error"] for count in counts), "error"),
-        _count(sum(count["warning"] for count in counts), "warning"),
-        f"quota off the law on {_count(drifted, 'VM')}",
+        count(len(hosts), "host"),
+        count(len(vms), "VM"),
+        count(sum(len(vm["disks"]) for vm in vms), "disk"),
+        count(sum(each["error"] for each in counts), "error"),
+        count(sum(each["warning"] for each in counts), "warning"),
+        f"quota off the law on {count(drifted, 'VM')}",
     ]
     lines = [element("p", None, ", ".join(parts) + f". Made at {time}.")]
     if unread:
@@ -104,7 +111,7 @@ def _tools() -> Html:
     )
 
 
-def _section(
+def section(
     name: str,
     title: str,
     columns: t.Sequence[Column],
@@ -135,17 +142,18 @@ def _table(name: str, columns: t.Sequence[Column], table_rows: t.Sequence[Row]) 
     )
 
 
-def _unread(unread: t.Mapping[str, str]) -> Html:
+def unread_hosts(unread: t.Mapping[str, str]) -> Html:
+    """Return the section of the hosts that could not be read, empty if there are none."""
     if not unread:
         return Html("")
     table_rows = [rows.of_unread(host, why) for host, why in unread.items()]
-    return _section("unread", "Hosts that could not be read", rows.UNREAD, table_rows)
+    return section("unread", "Hosts that could not be read", rows.UNREAD, table_rows)
 
 
 def _vms(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
     every = [row for number, host in enumerate(hosts) for row in rows.of_vms(host, results[host], number)]
     note = "VMs that need attention come first. A bar is the flexible disk size, or the VM's disks if it has none."
-    return _section("vms", "VMs", rows.VMS, every, note)
+    return section("vms", "VMs", rows.VMS, every, note)
 
 
 def _findings(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
@@ -155,7 +163,7 @@ def _findings(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
         for finding in results[host]["disk_verify"]["findings"]:
             link = rows.row_name(number, finding["vm"]) if finding["vm"] in there else ""
             every.append(rows.of_finding(host, finding, link))
-    return _section("findings", "Findings", rows.FINDINGS, every, empty="Nothing is wrong.")
+    return section("findings", "Findings", rows.FINDINGS, every, empty="Nothing is wrong.")
 
 
 def _snapshots(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
@@ -165,8 +173,8 @@ def _snapshots(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
     )
     more = len(every) - MOST_SNAPSHOTS
     note = "What frees most comes first. Deleting one changes what the others free."
-    note += f" {_count(more, 'smaller one')} not shown." if more > 0 else ""
-    return _section("snapshots", "Snapshots", rows.SNAPSHOTS, every[:MOST_SNAPSHOTS], note if every else "")
+    note += f" {count(more, 'smaller one')} not shown." if more > 0 else ""
+    return section("snapshots", "Snapshots", rows.SNAPSHOTS, every[:MOST_SNAPSHOTS], note if every else "")
 
 
 def _parked(hosts: t.Sequence[str], results: t.Mapping[str, _Dict], now: datetime) -> Html:
@@ -175,13 +183,14 @@ def _parked(hosts: t.Sequence[str], results: t.Mapping[str, _Dict], now: datetim
         result = results[host]["vm_info"]
         aliases = {vm["uuid"]: vm["alias"] or vm["uuid"] for vm in [*result["vms"], *result["skipped_vms"]]}
         every += [rows.of_parked(host, disk, aliases, now) for disk in result["parked"]]
-    return _section("parked", "Detached disks", rows.PARKED, every)
+    return section("parked", "Detached disks", rows.PARKED, every)
 
 
 def _left_out(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
     every = [rows.of_left_out(host, vm) for host in hosts for vm in results[host]["vm_info"]["skipped_vms"]]
-    return _section("left-out", "VMs that are left out", rows.LEFT_OUT, every) if every else Html("")
+    return section("left-out", "VMs that are left out", rows.LEFT_OUT, every) if every else Html("")
 
 
-def _count(number: int, word: str) -> str:
+def count(number: int, word: str) -> str:
+    """Return a number with its noun."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"

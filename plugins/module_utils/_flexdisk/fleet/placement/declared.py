@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import Problems
-from ...rules.naming import did_you_mean, fitting
+from ...rules.naming import did_you_mean, find_by_name
 from .facts import Facts
 from .known import UNALLOCABLE
 from .new_vms import NewVm, parse_new_vms
@@ -136,8 +136,8 @@ class _Selection:
         """Return the UUIDs of what is named. Each name must mean exactly one VM, and no VM may be named twice."""
         names_by_uuid: t.Dict[str, str] = {}
         for name in wanted:
-            fits = fitting(name, self._facts.names, prefixes=False)
-            if not fits and fitting(name, self._facts.moving, prefixes=False):
+            fits = find_by_name(name, self._facts.names, prefixes=False)
+            if not fits and find_by_name(name, self._facts.moving, prefixes=False):
                 self._problems.add("InUse", f"VM {name} is being moved already; the playbook move_vm goes on")
             elif len(fits) != 1:
                 places = [f"{one.uuid} on {self._facts.known.vms[one.uuid].primary}" for one in fits]

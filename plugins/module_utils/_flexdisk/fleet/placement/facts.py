@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from ...model.errors import FlexdiskError, Problems
 from ...rules.moves import MOVED
-from ...rules.naming import Names
-from ...rules.one_host import doubles
+from ...rules.naming import Identifiers
+from ...rules.one_host import same_host_problems
 from .known import COPIED, DOWN, PREFERRED, UP, Known, KnownGroup, KnownHost, KnownVm
 from .raw import typed_value
 
@@ -45,13 +45,13 @@ class Facts(t.NamedTuple):
     # VMs are called by their UUIDs here.
     known: Known
     # UUID and alias of each VM.
-    names: t.Tuple[Names, ...]
+    names: t.Tuple[Identifiers, ...]
     # By UUID.
     tags: t.Mapping[str, _Raw]
     # The hosts that could not be read, with the reason.
     unread: t.Mapping[str, str]
     # The VMs that are being moved, which no plan moves.
-    moving: t.Tuple[Names, ...] = ()
+    moving: t.Tuple[Identifiers, ...] = ()
 
     def alias(self, uuid: str) -> str:
         """Return what people call a VM."""
@@ -76,14 +76,14 @@ def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Sett
     _check_uuids([vm_facts.vm for vm_facts in vms], problems)
     known_hosts = _with_replicas(known_hosts, hosts, [vm_facts.vm for vm_facts in vms])
     known = Known(known_groups, known_hosts, {vm_facts.vm.name: vm_facts.vm for vm_facts in vms}, settings.moves)
-    names = tuple(Names(vm_facts.vm.name, vm_facts.alias) for vm_facts in vms)
+    names = tuple(Identifiers(vm_facts.vm.name, vm_facts.alias) for vm_facts in vms)
     return Facts(
         known,
         names,
         {vm_facts.vm.name: vm_facts.tags for vm_facts in vms},
         {raw["name"]: _silence(raw) for raw in hosts if raw["info"] is None},
         tuple(
-            Names(move["uuid"], move["alias"])
+            Identifiers(move["uuid"], move["alias"])
             for raw in hosts
             for move in _moves(raw["info"] or {})
             if move["phase"] != MOVED
@@ -274,7 +274,7 @@ def exclusive_tags(tags: _Raw, keys: t.Iterable[str]) -> t.FrozenSet[str]:
 def _check_pools(hosts: t.Sequence[_Raw], problems: Problems) -> None:
     """One pool on two hosts means one host with two names: its space would count twice."""
     guids = {host["name"]: [pool.get("guid") for pool in (host["info"] or {}).get("pools", ())] for host in hosts}
-    for message in doubles(guids):
+    for message in same_host_problems(guids):
         problems.add("Ambiguous", message)
 
 

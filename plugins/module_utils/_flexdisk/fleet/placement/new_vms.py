@@ -9,7 +9,7 @@ import typing as t
 
 from ...model.errors import FlexdiskError, Problems
 from ...model.sizes import parse_size
-from ...rules.naming import fitting
+from ...rules.naming import find_by_name
 from .facts import Facts, exclusive_tags
 from .known import COPIED, DOWN, UP, KnownVm
 from .raw import typed_value
@@ -37,7 +37,7 @@ def parse_new_vms(
     for name in sorted({name for name in names if names.count(name) > 1}):
         problems.add("InvalidArgument", f"new_vms: {name} is listed more than once")
     for name in dict.fromkeys(names):
-        for one in fitting(name, facts.names, prefixes=False):
+        for one in find_by_name(name, facts.names, prefixes=False):
             host = facts.known.vms[one.uuid].primary
             problems.add("AlreadyExists", f"new_vms: {name} is on {host} already ({one.uuid})")
     return tuple(_New(entry, facts, exclusive, problems).read() for entry in raw)
@@ -112,6 +112,6 @@ class _New:
         if raw[key] is None:
             raise FlexdiskError("MissingParameter", f"{label}: {key} is missing")
         try:
-            return parse_size(raw[key], what=key)
+            return parse_size(raw[key], name=key)
         except FlexdiskError as exc:
             raise FlexdiskError(exc.code, f"{label}: {exc.message}") from exc

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ...model.errors import FlexdiskError
 from ...rules.identity import decode_time
-from ...rules.knobs import without
+from ...rules.knobs import limit_without
 from ...rules.moves import COMING, MOVED, UNKNOWN
 
 _Dict = t.Dict[str, t.Any]
@@ -212,7 +212,7 @@ def better_elsewhere(mine: Rival, rivals: t.Sequence[Rival], most: t.Optional[in
         elif one.term == mine.term and one.pool != mine.pool:
             text = f"{one.host} has a record of it on {one.home} (pool guid {one.pool}), and {mine.host} has one of it"
             text += f" on {mine.home} (pool guid {mine.pool}); find out which one is old, and leave that host out with"
-            yield "Ambiguous", f"{text} {without(one.host)} or {without(mine.host)}"
+            yield "Ambiguous", f"{text} {limit_without(one.host)} or {limit_without(mine.host)}"
         elif one.term == mine.term and most is None:
             yield from _newer_elsewhere(mine, one)
 
@@ -246,7 +246,7 @@ def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
     accept = "flexdisk_max_data_loss allows to lose more"
     if one.why_not:
         text = f"{one.host} has replicas of it, too, and does not know how new they are: {one.why_not}. Look there"
-        yield "Ambiguous", f"{text}, or leave {one.host} out with {without(one.host)}; {accept}"
+        yield "Ambiguous", f"{text}, or leave {one.host} out with {limit_without(one.host)}; {accept}"
     elif not one.points or mine.includes(one):
         return
     elif one.includes(mine):
@@ -258,7 +258,7 @@ def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
             f"neither the replicas on {one.host} nor those on {mine.host} have the other's set of snapshots, so it is"
         )
         text += f" not known who loses less ({clocks}). Find out, and leave one of them out with"
-        yield "Ambiguous", f"{text} {without(one.host)} or {without(mine.host)}; {accept}"
+        yield "Ambiguous", f"{text} {limit_without(one.host)} or {limit_without(mine.host)}; {accept}"
 
 
 def _noted(rival: Rival) -> str:

@@ -17,7 +17,7 @@ from .transfers import DiskTransfer, VmTransfer, place
 
 _Cells = t.Mapping[str, t.Tuple[str, str]]
 DatasetProperties = t.Mapping[str, _Cells]  # value and source by dataset and property
-_ROLE, _MOVE = PREFIX + ROLE, PREFIX + moves.FACT
+_ROLE, _MOVE = PREFIX + ROLE, PREFIX + moves.MOVE_PROPERTY
 _TYPES = "filesystem,volume,snapshot"
 
 
@@ -57,7 +57,7 @@ def lacking(vm: VmTransfer, properties: DatasetProperties, here: str) -> str:
     the other one. The other host must expect the VM from here, and have the whole set.
     """
     where = _expected_at(vm)
-    move = moves.read(where, _local(properties.get(where, {}), _MOVE))
+    move = moves.decode_at(where, _local(properties.get(where, {}), _MOVE))
     if move is None or move.phase != moves.COMING or move.back_to or (move.host, move.pool) != (here, vm.home):
         return "it does not expect the VM"
     lacks = [disk.name or disk.uuid for disk in vm.disks if not _has(vm, disk, properties)]

@@ -168,7 +168,7 @@ def read_record(given: t.Any) -> Record:
         if not all(isinstance(one, str) for one in (result.description["template"], variables_of(result))):
             raise ValueError("template is a text")
         uefi.decode(variables_of(result))
-        if not failover.is_plausible(result.marks.get(failover.FACT) or "none:0"):
+        if not failover.is_plausible(result.marks.get(failover.FAILOVER_PROPERTY) or "none:0"):
             raise ValueError("the term of its failover is none")
         _facts(result.marks)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass, field
 
-from ...rules.knobs import without
+from ...rules.knobs import limit_without
 from ...rules.naming import similar
 from . import host_steps
 from .calls import Answer, AtOnce, Call, CallFailed, Message, PlayFlow, PlayPart, Run, Stopped
@@ -246,7 +246,7 @@ def _stay_problems(wanted: Recovery, known: _Known, complete: str) -> t.Iterator
         yield f"{' and '.join(unasked)} could not be asked whether the failover of {name} has begun there"
     if len(begun) > 1:
         text = f"{' and '.join(begun)} have begun to take {name} over; leave one out, as with"
-        yield f"{text} {without(min(begun))}"
+        yield f"{text} {limit_without(min(begun))}"
     if len(known.uuids) > 1:
         yield f"several VMs are called {name}; give the whole UUID: {', '.join(known.uuids)}"
     if begun and not complete:

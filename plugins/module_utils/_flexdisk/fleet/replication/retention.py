@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...rules.replicas import is_synced, short, sync_number
+from ...rules.replicas import is_synced, short_peer, sync_number
 from .copies import Original, Point, Replica
 
 Pair = t.Tuple[Original, t.Optional[Replica]]
@@ -61,7 +61,7 @@ def obsolete_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Po
     A set that is named after home has come with a move. It may be all that the disk has in common with the host that it
     came from. So it stays until each other host that has replicas has a set of its own.
     """
-    others = [int(one, 16) for one in disk.peers if one != short(peer)]
+    others = [int(one, 16) for one in disk.peers if one != short_peer(peer)]
     noted = all(any(point.bookmark for point in synced(disk, [one])) for one in others)
     pools = (home, peer) if noted else (peer,)
     return tuple(point for point in synced(disk, pools) if point.name != name)

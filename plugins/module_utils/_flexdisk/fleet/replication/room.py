@@ -12,7 +12,7 @@ from ...model.errors import Problem
 from ...model.sizes import MIB, render_apart, render_bytes
 from ...model.vm import Disk, Vm
 from ...rules import snapshots
-from ...rules.pins import holds, without_sets
+from ...rules.pins import holds, without_snapshots_named
 from ...rules.replicas import sync_name
 from ...rules.space import sync_needs
 
@@ -27,7 +27,7 @@ def space_with_next_set(vm: Vm, failed: t.Collection[str]) -> int:
 
     Raised by a slack if the guest is running.
     """
-    left = without_sets(vm, failed)
+    left = without_snapshots_named(vm, failed)
     slack = sum(min(_SLACK, max(0, d.size - d.volume.written)) for d in _synced(left))
     return sync_needs(replace(left, disks=tuple(map(_with_set, left.disks)))) + (
         slack if vm.config.state != "stopped" else 0
@@ -49,7 +49,7 @@ def snapshot_bytes(vm: Vm, failed: t.Collection[str], quota: int) -> int:
     """Return bytes that the snapshots take of the VM's pool. The arguments are those of snapshot_space_problems."""
     if quota:
         return max(0, quota - max(vm.root.reservation, vm.root.used))
-    return sum(holds(disk.volume) for disk in _synced(without_sets(vm, failed)))
+    return sum(holds(disk.volume) for disk in _synced(without_snapshots_named(vm, failed)))
 
 
 def snapshot_space_problems(vm: Vm, failed: t.Collection[str], quota: int, available: int) -> t.Iterator[Problem]:
@@ -58,14 +58,14 @@ def snapshot_space_problems(vm: Vm, failed: t.Collection[str], quota: int, avail
     failed: as in coming_space. quota: that of the VM with the space for the sync, 0 for none. available: what the
     VM's pool has.
     """
-    left = without_sets(vm, failed)
+    left = without_snapshots_named(vm, failed)
     needed = sum(holds(disk.volume) for disk in _synced(left))
     used = vm.root.used - sum(v.used for v in vm.volumes) + sum(v.used for v in left.volumes)
     text = "the snapshots of the sync take %s, and"
     if quota and needed > quota - used:
         text += " the VM has %s left; a larger flexible_disk_size makes room"
         text %= render_apart(needed, max(0, quota - used))
-        text += snapshots.others_hold(part.name for disk in _synced(left) for part in disk.snapshots)
+        text += snapshots.foreign_snapshots_text(part.name for disk in _synced(left) for part in disk.snapshots)
         yield Problem("InsufficientSpace", text, vm.config.label)
         return
     more = snapshot_bytes(vm, failed, quota)

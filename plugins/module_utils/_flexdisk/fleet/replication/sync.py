@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...model.errors import FlexdiskError
-from ...rules.replicas import is_synced, short, sync_name, sync_number
+from ...rules.replicas import is_synced, short_peer, sync_name, sync_number
 from .copies import VOLUME, Original, Point, Replica, next_number
 from .retention import Pair, complete, obsolete_here, obsolete_there
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, check_role, common, next_stream
@@ -184,7 +184,7 @@ def _repairs(disk: Original, replica: t.Optional[Replica], name: str, peer: int)
     here = {point.guid for point in disk.snapshots}
     checks = {
         "bookmark": not any(point.name == name for point in disk.bookmarks),
-        "note of the replica": short(peer) not in disk.peers,
+        "note of the replica": short_peer(peer) not in disk.peers,
         "readonly": not replica.readonly,
         "reservation": lacks_reservation(disk.refreservation, replica),
         "hold": any(point.name == name and not (point.held or point.pinned) for point in replica.snapshots),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...rules.knobs import without
+from ...rules.knobs import limit_without
 from ...rules.moves import MOVED
 from .claims import Claim, Claims
 
@@ -45,7 +45,7 @@ def has_it(vm: str, alias: str, claims: Claims, home: str) -> t.Iterator[str]:
         elif one.running:
             yield f"{text}, and it is not stopped there"
         else:
-            yield f"{text}. If that is an old copy, leave {host} out with {without(host)}"
+            yield f"{text}. If that is an old copy, leave {host} out with {limit_without(host)}"
 
 
 def home_answers(vm: str, label: str, home: str, claims: Claims) -> str:
