@@ -48,7 +48,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves, space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short_peer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import (
+    decode_notes,
+    short_peer,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.domains.conftest import domain
@@ -388,7 +391,7 @@ def test_a_vm_that_stays_knows_its_replicas(world, monkeypatch):
         gone(world, seen)
     source.stay(VM)
     for disk in the_vm(world.home).disks:
-        assert [note.host for note in decode(disk.volume.user["replicas"])] == [world.peer_name]
+        assert [note.host for note in decode_notes(disk.volume.user["replicas"])] == [world.peer_name]
 
 
 def test_syncs_with_third_hosts_do_not_change_a_vm(world):
@@ -580,13 +583,13 @@ def test_replicas_on_third_hosts_are_not_forgotten(world):
     for _way in ("there", "back"):
         assert move(world)
         for disk in the_vm(world.peer).disks:
-            known = {one.host: (one.peer, one.home) for one in decode(disk.volume.user["replicas"])}
+            known = {one.host: (one.peer, one.home) for one in decode_notes(disk.volume.user["replicas"])}
             assert known == {"hv03": ("0000002a", first), world.home_name: (short_peer(guid(world.home)), 0)}
         swap(world)
     assert look(world)["refusals"] == []
     removed = world.sender().remove(["db01"], "hv03", False)
     assert removed.homes == [first]
-    assert {len(decode(disk.volume.user["replicas"])) for disk in the_vm(world.home).disks} == {1}
+    assert {len(decode_notes(disk.volume.user["replicas"])) for disk in the_vm(world.home).disks} == {1}
 
 
 def told_moves(host):

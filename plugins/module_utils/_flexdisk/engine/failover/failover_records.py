@@ -13,7 +13,7 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.desired import Policy
 from ...model.errors import Problem
-from ...rules.failover import RIVALS, encode_rivals, rivals_of
+from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING
 from ...zfs.commands import Zfs
@@ -83,7 +83,7 @@ def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
         rivals = rivals_of(record.marks)
         if host not in rivals:
             labels.append(record.label)
-            marks = {**record.marks, RIVALS: encode_rivals([*rivals, host])}
+            marks = {**record.marks, RIVALS_PROPERTY: encode_rivals([*rivals, host])}
             if not check_mode:
                 stored = _stored(replace(record, marks=marks), {record.uuid: known.pool})
                 records.save(record.uuid, stored, records.FAILOVER)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A failover that was begun is given up on the host that would have taken the VM over: it keeps its replicas."""
+"""Gives up a failover on the host that has begun to take the VM over. The host keeps its replicas."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import Disk
 from ...rules import moves
 from ...rules.inventory import Host
-from ...rules.layout import detached_dataset, last_part, pool_of, replicas
+from ...rules.layout import detached_dataset, last_part, pool_of, replicas_container
 from ...rules.moves import COMING, Move
 from ...rules.replicas import ROLE
 from ...zfs.commands import Zfs
@@ -57,7 +57,7 @@ class GiveUpTakeover:
         base = f"{name}@{move.back_to}"
         if base not in self._copies.on_hold(HOLD, [base]):
             self._zfs.hold(HOLD, base)
-        renames.rename(self._zfs, name, f"{replicas(pool_of(name))}/{last_part(name)}")
+        renames.rename(self._zfs, name, f"{replicas_container(pool_of(name))}/{last_part(name)}")
 
 
 def _former_replicas(host: Host, move: Move) -> t.List[str]:

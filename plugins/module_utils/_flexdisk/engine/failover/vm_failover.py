@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a failover that the module host_step does: their arguments, and what they tell."""
+"""The steps of a failover that the module host_step carries out: their arguments and results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...model.desired import Policy
 from ...model.errors import Problem, Problems, refusal
 from ...model.text import count
 from ...rules import incoming
-from ...rules.failover import FAILOVER_PROPERTY, decode
+from ...rules.failover import FAILOVER_PROPERTY, decode_setting
 from ...rules.identity import is_pool, is_uuid
 from ...rules.knobs import limit_without
 from ...rules.replicas import is_host
@@ -216,7 +216,7 @@ def _recorded(record: Record, params: _Params) -> Recorded:
 
 
 def _term(record: Record) -> int:
-    setting = decode(record.marks.get(FAILOVER_PROPERTY, ""))
+    setting = decode_setting(record.marks.get(FAILOVER_PROPERTY, ""))
     return setting.term if setting is not None else 0
 
 

@@ -19,7 +19,14 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
 from ...plan.planner import find_vm
-from ...rules.failover import FAILOVER_PROPERTY, RIVALS, decode, encode, encode_rivals, rivals_of
+from ...rules.failover import (
+    FAILOVER_PROPERTY,
+    RIVALS_PROPERTY,
+    decode_setting,
+    encode_rivals,
+    encode_setting,
+    rivals_of,
+)
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING, Move
@@ -249,8 +256,11 @@ def _chosen_disks(record: Record, leave_out: t.Collection[str], begun: bool) -> 
 
 def _with_next_term(record: Record, rivals: t.Collection[str]) -> Record:
     """Return the record of the VM on its new home, with the next term. rivals: all that could take it over."""
-    setting = decode(record.marks.get(FAILOVER_PROPERTY, ""))
+    setting = decode_setting(record.marks.get(FAILOVER_PROPERTY, ""))
     if setting is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
-    marks = {FAILOVER_PROPERTY: encode(setting._replace(term=setting.term + 1)), RIVALS: encode_rivals(rivals)}
+    marks = {
+        FAILOVER_PROPERTY: encode_setting(setting._replace(term=setting.term + 1)),
+        RIVALS_PROPERTY: encode_rivals(rivals),
+    }
     return replace(record, marks={**record.marks, **marks})

@@ -19,7 +19,7 @@ from ...plan.disk_steps import AttachDisk
 from ...plan.entries import plan_entries
 from ...plan.steps import Step, VmPlan
 from ...rules import disk_properties
-from ...rules.disk import Place, places
+from ...rules.disk import Place, disk_places
 from ...rules.inventory import Host
 from ...zfs.commands import Zfs
 from ..run import report
@@ -201,7 +201,7 @@ def _add_results(
             result = report.plan_result(plan, vms[plan.vm], plan.name, not check_mode)
             outcome.vms.append(result)
     changed = {volume for plan in plans for step in _done(plan) for volume in step.volumes}
-    now = list(places(host_now))
+    now = list(disk_places(host_now))
     for job in jobs:
         place = _place(job, now)
         touched = job.place is not None and job.place.disk.volume.name in changed

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole run of host_metrics: observe, find what is wrong, and write it down for a monitoring."""
+"""The whole run of host_metrics: observe, check, and write metrics for a monitoring system."""
 
 from __future__ import annotations
 

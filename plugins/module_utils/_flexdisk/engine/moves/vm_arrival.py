@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM comes to this host: it is made again from its record, and its replicas become its disks."""
+"""A VM comes to this host: it is created again from its record, and its replicas become its disks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import MIB, render_apart, render_pair
 from ...model.vm import FILE, Disk, Vm, VmConfig
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import FAILOVER_PROPERTY, term_of
-from ...rules.failover import decode as wish_in
+from ...rules.failover import FAILOVER_PROPERTY, decode_setting, term_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
 from ...rules.journal import datasets_in_use
-from ...rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
+from ...rules.layout import container, detached_dataset, pool_of, replicas_container, vm_dataset
 from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
 from ...rules.pins import charge, held_without_syncs
 from ...rules.power import ARRIVAL
@@ -47,8 +46,8 @@ from ...rules.replicas import (
     ROLE,
     SENT,
     Note,
-    decode,
-    encode,
+    decode_notes,
+    encode_notes,
     is_synced,
     short_peer,
 )
@@ -287,7 +286,7 @@ class MoveTarget:
     def _replicas(self, record: Record, pool: str) -> _Replicas:
         """Return the replicas of the VM's disks on this host, each with its snapshots, by the UUIDs of the disks."""
         there = observe(self._zfs, self._hypervisor, every=True).datasets
-        names = {f"{replicas(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
+        names = {f"{replicas_container(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
         result: _Replicas = {uuid: (there[name], []) for name, uuid in names.items() if name in there}
         for one in there.values():
             if one.kind == "snapshot" and one.parent in names:
@@ -424,8 +423,8 @@ class MoveTarget:
             reason += f" {move.host} up, and the same command goes on. If {move.host} is gone for good, the playbook"
             raise FlexdiskError("InUse", f"VM {move.label}: {reason} failover_vm brings back what other hosts have")
         record = read_record(records.load(uuid))
-        fails_over = wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is not None
-        asks = {note.host for disk in record.disks for note in decode(disk.replicas)} if fails_over else ()
+        fails_over = decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is not None
+        asks = {note.host for disk in record.disks for note in decode_notes(disk.replicas)} if fails_over else ()
         reason = moves.why_not_on(uuid, here, seen, sorted(asks), move.term, unasked)
         if reason:
             raise FlexdiskError("InUse", f"VM {move.label}: {reason}")
@@ -504,7 +503,7 @@ class MoveTarget:
         host: as it was before. A killed run may have done a part of it.
         """
         stored = {one.replica.dataset: one.replica for one in stored_replicas(self._copies, [container(pool)])}
-        places = {disk.uuid: f"{replicas(pool)}/{disk.uuid}" for disk in record.disks}
+        places = {disk.uuid: f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks}
         waiting = [(disk, stored[places[disk.uuid]]) for disk in record.disks if places[disk.uuid] in stored]
         for disk, replica in waiting:
             check_alone(replica.dataset, stored)
@@ -573,7 +572,7 @@ class MoveTarget:
             raise FlexdiskError("VmNotStopped", f"VM {record.label} {text}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
-        if wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is not None:
+        if decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is not None:
             power.note_home(self._zfs, self._hypervisor, made)
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
@@ -583,7 +582,7 @@ class MoveTarget:
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
         finally:  # a start turns it on, also one that fails
-            wanted = record.autoboot and wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is None
+            wanted = record.autoboot and decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
         self._write_replica_notes(record, made, move)
@@ -600,11 +599,11 @@ class MoveTarget:
     def _write_replica_notes(self, record: Record, made: Vm, move: Move) -> None:
         """Write on the disks which hosts have replicas, and remove their properties as replicas."""
         back = Note(short_peer(record.home), record.host, "" if move.back_to else render_time(time.time()))
-        left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
+        left = {disk.uuid: decode_notes(disk.replicas) for disk in record.disks}
         texts: t.Dict[str, t.List[str]] = {}
         for disk in made.disks:
             if not disk.hidden:
-                texts.setdefault(encode([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
+                texts.setdefault(encode_notes([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
         for text, names in texts.items():
             self._zfs.set_facts(names, {REPLICAS_PROPERTY: text})
         self._zfs.set_facts(

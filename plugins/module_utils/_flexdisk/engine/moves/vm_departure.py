@@ -34,8 +34,7 @@ from ...rules import moves, snapshots, uefi
 from ...rules.failover import properties_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
-from ...rules.layout import container, pool_of, replicas, vm_dataset
-from ...rules.layout import moves as place_of_moves
+from ...rules.layout import container, moves_container, pool_of, replicas_container, vm_dataset
 from ...rules.moves import LEAVING, MOVED, Move
 from ...rules.power import GIVEN_UP, NOT_HOME, why_home_unknown, why_not_started
 from ...rules.replicas import (
@@ -50,7 +49,7 @@ from ...rules.replicas import (
     SYNCED,
     elsewhere,
     empty_size,
-    encode,
+    encode_notes,
     is_changed,
     is_synced,
 )
@@ -158,7 +157,7 @@ class MoveSource:
             marks={key: value for key, value in properties_at(vm, here, target).items() if key in OWN},
             description=description.of_new,
             disks=tuple(
-                _disk(disk, description.disks.get(disk.path, ""), encode(elsewhere(disk, target, home)))
+                _disk(disk, description.disks.get(disk.path, ""), encode_notes(elsewhere(disk, target, home)))
                 for disk in _travelling(vm)
             ),
             snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, one)),
@@ -219,7 +218,7 @@ class MoveSource:
         self._check_stays(host, vm)
         number = moves.stays_at(vm.root.user, time.time())
         self.stayed = moves.given_up_at(vm.root.user)._replace(number=number)
-        self._zfs.set_facts(vm.root.name, {moves.STAYED: str(number)})
+        self._zfs.set_facts(vm.root.name, {moves.STAYED_PROPERTY: str(number)})
         if move is None:
             return had_keys
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
@@ -239,7 +238,7 @@ class MoveSource:
                 )
         if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
-        self._drop_mark(host, f"{place_of_moves(vm.config.pool)}/{uuid}")
+        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
         return True
 
     def _check_stays(self, host: Host, vm: Vm) -> None:
@@ -366,13 +365,13 @@ class MoveSource:
         if not replicas_to_be:
             return
         self._hold([s.name for disk in replicas_to_be for s in _sent(disk)[-1:]])
-        for place in {replicas(disk.volume.pool) for disk in replicas_to_be} - host.datasets.keys():
+        for place in {replicas_container(disk.volume.pool) for disk in replicas_to_be} - host.datasets.keys():
             self._zfs.create_container(place, readonly="on")
         names = [disk.volume.name for disk in replicas_to_be]
         self._zfs.set(*names, readonly="on")
         self._zfs.set_facts(names, {REPLICAS_PROPERTY: ""})  # as long as the VM can stay, it knows its replicas
         for disk in replicas_to_be:
-            renames.rename(self._zfs, disk.volume.name, f"{replicas(disk.volume.pool)}/{disk.uuid}")
+            renames.rename(self._zfs, disk.volume.name, f"{replicas_container(disk.volume.pool)}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
         missing = sorted(set(base) - self._copies.on_hold(HOLD, base))

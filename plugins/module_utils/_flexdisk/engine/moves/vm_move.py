@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a move that the module host_step does: their arguments, and what they tell."""
+"""The steps of a move that the module host_step carries out: their arguments and results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keys of transfers: made on the home, let in on the peer for some minutes, removed from both."""
+"""Keys of transfers: made on the home, allowed on the peer for some minutes, removed from both."""
 
 from __future__ import annotations
 
