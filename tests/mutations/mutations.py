@@ -1420,15 +1420,15 @@ MUTATIONS = (
     Mutation(
         "a late cancel ends the next move",
         "engine/moves/vm_arrival.py",
-        "if moves.given_up_at(record.marks) >= stayed:",
+        "if moves.given_up_at(record.marks) >= given_up:",
         "if False:",
         "tests/unit/replication/test_move.py",
     ),
     Mutation(
         "a move from before a failover is not cancelled",
         "engine/moves/vm_arrival.py",
-        "if moves.given_up_at(record.marks) >= stayed:",
-        "if moves.stayed_at(record.marks) >= stayed.number:",
+        "if moves.given_up_at(record.marks) >= given_up:",
+        "if moves.stayed_at(record.marks) >= given_up.number:",
         "tests/unit/replication/test_failover_third.py",
     ),
     Mutation(
@@ -1539,14 +1539,14 @@ MUTATIONS = (
     Mutation(
         "a failover goes on beside a host that has everything",
         "engine/failover/vm_failover.py",
-        "rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not ready.begun]",
-        "rivals = [one for one in rivals if not ready.begun]",
+        "rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not plan.begun]",
+        "rivals = [one for one in rivals if not plan.begun]",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a failover that has begun ends what has arrived",
         "engine/failover/failover_ending.py",
-        'reason = why_it_comes(host, move) if begun else ""',
+        'reason = why_not_cancelled(host, move) if begun else ""',
         'reason = ""',
         "tests/unit/replication/test_move_without_source.py",
     ),

@@ -65,7 +65,7 @@ class FailoverHome:
             here: the name of this host for others.
             peer: the host that gets the records, noted on the VMs as one that can take them over.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vms, problems = chosen(host, names)
         vms = [vm for vm in vms if vm.config.uuid not in host.moves]
         if wanted:

@@ -39,7 +39,7 @@ def run(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], path: str, chec
 
     The file is written even without a change, so that its time shows when the host was last read.
     """
-    host = observe(zfs, hypervisor, pool, complete=True, every=True)
+    host = observe(zfs, hypervisor, pool, complete=True, all_pools=True)
     lease_results, warnings = leases(zfs, host)
     verify_findings = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
     text = render(families(host, hypervisor.capabilities.name, verify_findings, lease_results))

@@ -101,7 +101,7 @@ class Receiver:
             if disk.sent:
                 lines[disk.uuid] = self._authorized_line(vm, disk, replica, amount)
         lines.update({vm.uuid: self._question_line(vm, amount) for vm in vms if vm.asks})
-        keys.let_in(self._authorized, lines)
+        keys.add_authorized(self._authorized, lines)
         return keys.host_keys(host_keys)
 
     def _check_may_receive(self, pool: str, vms: t.Collection[str]) -> None:
@@ -178,7 +178,7 @@ class Receiver:
         A VM that fails does not stop the others. since: a time before the home was read, by this host's clock.
         """
         uuids = [disk.uuid for vm in vms for disk in vm.disks]
-        keys.shut_out(self._authorized, [*uuids, *(vm.uuid for vm in vms)])
+        keys.remove_authorized(self._authorized, [*uuids, *(vm.uuid for vm in vms)])
         for uuid in uuids:
             end_receiver(self._runner, uuid)
         stored = self._replicas_in(vm.pool for vm in vms)
@@ -267,7 +267,7 @@ class Receiver:
         of_vms = [one for one in stored if one.vm in vms and one.replica.uuid]
         gone = [one for one in of_vms if not homes or one.replica.home in homes]
         for one in gone if not check_mode else ():
-            keys.shut_out(self._authorized, [one.replica.uuid])
+            keys.remove_authorized(self._authorized, [one.replica.uuid])
             end_receiver(self._runner, one.replica.uuid)
             drop_own_copy(self._zfs, self._copies, one.replica.dataset, one.guid)
         stays = [_of_another_home(one) for one in of_vms if one not in gone]

@@ -102,7 +102,7 @@ def _moment(later: int = 0) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + later))
 
 
-def let_in(path: str, lines: t.Mapping[str, str]) -> None:
+def add_authorized(path: str, lines: t.Mapping[str, str]) -> None:
     """Add lines to authorized_keys, by the UUIDs of the disks. Earlier lines of these disks are replaced."""
     with _locked(path):
         text = trust.without(_authorized(path), lines, _moment())
@@ -110,7 +110,7 @@ def let_in(path: str, lines: t.Mapping[str, str]) -> None:
         _write(path, text + "".join(line + "\n" for line in lines.values()))
 
 
-def shut_out(path: str, uuids: t.Collection[str]) -> None:
+def remove_authorized(path: str, uuids: t.Collection[str]) -> None:
     """Remove the lines of these disks from authorized_keys, and those that have expired."""
     if not os.path.lexists(path):
         return
