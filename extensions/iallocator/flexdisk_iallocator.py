@@ -30,7 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="flexdisk-iallocator", description=__doc__)
     parser.add_argument("file", metavar="FILE", help="the request, - for standard input")
     parser.add_argument("--like-hail", action="store_true", help="decide as Ganeti's hail does")
@@ -56,7 +56,6 @@ def _mib(text: str) -> int:
 
 
 def request(file: str) -> t.Any:
-    """The request that is in the file."""
     text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
     return json.loads(text)
 

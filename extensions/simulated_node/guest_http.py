@@ -28,8 +28,8 @@ def answer(vm: Dict[str, Any]) -> Dict[str, Any]:
 def serve(vm: Dict[str, Any]) -> None:
     """Boot, and answer for ever."""
     metadata = vm["customer_metadata"]
-    said = answer(vm)
-    status = 503 if said["image"] in str(metadata.get("broken", "")).split(",") else 200
+    response = answer(vm)
+    status = 503 if response["image"] in str(metadata.get("broken", "")).split(",") else 200
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"  # so connections are kept, and break when the VM stops
@@ -37,7 +37,7 @@ def serve(vm: Dict[str, Any]) -> None:
 
         def do_GET(self) -> None:
             time.sleep(float(metadata.get("answer_delay", 0)))
-            body = json.dumps(said).encode()
+            body = json.dumps(response).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

@@ -39,7 +39,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The variables that are set, as they are meant; failed, with all that is wrong with them."""
+        """Return the variables that are set, as they are meant; failed, with all that is wrong with them."""
         _core.check()
         answer: _Dict = super().run(tmp, task_vars)
         playbook = str(self._task.args.get("playbook"))
@@ -52,17 +52,17 @@ class ActionModule(ActionBase):
             raise AnsibleError(text) from exc
 
     def _checked(self, playbook: str, variables: _Dict) -> _Dict:
-        """What the action adds to its result."""
+        """Check the variables of a playbook and return what the result gets."""
         readers = specifications()
-        own = readers.arguments[playbook]
-        given = templated(self._templar, own, _of_host(variables, own, variables))
-        found = answers(given, own)
-        meant: _Dict = _of_host(found["variables"], own, variables)
-        problems = [*found["problems"], *_limit(variables)]
+        specification = readers.arguments[playbook]
+        given = templated(self._templar, specification, _of_host(variables, specification, variables))
+        checked = answers(given, specification)
+        meant: _Dict = _of_host(checked["variables"], specification, variables)
+        problems = [*checked["problems"], *_limit(variables)]
         problems += unknown_variables(filter(NAME.match, variables), playbook, readers)
         problems += self._foreign(meant, variables)
         if not problems and playbook == "list_disks":
-            problems = layout.problems(meant, own["flexdisk_list_fields"]["choices"])
+            problems = layout.problems(meant, specification["flexdisk_list_fields"]["choices"])
         if not problems:
             hidden = slices.refusal(playbook, meant, len((variables.get("groups") or {}).get(slices.GROUP, ())))
             problems = [hidden] if hidden else []
@@ -73,11 +73,11 @@ class ActionModule(ActionBase):
         return {**meant, "stands": stands, "_ansible_no_log": secret}
 
     def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
-        """What is wrong with hosts that variables name. Modules run there, also on the controller, as localhost."""
+        """Return what is wrong with hosts that variables name. Modules run there, also on the controller, as localhost."""
         if not named_hosts.named(meant):
             return []
-        own = self._templar.template(variables.get("flexdisk_hosts")) or []
-        patterns = ["hypervisors", *([own] if isinstance(own, str) else own)]
+        more = self._templar.template(variables.get("flexdisk_hosts")) or []
+        patterns = ["hypervisors", *([more] if isinstance(more, str) else more)]
         lookup = lookup_loader.get("ansible.builtin.inventory_hostnames", loader=self._loader, templar=self._templar)
         return named_hosts.problems(meant, lookup.run(patterns, variables=variables))
 

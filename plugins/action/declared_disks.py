@@ -43,7 +43,7 @@ class ActionModule(WatchedPlan):
     """The action. It becomes the task of vm_disks, with the arguments that the variables mean."""
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of vm_disks; skipped if nothing is asked of this host."""
+        """Return the result of vm_disks; skipped if nothing is asked of this host."""
         _core.check()
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
         given: _Dict = checked[1]
@@ -71,18 +71,18 @@ class ActionModule(WatchedPlan):
     def _variables(self, given: _Dict, task_vars: _Dict) -> _Dict:
         """The variables of the role as they are set here, without its name in front. Those that are given win."""
         options = options_of(ROLE)
-        found = {**templated(self._templar, [name for name in options if name not in given], task_vars), **given}
+        values = {**templated(self._templar, [name for name in options if name not in given], task_vars), **given}
         if self._task._role is None:  # else the role has checked them
-            errors = ArgumentSpecValidator(dict(options)).validate(plain(found)).error_messages
+            errors = ArgumentSpecValidator(dict(options)).validate(plain(values)).error_messages
             if errors:
                 raise AnsibleActionFail("Validation of arguments failed:\n" + "\n".join(errors))
         defaults = {name: option["default"] for name, option in options.items() if "default" in option}
-        return {name[len(PREFIX) :]: value for name, value in {**defaults, **found}.items()}
+        return {name[len(PREFIX) :]: value for name, value in {**defaults, **values}.items()}
 
     def _module_of_host(
         self, name: str, options: _Dict, tmp: t.Optional[str], task_vars: t.Optional[_Dict], asks: bool
     ) -> _Dict:
-        """The result of a module, as if this were its task."""
+        """Return the result of a module, as if this were its task."""
         task = self._task
         task.action = COLLECTION + name
         task.args = _core.with_defaults(task.action, task, options, self._templar)
@@ -93,12 +93,12 @@ class ActionModule(WatchedPlan):
 
 
 def _true(value: object) -> bool:
-    """A truth value that an inventory may have as text."""
+    """Return a boolean that an inventory may write as text."""
     return bool(boolean(value, strict=False))
 
 
 def _nothing(step: str) -> _Dict:
-    """The result for a host without declarations. The comparison does not show it: another step comes after it."""
+    """Return the result for a host without declarations. The comparison does not show it: another step comes after it."""
     result: _Dict = {"skipped": True, "changed": False}
     if step == "compare":
         return result

@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import ask_all
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import probe_all
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
 
 MEMBER: t.Dict[str, t.Any] = {
@@ -58,7 +58,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """What the members say, as the result of a task, which fails for a gate that is refused."""
+        """Probe the members and return the result of the task. It fails if the gate is refused."""
         _core.check()
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
             return {**answer, **refusal(problems, noun=""), "failed": True}
         if self._task.check_mode:
             gate = replace(gate, retries=0, stable_for=0)
-        return {**answer, **watch(gate, ask_all, Clock(time.monotonic, time.sleep), self._tell)}
+        return {**answer, **watch(gate, probe_all, Clock(time.monotonic, time.sleep), self._notify)}
 
-    def _tell(self, text: str) -> None:
+    def _notify(self, text: str) -> None:
         show_now(self._display, f"group_gate: {text}")

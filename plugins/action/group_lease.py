@@ -29,30 +29,29 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """The result of the module."""
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         del tmp
         run = controller()
-        said = {key: value for key, value in self._task.args.items() if value is not None}
-        given = {"token": token_of(run), "holder": f"{_user()} on {socket.gethostname()}, process {run}", **said}
+        arguments = {key: value for key, value in self._task.args.items() if value is not None}
+        given = {"token": token_of(run), "holder": f"{_user()} on {socket.gethostname()}, process {run}", **arguments}
         done = self._execute_module(module_args=given, task_vars=task_vars)
-        taking = given.get("state", "held") == "held" and not said.get("renew")
+        taking = given.get("state", "held") == "held" and not arguments.get("renew")
         if taking and done.get("error_code") == "InUse" and has_died(done.get("lease") or {}):
             done = self._execute_module(module_args={**given, "take_over": True}, task_vars=task_vars)
-        for found in done.get("leases") or ():
-            found["died"] = has_died(found.get("lease") or {})
+        for entry in done.get("leases") or ():
+            entry["died"] = has_died(entry.get("lease") or {})
         return {**answer, **done}
 
 
 def controller() -> int:
-    """The process of ansible-playbook, also when it is no more: actions run in processes that it forks."""
+    """Return the process of ansible-playbook, also when it is no more: actions run in processes that it forks."""
     parent = multiprocessing.parent_process()
     return os.getppid() if parent is None or parent.pid is None else parent.pid
 
 
 def token_of(process: int) -> str:
-    """The token of a run of this controller, by its process. It differs from those of processes with the same number on
-    other machines, before the last boot, and in other containers.
+    """Return the token of a run of this controller, by its process. It differs from those of processes with the same
+    number on other machines, before the last boot, and in other containers.
 
     Without /proc it follows from the folder that ansible-playbook has made for this run alone, which all its processes
     know. So it is the same for all tasks of a run, too, but nobody can tell the token of a run that has died.
@@ -67,7 +66,7 @@ def token_of(process: int) -> str:
 
 
 def has_died(lease: t.Mapping[str, t.Any]) -> bool:
-    """Whether the run that has a lease was one of this controller, and is no more."""
+    """Return whether the run that has a lease was one of this controller, and is no more."""
     match = _PROCESS.search(str(lease.get("holder", "")))
     if match is None or lease.get("token") != token_of(int(match[1])):
         return False

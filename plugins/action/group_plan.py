@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """The plan as the result of a task, which fails for a group that is refused."""
+        """Return the plan as the result of a task, which fails for a group that is refused."""
         _core.check()
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]

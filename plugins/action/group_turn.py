@@ -13,7 +13,7 @@ import typing as t
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import Heard
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import TurnInput
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.turn import take
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
@@ -37,7 +37,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """The next turn as the result of a task, which fails if the group is refused."""
+        """Return the next turn as the result of a task, which fails if the group is refused."""
         _core.check()
         answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
@@ -48,7 +48,9 @@ class ActionModule(ActionBase):
             turn = take(
                 given["group"],
                 given["last"],
-                Heard(time.time(), hosts, missing=_missing(given["group"]), check_mode=self._task.check_mode, **heard),
+                TurnInput(
+                    time.time(), hosts, missing=_missing(given["group"]), check_mode=self._task.check_mode, **heard
+                ),
             )
         except FlexdiskError as exc:
             raise AnsibleActionFail(f"group_turn: {exc.message}") from exc
@@ -61,6 +63,6 @@ class ActionModule(ActionBase):
 
 
 def _missing(group: t.Mapping[str, t.Any]) -> t.List[str]:
-    """The task files that are not there. Those whose place depends on where they are named are not looked for."""
+    """Return the task files that are not there. Those whose place depends on where they are named are not looked for."""
     files = [path for key in HOOKS for path in group[key]] + list(group["gate"].get("tasks") or ())
     return [path for path in files if os.path.isabs(path) and not os.path.isfile(path)]

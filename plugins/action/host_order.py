@@ -36,7 +36,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The order as the result of a task, which fails if the playbook refuses what was asked for."""
+        """Return the order as the result of a task, which fails if the playbook refuses what was asked for."""
         _core.check()
         answer: _Dict = super().run(tmp, task_vars)
         checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]

@@ -45,11 +45,11 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of the task, which fails if nothing may be done."""
+        """Return the result of the task, which fails if nothing may be done."""
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         given: _Dict = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]  # type: ignore[no-untyped-call]
-        does = {"queue": self._queue, "begin": self._begin, "end": self._end, "tell": self._tell}
+        does = {"queue": self._queue, "begin": self._begin, "end": self._end, "tell": self._summarize}
         return {**start, "changed": False, **does[given["do"]](given, task_vars or {})}
 
     def _queue(self, given: _Dict, _variables: _Dict) -> _Dict:
@@ -73,13 +73,13 @@ class ActionModule(ActionBase):
             return carried.failed(given["failed"])
         return carried.done(given["job"]["move"], bool(self._task.check_mode), given["downtime"], given["outlook"])
 
-    def _tell(self, given: _Dict, variables: _Dict) -> _Dict:
+    def _summarize(self, given: _Dict, variables: _Dict) -> _Dict:
         queue = _queued(variables, carried.STAGES)
         jobs = [(known["_flexdisk_job"], known.get("_flexdisk_ended")) for _host, known in queue]
-        return carried.told(jobs, given["last"].get("unplanned", ""))
+        return carried.overall_result(jobs, given["last"].get("unplanned", ""))
 
 
 def _queued(variables: _Dict, stages: t.Sequence[str]) -> t.List[t.Tuple[str, t.Any]]:
-    """The hosts of jobs, each with its variables."""
+    """Return the hosts of jobs, each with its variables."""
     names = dict.fromkeys(name for stage in stages for name in variables["groups"].get(f"flexdisk_{stage}", ()))
     return [(name, variables["hostvars"][name]) for name in names]

@@ -14,7 +14,7 @@ from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.answers import (
     answer,
-    waits,
+    job_dependencies,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.asked import new_vms
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import (
@@ -93,7 +93,7 @@ class ActionModule(ActionBase):
     _supports_diff = False
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
-        """The plan as the result of a task, which fails for a request that is refused."""
+        """Return the plan as the result of a task, which fails for a request that is refused."""
         _core.check()
         result_of_task: t.Dict[str, t.Any] = super().run(tmp, task_vars)
         arguments = self._checked()
@@ -101,8 +101,8 @@ class ActionModule(ActionBase):
             given = {key: value for key, value in self._task.args.items() if key != "answers"}
             self._task.args = {**given, "new_vms": _answered(arguments["answers"])}
             arguments = self._checked()
-        found = move_plan(arguments, time.time())
-        return {**result_of_task, **found, "failed": "error_code" in found}
+        plan = move_plan(arguments, time.time())
+        return {**result_of_task, **plan, "failed": "error_code" in plan}
 
     def _checked(self) -> t.Dict[str, t.Any]:
         checked = self.validate_argument_spec(  # type: ignore[no-untyped-call]
@@ -112,7 +112,7 @@ class ActionModule(ActionBase):
 
 
 def _answered(answers: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
-    """The new VMs, as hosts have answered."""
+    """Return the new VMs, as hosts have answered."""
     try:
         return new_vms(answers)
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
@@ -121,7 +121,7 @@ def _answered(answers: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:
 
 
 def move_plan(arguments: t.Mapping[str, t.Any], now: float) -> t.Dict[str, t.Any]:
-    """The keys of the result. now: seconds since 1970."""
+    """Return the keys of the result. now: seconds since 1970."""
     problems = Problems("")
     exclusive = tuple(arguments["exclusive_tags"] or ())
     moves = frozenset((pair["from"], pair["to"]) for pair in arguments["allowed_moves"] or ())
@@ -134,6 +134,6 @@ def move_plan(arguments: t.Mapping[str, t.Any], now: float) -> t.Dict[str, t.Any
     request = parse_request(arguments, facts, exclusive, problems)
     if problems:
         return refusal(problems, noun="")
-    found = answer(facts.known, request)
-    after = waits(facts.known, found.jobs, arguments["moves_per_host"], arguments["moves_between_groups"])
-    return result(facts, request, found, after, arguments["allow_partial"])
+    planned = answer(facts.known, request)
+    after = job_dependencies(facts.known, planned.jobs, arguments["moves_per_host"], arguments["moves_between_groups"])
+    return result(facts, request, planned, after, arguments["allow_partial"])

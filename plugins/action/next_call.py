@@ -18,8 +18,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Flow,
     Run,
     Turn,
-    kept,
     next_turn,
+    readable_part,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.move_calls import (
     Move,
@@ -49,14 +49,16 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of the module, with what is next. It fails if the task ends with the failure of this module."""
+        """Return the result of the module, with what is next. It fails if the task ends with the failure of this
+        module.
+        """
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         variables = task_vars or {}
         shown = self._task.args.get("shown")
         if shown is None:
             begun = repr(time.time())
-            return {**start, "answers": {}, "next": {**_told(self._turn(variables, {})), "begun": begun}}
+            return {**start, "answers": {}, "next": {**_next_task(self._turn(variables, {})), "begun": begun}}
         hidden = self._task.args.get("hidden") or {}
         if not hidden or hidden["next"]["begun"] != shown["next"]["begun"]:  # that of an earlier run in this play
             hidden = {"answers": {}}
@@ -69,10 +71,10 @@ class ActionModule(ActionBase):
         if call is None:
             raise AnsibleError("next_call: there is no call left")
         began = time.time()
-        result = _calling.do(self, call, variables)
+        result = _calling.run_call(self, call, variables)
         if result.get("unreachable") and not call.may_be_lost:
             return result
-        answer = {str(len(answers)): {"result": kept(call, result), "began": began, "ended": time.time()}}
+        answer = {str(len(answers)): {"result": readable_part(call, result), "began": began, "ended": time.time()}}
         turn = self._turn(variables, {**answers, **answer})
         if isinstance(turn.failure, CallFailed) and turn.failure.call == call and not call.hidden:
             return result
@@ -80,24 +82,26 @@ class ActionModule(ActionBase):
             result.pop(key, None)
         if result.get("failed"):
             result["failed"] = False  # without it, Ansible would go by rc
-        told = {**_told(turn), "begun": shown["next"]["begun"]}
-        return {**result, "answers": {**(hidden if call.hidden else shown["answers"]), **answer}, "next": told}
+        following = {**_next_task(turn), "begun": shown["next"]["begun"]}
+        return {**result, "answers": {**(hidden if call.hidden else shown["answers"]), **answer}, "next": following}
 
     def _turn(self, variables: _Dict, answers: t.Mapping[str, _Dict]) -> Turn:
-        """What is next after these answers, by their numbers."""
+        """Return what is next after these answers, by their numbers."""
         args = self._task.args
         run = Run(bool(self._task.check_mode), bool(self._task.diff), lambda host: _calling.options(variables, host))
         given = [Answer(**answers[str(number)]) for number in range(len(answers))]
         return next_turn(TASKS[args["task"]](args["arguments"], run), given)
 
 
-def _told(turn: Turn) -> _Dict:
-    """What the task that comes next needs: its file among the tasks of the role vm_replica, its name and its host."""
-    told: _Dict = {"file": "done", "result": turn.result}
+def _next_task(turn: Turn) -> _Dict:
+    """Return what the task that comes next needs: its file among the tasks of the role vm_replica, its name and its
+    host.
+    """
+    task: _Dict = {"file": "done", "result": turn.result}
     if turn.call is not None:
-        told = {"file": "hidden" if turn.call.hidden else "call", "name": turn.call.name, "host": turn.call.host}
+        task = {"file": "hidden" if turn.call.hidden else "call", "name": turn.call.name, "host": turn.call.host}
     elif turn.failure is not None:
-        told = {"file": "fail", "msg": str(turn.failure)}
+        task = {"file": "fail", "msg": str(turn.failure)}
     if turn.says is None:
-        return told
-    return {**told, "file": "say", "then": told["file"], "title": turn.says.name, "says": turn.says.text}
+        return task
+    return {**task, "file": "say", "then": task["file"], "title": turn.says.name, "says": turn.says.text}

@@ -20,8 +20,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     PlayFlow,
     Run,
     Turn,
-    kept,
     next_turn,
+    readable_part,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.recovery import (
     Recovery,
@@ -48,7 +48,7 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The next turn, which fails if the flow is stopped; with a turn, the result of the module of this host."""
+        """Return the next turn, which fails if the flow is stopped; with a turn, the result of the module of this host."""
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -67,7 +67,7 @@ class ActionModule(ActionBase):
         """Do the call of this host. Its answer is told beside the result, as turn."""
         call = Call(**turn["calls"][variables["inventory_hostname"]])
         began = time.time()
-        result = _calling.do(self, call, variables)
+        result = _calling.run_call(self, call, variables)
         failed = bool(result.get("failed"))
         if failed and call.may_fail:
             result["failed"] = False  # without it, Ansible would go by rc
@@ -76,43 +76,45 @@ class ActionModule(ActionBase):
         return {**result, "turn": {**_identity(turn), **ended}}
 
     def _decide(self, memory: t.Sequence[_Dict], variables: _Dict) -> _Dict:
-        """What comes next after these answers."""
+        """Return what comes next after these answers."""
         args = self._task.args
         run = Run(bool(self._task.check_mode), bool(self._task.diff), lambda host: _calling.options(variables, host))
         turn = next_turn(FLOWS[args["flow"]](args["arguments"], run), [_answers(one) for one in memory])
         shown = isinstance(turn.failure, CallFailed) and not turn.failure.call.hidden  # by its host
         if turn.failure is not None and not shown:
             raise AnsibleActionFail(str(turn.failure))
-        return {"memory": memory, "number": len(memory), **_told(turn, variables["ansible_play_hosts"])}
+        return {"memory": memory, "number": len(memory), **_next_tasks(turn, variables["ansible_play_hosts"])}
 
 
 def _answer(every: t.Mapping[str, t.Any], host: str) -> _Dict:
-    """What a host has left of its last call. It is no argument: those can be shown, and it has secrets."""
+    """Return the result of a host's last call. It is read from variables, because arguments can be shown, and it has
+    secrets.
+    """
     return every[host].get("_flexdisk_heard") or {}
 
 
 def _identity(turn: _Dict) -> _Dict:
-    """What tells a turn from others, also from those of an earlier play."""
+    """Return what identifies a turn, also among those of an earlier play."""
     return {key: turn.get(key) for key in ("number", "begun")}
 
 
 def _answers(remembered: _Dict) -> t.Union[Answer, Answers]:
-    """The answers to a turn, or the one to its only call."""
+    """Return the answers to a turn, or the one to its only call."""
     answers = {host: Answer(**one) for host, one in remembered["answers"].items()}
     return answers if remembered["at_once"] else next(iter(answers.values()))
 
 
 def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
-    """What to remember of the answers to a turn. Only a host that Ansible calls unreachable is lost: one without an
-    answer may be there, and hang.
+    """Return what to remember of the answers to a turn. Only a host that Ansible calls unreachable is lost: one without
+    an answer may be there, and hang.
     """
     answers: _Dict = {}
     for host, call in last["calls"].items():
         result = heard.get(host) or {}
         turn = result.get("turn") or {}
         if _identity(turn) == _identity(last) and not result.get("unreachable"):
-            told = kept(Call(**call), {**result, "failed": turn["failed"]})
-            answers[host] = {"result": told, "began": turn["began"], "ended": turn["ended"]}
+            readable = readable_part(Call(**call), {**result, "failed": turn["failed"]})
+            answers[host] = {"result": readable, "began": turn["began"], "ended": turn["ended"]}
             continue
         how = "unreachable" if result.get("unreachable") else "failed"
         why = result.get("msg") if result.get("unreachable") or not turn else ""
@@ -123,15 +125,15 @@ def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
     return {"at_once": last["at_once"], "answers": answers}
 
 
-def _told(turn: Turn, hosts: t.Sequence[str]) -> _Dict:
-    """What tasks need: what is said, and on which of the hosts; the name of the next task, and each host's call."""
-    told: _Dict = {"calls": {}, "result": turn.result or {}, "title": "Say nothing", "says": "", "about": ""}
+def _next_tasks(turn: Turn, hosts: t.Sequence[str]) -> _Dict:
+    """Return what tasks need: what is said, and on which of the hosts; the name of the next task, and each host's call."""
+    tasks: _Dict = {"calls": {}, "result": turn.result or {}, "title": "Say nothing", "says": "", "about": ""}
     if turn.says is not None:
         about = turn.says.host if turn.says.host in hosts else hosts[0]
-        told.update(title=turn.says.name, says=turn.says.text, about=about)
+        tasks.update(title=turn.says.name, says=turn.says.text, about=about)
     calls = turn.at_once.calls if turn.at_once is not None else [turn.call] if turn.call is not None else []
     if calls:
         one = calls[0]
-        told.update(name=one.name, hidden=one.hidden, may_be_lost=one.may_be_lost, at_once=turn.at_once is not None)
-        told["calls"] = {call.host: {**call._asdict(), "arguments": dict(call.arguments)} for call in calls}
-    return told
+        tasks.update(name=one.name, hidden=one.hidden, may_be_lost=one.may_be_lost, at_once=turn.at_once is not None)
+        tasks["calls"] = {call.host: {**call._asdict(), "arguments": dict(call.arguments)} for call in calls}
+    return tasks

@@ -64,14 +64,16 @@ FIGURES = ("SIZE", "FREE", "ALLOCATABLE", "FREES POOL", "FREES VM", "BLOCK SIZE"
 
 
 def disk_table(
-    found: _Dict, fields: t.Optional[t.Sequence[str]] = None, long: bool = False, header: bool = True
+    result: _Dict, fields: t.Optional[t.Sequence[str]] = None, long: bool = False, header: bool = True
 ) -> t.List[str]:
     """The result of vm_info or disk_info as lines of a table. fields: the columns for disk_info; long: more of them."""
     try:
         table = (
-            _disks(found["disks"], _known(fields or (LONG if long else SHORT))) if "disks" in found else _table(found)
+            _disks(result["disks"], _known(fields or (LONG if long else SHORT)))
+            if "disks" in result
+            else _table(result)
         )
-        return [*(table if header else table[1:]), *_not_shown(found.get("skipped_vms") or ())]
+        return [*(table if header else table[1:]), *_not_shown(result.get("skipped_vms") or ())]
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(
             "disk_table wants a result of flexdisk.hypervisor.vm_info, with vms and parked, or of disk_info, with disks"
@@ -103,14 +105,14 @@ def _known(fields: t.Sequence[str]) -> t.Sequence[str]:
     return fields
 
 
-def _table(found: _Dict) -> t.List[str]:
+def _table(result: _Dict) -> t.List[str]:
     rows: t.List[_Row] = []
-    for vm in found["vms"]:
+    for vm in result["vms"]:
         space = (_size(vm.get("free_space")), _size(vm.get("allocatable")))
         rows += _vm_rows(vm["alias"] or vm["uuid"], [*vm["disks"], *vm["parked"]], space)
-    known = {vm["uuid"] for vm in found["vms"]}
+    known = {vm["uuid"] for vm in result["vms"]}
     strays: t.Dict[str, t.List[_Dict]] = {}
-    for disk in found["parked"]:
+    for disk in result["parked"]:
         if disk["vm"] not in known:
             strays.setdefault(disk["vm"], []).append(disk)
     for uuid, disks in sorted(strays.items()):

@@ -44,7 +44,7 @@ def guest_grown(results: t.Sequence[_Dict], targets: t.Sequence[t.Dict[str, t.An
 
 
 def _guarded(name: str, work: t.Callable[..., _Result], *args: t.Any) -> _Result:
-    """What work returns. Input of a strange form becomes an error of the filter, which shows no value of it."""
+    """Call work(*args). Malformed input becomes an error of the filter that shows no value."""
     try:
         return work(*args)
     except (AttributeError, LookupError, TypeError, ValueError) as exc:

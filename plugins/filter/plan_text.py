@@ -42,7 +42,7 @@ def _block(host: str, result: _Dict, pools: t.Sequence[_Dict]) -> t.Iterator[str
     yield from (f"  {line}" for line in result["plan"][1:])
     before, after = (sum(vm["quota_bytes"][when] for vm in result["vms"]) for when in ("before", "after"))
     left = [f"pool {pool['name']} has {render_mib(pool['available'])} left now" for pool in pools]
-    yield f"  space: quotas of these VMs {render_change(before, after)}{''.join(', ' + words for words in left)}"
+    yield f"  space: quotas of these VMs {render_change(before, after)}{''.join(', ' + text for text in left)}"
 
 
 class FilterModule:

@@ -41,7 +41,7 @@ def play_hosts(
 
 
 def _fitting(inventory: InventoryManager, pattern: t.Any) -> t.List[str]:
-    """The hosts, without localhost if the inventory does not have it."""
+    """Return the hosts, without localhost if the inventory does not have it."""
     try:
         return [host.name for host in inventory.get_hosts(pattern) if not host.implicit]
     except AnsibleError:

@@ -18,10 +18,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 _Dict = t.Mapping[str, t.Any]
 
 
-def report_page(found: t.Mapping[str, _Dict], time: str, unread: t.Optional[t.Mapping[str, str]] = None) -> str:
-    """found: the results of the four modules for each host."""
+def report_page(results: t.Mapping[str, _Dict], time: str, unread: t.Optional[t.Mapping[str, str]] = None) -> str:
+    """results: those of the four modules for each host."""
     try:
-        return page(found, time, unread or {})
+        return page(results, time, unread or {})
     except FlexdiskError as exc:
         raise AnsibleFilterError(f"report_page: {exc.message}") from exc
     except (AttributeError, LookupError, TypeError, ValueError) as exc:

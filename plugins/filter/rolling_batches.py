@@ -14,7 +14,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     INDEXED,
     sequence,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MOST
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MAX_MEMBERS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.durations import parse_seconds
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
@@ -29,18 +29,20 @@ def rolling_batches(figures: t.Mapping[str, int], flavour: str = INDEXED) -> t.D
     for key, value in figures.items():
         if isinstance(value, bool) or not isinstance(value, int):
             raise AnsibleFilterError(f"rolling_batches: {key} is {value!r}, which is not a whole number")
-        if value > MOST:
-            raise AnsibleFilterError(f"rolling_batches: {key} is above {MOST}, the most members that a group has")
+        if value > MAX_MEMBERS:
+            raise AnsibleFilterError(
+                f"rolling_batches: {key} is above {MAX_MEMBERS}, the most members that a group has"
+            )
     try:
-        found = sequence(**figures, flavour=flavour)
+        roll = sequence(**figures, flavour=flavour)
     except FlexdiskError as error:
         raise AnsibleFilterError(f"rolling_batches: {error.code}: {error.message}") from error
     return {
-        "batches": [[step.size, step.batch] for step in found.batches],
-        "peak": found.peak,
-        "untouched_min": found.untouched_min,
-        "final_resize_to": found.final_size,
-        "pauses": found.pauses,
+        "batches": [[step.size, step.batch] for step in roll.batches],
+        "peak": roll.peak,
+        "untouched_min": roll.untouched_min,
+        "final_resize_to": roll.final_size,
+        "pauses": roll.pauses,
     }
 
 

@@ -147,7 +147,7 @@ from ansible.utils.path import unfrackpath
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core, _vm_hosts, _vm_info
 
 _Vm = t.Dict[str, t.Any]
-_Found = t.Dict[str, t.List[_Vm]]
+_VmsByHost = t.Dict[str, t.List[_Vm]]
 
 
 class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
@@ -164,14 +164,14 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
         if _vm_info.INSIDE in os.environ:
             return
         self._read_config_data(path)
-        found = self._found(path, cache)
+        vms_by_host = self._vms_by_host(path, cache)
         states = self.get_option("states")
-        vms = [vm for vms in found.values() for vm in vms if not states or vm.get("state") in states]
-        self._populate(inventory, vms, found)
+        vms = [vm for vms in vms_by_host.values() for vm in vms if not states or vm.get("state") in states]
+        self._populate(inventory, vms, vms_by_host)
 
-    def _found(self, path: str, cache: bool) -> _Found:
-        """The VMs of each hypervisor, from the cache if what was asked for then is what is asked for now."""
-        asked = {
+    def _vms_by_host(self, path: str, cache: bool) -> _VmsByHost:
+        """Return the VMs of each hypervisor, from the cache if what was asked for then is what is asked for now."""
+        query = {
             "sources": self._sources(path),
             "pattern": self.get_option("hypervisors"),
             "skipped": self.get_option("skipped"),
@@ -182,12 +182,12 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
                 cached = self._cache[key]
             except KeyError:
                 cached = {}
-            if cached.get("asked") == asked:
-                return t.cast(_Found, cached["found"])
-        found, complete = self._ask(asked["sources"], asked["pattern"])
+            if cached.get("asked") == query:
+                return t.cast(_VmsByHost, cached["found"])
+        vms_by_host, complete = self._ask(query["sources"], query["pattern"])
         if self.get_option("cache") and complete:
-            self._cache[key] = {"asked": asked, "found": found}
-        return found
+            self._cache[key] = {"asked": query, "found": vms_by_host}
+        return vms_by_host
 
     def _sources(self, path: str) -> t.List[str]:
         folder = os.path.dirname(path)
@@ -196,28 +196,28 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
             for source in map(str, self.get_option("inventory"))
         ]
 
-    def _ask(self, sources: t.List[str], pattern: str) -> t.Tuple[_Found, bool]:
-        """The VMs of each hypervisor that told them, and whether all did."""
+    def _ask(self, sources: t.List[str], pattern: str) -> t.Tuple[_VmsByHost, bool]:
+        """Return the VMs of each hypervisor that told them, and whether all did."""
         replies = _vm_info.read(sources, pattern, self.get_option("timeout"))
         if not replies:
             raise AnsibleParserError(
                 f"No hypervisor was found. The pattern {pattern!r} matches no host of {', '.join(sources)}"
             )
-        found: _Found = {}
+        vms_by_host: _VmsByHost = {}
         failures = []
         for hypervisor, reply in sorted(replies.items()):
             try:
                 if reply["status"] != "ok":
                     raise ValueError(f"{reply['status']}: {reply['result'].get('msg')}")
-                found[hypervisor] = _vm_hosts.vms(hypervisor, reply["result"], self.get_option("skipped"))
+                vms_by_host[hypervisor] = _vm_hosts.vms(hypervisor, reply["result"], self.get_option("skipped"))
             except ValueError as exc:
                 failures.append(f"{hypervisor}: {exc}")
-                found[hypervisor] = []
+                vms_by_host[hypervisor] = []
         if failures and self.get_option("on_failure") == "error":
             raise AnsibleParserError(f"The VMs of some hypervisors could not be read. {'; '.join(failures)}")
         for failure in failures:
             self.display.warning(f"VMs are missing from the inventory. {failure}")
-        return found, not failures
+        return vms_by_host, not failures
 
     def _populate(self, inventory: InventoryData, vms: t.List[_Vm], hypervisors: t.Iterable[str]) -> None:
         """Variables come before groups: set_variable and add_child take a host for a group of the same name."""
@@ -242,7 +242,7 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _names(self, vms: t.List[_Vm], taken: t.Set[str]) -> t.List[str]:
         taken = taken | {to_safe_group_name(group) for group in self.get_option("groups")}
         try:
-            names, warnings = _vm_hosts.named(vms, [self._wishes(vm) for vm in vms], taken)
+            names, warnings = _vm_hosts.named(vms, [self._preferred_names(vm) for vm in vms], taken)
         except ValueError as exc:
             raise AnsibleParserError(str(exc)) from exc
         for warning in warnings:
@@ -252,13 +252,13 @@ class InventoryModule(BaseInventoryPlugin, Constructable, Cacheable):
     def _compose(self, *args: t.Any, **kwargs: t.Any) -> t.Any:
         return _vm_hosts.marked(super()._compose(*args, **kwargs))
 
-    def _wishes(self, vm: _Vm) -> t.List[object]:
-        wishes: t.List[object] = []
+    def _preferred_names(self, vm: _Vm) -> t.List[object]:
+        names: t.List[object] = []
         for expression in self.get_option("hostnames"):
             try:
-                wishes.append(self._compose(_core.trust_as_template(expression), {_vm_hosts.VARIABLE: vm}))
+                names.append(self._compose(_core.trust_as_template(expression), {_vm_hosts.VARIABLE: vm}))
             except AnsibleError as exc:
                 if self.get_option("strict"):
                     raise AnsibleParserError(f"No name for VM {vm['uuid']} from {expression!r}: {exc}") from exc
-                wishes.append("")
-        return wishes
+                names.append("")
+        return names

@@ -365,7 +365,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.disk import run
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.engine.run.results import answer
 
 ENTRY = {
@@ -400,7 +400,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = f"disk of {', '.join(str(disk['name'] or disk['uuid'] or disk['vm']) for disk in entries(module.params))}"
-    run_module(module, __version__, task, as_they_are, body)
+    run_module(module, __version__, task, unparsed, body)
 
 
 def entries(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:

@@ -230,8 +230,8 @@ from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules import disk_adopt
-from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, OWN, REFUSAL, approval
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, REFUSAL, USER_PROPERTIES, approval
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.engine.run.results import answer
 
 RELEASED_IDENTITY = {
@@ -239,7 +239,7 @@ RELEASED_IDENTITY = {
     "uuid": {"type": "str"},
     "pci_slot": {"type": "str"},
     "name": {"type": "str"},
-    **OWN,
+    **USER_PROPERTIES,
     "ctime": {"type": "str"},
     "mtime": {"type": "str"},
     "serial_no": {"type": "int"},
@@ -276,12 +276,12 @@ def main() -> None:
     )
     names = [entry["vm"] for entry in module.params["vms"] or ()]
     task = f"disk_adopt ({module.params['state']}) of {', '.join(names or ['all VMs'])}"
-    run_module(module, __version__, task, as_they_are, body)
+    run_module(module, __version__, task, unparsed, body)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of disk_adopt."""
-    found = disk_adopt.run(
+    outcome = disk_adopt.run(
         call.zfs,
         call.hypervisor,
         params["vms"],
@@ -292,7 +292,7 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         params["on_refusal"] == "continue",
         approval(params),
     )
-    return answer(found.outcome, released=found.released, skipped_vms=found.skipped)
+    return answer(outcome.outcome, released=outcome.released, skipped_vms=outcome.skipped)
 
 
 if __name__ == "__main__":

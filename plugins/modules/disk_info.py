@@ -336,9 +336,9 @@ def filters(params: t.Mapping[str, t.Any]) -> t.Tuple[t.Tuple[Filters, t.Mapping
 def body(call: Call, given: t.Tuple[Filters, t.Mapping[str, t.Any]]) -> Answer:
     """The run of disk_info."""
     wanted, params = given
-    found = disks_info(call.zfs, call.hypervisor, wanted, call.pool, params["space"], params["hidden"])
-    told = {"changed": False, "disks": found.disks, "skipped_vms": found.skipped}
-    return Answer(told, refusal(found.problems) if found.problems else None)
+    disks = disks_info(call.zfs, call.hypervisor, wanted, call.pool, params["space"], params["hidden"])
+    result = {"changed": False, "disks": disks.disks, "skipped_vms": disks.skipped}
+    return Answer(result, refusal(disks.problems) if disks.problems else None)
 
 
 if __name__ == "__main__":

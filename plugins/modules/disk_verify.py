@@ -216,7 +216,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.disk_verify import failure, result, verify
 from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.rules.findings import REPAIRABLE
 from ..module_utils._flexdisk.rules.verify import REPLICA_DAYS, UNUSED_DAYS
 
@@ -236,12 +236,12 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = f"disk_verify of {', '.join(module.params['vms'] or ['all VMs'])}"
-    run_module(module, __version__, task, as_they_are, body, reads=not module.params["repair"])
+    run_module(module, __version__, task, unparsed, body, reads=not module.params["repair"])
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of disk_verify."""
-    found = verify(
+    verified = verify(
         call.zfs,
         call.hypervisor,
         params["vms"],
@@ -252,8 +252,8 @@ def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
         int(time.time()),
         params["replica_days"],
     )
-    failed = failure(found, params["fail_on"])
-    return Answer(result(found), None if failed is None else {**result(found), **failed})
+    failed = failure(verified, params["fail_on"])
+    return Answer(result(verified), None if failed is None else {**result(verified), **failed})
 
 
 if __name__ == "__main__":

@@ -256,13 +256,13 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.host_info import host_info
 from ..module_utils._flexdisk.engine.run.arguments import HOST
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 
 
 def main() -> None:
     """Read the arguments, and do what host_info does."""
     module = AnsibleModule(argument_spec={**HOST}, supports_check_mode=True)
-    run_module(module, __version__, "", as_they_are, body, reads=True)
+    run_module(module, __version__, "", unparsed, body, reads=True)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

@@ -51,8 +51,11 @@ options:
       - remove_disk
       - replicate
       - resize_disk
+      - restart_vm
       - rollback
       - snapshot
+      - start_vm
+      - stop_vm
       - verify_disks
   read:
     description:

@@ -170,12 +170,12 @@ def main() -> None:
     pool: t.Optional[str] = module.params["pool"]
     try:
         check_core(__version__)
-        others, found = busy(pool), under_way(pool)
+        others, runs = busy(pool), under_way(pool)
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
     for warning in others:
         module.warn(warning)
-    module.exit_json(changed=False, progress=found, up=int(time.monotonic()))  # its zero is the boot of the host
+    module.exit_json(changed=False, progress=runs, up=int(time.monotonic()))  # its zero is the boot of the host
 
 
 if __name__ == "__main__":

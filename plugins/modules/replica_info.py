@@ -161,7 +161,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.replication.replica_info import replica_info
 from ..module_utils._flexdisk.engine.replication.trust import host_keys
 from ..module_utils._flexdisk.engine.run.arguments import HOST
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.zfs.copies import Copies
 
 OPTIONS = {"ssh_directories": {"type": "list", "elements": "path"}}
@@ -170,7 +170,7 @@ OPTIONS = {"ssh_directories": {"type": "list", "elements": "path"}}
 def main() -> None:
     """Read the arguments, and do what replica_info does."""
     module = AnsibleModule(argument_spec={**HOST, **OPTIONS}, supports_check_mode=True)
-    run_module(module, __version__, "", as_they_are, body, reads=True)
+    run_module(module, __version__, "", unparsed, body, reads=True)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

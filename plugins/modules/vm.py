@@ -69,10 +69,12 @@ options:
         description:
           - With V(present), the VM exists. An existing VM keeps running or stays stopped. A new VM is stopped.
           - With V(running) or V(stopped), the VM exists and is in that state.
+          - With V(restarted), a running VM is restarted by each run, which needs O(allow_restart=true), and a stopped
+            one is started. Since 0.3.0.
           - A VM with failover whose host has booted is not started. The playbook C(start_host) comes first.
           - With V(absent), the VM is shut down and deleted.
         type: str
-        choices: [present, running, stopped, absent]
+        choices: [present, running, stopped, restarted, absent]
         default: present
       package:
         description:
@@ -420,7 +422,7 @@ VM = {
     "vm": {"type": "str"},
     "name": {"type": "str"},
     "uuid": {"type": "str"},
-    "state": {"type": "str", "default": "present", "choices": ["present", "running", "stopped", "absent"]},
+    "state": {"type": "str", "default": "present", "choices": ["present", "running", "stopped", "restarted", "absent"]},
     "package": {"type": "str"},
     "flexible_disk_size": {"type": "raw"},
     "memory": {"type": "raw"},

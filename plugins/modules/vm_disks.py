@@ -14,7 +14,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.vm_disks import converge
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, policy
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.engine.run.results import answer
 
 VM = {
@@ -42,7 +42,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = f"vm_disks of {', '.join(vm['vm'] for vm in module.params['vms'])}"
-    run_module(module, __version__, task, as_they_are, body)
+    run_module(module, __version__, task, unparsed, body)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

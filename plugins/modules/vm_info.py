@@ -595,7 +595,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.host.lock import under_way
 from ..module_utils._flexdisk.engine.modules.vm_info import info
 from ..module_utils._flexdisk.engine.run.arguments import HOST
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, as_they_are, run_module
+from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.model.errors import refusal
 
 
@@ -610,24 +610,24 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    run_module(module, __version__, "", as_they_are, body, reads=True)
+    run_module(module, __version__, "", unparsed, body, reads=True)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:
     """The run of vm_info."""
-    found = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"], params["leases"])
+    vms = info(call.zfs, call.hypervisor, params["vms"], call.pool, params["space"], params["leases"])
     keys = {
-        "vms": found.vms,
-        "parked": found.detached,
-        "skipped_vms": found.skipped,
-        "intents": found.intents,
-        "pools": found.pools,
-        "moves": found.moves,
+        "vms": vms.vms,
+        "parked": vms.detached,
+        "skipped_vms": vms.skipped,
+        "intents": vms.intents,
+        "pools": vms.pools,
+        "moves": vms.moves,
         "progress": under_way(call.pool),
     }
-    failure = refusal(found.problems) if found.problems else None
-    more = {} if found.leases is None else {"leases": found.leases}
-    return Answer({"changed": False, **keys, **more}, failure, found.warnings)
+    failure = refusal(vms.problems) if vms.problems else None
+    more = {} if vms.leases is None else {"leases": vms.leases}
+    return Answer({"changed": False, **keys, **more}, failure, vms.warnings)
 
 
 if __name__ == "__main__":

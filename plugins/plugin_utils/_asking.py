@@ -17,24 +17,24 @@ import typing as t
 from urllib.parse import urlsplit
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import (
-    Asked,
     Http,
-    Question,
+    Probe,
+    ProbedMember,
     Tcp,
 )
 
-AT_ONCE = 50
-GLANCE = 0.5  # seconds. A signal that reached another thread is handled when the main thread wakes up.
-GRACE = 1.0  # seconds beyond all time-outs of a member, for what knows none: the look-up of a name
+MAX_THREADS = 50
+WAKE_UP_INTERVAL = 0.5  # seconds. A signal that reached another thread is handled when the main thread wakes up.
+EXTRA_TIME = 1.0  # seconds beyond all time-outs of a member, for what knows none: the look-up of a name
 _HEADERS = {"User-Agent": "flexdisk.hypervisor", "Accept": "*/*", "Connection": "close"}
 _STATUS_LINE = re.compile(rb"HTTP/1\.[0-9] ([0-9]{3})(?: [^\n]*)?\r?\n")
-_LONGEST_LINE = 4096
+_MAX_LINE = 4096
 
 _Answers = t.Dict[str, str]
 
 
-def ask_all(members: t.Sequence[Asked], at_once: int = AT_ONCE) -> _Answers:
-    """Why each member says no, "" if it says yes.
+def probe_all(members: t.Sequence[ProbedMember], at_once: int = MAX_THREADS) -> _Answers:
+    """Return why each member says no, "" if it says yes.
 
     Each has a thread of its own, and one that does not end in time is left behind. So they are daemons: nothing waits
     for them when the task ends or is interrupted.
@@ -42,17 +42,17 @@ def ask_all(members: t.Sequence[Asked], at_once: int = AT_ONCE) -> _Answers:
     answers: _Answers = {}
     waiting = list(reversed(members))
     ends: t.Dict[str, float] = {}
-    found: queue.Queue[t.Tuple[str, str]] = queue.Queue()
+    results: queue.Queue[t.Tuple[str, str]] = queue.Queue()
     while waiting or ends:
         while waiting and len(ends) < at_once:
             member = waiting.pop()
             ends[member.name] = time.monotonic() + _limit(member)
-            threading.Thread(target=_answer, args=(member, found), daemon=True).start()
+            threading.Thread(target=_probe_member, args=(member, results), daemon=True).start()
         left = max(0.0, min(ends.values()) - time.monotonic())
         try:
-            name, why = found.get(timeout=min(left, GLANCE))
+            name, why = results.get(timeout=min(left, WAKE_UP_INTERVAL))
         except queue.Empty:
-            if left > GLANCE:
+            if left > WAKE_UP_INTERVAL:
                 continue
             name = min(ends, key=lambda one: ends[one])
             why = "no answer in time"
@@ -61,44 +61,44 @@ def ask_all(members: t.Sequence[Asked], at_once: int = AT_ONCE) -> _Answers:
     return answers
 
 
-def _limit(member: Asked) -> float:
-    return GRACE + sum(question.timeout for question in member.questions)
+def _limit(member: ProbedMember) -> float:
+    return EXTRA_TIME + sum(probe.timeout for probe in member.probes)
 
 
-def _answer(member: Asked, found: queue.Queue[t.Tuple[str, str]]) -> None:
+def _probe_member(member: ProbedMember, results: queue.Queue[t.Tuple[str, str]]) -> None:
     """Put the member's name there, with why it says no: the first question without a yes."""
-    for question in member.questions:
-        why = why_not(question)
+    for probe in member.probes:
+        why = why_unhealthy(probe)
         if why:
-            found.put((member.name, f"{question}: {why}"))
+            results.put((member.name, f"{probe}: {why}"))
             return
-    found.put((member.name, ""))
+    results.put((member.name, ""))
 
 
-def why_not(question: Question) -> str:
-    """Why the answer to a question is no, "" if it is yes."""
+def why_unhealthy(probe: Probe) -> str:
+    """Return why the answer to a question is no, "" if it is yes."""
     try:
-        return _tcp(question) if isinstance(question, Tcp) else _http(question)
+        return _tcp(probe) if isinstance(probe, Tcp) else _http(probe)
     except TimeoutError:
-        return f"no answer within {question.timeout} s"
+        return f"no answer within {probe.timeout} s"
     except ssl.SSLCertVerificationError as exc:
         return f"certificate: {exc.verify_message}"
     except (OSError, http.client.HTTPException, ValueError) as exc:
         return getattr(exc, "strerror", None) or str(exc) or type(exc).__name__
 
 
-def _tcp(question: Tcp) -> str:
-    socket.create_connection((question.address, question.port), question.timeout).close()
+def _tcp(probe: Tcp) -> str:
+    socket.create_connection((probe.address, probe.port), probe.timeout).close()
     return ""
 
 
-def _http(question: Http) -> str:
+def _http(probe: Http) -> str:
     """Only the status counts, so nothing behind it is read and no redirect is followed."""
-    end = time.monotonic() + question.timeout
-    connection = _connection(question)
+    end = time.monotonic() + probe.timeout
+    connection = _connection(probe)
     try:
         connection.connect()
-        connection.request("GET", _target(question.url), headers=_HEADERS)
+        connection.request("GET", _target(probe.url), headers=_HEADERS)
         line = _first_line(connection.sock, end)
     finally:
         connection.close()
@@ -106,34 +106,34 @@ def _http(question: Http) -> str:
     if match is None:
         return "no answer" if not line else "what answers does not speak HTTP"
     status = int(match[1])
-    return "" if status in question.status else f"status {status}, not {' or '.join(map(str, question.status))}"
+    return "" if status in probe.status else f"status {status}, not {' or '.join(map(str, probe.status))}"
 
 
-def _connection(question: Http) -> http.client.HTTPConnection:
-    """A connection to the URL's own host: proxies are not looked for."""
-    parts = urlsplit(question.url)
+def _connection(probe: Http) -> http.client.HTTPConnection:
+    """Return a connection to the URL's own host: proxies are not looked for."""
+    parts = urlsplit(probe.url)
     host = parts.hostname or ""
     if parts.scheme == "http":
-        return http.client.HTTPConnection(host, parts.port or 80, timeout=question.timeout)
+        return http.client.HTTPConnection(host, parts.port or 80, timeout=probe.timeout)
     context = ssl.create_default_context()
-    if not question.validate_certs:
+    if not probe.validate_certs:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    return http.client.HTTPSConnection(host, parts.port or 443, timeout=question.timeout, context=context)
+    return http.client.HTTPSConnection(host, parts.port or 443, timeout=probe.timeout, context=context)
 
 
 def _target(url: str) -> str:
-    """What a request asks for: the path with its query. A fragment is never sent."""
+    """Return what a request asks for: the path with its query. A fragment is never sent."""
     parts = urlsplit(url)
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
 def _first_line(connected: socket.socket, end: float) -> bytes:
-    """What is answered up to the end of a line. Raises TimeoutError at `end`, however slowly the answer drips."""
+    """Return what is answered up to the end of a line. Raises TimeoutError at `end`, however slowly the answer drips."""
     line = b""
-    while b"\n" not in line and len(line) < _LONGEST_LINE:
+    while b"\n" not in line and len(line) < _MAX_LINE:
         connected.settimeout(max(0.001, end - time.monotonic()))
-        more = connected.recv(_LONGEST_LINE)
+        more = connected.recv(_MAX_LINE)
         if not more:
             break
         line += more

@@ -19,7 +19,7 @@ PREFIX = "flexdisk.hypervisor."
 _Dict = t.Dict[str, t.Any]
 
 
-def do(action: ActionBase, call: Call, variables: _Dict) -> _Dict:
+def run_call(action: ActionBase, call: Call, variables: _Dict) -> _Dict:
     """Return the result of the module, as its own task would have it."""
     name, task = PREFIX + call.module, action._task.copy()
     task.action, task.args = name, _core.with_defaults(name, action._task, call.options, action._templar)

@@ -25,13 +25,15 @@ _Filters = t.Dict[str, t.Callable[..., t.Any]]
 
 
 def trust_as_template(value: str) -> str:
-    """The same text, which Ansible may take for a template. Only since ansible-core 2.19, so check() comes first."""
+    """Return the same text, which Ansible may take for a template. Only since ansible-core 2.19, so check() comes
+    first.
+    """
     return template.trust_as_template(value)
 
 
 # Any: a task and a templar of ansible-core, which have no types.
 def with_defaults(action: str, task: t.Any, arguments: t.Dict[str, t.Any], templar: t.Any) -> t.Dict[str, t.Any]:
-    """The arguments of a module with what module_defaults of a task say of it. Only since ansible-core 2.19."""
+    """Return the arguments of a module with what module_defaults of a task say of it. Only since ansible-core 2.19."""
     defaults: t.Dict[str, t.Any] = module_common._apply_action_arg_defaults(action, task, arguments, templar)
     return defaults
 
@@ -60,7 +62,7 @@ def filters(functions: _Filters, version: str = __version__) -> _Filters:
 
 
 def _in_words(name: str, function: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
-    """The filter, whose errors about numbers that no computer counts with are told to users, too."""
+    """Return the filter, whose errors about numbers that no computer counts with are told to users, too."""
 
     @functools.wraps(function)
     def guarded(*values: t.Any, **options: t.Any) -> t.Any:

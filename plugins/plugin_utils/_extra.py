@@ -37,7 +37,7 @@ def playbooks() -> t.Optional[t.Set[str]]:
 
 
 def _named(argument: str) -> t.Optional[t.Set[str]]:
-    """The playbooks of this collection that a playbook is, or of which it consists; None if it has other plays."""
+    """Return the playbooks of this collection that a playbook is, or of which it consists; None if it has other plays."""
     if argument.startswith(_PREFIX):
         return {argument[len(_PREFIX) :]}
     path = os.path.realpath(argument)
@@ -48,11 +48,11 @@ def _named(argument: str) -> t.Optional[t.Set[str]]:
     except (AnsibleError, OSError):
         return None
     imports = [_imported(entry) for entry in entries] if isinstance(entries, list) else [""]
-    own = {name[len(_PREFIX) :] for name in imports if name.startswith(_PREFIX)}
-    return own if len(own) == len(set(imports)) else None
+    ours = {name[len(_PREFIX) :] for name in imports if name.startswith(_PREFIX)}
+    return ours if len(ours) == len(set(imports)) else None
 
 
 def _imported(entry: object) -> str:
-    """The playbook that an entry of a playbook imports, empty for a play."""
-    found = [entry.get(key) for key in _IMPORTS if key in entry] if isinstance(entry, dict) else []
-    return str(found[0]) if found else ""
+    """Return the playbook that an entry of a playbook imports, empty for a play."""
+    names = [entry.get(key) for key in _IMPORTS if key in entry] if isinstance(entry, dict) else []
+    return str(names[0]) if names else ""

@@ -54,15 +54,15 @@ def read(text: str) -> object:
 
 def answers(given: t.Mapping[str, object], specification: t.Mapping[str, Wanted]) -> t.Dict[str, t.Any]:
     """given: the variables as Ansible hands them over. specification: the argument specification of a playbook."""
-    whole = {name: _with_keys(name, wanted) if name in given else wanted for name, wanted in specification.items()}
-    variables, unclear = meant(whole, given, read)
+    specified = {name: _with_keys(name, wanted) if name in given else wanted for name, wanted in specification.items()}
+    variables, unclear = meant(specified, given, read)
     known = {name: dict(wanted) for name, wanted in specification.items() if name not in unclear}
     checked = ArgumentSpecValidator(known).validate(plain(variables))
     return {"variables": variables, "problems": cut([*unclear.values(), *checked.error_messages])}
 
 
 def _with_keys(name: str, wanted: Wanted) -> Wanted:
-    """The specification of a variable, with what its role says of the keys of entries."""
+    """Return the specification of a variable, with what its role says of the keys of entries."""
     if "role" not in wanted:
         return wanted
     more: t.Dict[str, Wanted] = {key: {} for key in wanted.get("also", ())}
@@ -71,7 +71,7 @@ def _with_keys(name: str, wanted: Wanted) -> Wanted:
 
 @functools.lru_cache(maxsize=None)
 def options_of(role: str) -> t.Mapping[str, t.Any]:
-    """The argument specification of a role of this collection."""
+    """Return the argument specification of a role of this collection."""
     text = (_ROOT / "roles" / role / "meta" / "argument_specs.yml").read_text(encoding="utf-8")
     return t.cast("t.Mapping[str, t.Any]", yaml.load(text, Loader=_FAST)["argument_specs"]["main"]["options"])
 
@@ -118,12 +118,12 @@ def templated(templar: t.Any, names: t.Iterable[str], variables: t.Mapping[str, 
 
 def unknown_variables(given: t.Iterable[str], playbook: str, readers: unread.Readers) -> t.List[str]:
     """Return what is wrong with the names of all variables that are set, and with variables of -e."""
-    names = unknown.Names(list(readers.arguments[playbook]), readers.known, readers.choosing)
+    names = unknown.VariableNames(list(readers.arguments[playbook]), readers.known, readers.choosing)
     return cut([*unknown.problems(given, names), *_unread_variables(names, readers)])
 
 
-def _unread_variables(names: unknown.Names, readers: unread.Readers) -> t.List[str]:
-    """What is wrong with variables of -e, as far as all playbooks of the run are known."""
+def _unread_variables(names: unknown.VariableNames, readers: unread.Readers) -> t.List[str]:
+    """Return what is wrong with variables of -e, as far as all playbooks of the run are known."""
     extra = {name: value for name, value in _extra.variables().items() if not names.misses(name)}
     playbooks = _extra.playbooks() if extra else None
     if not playbooks or not playbooks <= set(readers.arguments):

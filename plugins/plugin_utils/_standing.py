@@ -9,7 +9,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import called, spelled
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import (
+    with_user_names,
+    with_variables,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._extra import COLLECTION
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import specifications
 
@@ -29,31 +32,35 @@ def for_user(
         return dict(result)
     names = _names(task_vars)
 
-    def said(text: t.Any) -> t.Any:
-        """A message, or what ansible-core has made of a warning."""
+    def translate(text: t.Any) -> t.Any:
+        """Return a message, or what ansible-core has made of a warning."""
         if isinstance(text, str):
-            return called(spelled(text, variables), names)
+            return with_user_names(with_variables(text, variables), names)
         event: t.Any = getattr(text, "event", None)
         if event is None or not isinstance(getattr(event, "msg", None), str):
             return text
-        return dataclasses.replace(text, event=dataclasses.replace(event, msg=said(event.msg)))
+        return dataclasses.replace(text, event=dataclasses.replace(event, msg=translate(event.msg)))
 
-    changed: t.Dict[str, t.Any] = {"msg": said(result["msg"])} if "msg" in result else {}
+    changed: t.Dict[str, t.Any] = {"msg": translate(result["msg"])} if "msg" in result else {}
     if result.get("warnings"):
-        changed["warnings"] = [said(text) for text in result["warnings"]]
+        changed["warnings"] = [translate(text) for text in result["warnings"]]
     if result.get("problems"):
-        changed["problems"] = [{**one, "message": said(one.get("message"))} for one in result["problems"]]
+        changed["problems"] = [{**one, "message": translate(one.get("message"))} for one in result["problems"]]
     if isinstance(result.get("failure"), dict):
-        changed["failure"] = {**result["failure"], "message": said(result["failure"].get("message"))}
-    told = {**result, **changed}
+        changed["failure"] = {**result["failure"], "message": translate(result["failure"].get("message"))}
+    translated = {**result, **changed}
     error = getattr(result.get("exception"), "event", None)
-    if told.get("msg") != result.get("msg") and error is not None and not getattr(error, "formatted_traceback", None):
-        del told["exception"]  # it has the message as the module wrote it; ansible-core makes another one
-    return told
+    if (
+        translated.get("msg") != result.get("msg")
+        and error is not None
+        and not getattr(error, "formatted_traceback", None)
+    ):
+        del translated["exception"]  # it has the message as the module wrote it; ansible-core makes another one
+    return translated
 
 
 def _of_playbook(task_vars: _Dict) -> t.Set[str]:
-    """The variables of the playbook that runs; none in a play of somebody else, which may follow one of ours."""
+    """Return the variables of the playbook that runs; none in a play of somebody else, which may follow one of ours."""
     stands = (task_vars.get("_flexdisk") or {}).get("stands")
     if not stands or stands.get("play") != task_vars.get("ansible_play_name"):
         return set()
@@ -62,7 +69,7 @@ def _of_playbook(task_vars: _Dict) -> t.Set[str]:
 
 # Any: see above.
 def _of_role(task: t.Any) -> t.Set[str]:
-    """The variables of the roles of this collection that have the task: one may include another."""
+    """Return the variables of the roles of this collection that have the task: one may include another."""
     role = getattr(task, "_role", None)
     roles = [] if role is None else [*role.get_dep_chain(), role]
     ours = [one for one in roles if str(one.get_name()).startswith(COLLECTION + ".")]
@@ -70,8 +77,8 @@ def _of_role(task: t.Any) -> t.Set[str]:
 
 
 def _names(task_vars: _Dict) -> t.Dict[str, str]:
-    """The names under which the user has named VMs, by UUID."""
+    """Return the names under which the user has named VMs, by UUID."""
     order = task_vars.get("_flexdisk_order") or {}
     here = order.get("here", {}).get(task_vars.get("inventory_hostname"), {})
-    pairs = {str(found["vm"]): str(name) for name, found in here.items() if "vm" in found}
+    pairs = {str(entry["vm"]): str(name) for name, entry in here.items() if "vm" in entry}
     return {uuid: name for uuid, name in pairs.items() if not uuid.startswith(name.lower())}

@@ -36,20 +36,20 @@ def safe(name: object) -> bool:
 
 
 def vms(hypervisor: str, result: t.Mapping[str, t.Any], skipped: bool = False) -> t.List[_Vm]:
-    """The variable flexdisk_vm of each VM in a result of vm_info, on demand of those that it skips, too.
+    """Return the variable flexdisk_vm of each VM in a result of vm_info, on demand of those that it skips, too.
 
     Raises ValueError for anything else.
     """
-    found = result.get("vms")
-    if skipped and isinstance(found, list):
-        found = found + result.get(SKIPPED, [])
-    if not isinstance(found, list) or not all(isinstance(vm, dict) and safe(vm.get("uuid")) for vm in found):
+    listed = result.get("vms")
+    if skipped and isinstance(listed, list):
+        listed = listed + result.get(SKIPPED, [])
+    if not isinstance(listed, list) or not all(isinstance(vm, dict) and safe(vm.get("uuid")) for vm in listed):
         raise ValueError("not a result of vm_info")
-    return [dict(vm, hypervisor=hypervisor) for vm in found]
+    return [dict(vm, hypervisor=hypervisor) for vm in listed]
 
 
 def marked(value: t.Any) -> t.Any:
-    """The value with every string in it trusted that cannot be a template or an expression, and no other.
+    """Return the value with every string in it trusted that cannot be a template or an expression, and no other.
 
     For an untrusted string ansible-inventory exports a dictionary, which is not what AWX and others look for.
     """
@@ -61,7 +61,7 @@ def marked(value: t.Any) -> t.Any:
 
 
 def groups(vm: _Vm) -> t.List[str]:
-    """The names of the groups that a VM is in without being asked for."""
+    """Return the names of the groups that a VM is in without being asked for."""
     tags = vm.get("tags") or {}
     values = [
         ("hypervisor_", vm["hypervisor"]),
@@ -73,21 +73,24 @@ def groups(vm: _Vm) -> t.List[str]:
     return [name for name in names if len(name) <= LONGEST_GROUP] + ([SKIPPED] if "reason" in vm else [])
 
 
-def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken: t.AbstractSet[str]) -> Named:
-    """Give each VM the first of its wishes that is safe, that no other VM wishes at the same place, and that is free.
+def named(listed: t.Sequence[_Vm], preferences: t.Sequence[t.Sequence[object]], taken: t.AbstractSet[str]) -> Named:
+    """Give each VM the first of its preferred names that is safe, unique at its position, and free.
 
-    wishes: for each VM as many; "" or None is no wish. taken: names of others. After its wishes comes the uuid, and
-    last the uuid with the hypervisor, for a VM that two hypervisors have. Raises ValueError for a VM that is there
-    already.
+    preferences: equally many names for each VM; "" or None is no name. taken: names of others. Then comes the uuid, and
+    last the uuid with the hypervisor, for a VM that two hypervisors have. Raises ValueError for a VM that is in the
+    inventory already.
     """
-    names: t.List[str] = [""] * len(found)
+    names: t.List[str] = [""] * len(listed)
     reasons: t.Dict[int, str] = {}
-    uuids = {vm["uuid"] for vm in found}
-    rows = [[*wish, vm["uuid"], f"{vm['uuid']}.{_text(vm['hypervisor'])}"] for vm, wish in zip(found, wishes)]
+    uuids = {vm["uuid"] for vm in listed}
+    rows = [
+        [*preferred, vm["uuid"], f"{vm['uuid']}.{_text(vm['hypervisor'])}"]
+        for vm, preferred in zip(listed, preferences)
+    ]
     for column in zip(*rows):
         wanted = Counter(name for name in column if isinstance(name, str))
         gone = taken | set(names)
-        for n, (vm, name) in enumerate(zip(found, column)):
+        for n, (vm, name) in enumerate(zip(listed, column)):
             if names[n] or name is None or name == "":
                 continue
             if not isinstance(name, str) or not safe(name):
@@ -101,10 +104,10 @@ def named(found: t.Sequence[_Vm], wishes: t.Sequence[t.Sequence[object]], taken:
                 continue
             reasons.setdefault(n, f"not {name!r}: {reason}")
     if not all(names):
-        lost = found[names.index("")]
+        lost = listed[names.index("")]
         raise ValueError(f"VM {lost['uuid']} of {lost['hypervisor']} is already in the inventory")
     return Named(
-        names, [f"A VM of {found[n]['hypervisor']} is named {names[n]}, {reasons[n]}." for n in sorted(reasons)]
+        names, [f"A VM of {listed[n]['hypervisor']} is named {names[n]}, {reasons[n]}." for n in sorted(reasons)]
     )
 
 

@@ -44,8 +44,8 @@ def read(sources: t.Sequence[str], pattern: str, timeout: int) -> t.Dict[str, _R
                 check=False,
             ).returncode
         if rc not in EXITS_WITH_RESULTS or not results.exists():
-            said = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
-            raise AnsibleParserError("Reading the hypervisors failed (rc %d):\n%s" % (rc, "\n".join(said)))
+            tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LAST_LINES:]
+            raise AnsibleParserError("Reading the hypervisors failed (rc %d):\n%s" % (rc, "\n".join(tail)))
         replies: t.Dict[str, _Reply] = json.loads(results.read_text(encoding="utf-8"))
     return replies
 

@@ -22,12 +22,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing import for_user
 
-PAUSE = 8.0  # seconds between two lines, each of which takes a second or two
-WORTH = 256 * MIB  # of data, or as much as takes
-SECONDS = 15  # with the limit
-LONGEST = 30 * 86400
-LOST = 10  # looks in a row without an answer, with PAUSE between them
-CLOCKS = 5  # seconds by which the clocks of two hosts may differ in the course of a task
+LOOK_INTERVAL = 8.0  # seconds between two lines, each of which takes a second or two
+MIN_WATCHED_BYTES = 256 * MIB  # of data, or as much as takes
+MIN_WATCHED_SECONDS = 15  # with the limit
+MAX_TASK_SECONDS = 30 * 86400
+MAX_MISSED_LOOKS = 10  # looks in a row without an answer, with PAUSE between them
+CLOCK_TOLERANCE = 5  # seconds by which the clocks of two hosts may differ in the course of a task
 VARIABLE = "flexdisk_progress"
 
 _Dict = t.Dict[str, t.Any]
@@ -43,24 +43,25 @@ class Watched(ActionBase):
     reads: t.AbstractSet[str] = frozenset()  # variables that messages name, beside those of the playbook and the role
 
     def is_watched(self, task_vars: _Dict) -> bool:
-        """Whether the task, which is neither asynchronous nor in check mode, is watched."""
+        """Return whether the task, which is neither asynchronous nor in check mode, is watched."""
         raise NotImplementedError
 
     def shows(self, lock: str) -> bool:
-        """Whether the holder of this lock is shown."""
+        """Return whether the holder of this lock is shown."""
         raise NotImplementedError
 
     def pause(self, took: float) -> float:
-        """Seconds between two looks. More if a look takes long: on a slow host, looks would take time from the work."""
-        return max(PAUSE, 4 * took)
+        """Return seconds between two looks. More if a look takes long: on a slow host, looks would take time from the
+        work.
+        """
+        return max(LOOK_INTERVAL, 4 * took)
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of the module."""
         answer: _Dict = super().run(tmp, task_vars)
         del tmp
         asynchronous = bool(self._task.async_val)
-        silent = asynchronous or self._task.check_mode or self._task.no_log
-        if silent or not self.is_watched(task_vars or {}):
+        unwatched = asynchronous or self._task.check_mode or self._task.no_log
+        if unwatched or not self.is_watched(task_vars or {}):
             result = self._execute_module(task_vars=task_vars, wrap_async=asynchronous)
         else:
             result = self._watched(task_vars)
@@ -68,7 +69,7 @@ class Watched(ActionBase):
 
     def _watched(self, task_vars: t.Optional[_Dict]) -> _Dict:
         """Run the module in the background, and tell how far it has come until it ends."""
-        self._task.async_val = LONGEST
+        self._task.async_val = MAX_TASK_SECONDS
         start = time.monotonic()
         try:
             started: _Dict = self._execute_module(task_vars=task_vars, wrap_async=True)
@@ -77,39 +78,41 @@ class Watched(ActionBase):
         job = started.get("ansible_job_id")
         if not job:
             return started
-        asked = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
-        silent, told, took = 0, time.monotonic(), 0.0
-        while silent < LOST:
-            time.sleep(PAUSE if silent else self.pause(took))
+        arguments = {"jid": job, "_async_dir": os.path.dirname(started.get("results_file", ""))}
+        missed, shown_at, took = 0, time.monotonic(), 0.0
+        while missed < MAX_MISSED_LOOKS:
+            time.sleep(LOOK_INTERVAL if missed else self.pause(took))
             began = time.monotonic()
-            state = self._module("ansible.legacy.async_status", asked, task_vars)
+            state = self._module("ansible.legacy.async_status", arguments, task_vars)
             if state.get("finished"):
-                self._module("ansible.legacy.async_status", {**asked, "mode": "cleanup"}, task_vars)
+                self._module("ansible.legacy.async_status", {**arguments, "mode": "cleanup"}, task_vars)
                 return state
-            silent = silent + 1 if state.get("failed") or state.get("unreachable") else 0
-            took = 0.0 if silent else time.monotonic() - began
-            if time.monotonic() - told >= PAUSE:
-                told = time.monotonic()
-                if self._tell(task_vars) < told - start - CLOCKS:  # its job would look unfinished for ever
+            missed = missed + 1 if state.get("failed") or state.get("unreachable") else 0
+            took = 0.0 if missed else time.monotonic() - began
+            if time.monotonic() - shown_at >= LOOK_INTERVAL:
+                shown_at = time.monotonic()
+                if (
+                    self._show_progress(task_vars) < shown_at - start - CLOCK_TOLERANCE
+                ):  # its job would look unfinished for ever
                     return {"failed": True, "msg": f"the host was started again while the task (job {job}) ran"}
-                told = time.monotonic()
+                shown_at = time.monotonic()
         lost = f"the host does not tell any more how far the task (job {job}) has come; it may still run there"
         return {"failed": True, "msg": lost}
 
-    def _tell(self, task_vars: t.Optional[_Dict]) -> float:
+    def _show_progress(self, task_vars: t.Optional[_Dict]) -> float:
         """Show where it is, if that is new. For how many seconds the host has been up, as far as it tells."""
-        asked = {key: self._task.args[key] for key in HOST if key in self._task.args}
-        said = self._module("flexdisk.hypervisor.progress_info", asked, task_vars)
-        shown = [one for one in said.get("progress", ()) if one["state"] != "dead" and self.shows(one["lock"])]
+        arguments = {key: self._task.args[key] for key in HOST if key in self._task.args}
+        answer = self._module("flexdisk.hypervisor.progress_info", arguments, task_vars)
+        shown = [one for one in answer.get("progress", ()) if one["state"] != "dead" and self.shows(one["lock"])]
         lines = [f"{one['task']}, {one['line']}" for one in shown]
         for line in lines:
             if line not in self._shown:
                 show_now(self._display, f"{(task_vars or {}).get('inventory_hostname', '')}: {line}")
         self._shown = lines
-        return float(said.get("up", "inf"))
+        return float(answer.get("up", "inf"))
 
     def _module(self, name: str, given: _Dict, task_vars: t.Optional[_Dict]) -> _Dict:
-        """The result of a module, failed if it could not be run."""
+        """Return the result of a module, failed if it could not be run."""
         try:
             return dict(self._execute_module(module_name=name, module_args=given, task_vars=task_vars))
         except Exception as exc:  # pylint: disable=broad-exception-caught  # whatever it is, the transfer goes on
@@ -124,7 +127,7 @@ class WatchedStep(Watched):
         return (self._leaves or self._is("send", "send")) and is_long({**self._given, "transfers": self._transfers})
 
     def shows(self, lock: str) -> bool:
-        """The transfer itself."""
+        """Return the transfer itself."""
         return lock in {f"transfer-{vm.get('uuid')}" for vm in self._transfers}
 
     def pause(self, took: float) -> float:
@@ -153,7 +156,7 @@ class WatchedPlan(Watched):
     """An action whose module carries out plans."""
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """The result of the module. A digest that is missing where one was looked up approves nothing."""
+        """Return the result of the module. A digest that is missing where one was looked up approves nothing."""
         if self._task.args.get("expect_plan", "") is None:
             self._task.args["expect_plan"] = ""
         return super().run(tmp, task_vars)
@@ -173,11 +176,11 @@ class WatchedPlan(Watched):
 
 
 def is_long(given: t.Mapping[str, t.Any]) -> bool:
-    """Whether a transfer is worth to be watched. What is wrong with it, the module says."""
+    """Return whether a transfer is worth to be watched. What is wrong with it, the module says."""
     try:
         total = sum(vm.sends for vm in read_transfers(given["transfers"]))
         limit = given.get("bandwidth_limit")
-        rate = parse_size(limit, what="bandwidth_limit") * MIB if limit else 0
+        rate = parse_size(limit, name="bandwidth_limit") * MIB if limit else 0
     except (KeyError, TypeError, FlexdiskError):
         return False
-    return total >= WORTH or (rate > 0 and total / rate >= SECONDS)
+    return total >= MIN_WATCHED_BYTES or (rate > 0 and total / rate >= MIN_WATCHED_SECONDS)

@@ -21,7 +21,7 @@ from tree import BIN, BUILD, dev_tree
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import roll
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.found import find
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.judged import judged
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.judged import judge_members
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import RESTART, Member
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import RollPolicy
 
@@ -61,7 +61,7 @@ def planner(count: int) -> tuple[float, float, float]:
     if not roll.is_done(end) or len(steps) < min(count, BATCHES):
         raise SystemExit(f"a roll of {count} members did not end as planned: {len(steps)} steps")
     found = find(said_by(members), declaration(count), [])["members"]
-    judged(found, {}, [member.name for member in members], count, False)
+    judge_members(found, {}, [member.name for member in members], count, False)
     times.append(time.process_time())
     step, whole, look = ((later - earlier) * 1000 for earlier, later in itertools.pairwise(times))
     return step, whole, look

@@ -68,21 +68,21 @@ MUTATIONS = (
     Mutation(
         "release: a saved identity does not count",
         "rules/released_identity.py",
-        "    if found is None or (found.uuid and not is_its_own(found.uuid)):\n",
+        "    if released is None or (released.uuid and not is_its_own(released.uuid)):\n",
         "    if True:\n",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "release: serial_no begins again when a task touches the disk",
         "engine/steps/perform.py",
-        "    known = released_identity.stamps(user)\n",
+        "    known = released_identity.stamp_properties(user)\n",
         "    known = user\n",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "release: the saved identity stays beside the new one",
         "plan/changes.py",
-        'saved = {released_identity.KEY: ""} if released_identity.counts(disk) else {}',
+        'saved = {released_identity.RELEASED_PROPERTY: ""} if released_identity.has_saved_identity(disk) else {}',
         "saved: t.Dict[str, str] = {}",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
@@ -147,7 +147,7 @@ MUTATIONS = (
     Mutation(
         "shrink below what the guest needs",
         "plan/checks.py",
-        "if least is None or not target.bytes < min(disk.size, least * MIB):",
+        "if min_mib is None or not target.bytes < min(disk.size, min_mib * MIB):",
         "if True:",
     ),
     Mutation(
@@ -179,8 +179,8 @@ MUTATIONS = (
     Mutation(
         "what the container says kept when a disk leaves it",
         "rules/effective.py",
-        "return bool(whence) and not _in_container(whence)",
-        "return bool(whence)",
+        "return bool(origin) and not _in_container(origin)",
+        "return bool(origin)",
         "tests/unit/engine/steps/test_renames.py",
     ),
     Mutation(
@@ -200,7 +200,7 @@ MUTATIONS = (
     Mutation(
         "what another host says of a disk believed",
         "rules/disk_element.py",
-        "if not value or FACT in volume.received:",
+        "if not value or ELEMENT_PROPERTY in volume.received:",
         "if not value:",
         "tests/unit/engine/steps/test_disk_options.py",
     ),
@@ -235,7 +235,7 @@ MUTATIONS = (
     Mutation(
         "a restored qcow2 disk attached as a raw one",
         "rules/disk_element.py",
-        "if not volume.user.get(FACT) or FACT not in volume.received:",
+        "if not volume.user.get(ELEMENT_PROPERTY) or ELEMENT_PROPERTY not in volume.received:",
         "if True:",
         "tests/unit/domains/test_elements.py",
     ),
@@ -282,7 +282,7 @@ MUTATIONS = (
     Mutation(
         "one slot of another bus for every new disk",
         "plan/resolve.py",
-        "return slots.allocate(set(taken), slots.preferred(pci), whole=capabilities.functions_per_slot == 1)",
+        "return slots.allocate(set(taken), slots.preferred(pci), alone_on_device=capabilities.functions_per_slot == 1)",
         'return slots.parse_slot("1:0:1")',
     ),
     Mutation(
@@ -358,7 +358,7 @@ MUTATIONS = (
     Mutation(
         "interrupted creation not continued",
         "rules/matching.py",
-        "[d for d in vm.orphans if identified(d) and d.uuid]",
+        "[d for d in vm.orphans if has_any_identity(d) and d.uuid]",
         "[]",
     ),
     Mutation(
@@ -448,8 +448,8 @@ MUTATIONS = (
     Mutation(
         "a disk without serial and slot taken for another one",
         "rules/usage.py",
-        "return any(told.values()) or (orphan.adopted and not told)",
-        "return any(told.values())",
+        "return any(agreements.values()) or (orphan.adopted and not agreements)",
+        "return any(agreements.values())",
         IN_USE,
     ),
     Mutation(
@@ -497,8 +497,8 @@ MUTATIONS = (
     Mutation(
         "a release that was not saved goes on",
         "engine/modules/disk_adopt.py",
-        "[released_identity.KEY])) != saved:",
-        "[released_identity.KEY])) is None:",
+        "[released_identity.RELEASED_PROPERTY])) != saved:",
+        "[released_identity.RELEASED_PROPERTY])) is None:",
         IN_USE_HERE,
     ),
     Mutation(
@@ -588,8 +588,8 @@ MUTATIONS = (
     Mutation(
         "snapshot: a failed deletion forgets the rollback before it",
         "engine/host/journal.py",
-        'again = left.rollback if left is not None and _deletes(plan) else ""',
-        'again = ""',
+        'repeated = earlier.rollback if earlier is not None and _deletes(plan) else ""',
+        'repeated = ""',
         SNAPSHOTS,
     ),
     Mutation(
@@ -630,35 +630,35 @@ MUTATIONS = (
     Mutation(
         "start: a VM that the same task has started counts as stopped",
         "engine/steps/power.py",
-        "check_start(_beside(hypervisor, vm), asks)",
-        "check_start(vm, asks)",
+        "check_start(_with_states_of_sharers(hypervisor, vm), requester)",
+        "check_start(vm, requester)",
         SHARED,
     ),
     Mutation(
         "start_host: two VMs with one disk start",
         "engine/failover/failover_start.py",
-        "        if one.uuid in starts:\n",
+        "        if one.uuid in to_start:\n",
         "        if False:\n",
         SHARED,
     ),
     Mutation(
         "a VM that may have been taken over is deleted",
         "plan/vm.py",
-        "    words = unknown_home(vm)\n    if words:\n",
-        "    words = unknown_home(vm)\n    if False:\n",
+        "    reason = why_home_unknown(vm)\n    if reason:\n",
+        "    reason = why_home_unknown(vm)\n    if False:\n",
         STARTS,
     ),
     Mutation(
         "a VM that another host would bring back is deleted",
         "plan/vm.py",
-        '    elif left is None:\n        words = "the VM has failover',
-        '    elif False:\n        words = "the VM has failover',
+        '    elif left is None:\n        reason = "the VM has failover',
+        '    elif False:\n        reason = "the VM has failover',
         STARTS,
     ),
     Mutation(
         "a failover takes a disk of another VM",
         "fleet/replication/takeover.py",
-        'if found.vm not in ("", record.uuid):',
+        'if local.vm not in ("", record.uuid):',
         "if False:",
         "tests/unit/replication/test_failover.py",
     ),
@@ -672,28 +672,28 @@ MUTATIONS = (
     Mutation(
         "start: every boot of the host is the same",
         "rules/power.py",
-        "bool(boot) and vm.root.user.get(BOOT) == boot",
-        "bool(boot) and BOOT in vm.root.user",
+        "bool(boot) and vm.root.user.get(AT_HOME_PROPERTY) == boot",
+        "bool(boot) and AT_HOME_PROPERTY in vm.root.user",
         STARTS,
     ),
     Mutation(
         "returned: a host with the same term counts as the new home without a word of the user",
         "engine/failover/failover_ending.py",
-        "(old and claim.points)",
+        "(is_old_home and claim.points)",
         "claim.points",
         RETURNS,
     ),
     Mutation(
         "returned: what a dead move has detached is left",
         "engine/failover/failover_ending.py",
-        "disk.uuid in come or _was_replica(disk, uuid)]",
-        "disk.uuid in come]",
+        "disk.uuid in arrived or _was_replica(disk, uuid)]",
+        "disk.uuid in arrived]",
         RETURNS,
     ),
     Mutation(
         "returned: what a dead move has detached becomes a replica whoever has the VM",
         "engine/failover/failover_ending.py",
-        '    if not found:\n        text = f"it was moved',
+        '    if not claimed:\n        text = f"it was moved',
         '    if False:\n        text = f"it was moved',
         RETURNS,
     ),
@@ -707,15 +707,15 @@ MUTATIONS = (
     Mutation(
         "failover: an old home gives it up",
         "engine/failover/failover_home.py",
-        "for vm in loses if vm.config.uuid in lost]",
-        "for vm in loses if False]",
+        "for vm in to_disable if vm.config.uuid in unsure",
+        "for vm in to_disable if False",
         STARTS,
     ),
     Mutation(
         "failover: an old home has its record renewed",
         "engine/failover/failover_home.py",
-        "gets = [vm for vm in gets if vm.config.uuid not in lost]",
-        "gets = [*gets]",
+        "to_enable = [vm for vm in to_enable if vm.config.uuid not in unsure]",
+        "to_enable = [*to_enable]",
         STARTS,
     ),
     Mutation(
@@ -735,35 +735,35 @@ MUTATIONS = (
     Mutation(
         "start: the door does not ask",
         "engine/steps/power.py",
-        "    check_start(_beside(hypervisor, vm), asks)\n",
+        "    check_start(_with_states_of_sharers(hypervisor, vm), requester)\n",
         "",
         "tests/unit/doors/test_start.py",
     ),
     Mutation(
         "power: the journal has the power before the run",
         "engine/host/journal.py",
-        'state="running" if vm.there and plan.runs_after else "stopped",',
-        'state=vm.config.state if vm.there else "stopped",',
+        'state="running" if vm.exists and plan.runs_after else "stopped",',
+        'state=vm.config.state if vm.exists else "stopped",',
         POWER,
     ),
     Mutation(
         "power: a failure starts what is declared stopped",
         "engine/steps/apply.py",
-        "start_again(self._tools, plan, step.stops) if self._down and plan.runs_after else None",
-        "start_again(self._tools, plan, step.stops) if self._down else None",
+        "start_again(self._tools, plan, step.stops) if self._is_down and plan.runs_after else None",
+        "start_again(self._tools, plan, step.stops) if self._is_down else None",
         POWER,
     ),
     Mutation(
         "power: a guest that is asked to shut down is forgotten",
         "engine/steps/apply.py",
-        "                    self._intents.leave(plan)\n",
+        "                    self._journal.leave_for_next_run(plan)\n",
         "                    self._clear()\n",
         LATE,
     ),
     Mutation(
         "power: a guest never refuses to shut down",
         "rules/journal.py",
-        "return asked and now - identity.seconds_of(record.since) < LATEST",
+        "return asked and now - identity.seconds_of(entry.since) < LATEST",
         "return asked",
         LATE,
     ),
@@ -777,7 +777,7 @@ MUTATIONS = (
     Mutation(
         "power: a refused task does not say that the VM stays down",
         "engine/run/run.py",
-        "*recovery.warnings(host, [plan.vm for plan in plans]), *left]",
+        "*recovery.warnings(host, [plan.vm for plan in plans]), *left_down]",
         "*recovery.warnings(host, [plan.vm for plan in plans])]",
         LATE,
     ),
@@ -812,7 +812,7 @@ MUTATIONS = (
     Mutation(
         "vm: snapshots destroyed unasked",
         "plan/vm.py",
-        "if own and not declared.destroy_snapshots:",
+        "if counted and not declared.destroy_snapshots:",
         "if False:",
         VMS,
     ),
@@ -826,14 +826,14 @@ MUTATIONS = (
     Mutation(
         "vm: an interrupted creation forgotten",
         "engine/host/journal.py",
-        'return plan.before.config.alias if plan.after.there else ""',
+        'return plan.before.config.alias if plan.after.exists else ""',
         'return ""',
         VMS,
     ),
     Mutation(
         "vm: an interrupted deletion forgotten",
         "engine/host/journal.py",
-        'return "" if plan.after.there or not plan.changed else plan.before.config.alias or plan.vm',
+        'return "" if plan.after.exists or not plan.changed else plan.before.config.alias or plan.vm',
         'return ""',
         UNFINISHED,
     ),
@@ -847,22 +847,22 @@ MUTATIONS = (
     Mutation(
         "vm: a creation that was given up counts as none",
         "engine/steps/apply.py",
-        "return error.code not in _MAY_GO_ON and self._is_gone_or_whole()",
-        "return self._is_gone_or_whole()",
+        "return error.code not in _MAY_GO_ON and self._is_gone_or_complete()",
+        "return self._is_gone_or_complete()",
         UNFINISHED,
     ),
     Mutation(
         "vm: written disks of an unfinished VM destroyed",
         "rules/unfinished.py",
-        "lasting = lasting_of(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))",
+        "lasting = still_needed(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))",
         "lasting: t.Sequence[str] = ()",
         UNFINISHED,
     ),
     Mutation(
         "vm: what vmadm wrote into the dataset of a VM bars its creation, with snapshots of the pool",
         "rules/unfinished.py",
-        'return used(there, empty, root if known else "")',
-        "return used(there, empty)",
+        'return datasets_in_use(there, empty, root if known else "")',
+        "return datasets_in_use(there, empty)",
         UNFINISHED,
     ),
     Mutation(
@@ -882,15 +882,15 @@ MUTATIONS = (
     Mutation(
         "vm: no last look before an unfinished VM goes",
         "engine/steps/apply_vm.py",
-        "    if other or lasting:\n",
+        "    if unexpected or in_use:\n",
         "    if False:\n",
         UNFINISHED,
     ),
     Mutation(
         "vm: what a deletion leaves of the dataset stays",
         "engine/steps/apply_vm.py",
-        "            exact.destroy(tools.zfs, one.planned, [d.planned",
-        "            list([d.planned",
+        "            exact.destroy(\n                tools.zfs, one.dataset_id, [d.dataset_id",
+        "            list(\n                [d.dataset_id",
         UNFINISHED,
     ),
     Mutation(
@@ -1007,7 +1007,7 @@ MUTATIONS = (
     Mutation(
         "destroy: the command line does not compare",
         "zfs/exact.py",
-        """    changes += differences([one.planned for one in present if one.kind == "snapshot"], snapshots, partly)
+        """    changes += differences([one.dataset_id for one in present if one.kind == "snapshot"], snapshots, partly)
 """,
         "",
         "tests/unit/zfs/test_exact.py",
@@ -1036,21 +1036,21 @@ MUTATIONS = (
     Mutation(
         "a run that was killed starts a VM which its operator has stopped days later",
         "engine/host/journal.py",
-        "journal.ended_otherwise(record, vm.config, time.time())",
+        "journal.ended_otherwise(intent, vm.config, time.time())",
         "False",
         LATE,
     ),
     Mutation(
         "destroy: no last look before vmadm deletes a VM",
         "engine/steps/apply_vm.py",
-        "        exact.confirm(tools.zfs, vm.root.planned, step.parts, step.snapshots)\n",
+        "        exact.confirm(tools.zfs, vm.root.dataset_id, step.parts, step.snapshots)\n",
         "        pass\n",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
     Mutation(
         "destroy: no last look before vmadm deletes what is left of a VM",
         "engine/steps/apply_vm.py",
-        '    if there:\n        text = f"the host changed',
+        '    if existing:\n        text = f"the host changed',
         '    if False:\n        text = f"the host changed',
         "tests/unit/replication/test_failover_return.py",
     ),
@@ -1064,7 +1064,8 @@ MUTATIONS = (
     Mutation(
         "destroy: a disk leaves its VM although it has got a snapshot",
         "engine/steps/apply_moves.py",
-        "    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))\n",
+        "    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), "
+        "(), full_names(step.volume, step.snapshots))\n",
         "",
         "tests/unit/engine/steps/test_destroyed_as_planned.py",
     ),
@@ -1085,15 +1086,15 @@ MUTATIONS = (
     Mutation(
         "a host that cannot be read has no lease",
         "fleet/groups/lease.py",
-        "problems = [_unread(blind, looks)] if blind else []",
+        "problems = [_unread(unread, reports)] if unread else []",
         "problems: t.List[str] = []",
         "tests/unit/fleet/test_lease.py",
     ),
     Mutation(
         "a run that has got its lease looks at no other",
         "fleet/groups/lease.py",
-        'for found in result.get("leases") or ()\n',
-        "for found in ()\n",
+        'for entry in result.get("leases") or ()\n',
+        "for entry in ()\n",
         "tests/unit/fleet/test_lease.py",
     ),
     Mutation(
@@ -1106,8 +1107,8 @@ MUTATIONS = (
     Mutation(
         "a member that was renamed by hand is replaced",
         "fleet/groups/found.py",
-        "        return mark, VM if mark == alias else RENAMED_VM\n",
-        '        return (mark, VM) if mark == alias else ("", "")\n',
+        "        return marked_as, VM if marked_as == alias else RENAMED_VM\n",
+        '        return (marked_as, VM) if marked_as == alias else ("", "")\n',
         "tests/unit/fleet/test_found.py",
     ),
     Mutation(
@@ -1120,15 +1121,15 @@ MUTATIONS = (
     Mutation(
         "a roll deletes any number of members",
         "fleet/groups/refusals.py",
-        "    if len(gone) > most:\n",
+        "    if len(gone) > limit:\n",
         "    if len(gone) > 10**6:\n",
         "tests/unit/action/test_group_plan.py",
     ),
     Mutation(
         "a gate has no limit",
         "fleet/groups/watch.py",
-        "if gate.limit and max(due_at, clock.now())",
-        "if not gate.limit and max(due_at, clock.now())",
+        "if gate.limit and max(next_at, clock.now())",
+        "if not gate.limit and max(next_at, clock.now())",
         "tests/unit/fleet/test_gate.py",
     ),
     Mutation(
@@ -1174,15 +1175,15 @@ MUTATIONS = (
     Mutation(
         "a release takes facts away and keeps no identity",
         "plan/disk_adopt.py",
-        'facts[released_identity.KEY] = kept or ""',
-        'facts[released_identity.KEY] = ""',
+        'facts[released_identity.RELEASED_PROPERTY] = saved or ""',
+        'facts[released_identity.RELEASED_PROPERTY] = ""',
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
         "a released identity that names another disk is used",
         "plan/disk_adopt.py",
-        "user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):",
-        "user and kept is None:",
+        "saved is None or (saved.uuid and not may_have_uuid(entry, saved.uuid))",
+        "saved is None",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
@@ -1237,7 +1238,7 @@ MUTATIONS = (
     Mutation(
         "plans of moves go on with a VM that another host has",
         "fleet/placement/execution.py",
-        'if others and mark is not None and mark["host"] == new:',
+        'if others and move is not None and move["host"] == target:',
         "if False:",
         "tests/unit/placement/test_execution.py",
     ),
@@ -1314,7 +1315,7 @@ MUTATIONS = (
     Mutation(
         "an image file that is exchanged after the plan is imported",
         "hypervisor/images.py",
-        "if self._swapped() or self.mark != known:",
+        "if self._swapped() or self.fingerprint != known:",
         "if self._swapped():",
         "tests/unit/hypervisor/test_images.py",
     ),
@@ -1377,7 +1378,7 @@ MUTATIONS = (
     Mutation(
         "a description of another host is not looked at",
         "engine/moves/vm_arrival.py",
-        "if refused:",
+        "if not_permitted:",
         "if False:",
         HOSTILE,
     ),
@@ -1391,7 +1392,7 @@ MUTATIONS = (
     Mutation(
         "datasets below a replica come along",
         "engine/replication/replica_receive.py",
-        "            check_alone(one.replica.dataset, found)\n",
+        "            check_alone(one.replica.dataset, stored)\n",
         "",
         HOSTILE,
     ),
@@ -1433,7 +1434,7 @@ MUTATIONS = (
     Mutation(
         "a disk that had come here stays detached when the VM has ended",
         "engine/failover/failover_ending.py",
-        "disk.uuid in come or _was_replica(disk, uuid)",
+        "disk.uuid in arrived or _was_replica(disk, uuid)",
         "_was_replica(disk, uuid)",
         "tests/unit/replication/test_failover_overtaken.py",
     ),
@@ -1447,14 +1448,14 @@ MUTATIONS = (
     Mutation(
         "nobody is asked whether a VM was taken over while it arrived",
         "engine/moves/vm_arrival.py",
-        "for note in decode(disk.replicas)} if fails_over else ()",
-        "for note in decode(disk.replicas)} if False else ()",
+        "for note in decode_notes(disk.replicas)} if fails_over else ()",
+        "for note in decode_notes(disk.replicas)} if False else ()",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a disk that the VM had left behind has come by the move",
         "engine/moves/vm_arrival.py",
-        "found = [disk for disk in found if disk.uuid in coming]",
+        "disks = [disk for disk in disks if disk.uuid in coming]",
         "pass",
         "tests/unit/replication/test_move_without_source.py",
     ),
@@ -1489,7 +1490,7 @@ MUTATIONS = (
     Mutation(
         "a rename that zfs only claims to have done counts as done",
         "zfs/commands.py",
-        "        if not self.exists(new):\n",
+        "        if not self.exists(target):\n",
         "        if False:\n",
         "tests/unit/zfs/test_commands.py",
     ),
@@ -1503,8 +1504,8 @@ MUTATIONS = (
     Mutation(
         "a silent host where the VM may be is no matter",
         "fleet/replication/whereabouts.py",
-        "if said is None and host not in",
-        "if said and host not in",
+        "if host_claims is None and host not in",
+        "if host_claims and host not in",
         WHEREABOUTS,
     ),
     Mutation(
@@ -1524,8 +1525,8 @@ MUTATIONS = (
     Mutation(
         "an old home is where the VM leaves",
         "fleet/replication/places.py",
-        "old = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]",
-        "old: t.List[str] = []",
+        "outdated = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]",
+        "outdated: t.List[str] = []",
         "tests/unit/replication/test_places.py",
     ),
     Mutation(
@@ -1538,22 +1539,22 @@ MUTATIONS = (
     Mutation(
         "a failover goes on beside a host that has everything",
         "engine/failover/vm_failover.py",
-        "rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]",
+        "rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not ready.begun]",
         "rivals = [one for one in rivals if not ready.begun]",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a failover that has begun ends what has arrived",
         "engine/failover/failover_ending.py",
-        'arrived = why_it_comes(host, move) if begun else ""',
-        'arrived = ""',
+        'reason = why_it_comes(host, move) if begun else ""',
+        'reason = ""',
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "replicas with newer data stay replicas",
         "engine/failover/failover_ending.py",
-        "    return [one for one in came if not one.becomes_replica], even",
-        "    return [], even",
+        "    return [one for one in came if not one.difference.is_empty], unchanged",
+        "    return [], unchanged",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
@@ -1566,7 +1567,7 @@ MUTATIONS = (
     Mutation(
         "a disk that was given up becomes a replica beside itself",
         "engine/failover/failover_return.py",
-        " and last_part(a.volume.name) not in own",
+        " and last_part(a.volume.name) not in of_this_host",
         "",
         RETURNS,
     ),
@@ -1580,8 +1581,8 @@ MUTATIONS = (
     Mutation(
         "a host that could have taken the VM over, too, is forgotten",
         "engine/failover/vm_takeover.py",
-        "_raised(record, {*rivals_of(record.marks), *rivals} - {here})",
-        "_raised(record, {*rivals_of(record.marks)} - {here})",
+        "_with_next_term(record, {*rivals_of(record.marks), *rivals} - {here})",
+        "_with_next_term(record, {*rivals_of(record.marks)} - {here})",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
     Mutation(
@@ -1601,8 +1602,8 @@ MUTATIONS = (
     Mutation(
         "a home that a failover has left out counts as old",
         "engine/failover/failover_ending.py",
-        "least = move.term - 1 if move.back_to else move.term",
-        "least = move.term",
+        "min_term = move.term - 1 if move.back_to else move.term",
+        "min_term = move.term",
         "tests/unit/replication/test_failover_elsewhere.py",
     ),
     Mutation(

@@ -15,6 +15,7 @@ import excerpts
 import walk
 from tree import ROOT
 
+TYPED = [ROOT / "docs" / f"{name}.md" for name in ("metrics", "status", "uninstall")]
 DEMO = [sys.executable, str(ROOT / "tests" / "tools" / "demo.py")]
 
 
@@ -23,7 +24,7 @@ def main() -> None:
     readme = ROOT / "README.md"
     shown = excerpts.runs(subprocess.run(DEMO, check=True, stdout=subprocess.PIPE, text=True).stdout)
     readme.write_text(excerpts.renewed(readme.read_text(), shown.__getitem__))
-    for path in (walk.PAGE, walk.MOVES):
+    for path in (walk.PAGE, walk.MOVES, *TYPED):
         renew(path)
 
 

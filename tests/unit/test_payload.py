@@ -22,6 +22,7 @@ BUDGET = {
     "guest_growth_info": 70,
     "host_info": 270,
     "host_metrics": 240,
+    "host_status": 240,
     "host_step": 465,
     "progress_info": 50,
     "replica_info": 310,

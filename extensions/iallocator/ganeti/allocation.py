@@ -12,9 +12,9 @@ from dataclasses import replace
 from functools import partial
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_allocation import (
+    Candidates,
     Choice,
     Demand,
-    Found,
     best_group,
     best_hosts,
     first_safe,
@@ -36,7 +36,9 @@ if t.TYPE_CHECKING:
 def allocate(
     places: GanetiPlaces, demand: Demand, key: t.Optional[str], allowed: t.Optional[t.Collection[str]]
 ) -> Choice:
-    """The hosts of a new VM. key: its group, None for any. allowed: the only hosts that it may get, None for all."""
+    """Return the hosts of a new VM. key: its group, None for any. allowed: the only hosts that it may get, None for
+    all.
+    """
     if key is not None:
         group = places.known.groups[key]
         if not demand.vm.networks <= group.networks:
@@ -51,7 +53,7 @@ def allocate(
 
 
 def replicate(places: GanetiPlaces, demand: Demand) -> Choice:
-    """The host of a VM that has no replica yet, and that of its replica."""
+    """Return the host of a VM that has no replica yet, and that of its replica."""
     vm = demand.vm
     group = places.known.groups[places.known.hosts[vm.primary].group]
     others = [name for name in places.hosts_of(group.key) if places.usable(name) and name != vm.primary]
@@ -59,12 +61,12 @@ def replicate(places: GanetiPlaces, demand: Demand) -> Choice:
     large = why_too_large(demand.vm, group)
     if large:
         return no_choice({large: len(others)})
-    found = listed(places, demand, places.score(), [(vm.primary, name) for name in others])
-    return first_safe(places, demand, found)
+    candidates = listed(places, demand, places.score(), [(vm.primary, name) for name in others])
+    return first_safe(places, demand, candidates)
 
 
-def pairs_for(places: GanetiPlaces, demand: Demand, score: Score, hosts: t.Sequence[str]) -> Found:
-    """The pairs of hosts for a VM and its replica."""
+def pairs_for(places: GanetiPlaces, demand: Demand, score: Score, hosts: t.Sequence[str]) -> Candidates:
+    """Return the pairs of hosts for a VM and its replica."""
     failures: t.Counter[str] = Counter()
     replicas = Replicas(places, demand.vm, hosts, True, score)
     firsts = []
@@ -77,4 +79,4 @@ def pairs_for(places: GanetiPlaces, demand: Demand, score: Score, hosts: t.Seque
         firsts.append(First(host, delta, partial(replicas.others, host, {}, {})))
     pairs = in_order(score, firsts, replicas.seconds)
     names = ((pair.value, (firsts[pair.first].host, hosts[pair.second])) for pair in pairs)
-    return Found(len(hosts) * (len(hosts) - 1), failures, lambda: refused(firsts, replicas.seconds), names)
+    return Candidates(len(hosts) * (len(hosts) - 1), failures, lambda: refused(firsts, replicas.seconds), names)

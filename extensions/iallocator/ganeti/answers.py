@@ -24,7 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Solution,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
-    Wish,
+    WantedMove,
     why_nowhere,
 )
 
@@ -34,18 +34,18 @@ _Dict = t.Dict[str, t.Any]
 
 
 def success(info: str, result: t.Any) -> _Dict:
-    """The answer to a request that succeeds."""
+    """Return the answer to a request that succeeds."""
     return {"success": True, "info": f"Request successful: {info}", "result": result}
 
 
 def failed(info: str) -> _Dict:
-    """The answer to a request that fails as a whole."""
+    """Return the answer to a request that fails as a whole."""
     return {"success": False, "info": f"Request failed: {info}", "result": []}
 
 
 def moves(known: Known, solutions: t.Iterable[t.Tuple[str, Solution]]) -> _Dict:
-    """The answer to a request to move VMs: those that move, with their group and hosts, those that do not, with the
-    reason, and a job for each move.
+    """Return the answer to a request to move VMs: those that move, with their group and hosts, those that do not, with
+    the reason, and a job for each move.
     """
     moved: t.List[t.Any] = []
     left: t.List[t.Any] = []
@@ -62,27 +62,29 @@ def moves(known: Known, solutions: t.Iterable[t.Tuple[str, Solution]]) -> _Dict:
     return success(info, [moved, left, jobs])
 
 
-def planned(start: Places, wishes: t.Sequence[Wish], found: Plan) -> _Dict:
-    """The answer with a plan of our own: jobs say which others must have ended, and reasons name hosts and figures."""
-    answer = moves(start.known, [(job.name, job.solution) for job in found.jobs])
-    for number, (job, earlier) in enumerate(zip(answer["result"][2], dependencies(start, found.jobs))):
+def planned(start: Places, wanted_moves: t.Sequence[WantedMove], plan: Plan) -> _Dict:
+    """Return the answer with a plan of our own: jobs say which others must have ended, and reasons name hosts and
+    figures.
+    """
+    answer = moves(start.known, [(job.name, job.solution) for job in plan.jobs])
+    for number, (job, earlier) in enumerate(zip(answer["result"][2], dependencies(start, plan.jobs))):
         if earlier:
             job[0]["depends"] = [[other - number, ["success"]] for other in earlier]
-    left = [wish for wish in wishes if wish.name in found.failed]
-    answer["result"][1] = [[wish.name, why_not(found.places, wish)] for wish in left]
-    info = f"{len(left)} instances failed to move and {len(found.jobs)} were moved successfully"
+    left = [wanted for wanted in wanted_moves if wanted.name in plan.failed]
+    answer["result"][1] = [[wanted.name, why_not(plan.places, wanted)] for wanted in left]
+    info = f"{len(left)} instances failed to move and {len(plan.jobs)} were moved successfully"
     return success(info, answer["result"])
 
 
-def why_not(places: Places, wish: Wish) -> str:
-    """Why a VM cannot move, in one line."""
-    reasons = why_nowhere(places, wish).items()
-    told = "; ".join(f"{name}: {why}" for name, why in reasons if why)
-    return why_never(places.vms[wish.name], wish.mode) or told or NO_GROUPS
+def why_not(places: Places, wanted: WantedMove) -> str:
+    """Return why a VM cannot move, in one line."""
+    reasons = why_nowhere(places, wanted).items()
+    text = "; ".join(f"{name}: {why}" for name, why in reasons if why)
+    return why_never(places.vms[wanted.name], wanted.mode) or text or NO_GROUPS
 
 
 def _opcode(name: str, replicated: bool, operation: Operation) -> _Dict:
-    """An opcode. A VM with a replica can only go to the replica's host, so no target is named."""
+    """Return an opcode. A VM with a replica can only go to the replica's host, so no target is named."""
     if operation.kind == FAILOVER:
         target = {} if replicated else {"target_node": operation.target}
         settings = {"allow_runtime_changes": False, "ignore_ipolicy": False, "cleanup": False}

@@ -76,5 +76,5 @@ def after_replica(account: Account, vm: KnownVm, primary: str) -> Account:
 
 
 def backed_up(vm: KnownVm) -> int:
-    """The memory that the host of a VM's replica must have for it, in MiB."""
+    """Return the memory that the host of a VM's replica must have for it, in MiB."""
     return 0 if vm.state == OFFLINE else vm.memory

@@ -37,30 +37,34 @@ NO_PAIR = "Can't find any good nodes for relocation"
 
 
 def evacuate(places: GanetiPlaces, names: t.Sequence[str], mode: str) -> t.Iterator[t.Tuple[str, Solution]]:
-    """Each VM with its solution, which is carried out on the places before the next VM is looked at."""
-    shut = closed_hosts(places, names, mode)
-    return one_by_one(places, names, lambda name: evacuate_one(places, name, mode, shut))
+    """Return each VM with its solution, which is carried out on the places before the next VM is looked at."""
+    closed = closed_hosts(places, names, mode)
+    return one_by_one(places, names, lambda name: evacuate_one(places, name, mode, closed))
 
 
 def closed_hosts(places: GanetiPlaces, names: t.Sequence[str], mode: str) -> t.Set[str]:
-    """The hosts that none of the VMs gets: those that take no VMs, and those that are to be left."""
+    """Return the hosts that none of the VMs gets: those that take no VMs, and those that are to be left."""
     vms = [places.vms[name] for name in names]
-    shut = {name for name in places.accounts if not places.usable(name)}
+    closed = {name for name in places.accounts if not places.usable(name)}
     if mode in (PRIMARY, ALL):
-        shut |= {vm.primary for vm in vms}
+        closed |= {vm.primary for vm in vms}
     if mode in (SECONDARY, ALL):
-        shut |= {vm.secondary for vm in vms if vm.template == REPLICATED}
-    return shut
+        closed |= {vm.secondary for vm in vms if vm.template == REPLICATED}
+    return closed
 
 
 def relocate(
     places: GanetiPlaces, vm: KnownVm, mode: str, group: str, targets: t.Sequence[str]
 ) -> t.Optional[Solution]:
-    """The best way of a VM, or of its replica, to one or two of the targets; None for one that can go to any host."""
+    """Return the best way of a VM, or of its replica, to one or two of the targets; None for one that can go to any
+    host.
+    """
     if vm.template == REPLICATED:
         if mode == PRIMARY:
-            found = places.failover(places.begin(vm.name))
-            return Solution(None, (), found) if isinstance(found, str) else Solution(found, (Operation(FAILOVER),))
+            outcome = places.failover(places.begin(vm.name))
+            return (
+                Solution(None, (), outcome) if isinstance(outcome, str) else Solution(outcome, (Operation(FAILOVER),))
+            )
         if mode == SECONDARY:
             return single(places, vm, group, targets, REPLACE)
         return _pair(places, vm, group, targets)

@@ -57,7 +57,7 @@ class Pair(t.NamedTuple):
     second: int
 
 
-class _One(t.NamedTuple):
+class _FirstChange(t.NamedTuple):
     """First hosts that change the same. fixed: the score without what replicas change. spreads: squares of deviations
     by components, times the number of hosts. doubles: twice what they add to the sums, by host.
     """
@@ -67,7 +67,7 @@ class _One(t.NamedTuple):
     doubles: _Row
 
 
-class _Two(t.NamedTuple):
+class _SecondChange(t.NamedTuple):
     """Second hosts that change the same: what they add to what should not be at all, to the spreads, to the sums."""
 
     fixed: float
@@ -75,19 +75,19 @@ class _Two(t.NamedTuple):
     sums: _Row
 
 
-_Side = t.TypeVar("_Side", _One, _Two)
+_Side = t.TypeVar("_Side", _FirstChange, _SecondChange)
 _Group = t.Tuple[_Side, t.List[int]]
 _Ranked = t.Tuple[float, _Side, t.List[int]]
 
 
 def in_order(score: Score, firsts: t.Sequence[First], seconds: Seconds) -> t.Iterator[Pair]:
-    """The pairs, best first. Of equal pairs the later one comes first."""
+    """Yield the pairs, best first. Of equal pairs the later one comes first."""
     pairs = _Pairs(score, firsts, seconds)
     likely = list(pairs.likely(False))
     if not likely:
         return
-    least = min(pair.value for pair in likely)
-    best = max((pair for pair in likely if pair.value <= least + NEAR), key=lambda pair: pair[1:])
+    lowest = min(pair.value for pair in likely)
+    best = max((pair for pair in likely if pair.value <= lowest + NEAR), key=lambda pair: pair[1:])
     yield best
     for pair in sorted(pairs.likely(True), key=lambda one: (one.value, -one.first, -one.second)):
         if pair[1:] != best[1:]:
@@ -95,18 +95,18 @@ def in_order(score: Score, firsts: t.Sequence[First], seconds: Seconds) -> t.Ite
 
 
 def refused(firsts: t.Sequence[First], seconds: Seconds) -> t.Counter[str]:
-    """Why how many of the pairs cannot be."""
-    found: t.Counter[str] = Counter()
+    """Return how often each reason rules out a pair."""
+    reasons: t.Counter[str] = Counter()
     hosts = {first.host for first in firsts}
     for host, change in seconds.changes.items():
         if isinstance(change, str):
-            found[change] += len(firsts) - (host in hosts)
+            reasons[change] += len(firsts) - (host in hosts)
     for first in firsts:
         for host, change in first.others().items():
             usual = seconds.changes[host]
-            found.update([change] if isinstance(change, str) else [])
-            found.subtract([usual] if isinstance(usual, str) else [])
-    return found
+            reasons.update([change] if isinstance(change, str) else [])
+            reasons.subtract([usual] if isinstance(usual, str) else [])
+    return reasons
 
 
 class _Pairs:
@@ -116,61 +116,61 @@ class _Pairs:
         self._hosts = {host: place for place, host in enumerate(seconds.changes)}
         self._names = list(seconds.changes)
         self._others: t.Dict[int, t.Mapping[str, _Change]] = {}
-        self._kinds: t.Dict[int, _Two] = {}
+        self._kinds: t.Dict[int, _SecondChange] = {}
         self._factors = tuple(WEIGHTS[c] / math.sqrt(score.count) for c in _COMPONENTS)
-        self._each = [self._one(first.delta) for first in firsts]
+        self._each = [self._first_change(first.delta) for first in firsts]
         self._ones = _alike(enumerate(self._each))
         every = enumerate(seconds.changes.values())
         twos = ((place, delta) for place, delta in every if not isinstance(delta, str))
-        self._twos = _alike((place, self._two(delta)) for place, delta in twos)
+        self._twos = _alike((place, self._second_change(delta)) for place, delta in twos)
         self._less = seconds.less if all(one.doubles[_FAILOVERS] == 0 for one in self._each) else math.inf
 
-    def _one(self, delta: Delta) -> _One:
+    def _first_change(self, delta: Delta) -> _FirstChange:
         count = self._score.count
         sums = [s + a for s, a in zip(self._score.sums, delta.sums)]
         spreads = [q + b - s * s / count for q, b, s in zip(self._score.squares, delta.squares, sums)]
         still = [c for c in range(len(WEIGHTS)) if c not in _COMPONENTS]
         fixed = sum(WEIGHTS[c] * math.sqrt(max(0.0, spreads[c]) / count) for c in still)
         doubles = tuple(2 * delta.sums[c] / count for c in _COMPONENTS)
-        return _One(self._score.flat(delta) + fixed, tuple(spreads[c] for c in _COMPONENTS), doubles)
+        return _FirstChange(self._score.flat(delta) + fixed, tuple(spreads[c] for c in _COMPONENTS), doubles)
 
-    def _two(self, delta: Delta) -> _Two:
+    def _second_change(self, delta: Delta) -> _SecondChange:
         rows = [(self._score.sums[c], delta.sums[c], delta.squares[c]) for c in _COMPONENTS]
         spreads = tuple(b - (2 * s + a) * a / self._score.count for s, a, b in rows)
-        return _Two(delta.flat, spreads, tuple(a for _s, a, _b in rows))
+        return _SecondChange(delta.flat, spreads, tuple(a for _s, a, _b in rows))
 
-    def _value(self, one: _One, two: _Two) -> float:
-        found = one.fixed + two.fixed
+    def _value(self, one: _FirstChange, two: _SecondChange) -> float:
+        total = one.fixed + two.fixed
         for factor, x, u, double, a in zip(self._factors, one.spreads, two.spreads, one.doubles, two.sums):
             spread = x + u - double * a
             if spread > 0:
-                found += factor * math.sqrt(spread)
-        return found
+                total += factor * math.sqrt(spread)
+        return total
 
     def likely(self, every: bool) -> t.Iterator[Pair]:
-        """The pairs whose score may be the lowest, or every one."""
+        """Yield the pairs whose score may be the lowest, or every one."""
         if not self._ones or not self._twos:
             return
         base, slopes = self._chords()
         ones, twos = _ranked(self._ones, slopes), _ranked(self._twos, slopes)
         lowest = -math.inf if self._less == math.inf else twos[0][0] - slopes[_FAILOVERS] * self._less
-        least = math.inf
+        best_value = math.inf
         for low, one, places in ones:
-            if base + low + lowest > least:
+            if base + low + lowest > best_value:
                 break
-            for pair in self._of(one, places, twos, least - base - low, every):
-                least = least if every else min(least, pair.value + NEAR)
+            for pair in self._of(one, places, twos, best_value - base - low, every):
+                best_value = best_value if every else min(best_value, pair.value + NEAR)
                 yield pair
 
     def _of(
-        self, one: _One, places: t.List[int], twos: t.Sequence[_Ranked[_Two]], most: float, every: bool
+        self, one: _FirstChange, places: t.List[int], twos: t.Sequence[_Ranked[_SecondChange]], most: float, every: bool
     ) -> t.Iterator[Pair]:
-        """The pairs of alike first hosts. most: what a second host may add to the bound."""
+        """Yield the pairs of alike first hosts. most: what a second host may add to the bound."""
         for place in places:
             for host, delta in self._dependent(place).items():
                 if not isinstance(delta, str):
                     if id(delta) not in self._kinds:
-                        self._kinds[id(delta)] = self._two(delta)
+                        self._kinds[id(delta)] = self._second_change(delta)
                     yield Pair(self._value(one, self._kinds[id(delta)]), place, self._hosts[host])
         for more, two, others in twos:
             if more > most:
@@ -180,7 +180,7 @@ class _Pairs:
                 yield Pair(value, *pair)
 
     def _possible(self, ones: t.List[int], twos: t.List[int], every: bool) -> t.Iterator[t.Tuple[int, int]]:
-        """The pairs of places that may be, or the last one."""
+        """Yield the possible pairs of places, or only the last one."""
         for one in reversed(ones):
             host, others = self._firsts[one].host, self._dependent(one)
             for two in reversed(twos):
@@ -195,7 +195,7 @@ class _Pairs:
         return self._others[place]
 
     def _chords(self) -> t.Tuple[float, _Row]:
-        """Lines below the square roots of all spreads that pairs can reach: their sum at 0, and their slopes."""
+        """Return lines below the square roots of all spreads that pairs can reach: their sum at 0, and their slopes."""
         base, slopes = 0.0, []
         for c, factor in enumerate(self._factors):
             crossed = [
@@ -220,11 +220,11 @@ def _ends(values: t.Iterable[float]) -> t.Tuple[float, float]:
 
 
 def _alike(sides: t.Iterable[t.Tuple[int, _Side]]) -> t.List[_Group[_Side]]:
-    """The places of those that change the same."""
-    found: t.Dict[_Side, t.List[int]] = {}
+    """Group places by equal changes."""
+    places_by_side: t.Dict[_Side, t.List[int]] = {}
     for place, side in sides:
-        found.setdefault(side, []).append(place)
-    return list(found.items())
+        places_by_side.setdefault(side, []).append(place)
+    return list(places_by_side.items())
 
 
 def _ranked(groups: t.Sequence[_Group[_Side]], slopes: _Row) -> t.List[_Ranked[_Side]]:

@@ -13,8 +13,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Account,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.hail_allocation import (
+    Candidates,
     Demand,
-    Found,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.known import (
     REPLICATED,
@@ -38,7 +38,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     measure,
     to_each,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import Wish
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import WantedMove
 
 from . import allocation, evacuation, ways
 from .books import after_replica, settle_replicas, with_replica, without_replica
@@ -65,20 +65,20 @@ class GanetiPlaces(Places):
 
     def back(self, vm: KnownVm) -> Moved:
         now = self.vms[vm.name]
-        found = {now.primary: self.accounts[now.primary].without_vm(now, self.location(now))}
+        accounts = {now.primary: self.accounts[now.primary].without_vm(now, self.location(now))}
         if now.secondary:
-            found[now.secondary] = without_replica(self.account(now.secondary, found), now, now.primary)
-        found[vm.primary] = self.account(vm.primary, found).after_vm(vm, self.location(vm))
+            accounts[now.secondary] = without_replica(self.account(now.secondary, accounts), now, now.primary)
+        accounts[vm.primary] = self.account(vm.primary, accounts).after_vm(vm, self.location(vm))
         if vm.secondary:
-            found[vm.secondary] = after_replica(self.account(vm.secondary, found), vm, vm.primary)
-        return Moved(vm, found)
+            accounts[vm.secondary] = after_replica(self.account(vm.secondary, accounts), vm, vm.primary)
+        return Moved(vm, accounts)
 
     def copied(self, vm: KnownVm, hosts: t.Sequence[str], gone: bool = False) -> t.Union[t.Mapping[str, Account], str]:
-        found = super().copied(vm, hosts, gone)
-        if isinstance(found, str) or not hosts[1:]:
-            return found
+        accounts = super().copied(vm, hosts, gone)
+        if isinstance(accounts, str) or not hosts[1:]:
+            return accounts
         rests = with_replica(self.accounts[hosts[1]], vm, hosts[0], True)
-        return rests if isinstance(rests, str) else {**found, hosts[1]: rests}
+        return rests if isinstance(rests, str) else {**accounts, hosts[1]: rests}
 
     # -- steps; each gives what is after it, or why it cannot be
 
@@ -88,27 +88,27 @@ class GanetiPlaces(Places):
         return self.failover_to(moved, operation.target) if operation.target else self.failover(moved)
 
     def failover(self, moved: Moved) -> t.Union[Moved, str]:
-        """The VM and its replica change places."""
-        vm, (old, new) = moved.vm, (moved.vm.primary, moved.vm.secondary)
-        if not self.allowed(old, new):
+        """Let the VM and its replica change places."""
+        vm, (source, target) = moved.vm, (moved.vm.primary, moved.vm.secondary)
+        if not self.allowed(source, target):
             return NO_MIGRATION
-        after = vm.at(new, old)
-        left = self._account(moved, old).without_vm(vm, self.location(vm))
-        gone = without_replica(self._account(moved, new), vm, old)
-        runs = gone.with_vm(vm, self.soft(old), self.location(after))
+        after = vm.at(target, source)
+        left = self._account(moved, source).without_vm(vm, self.location(vm))
+        gone = without_replica(self._account(moved, target), vm, source)
+        runs = gone.with_vm(vm, self.soft(source), self.location(after))
         if isinstance(runs, str):
             return runs
-        rests = with_replica(left, vm, new, self.soft(old), there=not self.usable(old))
+        rests = with_replica(left, vm, target, self.soft(source), there=not self.usable(source))
         if isinstance(rests, str):
             return rests
-        return Moved(after, {**moved.accounts, old: rests, new: runs})
+        return Moved(after, {**moved.accounts, source: rests, target: runs})
 
     def replace_secondary(self, moved: Moved, target: str) -> t.Union[Moved, str]:
         """The replica goes to another host. See drop_secondary for that of the VM."""
-        vm, old = moved.vm, moved.vm.secondary
+        vm, source = moved.vm, moved.vm.secondary
         if target == vm.primary:
             return NO_MIGRATION
-        rests = with_replica(self._account(moved, target), vm, vm.primary, self.soft(old))
+        rests = with_replica(self._account(moved, target), vm, vm.primary, self.soft(source))
         if isinstance(rests, str):
             return rests
         alone = self.drop_secondary(moved)
@@ -128,14 +128,14 @@ class GanetiPlaces(Places):
         return self._dropped[1]
 
     def _without_secondary(self, moved: Moved) -> t.Union[Moved, str]:
-        vm, old = moved.vm, moved.vm.secondary
+        vm, source = moved.vm, moved.vm.secondary
         after = vm.at(vm.primary, "")
-        gone = without_replica(self._account(moved, old), vm, vm.primary)
+        gone = without_replica(self._account(moved, source), vm, vm.primary)
         left = self._account(moved, vm.primary).without_vm(vm, self.location(vm))
         runs = left.with_vm(vm, False, self.location(after))
         if isinstance(runs, str):
             return runs
-        return Moved(after, {**moved.accounts, old: gone, vm.primary: runs})
+        return Moved(after, {**moved.accounts, source: gone, vm.primary: runs})
 
     def is_possible(self, vm: KnownVm, operations: t.Iterable[Operation]) -> bool:
         # Ganeti refuses a replica on the host where it or the VM is then, but hail plans it where a replica is in the
@@ -182,7 +182,8 @@ class GanetiPlaces(Places):
         return rest, accounts
 
     def _surely_fit(self, vms: t.Sequence[KnownVm], others: t.Sequence[str], accounts: Accounts) -> bool:
-        """Whether VMs fit however they are spread: if none had room for one, all together would have less free."""
+        """Return whether VMs fit however they are spread: if none had room for one, all together would have less free.
+        """
         if not vms:
             return True
         free = [max(0, self.account(name, accounts).free) for name in others if self.usable(name)]
@@ -196,14 +197,14 @@ class GanetiPlaces(Places):
 
     # -- ways of VMs that cannot go to any host
 
-    def other_ways(self, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterable[Way]:
-        return ways.other_ways(self, wish, targets, by)
+    def other_ways(self, wanted: WantedMove, targets: t.Sequence[str], by: Measure) -> t.Iterable[Way]:
+        return ways.other_ways(self, wanted, targets, by)
 
-    def why_no_other_way(self, wish: Wish, host: str) -> str:
-        return ways.why_not(self, wish, host)
+    def why_no_other_way(self, wanted: WantedMove, host: str) -> str:
+        return ways.why_not(self, wanted, host)
 
     def relocate(self, vm: KnownVm, mode: str, group: str, targets: t.Sequence[str]) -> t.Optional[Solution]:
         return evacuation.relocate(self, vm, mode, group, targets)
 
-    def candidates(self, demand: Demand, score: Score, hosts: t.Sequence[str]) -> t.Optional[Found]:
+    def candidates(self, demand: Demand, score: Score, hosts: t.Sequence[str]) -> t.Optional[Candidates]:
         return allocation.pairs_for(self, demand, score, hosts) if demand.vm.template == REPLICATED else None

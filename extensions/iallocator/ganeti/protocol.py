@@ -24,7 +24,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Known,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.raw import of, strings
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.raw import (
+    string_list,
+    typed_value,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.search import plan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
     to_change_group,
@@ -57,18 +60,18 @@ class Options(t.NamedTuple):
 
 
 def answer(raw: _Raw, options: Options) -> _Dict:
-    """The answer to a request. Raises FlexdiskError InvalidArgument for one that is not valid."""
+    """Return the answer to a request. Raises FlexdiskError InvalidArgument for one that is not valid."""
     known = read(raw, options.kvm_memory)
-    request = of(raw, "request", "request", dict)
-    kind = of(request, "request", "type", str)
+    request = typed_value(raw, "request", "request", dict)
+    kind = typed_value(request, "request", "type", str)
     if kind not in _ANSWERS:
         raise FlexdiskError("InvalidArgument", f"request: type is {kind}, but must be {' or '.join(sorted(_ANSWERS))}")
     return _ANSWERS[kind](raw, known, request, options)
 
 
 def _names(known: Known, request: _Raw) -> t.List[str]:
-    """The VMs of a request to move some."""
-    names = strings(request, "request", "instances")
+    """Return the VMs of a request to move some."""
+    names = string_list(request, "request", "instances")
     for name in names:
         _known_name(known, name)
     return names
@@ -87,30 +90,30 @@ def _known_name(known: Known, name: str) -> str:
 
 
 def _node_evacuate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
-    mode = of(request, "request", "evac_mode", str)
+    mode = typed_value(request, "request", "evac_mode", str)
     if mode not in MODES:
         raise FlexdiskError("InvalidArgument", f"request: evac_mode is {mode}, but must be {' or '.join(MODES)}")
     places, names = GanetiPlaces(known, force=not options.soft), _names(known, request)
     if options.like_hail:
         return moves(known, evacuate(places, names, mode))
-    wishes = to_leave(known, _once(names), mode, hosts_to_leave(known, names, mode))
-    return planned(places, wishes, plan(places, wishes, lambda there: evacuate(there, names, mode)))
+    wanted_moves = to_leave(known, _once(names), mode, hosts_to_leave(known, names, mode))
+    return planned(places, wanted_moves, plan(places, wanted_moves, lambda there: evacuate(there, names, mode)))
 
 
 def _change_group(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
     """Groups can be named by their keys or their names."""
-    told = strings(request, "request", "target_groups")
-    targets = [group_key(known, name) for name in told] or None
+    target_names = string_list(request, "request", "target_groups")
+    targets = [group_key(known, name) for name in target_names] or None
     places, names = GanetiPlaces(known), _names(known, request)
     if options.like_hail:
         return moves(known, change_group(places, names, targets, options.checked))
-    wishes = to_change_group(known, _once(names), possible_groups(places, names, targets), options.checked)
-    found = plan(places, wishes, lambda there: change_group(there, names, targets, options.checked))
-    return planned(places, wishes, found)
+    wanted_moves = to_change_group(known, _once(names), possible_groups(places, names, targets), options.checked)
+    best_plan = plan(places, wanted_moves, lambda there: change_group(there, names, targets, options.checked))
+    return planned(places, wanted_moves, best_plan)
 
 
 def _once(names: t.Sequence[str]) -> t.Sequence[str]:
-    """The names. Raises FlexdiskError InvalidArgument if one is there twice."""
+    """Return the names. Raises FlexdiskError InvalidArgument if one is there twice."""
     twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
     if twice:
         raise FlexdiskError("InvalidArgument", f"request: named more than once: {', '.join(twice)}")
@@ -118,7 +121,7 @@ def _once(names: t.Sequence[str]) -> t.Sequence[str]:
 
 
 def group_key(known: Known, name: str) -> str:
-    """The key of the group that has this key or this name."""
+    """Return the key of the group that has this key or this name."""
     keys = [key for key, group in known.groups.items() if name in (key, group.name)]
     if len(keys) != 1:
         raise FlexdiskError("InvalidArgument", f"request: {len(keys)} groups are called {name}")
@@ -129,7 +132,7 @@ def _allocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict
     demand = Demand(new_vm(raw, request), options.checked, alone=not options.like_hail)
     allowed = options.allowed
     if request.get("restrict-to-nodes") is not None:
-        allowed = frozenset(strings(request, "request", "restrict-to-nodes"))
+        allowed = frozenset(string_list(request, "request", "restrict-to-nodes"))
     _known_hosts(known, allowed or ())
     name = request.get("group_name")
     choice = allocate(GanetiPlaces(known), demand, group_key(known, name) if name else None, allowed)
@@ -140,9 +143,9 @@ def _multi_allocate(raw: _Raw, known: Known, request: _Raw, options: Options) ->
     """One after the other. Those that fit nowhere are named, and the others get their hosts, unlike with hail."""
     places = GanetiPlaces(known)
     _known_hosts(known, options.allowed or ())
-    found: t.List[t.List[t.Any]] = []
+    placed: t.List[t.List[t.Any]] = []
     left: t.List[str] = []
-    for entry in of(request, "request", "instances", list):
+    for entry in typed_value(request, "request", "instances", list):
         vm = new_vm(raw, entry)
         choice = allocate(places, Demand(vm, options.checked, alone=not options.like_hail), None, options.allowed)
         accounts = places.copied(vm, choice.hosts) if choice.hosts else ""
@@ -151,23 +154,23 @@ def _multi_allocate(raw: _Raw, known: Known, request: _Raw, options: Options) ->
             continue
         primary, secondary = (*choice.hosts, "")[:2]
         places.settle(Moved(vm.at(primary, secondary), accounts))
-        found.append([vm.name, list(choice.hosts)])
+        placed.append([vm.name, list(choice.hosts)])
     return success(
-        f"{len(left)} instances failed to allocate and {len(found)} were allocated successfully", [found, left]
+        f"{len(left)} instances failed to allocate and {len(placed)} were allocated successfully", [placed, left]
     )
 
 
 def _relocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
-    """A new host for the replica, or for a VM on shared storage."""
-    vm = known.vms[_known_name(known, of(request, "request", "name", str))]
+    """Return a new host for the replica, or for a VM on shared storage."""
+    vm = known.vms[_known_name(known, typed_value(request, "request", "name", str))]
     if vm.template != REPLICATED and vm.template not in MOVABLE:
         return failed("Can't relocate non-mirrored instances")
-    mode, old = (SECONDARY, vm.secondary) if vm.template == REPLICATED else (PRIMARY, vm.primary)
-    told = strings(request, "request", "relocate_from")
-    if told != [old]:
+    mode, current = (SECONDARY, vm.secondary) if vm.template == REPLICATED else (PRIMARY, vm.primary)
+    excluded = string_list(request, "request", "relocate_from")
+    if excluded != [current]:
         role = "secondary" if mode == SECONDARY else "primary"
-        words = f"Unsupported request: excluded nodes not equal to instance's {role}"
-        return failed(f"{words} ({old} versus {', '.join(told)})")
+        text = f"Unsupported request: excluded nodes not equal to instance's {role}"
+        return failed(f"{text} ({current} versus {', '.join(excluded)})")
     ((_name, solution),) = evacuate(GanetiPlaces(known, force=not options.soft), [vm.name], mode)
     if solution.moved is None:
         return failed(solution.why)
@@ -176,7 +179,7 @@ def _relocate(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict
 
 
 def _allocate_secondary(raw: _Raw, known: Known, request: _Raw, options: Options) -> _Dict:
-    vm = known.vms[_known_name(known, of(request, "request", "name", str))]
+    vm = known.vms[_known_name(known, typed_value(request, "request", "name", str))]
     if vm.secondary:
         return failed("Instance already has a secondary")
     choice = replicate(GanetiPlaces(known), Demand(vm, options.checked))

@@ -52,13 +52,13 @@ class Replicas:
         self._located = [host for host in hosts if places.known.hosts[host].locations]
 
     def _change(self, account: Account, primary: str, counted: t.Optional[Account] = None) -> _Change:
-        """What a replica changes on a host. Of the VM's host only the memory counts that it may need then."""
+        """Return what a replica changes on a host. Of the VM's host only the memory counts that it may need then."""
         vm, needed = self._vm, self._needed + account.peers.get(primary, 0)
         key = (account, counted, self._soft, vm.template, vm.disk, vm.spindles, self._needed, needed)
         if key not in self._score.changes:
             rests = with_replica(account, vm, primary, self._soft)
-            found = rests if isinstance(rests, str) else self._score.delta(counted or account, rests)
-            self._score.changes[key] = found
+            change = rests if isinstance(rests, str) else self._score.delta(counted or account, rests)
+            self._score.changes[key] = change
         return self._score.changes[key]
 
     def _less(self, host: str) -> float:
@@ -69,7 +69,7 @@ class Replicas:
         if isinstance(change, str):
             return 0.0
         part = 1 - 1 / self._score.count
-        far = self._score.from_mean(account)
+        far = self._score.deviation_from_mean(account)
         usual = change.sums[FAILOVERS]
         lowest = max(usual, -far / part) if part else usual
         return part * (usual * usual - lowest * lowest) + 2 * far * (usual - lowest)
@@ -78,23 +78,23 @@ class Replicas:
         """The changes that depend on the host of the VM. before: accounts that differ from the places', counted: those
         from which the change is counted.
         """
-        found: t.Dict[str, _Change] = {}
+        changes: t.Dict[str, _Change] = {}
         for host in self._peers.get(primary, ()):
             account = self._places.accounts[host]
             reserved = max(account.reserved, account.peers[primary] + self._needed)
             if host == primary or reserved == max(account.reserved, self._needed):
                 continue
-            found[host] = self._change(account, primary)
+            changes[host] = self._change(account, primary)
         for host, account in counted.items():
             if host in self._usual and host != primary:
-                found[host] = self._change(self._places.account(host, before), primary, account)
-        return self._with_locations(primary, found)
+                changes[host] = self._change(self._places.account(host, before), primary, account)
+        return self._with_locations(primary, changes)
 
-    def _with_locations(self, primary: str, found: t.Dict[str, _Change]) -> t.Dict[str, _Change]:
+    def _with_locations(self, primary: str, changes: t.Dict[str, _Change]) -> t.Dict[str, _Change]:
         here = self._places.known.hosts[primary].locations
         for host in self._located if here else ():
             shared = len(here & self._places.known.hosts[host].locations)
-            change = found.get(host, self._usual[host])
+            change = changes.get(host, self._usual[host])
             if shared and host != primary and not isinstance(change, str):
-                found[host] = change._replace(flat=change.flat + shared * LOCATION)
-        return found
+                changes[host] = change._replace(flat=change.flat + shared * LOCATION)
+        return changes

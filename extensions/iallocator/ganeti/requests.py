@@ -21,7 +21,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     KnownVm,
     Size,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.raw import of, strings
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.raw import (
+    string_list,
+    typed_value,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 _Raw = t.Mapping[str, t.Any]
@@ -31,16 +34,21 @@ KVM_MEMORY = 4096  # MiB that a host of the hypervisor kvm needs itself, whateve
 
 
 def read(request: _Raw, kvm_memory: int = KVM_MEMORY) -> Known:
-    """What a request says. kvm_memory: MiB that a host of the hypervisor kvm needs itself, 0: what it reports.
+    """Return what a request says. kvm_memory: MiB that a host of the hypervisor kvm needs itself, 0: what it reports.
 
     Raises FlexdiskError InvalidArgument for anything that is missing, of another type, or unknown.
     """
-    tags = _Tags(strings(request, "request", "cluster_tags"))
-    hypervisors = strings(request, "request", "enabled_hypervisors")
-    own = kvm_memory if hypervisors[:1] == ["kvm"] else 0
-    groups = {key: _group(key, raw) for key, raw in of(request, "request", "nodegroups", dict).items()}
-    hosts = {name: _host(name, raw, groups, tags, own) for name, raw in of(request, "request", "nodes", dict).items()}
-    vms = {name: _vm(name, raw, hosts, tags) for name, raw in of(request, "request", "instances", dict).items()}
+    tags = _Tags(string_list(request, "request", "cluster_tags"))
+    hypervisors = string_list(request, "request", "enabled_hypervisors")
+    own_memory = kvm_memory if hypervisors[:1] == ["kvm"] else 0
+    groups = {key: _group(key, raw) for key, raw in typed_value(request, "request", "nodegroups", dict).items()}
+    hosts = {
+        name: _host(name, raw, groups, tags, own_memory)
+        for name, raw in typed_value(request, "request", "nodes", dict).items()
+    }
+    vms = {
+        name: _vm(name, raw, hosts, tags) for name, raw in typed_value(request, "request", "instances", dict).items()
+    }
     return Known(groups, hosts, vms, tags.moves)
 
 
@@ -60,77 +68,79 @@ class _Tags:
         return [tag[len(_TAG + word) :] for tag in tags if tag.startswith(_TAG + word)]
 
     def exclusive(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
-        """Those of which a host shall have one VM at most."""
+        """Return the tags of which a host may have one VM at most."""
         return _beginning(tags, self._exclusive)
 
     def wanted(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
-        """The locations that a VM wants."""
+        """Return the locations where a VM should be."""
         return _beginning(tags, self._wanted)
 
     def locations(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
-        """The failure domains of a host."""
+        """Return the failure domains of a host."""
         return _beginning(tags, self._locations)
 
     def migration(self, tags: t.Iterable[str]) -> t.FrozenSet[str]:
-        """Those of a host that another one must have, too, so that VMs can move there."""
+        """Return the tags of a host that a target must have, too."""
         return _beginning(tags, self._migration)
 
 
-def _beginning(tags: t.Iterable[str], words: t.Sequence[str]) -> t.FrozenSet[str]:
-    return frozenset(tag for tag in tags if any(tag.startswith(word) for word in words))
+def _beginning(tags: t.Iterable[str], prefixes: t.Sequence[str]) -> t.FrozenSet[str]:
+    return frozenset(tag for tag in tags if any(tag.startswith(prefix) for prefix in prefixes))
 
 
-def _ratio(raw: _Raw, what: str, key: str) -> float:
-    found = float(of(raw, what, key, (int, float)))
-    if not math.isfinite(found):
-        raise FlexdiskError("InvalidArgument", f"{what}: {key} is {found}, which is no ratio")
-    return found
+def _ratio(raw: _Raw, label: str, key: str) -> float:
+    ratio = float(typed_value(raw, label, key, (int, float)))
+    if not math.isfinite(ratio):
+        raise FlexdiskError("InvalidArgument", f"{label}: {key} is {ratio}, which is no ratio")
+    return ratio
 
 
 def _group(key: str, raw: _Raw) -> KnownGroup:
-    what = f"node group {key}"
-    rules = of(raw, what, "ipolicy", dict)
+    label = f"node group {key}"
+    rules = typed_value(raw, label, "ipolicy", dict)
     pairs = [
-        tuple(_size(of(pair, f"{what}, minmax", end, dict), f"{what}, minmax") for end in ("min", "max"))
-        for pair in of(rules, what, "minmax", list)
+        tuple(_size(typed_value(pair, f"{label}, minmax", end, dict), f"{label}, minmax") for end in ("min", "max"))
+        for pair in typed_value(rules, label, "minmax", list)
     ]
-    policy = of(raw, what, "alloc_policy", str)
+    policy = typed_value(raw, label, "alloc_policy", str)
     if policy not in POLICIES:
-        raise FlexdiskError("InvalidArgument", f"{what}: alloc_policy is {policy}, but must be {' or '.join(POLICIES)}")
+        raise FlexdiskError(
+            "InvalidArgument", f"{label}: alloc_policy is {policy}, but must be {' or '.join(POLICIES)}"
+        )
     return KnownGroup(
-        name=of(raw, what, "name", str),
+        name=typed_value(raw, label, "name", str),
         key=key,
         policy=policy,
-        networks=frozenset(strings(raw, what, "networks")),
-        sizes=tuple((least, most) for least, most in pairs),
-        templates=frozenset(strings(rules, what, "disk-templates")),
-        cpu_ratio=_ratio(rules, what, "vcpu-ratio"),
-        spindle_ratio=_ratio(rules, what, "spindle-ratio"),
+        networks=frozenset(string_list(raw, label, "networks")),
+        sizes=tuple((minimum, maximum) for minimum, maximum in pairs),
+        templates=frozenset(string_list(rules, label, "disk-templates")),
+        cpu_ratio=_ratio(rules, label, "vcpu-ratio"),
+        spindle_ratio=_ratio(rules, label, "spindle-ratio"),
     )
 
 
-def _size(raw: _Raw, what: str) -> Size:
-    return Size(*(of(raw, what, key, int) for key in _LIMITS))
+def _size(raw: _Raw, label: str) -> Size:
+    return Size(*(typed_value(raw, label, key, int) for key in _LIMITS))
 
 
-def _host(name: str, raw: _Raw, groups: t.Mapping[str, KnownGroup], tags: _Tags, own: int) -> KnownHost:
-    what = f"node {name}"
-    group = of(raw, what, "group", str)
+def _host(name: str, raw: _Raw, groups: t.Mapping[str, KnownGroup], tags: _Tags, own_memory: int) -> KnownHost:
+    label = f"node {name}"
+    group = typed_value(raw, label, "group", str)
     if group not in groups:
-        raise FlexdiskError("InvalidArgument", f"{what}: group {group} is unknown")
-    told = strings(raw, what, "tags", ())
-    marks = tags.migration(told), tags.locations(told)
-    there = not of(raw, what, "offline", bool) and of(raw, what, "vm_capable", bool, True)
-    usable = there and not of(raw, what, "drained", bool)
+        raise FlexdiskError("InvalidArgument", f"{label}: group {group} is unknown")
+    host_tags = string_list(raw, label, "tags", ())
+    kinds = tags.migration(host_tags), tags.locations(host_tags)
+    there = not typed_value(raw, label, "offline", bool) and typed_value(raw, label, "vm_capable", bool, True)
+    usable = there and not typed_value(raw, label, "drained", bool)
     if not there:
-        return KnownHost(name, group, False, tags=marks[0], locations=marks[1])
-    figure = {key: of(raw, what, key, int) for key in _FIGURES}
+        return KnownHost(name, group, False, tags=kinds[0], locations=kinds[1])
+    figure = {key: typed_value(raw, label, key, int) for key in _FIGURES}
     return KnownHost(
-        *(name, group, usable, figure["total_memory"], own or figure["reserved_memory"], figure["free_memory"]),
+        *(name, group, usable, figure["total_memory"], own_memory or figure["reserved_memory"], figure["free_memory"]),
         *(figure["total_disk"], figure["free_disk"], figure["total_cpus"], figure["reserved_cpus"]),
-        spindles=of(of(raw, what, "ndparams", dict), what, "spindle_count", int),
-        tags=marks[0],
-        locations=marks[1],
+        spindles=typed_value(typed_value(raw, label, "ndparams", dict), label, "spindle_count", int),
+        tags=kinds[0],
+        locations=kinds[1],
     )
 
 
@@ -138,42 +148,47 @@ _FIGURES = ("total_memory", "reserved_memory", "free_memory", "total_disk", "fre
 
 
 def new_vm(given: _Raw, wanted: _Raw) -> KnownVm:
-    """The VM that a request wants to be made. It has no host yet."""
-    tags = _Tags(strings(given, "request", "cluster_tags"))
-    return _known_vm(of(wanted, "request", "name", str), wanted, [""], tags)
+    """Return the VM that a request wants to be made. It has no host yet."""
+    tags = _Tags(string_list(given, "request", "cluster_tags"))
+    return _known_vm(typed_value(wanted, "request", "name", str), wanted, [""], tags)
 
 
 def _vm(name: str, raw: _Raw, hosts: t.Mapping[str, KnownHost], tags: _Tags) -> KnownVm:
-    what = f"instance {name}"
-    nodes = strings(raw, what, "nodes")
+    label = f"instance {name}"
+    nodes = string_list(raw, label, "nodes")
     unknown = [node for node in nodes if node not in hosts]
     if unknown or not nodes:
-        raise FlexdiskError("InvalidArgument", f"{what}: node {', '.join(unknown) or 'of its own'} is unknown")
+        raise FlexdiskError("InvalidArgument", f"{label}: node {', '.join(unknown) or 'of its own'} is unknown")
     return _known_vm(name, raw, nodes, tags)
 
 
 def _known_vm(name: str, raw: _Raw, nodes: t.Sequence[str], tags: _Tags) -> KnownVm:
-    what = f"instance {name}"
-    template = of(raw, what, "disk_template", str)
+    label = f"instance {name}"
+    template = typed_value(raw, label, "disk_template", str)
     if template not in TEMPLATES:
-        raise FlexdiskError("InvalidArgument", f"{what}: disk_template is {template}, which is unknown")
-    told = strings(raw, what, "tags")
-    networks = [of(nic, f"{what}, nic", "network", (str, type(None)), "") for nic in of(raw, what, "nics", list)]
-    state = of(raw, what, "admin_state", str, UP)
+        raise FlexdiskError("InvalidArgument", f"{label}: disk_template is {template}, which is unknown")
+    vm_tags = string_list(raw, label, "tags")
+    networks = [
+        typed_value(nic, f"{label}, nic", "network", (str, type(None)), "")
+        for nic in typed_value(raw, label, "nics", list)
+    ]
+    state = typed_value(raw, label, "admin_state", str, UP)
     if state not in (UP, DOWN, OFFLINE):
-        raise FlexdiskError("InvalidArgument", f"{what}: admin_state is {state}, which is unknown")
+        raise FlexdiskError("InvalidArgument", f"{label}: admin_state is {state}, which is unknown")
     return KnownVm(
         name=name,
         primary=nodes[0],
         secondary=nodes[1] if len(nodes) > 1 else "",
-        memory=of(raw, what, "memory", int),
-        cpus=of(raw, what, "vcpus", int),
-        spindles=of(raw, what, "spindle_use", int),
+        memory=typed_value(raw, label, "memory", int),
+        cpus=typed_value(raw, label, "vcpus", int),
+        spindles=typed_value(raw, label, "spindle_use", int),
         template=template,
-        disks=tuple(of(disk, f"{what}, disk", "size", int) for disk in of(raw, what, "disks", list)),
-        disk=of(raw, what, "disk_space_total", int),
+        disks=tuple(
+            typed_value(disk, f"{label}, disk", "size", int) for disk in typed_value(raw, label, "disks", list)
+        ),
+        disk=typed_value(raw, label, "disk_space_total", int),
         state=state,
         networks=frozenset(network for network in networks if network),
-        exclusive=tags.exclusive(told),
-        wanted=tags.wanted(told),
+        exclusive=tags.exclusive(vm_tags),
+        wanted=tags.wanted(vm_tags),
     )

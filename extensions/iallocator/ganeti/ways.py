@@ -29,9 +29,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     to_each,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
-    Wish,
+    WantedMove,
+    explain,
     sorted_ways,
-    told,
     why_unsafe,
 )
 
@@ -45,8 +45,8 @@ _OVER = Operation(FAILOVER)
 
 
 def hosts_to_leave(known: Known, names: t.Sequence[str], mode: str) -> t.FrozenSet[str]:
-    """The hosts that VMs leave, where a request has only their names. With ALL that is what all VMs have in common, if
-    there is anything: other hosts of theirs can take VMs.
+    """Return the hosts that VMs leave, where a request has only their names. With ALL that is what all VMs have in
+    common, if there is anything: other hosts of theirs can take VMs.
     """
     vms = [known.vms[name] for name in names]
     primaries = [{vm.primary} if mode != SECONDARY else set() for vm in vms]
@@ -56,32 +56,34 @@ def hosts_to_leave(known: Known, names: t.Sequence[str], mode: str) -> t.FrozenS
     return common if mode == ALL and common else frozenset().union(*hosts)
 
 
-def other_ways(places: GanetiPlaces, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterator[Way]:
-    """The ways into a group, best first."""
-    vm = places.vms[wish.name]
+def other_ways(places: GanetiPlaces, wanted: WantedMove, targets: t.Sequence[str], by: Measure) -> t.Iterator[Way]:
+    """Yield the ways into a group, best first."""
+    vm = places.vms[wanted.name]
     if vm.template != REPLICATED:
         return
-    if wish.mode == PRIMARY:
+    if wanted.mode == PRIMARY:
         yield from _over(places, vm, by)
-    elif wish.mode == SECONDARY:
-        yield from sorted_ways(places, wish, REPLACE, targets, by)
+    elif wanted.mode == SECONDARY:
+        yield from sorted_ways(places, wanted, REPLACE, targets, by)
     else:
-        yield from heapq.merge(*_all(places, wish, targets, by), key=lambda way: way.value)
+        yield from heapq.merge(*_all(places, wanted, targets, by), key=lambda way: way.value)
 
 
 def _over(places: GanetiPlaces, vm: KnownVm, by: Measure) -> t.List[Way]:
-    found = places.failover(places.begin(vm.name))
-    if isinstance(found, str):
+    moved = places.failover(places.begin(vm.name))
+    if isinstance(moved, str):
         return []
-    return [Way(by.score.after(places.changes(found, by.group)), found, (Operation(FAILOVER),))]
+    return [Way(by.score.after(places.changes(moved, by.group)), moved, (Operation(FAILOVER),))]
 
 
-def _all(places: GanetiPlaces, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterator[t.Iterable[Way]]:
-    """All ways of a VM with a replica: what need not leave may stay."""
-    vm = places.vms[wish.name]
+def _all(
+    places: GanetiPlaces, wanted: WantedMove, targets: t.Sequence[str], by: Measure
+) -> t.Iterator[t.Iterable[Way]]:
+    """Yield all ways of a VM with a replica: what need not leave may stay."""
+    vm = places.vms[wanted.name]
     others = [host for host in targets if host not in (vm.primary, vm.secondary)]
     if vm.primary in targets:
-        yield sorted_ways(places, wish, REPLACE, targets, by)
+        yield sorted_ways(places, wanted, REPLACE, targets, by)
     if vm.secondary in targets:
         over = places.failover(places.begin(vm.name))
         if not isinstance(over, str):
@@ -98,8 +100,8 @@ def _after(first: Operation, way: Way) -> Way:
 def to_pairs(
     places: GanetiPlaces, starts: t.Sequence[Solution], seconds: t.Sequence[str], by: Measure
 ) -> t.Iterator[Way]:
-    """The ways of a VM with a replica to two other hosts, best first. starts: how the VM gets to its host, where its
-    replica is on the old one then. seconds: where the replica can go on to.
+    """Yield the ways of a VM with a replica to two other hosts, best first. starts: how the VM gets to its host, where
+    its replica is on the old one then. seconds: where the replica can go on to.
     """
     ready = [start for start in starts if start.moved is not None]
     if not ready:
@@ -108,8 +110,8 @@ def to_pairs(
     now = places.vms[leaving.name]
     left = (now.primary, now.secondary)
     replicas = Replicas(places, leaving, seconds, places.soft(leaving.secondary), by.score, left)
-    found = ((start, _first(places, t.cast(Moved, start.moved), by, replicas)) for start in ready)
-    firsts = [(start, first) for start, first in found if first is not None]
+    candidates = ((start, _first(places, t.cast(Moved, start.moved), by, replicas)) for start in ready)
+    firsts = [(start, first) for start, first in candidates if first is not None]
     for pair in in_order(by.score, [first for _start, first in firsts], replicas.seconds):
         start, target = firsts[pair.first][0], seconds[pair.second]
         moved = places.replace_secondary(t.cast(Moved, start.moved), target)
@@ -128,24 +130,24 @@ def _first(places: GanetiPlaces, moved: Moved, by: Measure, replicas: Replicas) 
 
 
 def to_primary(places: GanetiPlaces, vm: KnownVm, primary: str) -> Solution:
-    """The VM on its new host, with its replica on the old one; a host that is not there is left first."""
+    """Return the VM on its new host, with its replica on the old one; a host that is not there is left first."""
     steps = [("Changing secondary to new primary", Operation(REPLACE, primary)), ("Failing over to new primary", _OVER)]
     if not places.usable(vm.primary):
         steps.insert(0, ("Failing over to the secondary", _OVER))
     moved = places.begin(vm.name)
-    for said, operation in steps:
-        found = places.perform(moved, operation)
-        if isinstance(found, str):
-            return Solution(None, (), f"{said}: {found}")
-        moved = found
-    return Solution(moved, tuple(operation for _said, operation in steps))
+    for label, operation in steps:
+        outcome = places.perform(moved, operation)
+        if isinstance(outcome, str):
+            return Solution(None, (), f"{label}: {outcome}")
+        moved = outcome
+    return Solution(moved, tuple(operation for _label, operation in steps))
 
 
 # -- why not
 
 
 def why_never(vm: KnownVm, mode: str) -> str:
-    """Why no VM of this kind can go, wherever, "" if it can."""
+    """Return why no VM of this kind can go, wherever, "" if it can."""
     if vm.template == REPLICATED or (vm.movable and mode != SECONDARY):
         return ""
     if vm.movable:
@@ -153,30 +155,30 @@ def why_never(vm: KnownVm, mode: str) -> str:
     return f"a VM with disks of type {vm.template} cannot leave its host: the disks are its host's own"
 
 
-def why_not(places: GanetiPlaces, wish: Wish, host: str) -> str:
-    """Why a VM with a replica, or its replica, does not go to a host that takes VMs, "" if it can."""
-    vm, begin = places.vms[wish.name], places.begin(wish.name)
+def why_not(places: GanetiPlaces, wanted: WantedMove, host: str) -> str:
+    """Return why a VM with a replica, or its replica, does not go to a host that takes VMs, "" if it can."""
+    vm, begin = places.vms[wanted.name], places.begin(wanted.name)
     if vm.template != REPLICATED:
-        return why_never(vm, wish.mode)
-    if wish.mode == PRIMARY:
+        return why_never(vm, wanted.mode)
+    if wanted.mode == PRIMARY:
         if host != vm.secondary:
             return "has no replica of it"
         over = places.failover(begin)
-        return told(places, vm, host, over) if isinstance(over, str) else ""
+        return explain(places, vm, host, over) if isinstance(over, str) else ""
     if host == vm.primary:
-        return "is its host" if wish.mode != SECONDARY else "is the host of the VM itself"
-    if wish.mode == SECONDARY and host == vm.secondary:
+        return "is its host" if wanted.mode != SECONDARY else "is the host of the VM itself"
+    if wanted.mode == SECONDARY and host == vm.secondary:
         return "has its replica"
-    if wish.mode == SECONDARY:
-        found = places.perform(begin, Operation(REPLACE, host))
+    if wanted.mode == SECONDARY:
+        outcome = places.perform(begin, Operation(REPLACE, host))
     else:
         start = to_primary(places, vm, host)
-        found = start.moved or start.why.rpartition(": ")[2]
-    if isinstance(found, str):
-        return told(places, vm, host, found)
-    if wish.mode == ALL:
-        return "could take it, but with no other host for its replica" + (_SAFELY if wish.checked else "")
-    return why_unsafe(places, host, found) if wish.checked else ""
+        outcome = start.moved or start.why.rpartition(": ")[2]
+    if isinstance(outcome, str):
+        return explain(places, vm, host, outcome)
+    if wanted.mode == ALL:
+        return "could take it, but with no other host for its replica" + (_SAFELY if wanted.checked else "")
+    return why_unsafe(places, host, outcome) if wanted.checked else ""
 
 
 _SAFELY = " so that the VMs of each host could still go elsewhere if it were lost"

@@ -49,7 +49,7 @@ def install_programs(directory: Path) -> None:
     binaries = directory / "bin"
     binaries.mkdir(parents=True, exist_ok=True)
     (binaries / LOCKS).mkdir(mode=0o700, exist_ok=True)
-    ssh.furnish(directory)
+    ssh.make_host_key(directory)
     for program in PROGRAMS:
         text = program_text(directory, program)
         path = binaries / program
@@ -62,7 +62,7 @@ def install_programs(directory: Path) -> None:
 
 
 def program_text(directory: Path, program: str) -> str:
-    """What a program of the node in `directory` consists of, as a script of Python."""
+    """Return the Python script for a program of the node in `directory`."""
     library = str(Path(__file__).resolve().parent.parent)
     return _PROGRAM.format(python=sys.executable, library=library, directory=str(directory), program=program)
 

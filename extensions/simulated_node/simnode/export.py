@@ -36,21 +36,21 @@ _NOT_CONFIGURED = frozenset((
 def load(node: Node, vms: str, zfs: str, pool_status: str = "", zdb: str = "") -> None:
     """Replace pools and VMs of `node` by those of the export. Raises ExportError."""
     try:
-        found = json.loads(vms)
+        exported = json.loads(vms)
     except ValueError as error:
         raise ExportError(f"the export of the VMs is not valid JSON: {error}") from error
-    if not isinstance(found, list) or not all(isinstance(vm, dict) and "uuid" in vm for vm in found):
+    if not isinstance(exported, list) or not all(isinstance(vm, dict) and "uuid" in vm for vm in exported):
         raise ExportError("the export of the VMs is not a list of VM objects")
     datasets = export_pool.parse(zfs)
-    newest = max([_seconds(vm.get("last_modified")) for vm in found] + [0])
+    newest = max([_seconds(vm.get("last_modified")) for vm in exported] + [0])
     node.clock.advance(max(0.0, newest + 60 - node.clock.now()))
     export_pool.rebuild(node, datasets, pool_status, zdb)
     node.state.clear()
     records = store.records(node)
-    for vm in found:
+    for vm in exported:
         records[vm["uuid"]] = _record(vm)
     node.state["zones_made"] = max([record["zonedid"] for record in records.values()] + [0])
-    _add_images(node, found, datasets)
+    _add_images(node, exported, datasets)
     vminfod.refresh(node)
 
 

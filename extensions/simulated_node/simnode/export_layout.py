@@ -20,7 +20,7 @@ class ExportError(Exception):
 
 
 def layout(status: str, pool: str) -> List[Dict[str, Any]]:
-    """The pool's top-level data vdevs in the output of `zpool status`; one plain disk if there are none."""
+    """Return the pool's top-level data vdevs from the output of `zpool status`, one plain disk if there are none."""
     vdevs: List[Dict[str, Any]] = []
     for depth, name in _data(status, pool):
         numbered = _NUMBERED.match(name)
@@ -35,17 +35,17 @@ def _data(status: str, pool: str) -> Iterator[Tuple[int, str]]:
     """(depth, name) of what stands below the pool itself, not below its logs, spares and the like."""
     shown, above, margin = "", "", -1
     for line in status.expandtabs().splitlines():
-        words = line.split()
+        fields = line.split()
         indent = len(line) - len(line.lstrip())
-        if words[:1] == ["pool:"]:
-            shown, above, margin = words[-1], "", -1
-        elif words[:2] == ["NAME", "STATE"]:
+        if fields[:1] == ["pool:"]:
+            shown, above, margin = fields[-1], "", -1
+        elif fields[:2] == ["NAME", "STATE"]:
             margin = indent
-        elif shown == pool and words and 0 <= margin <= indent:
+        elif shown == pool and fields and 0 <= margin <= indent:
             if indent == margin:
-                above = words[0]
+                above = fields[0]
             elif above == pool:
-                yield (indent - margin) // 2, words[0]
+                yield (indent - margin) // 2, fields[0]
 
 
 def sector_size(zdb: str, pool: str, vdevs: List[Dict[str, Any]]) -> int:

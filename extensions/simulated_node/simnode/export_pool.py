@@ -34,42 +34,42 @@ def parse(text: str) -> Datasets:
     The rows of a dataset stand together, its type first and no property twice. A value that looks like rows breaks
     that, and the export is refused, unless they tell of what the export does not: those are believed.
     """
-    found: Datasets = {}
+    datasets: Datasets = {}
     current, foreign = "", False
     for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split("\t")
         name, prop = fields[0], fields[1] if len(fields) > 1 else ""
         if name == current and len(fields) > 2 and _is_foreign(prop):
             foreign = True
-        elif len(fields) == 4 and (name == current or prop == "type" or name in found):
-            _add(found, current, number, fields)
+        elif len(fields) == 4 and (name == current or prop == "type" or name in datasets):
+            _add(datasets, current, number, fields)
             current, foreign = name, False
         elif line.strip() and not foreign:
-            wrong = f"has {len(fields)} fields instead of 4"
+            problem = f"has {len(fields)} fields instead of 4"
             if len(fields) == 4:
-                wrong = f"belongs to {name}, but the rows of {name} do not begin with its type"
-            raise ExportError(f"line {number} of the zfs export {wrong}")
-    if not found:
+                problem = f"belongs to {name}, but the rows of {name} do not begin with its type"
+            raise ExportError(f"line {number} of the zfs export {problem}")
+    if not datasets:
         raise ExportError("the zfs export is empty")
-    return found
+    return datasets
 
 
 def _is_foreign(prop: str) -> bool:
     return ":" in prop and not prop.startswith(OURS)
 
 
-def _add(found: Datasets, current: str, number: int, fields: List[str]) -> None:
+def _add(datasets: Datasets, current: str, number: int, fields: List[str]) -> None:
     name, prop, value, source = fields
-    if name in found and name != current:
+    if name in datasets and name != current:
         raise ExportError(f"line {number} of the zfs export belongs to {name}, but the rows of {name} ended earlier")
-    values = found.setdefault(name, {})
+    values = datasets.setdefault(name, {})
     if prop in values:
         raise ExportError(f"line {number} of the zfs export repeats {prop} of {name}")
     values[prop] = (value, source)
 
 
 def number(values: Values, prop: str) -> int:
-    """A figure; 0 where there is none."""
+    """Return a number, 0 if there is none."""
     value = values.get(prop, ("0", ""))[0]
     return int(value) if value.isdigit() else 0
 
@@ -78,10 +78,10 @@ def rebuild(node: Node, datasets: Datasets, status: str, zdb: str) -> None:
     """Replace the node's pools by those of the export."""
     for name in sorted(name for name in datasets if "/" not in name and "@" not in name):
         vdevs = layout(status, name)
-        told = sector_size(zdb, name, vdevs)
-        old = node.pools.pools.pop(name, None)
-        ashift, version = (old.ashift, old.version) if old else (12, "illumos")
-        pool = node.pools.add_pool(name, 1 << 60, told or ashift, vdevs, version)
+        ashift_of_export = sector_size(zdb, name, vdevs)
+        replaced = node.pools.pools.pop(name, None)
+        ashift, version = (replaced.ashift, replaced.version) if replaced else (12, "illumos")
+        pool = node.pools.add_pool(name, 1 << 60, ashift_of_export or ashift, vdevs, version)
         _Builder(node, datasets, pool).build()
 
 

@@ -23,7 +23,7 @@ _UNITS = {"K": 1024, "B": 1}
 
 
 def size(text: str) -> int:
-    """Bytes of a figure; -1 for anything else."""
+    """Return the bytes of a size, -1 for anything else."""
     unit = _UNITS.get(text[-1:], MIB)
     digits = text[:-1] if text[-1:] in _UNITS else text
     return int(digits) * unit if digits.isdigit() else -1
@@ -56,7 +56,7 @@ def _hash(dataset: Dataset, start: int, end: int) -> Result:
 
 
 def _write(storage: Storage, dataset: Dataset, start: int, end: int, seed: str) -> Result:
-    """All of it, or as many whole MiB as fit: a guest's write stops where the space ends."""
+    """Write all of it, or as many MiB as fit, because a guest's write stops where the space ends."""
     if start >= end:
         return 0, "", ""
     try:
@@ -65,13 +65,13 @@ def _write(storage: Storage, dataset: Dataset, start: int, end: int, seed: str) 
     except ZfsError as refusal:
         if refusal.code != "ENOSPC":
             raise
-    least, most = 0, (end - start) // MIB
-    while most - least > 1:
-        middle = (least + most) // 2
+    low, high = 0, (end - start) // MIB
+    while high - low > 1:
+        middle = (low + high) // 2
         try:
-            kernel.write(storage, dataset, start + least * MIB, start + middle * MIB, seed)
-            least = middle
+            kernel.write(storage, dataset, start + low * MIB, start + middle * MIB, seed)
+            low = middle
         except ZfsError:
-            most = middle
-    done = start // MIB + least
+            high = middle
+    done = start // MIB + low
     return 1, "", f"guest: cannot write '{dataset.name}': No space left on device at {done} MiB\n"

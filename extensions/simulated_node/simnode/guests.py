@@ -22,27 +22,27 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, NoReturn
 if TYPE_CHECKING:
     from simnode.node import Node
 
-LOOKS_EVERY = 0.2
-"""Seconds after which a keeper sees that its guest has ended, or that the node is gone."""
+POLL_SECONDS = 0.2
+"""Seconds between two checks by a keeper whether its guest has ended, or the node is gone."""
 
 _COMMAND = "command"
 
 
 class Process:
-    """A process that is still the same one, whatever has got its number since: its start is known, too."""
+    """A process, identified by its start time, too, because its number may be used again."""
 
     def __init__(self, pid: int, start: str) -> None:
         self.pid = pid
         self.start = start
 
-    def lives(self) -> bool:
-        """Whether it has not ended. A zombie has."""
+    def is_alive(self) -> bool:
+        """Return whether it has not ended. A zombie counts as ended."""
         fields = _stat(self.pid)
         return bool(fields) and fields[19] == self.start and fields[0] not in ("Z", "X")
 
     def end(self) -> None:
         """Kill it with its group, which it leads, and wait until it has ended."""
-        while self.lives():
+        while self.is_alive():
             _kill(self.pid)
             time.sleep(0.002)
 
@@ -53,7 +53,7 @@ def _kill(group: int) -> None:
 
 
 def _stat(pid: int) -> List[str]:
-    """The fields of /proc/PID/stat behind the name, which may have blanks: 0 is the state, 19 the start. Or none."""
+    """Return the fields of /proc/PID/stat after the name: 0 is the state, 19 the start. None without a process."""
     try:
         return Path("/proc/%d/stat" % pid).read_text().rpartition(")")[2].split()
     except OSError:
@@ -61,7 +61,7 @@ def _stat(pid: int) -> List[str]:
 
 
 def switch_on(directory: Path, command: List[str]) -> None:
-    """From now on guests run `command` in the present folder. Those that ran another one end, and boot again."""
+    """Let guests run `command` in the current folder. Those that run another one end, and boot again."""
     switch_off(directory)
     folder = directory / "guests"
     folder.mkdir(exist_ok=True)
@@ -69,16 +69,16 @@ def switch_on(directory: Path, command: List[str]) -> None:
 
 
 def switch_off(directory: Path) -> None:
-    """End all guests. The VMs are states again."""
+    """End all guests. Then VMs have no processes."""
     for path in (directory / "guests").glob("*.pid"):
         _end(path)
     (directory / "guests" / _COMMAND).unlink(missing_ok=True)
 
 
 def reconcile(node: Node, directory: Path) -> None:
-    """End the guests of boots that are over, and begin those of boots that have none.
+    """End the guests of boots that are over, and start a guest for each boot without one.
 
-    A guest that has ended by itself had its boot, so it does not come back before the next one.
+    A guest that has ended by itself is not started again before the next boot.
     """
     folder = directory / "guests"
     boots = {
@@ -97,23 +97,23 @@ def reconcile(node: Node, directory: Path) -> None:
 
 
 def _end(path: Path) -> None:
-    found = json.loads(path.read_text())
-    Process(found["pid"], found["start"]).end()
+    stored = json.loads(path.read_text())
+    Process(stored["pid"], stored["start"]).end()
     path.unlink()
 
 
 def _begin(node: Node, path: Path, boot: Any, command: Dict[str, Any]) -> None:
-    """Start a guest, and come back when it runs the command, or when that has failed."""
+    """Start a guest, and return when it runs the command, or that has failed."""
     from simnode.vmadm import vmobj
 
     _write(path.with_suffix(".json"), vmobj.load(node, path.stem))
-    begun, told = os.pipe()
+    error_reader, error_writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _child(lambda: _keep(path, boot, command, told))
-    os.close(told)
+        _child(lambda: _become_keeper(path, boot, command, error_writer))
+    os.close(error_writer)
     os.waitpid(child, 0)
-    with os.fdopen(begun) as stream:
+    with os.fdopen(error_reader) as stream:
         failure = stream.read()
     if failure:
         with path.with_suffix(".log").open("a") as log:
@@ -121,19 +121,19 @@ def _begin(node: Node, path: Path, boot: Any, command: Dict[str, Any]) -> None:
 
 
 def _child(act: Callable[[], None]) -> NoReturn:
-    """The rest of a forked process, which must never come back into the program that it was forked from."""
+    """Run the rest of a forked process, which must never return to the code of its parent."""
     try:
         act()
     finally:
         os._exit(1)
 
 
-def _keep(path: Path, boot: Any, command: Dict[str, Any], told: int) -> None:
-    """Become the keeper of a new guest: no child of the program that began it, and in a session of its own.
+def _become_keeper(path: Path, boot: Any, command: Dict[str, Any], error_writer: int) -> None:
+    """Become the keeper of a new guest: a daemon in a session of its own.
 
-    It holds the node's lock, which it has inherited, until the .pid file is written. So no other command runs before,
-    even if the one that began the guest is killed. It ends the guest's group when the first process of it ends, and
-    when the .pid file vanishes with the node's folder, which no command sees.
+    It holds the node's lock, which it has inherited, until the .pid file is written. So no other command runs before
+    that, even if the one that started the guest is killed. It kills the guest's process group when the group's first
+    process ends, and when the .pid file vanishes because somebody removes the node's folder.
     """
     if os.fork():
         os._exit(0)
@@ -143,18 +143,18 @@ def _keep(path: Path, boot: Any, command: Dict[str, Any], told: int) -> None:
         os.dup2(null, descriptor)
     pid = os.fork()
     if pid == 0:
-        _child(lambda: _become(path, command, told))
+        _child(lambda: _become_guest(path, command, error_writer))
     try:
         _write(path, {"pid": pid, "start": _stat(pid)[19], "boot": boot})
         _close_all()
         while os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None and path.exists():
-            time.sleep(LOOKS_EVERY)
+            time.sleep(POLL_SECONDS)
     finally:
         _kill(pid)  # not waited for yet, so its number is nobody else's
 
 
-def _become(path: Path, command: Dict[str, Any], told: int) -> None:
-    """Become the guest. What goes wrong is told to the program that waits for it."""
+def _become_guest(path: Path, command: Dict[str, Any], error_writer: int) -> None:
+    """Become the guest. Write errors to the program that waits for it."""
     try:
         os.setsid()
         log = os.open(str(path.with_suffix(".log")), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
@@ -162,15 +162,15 @@ def _become(path: Path, command: Dict[str, Any], told: int) -> None:
         os.dup2(log, 2)
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and that would be inherited
         os.chdir(command["folder"])
-        _close_all(but=told)
+        _close_all(but=error_writer)
         environment = {**os.environ, "SIMNODE_VM": str(path.with_suffix(".json"))}
         os.execvpe(command["argv"][0], [*command["argv"], path.stem], environment)
     except OSError as error:
-        os.write(told, ("simnode: the guest did not start: %s" % error).encode())
+        os.write(error_writer, ("simnode: the guest did not start: %s" % error).encode())
 
 
 def _close_all(but: int = -1) -> None:
-    """Close what was inherited: a guest must not hold the locks and pipes of who started its VM."""
+    """Close inherited descriptors, because a guest must not hold locks and pipes of the program that started its VM."""
     for name in os.listdir("/proc/self/fd"):
         if int(name) > 2 and int(name) != but:
             with contextlib.suppress(OSError):  # one of them was open for the list alone

@@ -50,7 +50,7 @@ Result = Tuple[int, str, str]
 
 
 def run_command(argv: List[str], stdin: str = "") -> Result:
-    """A real command, its messages in English."""
+    """Run a real command with messages in English."""
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, env=environment, check=False)
     return done.returncode, done.stdout, done.stderr
@@ -97,11 +97,11 @@ class RealHost:
         return run_command(["zpool", *argv])
 
     def events(self, cursor: int) -> List[Tuple[int, str, str]]:
-        found: List[Tuple[int, str, str]] = []
+        result: List[Tuple[int, str, str]] = []
         self._pools = self._pools or self.zpool(["list", "-H", "-o", "name"])[1].split()
         for pool in self._pools:
-            found.extend(parse_history(self.zpool(["history", "-i", pool])[1]))
-        return sorted(event for event in found if event[0] > cursor)
+            result.extend(parse_history(self.zpool(["history", "-i", pool])[1]))
+        return sorted(event for event in result if event[0] > cursor)
 
     def now(self) -> float:
         return time.time() + float(self.state.get("clock_offset", 0.0))
@@ -112,7 +112,7 @@ class RealHost:
 
 def parse_history(text: str) -> List[Tuple[int, str, str]]:
     """Events of `zpool history -i`: (sequence, kind, dataset). Sequences are made of the transaction group."""
-    found: List[Tuple[int, str, str]] = []
+    result: List[Tuple[int, str, str]] = []
     group, index = -1, 0
     for line in text.splitlines():
         match = _HISTORY.match(line)
@@ -125,12 +125,12 @@ def parse_history(text: str) -> List[Tuple[int, str, str]]:
             if kind != "clone swap":
                 continue
             kind, name = "rollback", name[: -len(_ROLLBACK)]
-        found.append(((txg << _EVENTS_PER_TXG) + index, kind, name))
-    return found
+        result.append(((txg << _EVENTS_PER_TXG) + index, kind, name))
+    return result
 
 
 def run_program(program: str, argv: List[str], directory: str = str(STATE)) -> int:
-    """What the installed programs do; returns the exit status."""
+    """Run an installed program. Return the exit status."""
     stdin = sys.stdin.read() if program == "vmadm" and vmadm.reads_stdin(argv) else ""
     result = _execute(program, argv, stdin, Path(directory))
     if result[0] < 0:
@@ -218,9 +218,9 @@ def main(argv: Optional[List[str]] = None) -> int:
     if arguments.command == "serve":
         serve(arguments.state)
         return 0
-    words = [str(arguments.seconds)] if arguments.command == "advance" else arguments.arguments
+    command_arguments = [str(arguments.seconds)] if arguments.command == "advance" else arguments.arguments
     with RealHost(arguments.state) as host:
-        status, out, err = _administer(host, [arguments.command, *words])
+        status, out, err = _administer(host, [arguments.command, *command_arguments])
     sys.stdout.write(out)
     sys.stderr.write(err)
     return status

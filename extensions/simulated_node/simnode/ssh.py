@@ -28,8 +28,8 @@ def main(directory: Path, program: str, argv: List[str]) -> int:
     return {"ssh": _ssh, "ssh-keygen": _keygen, "getent": _getent}[program](directory, argv)
 
 
-def furnish(directory: Path) -> None:
-    """Give the node a key by which others know it."""
+def make_host_key(directory: Path) -> None:
+    """Give the node a host key."""
     place = directory / "ssh"
     if not place.exists():
         place.mkdir(mode=0o700)
@@ -44,7 +44,7 @@ def _addresses(directory: Path) -> Dict[str, str]:
 
 def connect(directory: Path, address: str, other: Path) -> None:
     """Let the node reach another one at this address."""
-    furnish(directory)
+    make_host_key(directory)
     path = directory / "ssh" / "addresses.json"
     known = _addresses(directory)
     path.write_text(json.dumps({**known, address: str(other.resolve())}))
@@ -66,8 +66,8 @@ def _keygen(_directory: Path, argv: List[str]) -> int:
 def _ssh(directory: Path, argv: List[str]) -> int:
     given, rest = getopt.getopt(argv, "F:Ti:p:l:o:")
     options = dict(value.split("=", 1) for flag, value in given if flag == "-o")
-    told = dict(given)
-    refusal, command = _let_in(directory, rest[0], told["-i"], options)
+    values = dict(given)
+    refusal, command = _authorize(directory, rest[0], values["-i"], options)
     if refusal:
         sys.stderr.write(refusal + "\n")
         return 255
@@ -82,27 +82,27 @@ def _getent(directory: Path, argv: List[str]) -> int:
     return 0
 
 
-def _let_in(directory: Path, address: str, key: str, options: Dict[str, str]) -> Tuple[str, str]:
-    """Why the other node refuses, or what it runs. A command of the client's own counts for nothing there."""
+def _authorize(directory: Path, address: str, key: str, options: Dict[str, str]) -> Tuple[str, str]:
+    """Return why the other node refuses, and the command that it runs. The client's own command is ignored."""
     known = _addresses(directory)
     if address not in known:
         return f"ssh: Could not resolve hostname {address}: Name or service not known", ""
-    there = Path(known[address]) / "ssh"
-    if not there.exists():
+    folder = Path(known[address]) / "ssh"
+    if not folder.exists():
         return f"ssh: connect to host {address} port 22: Connection refused", ""
-    host_key = " ".join((there / "ssh_host_ed25519_key.pub").read_text().split()[:2])
+    host_key = " ".join((folder / "ssh_host_ed25519_key.pub").read_text().split()[:2])
     trusted = Path(options["UserKnownHostsFile"]).read_text().splitlines()
     if f"{address} {host_key}" not in trusted:
         return "Host key verification failed.", ""
-    command = _command(there, Path(key).read_text().rpartition(" of ")[2].strip())
+    command = _command(folder, Path(key).read_text().rpartition(" of ")[2].strip())
     return ("", command) if command is not None else (f"root@{address}: Permission denied (publickey).", "")
 
 
-def _command(there: Path, key: str) -> Optional[str]:
-    """What the key opens, None for nothing."""
-    path = there / "authorized_keys"
+def _command(folder: Path, key: str) -> Optional[str]:
+    """Return the command that a key may run, None if it may run none."""
+    path = folder / "authorized_keys"
     now = time.strftime("%Y%m%d%H%M%S")
-    for found in map(_LINE.fullmatch, path.read_text().splitlines() if path.exists() else ()):
-        if found and found[3] == key and now < found[1]:
-            return found[2]
+    for match in map(_LINE.fullmatch, path.read_text().splitlines() if path.exists() else ()):
+        if match and match[3] == key and now < match[1]:
+            return match[2]
     return None

@@ -40,7 +40,7 @@ def after(home):
     run = Run(False, False, lambda _host: {})
     flow = recover(Recovery(vm=VM, hosts=HOSTS, every=HOSTS, target="hv02", fenced=True), run)
     first = turn_after(flow, [])
-    last = {**FIRST, **next_turn._told(first, HOSTS)}
+    last = {**FIRST, **next_turn._next_tasks(first, HOSTS)}
     heard = {"hv01": home, "hv02": answered(RECORD), "hv03": answered(NONE)}
     looks = next_turn._answers(next_turn._heard(last, heard))
     flow = recover(Recovery(vm=VM, hosts=HOSTS, every=HOSTS, target="hv02", fenced=True), run)

@@ -86,11 +86,13 @@ def test_a_watched_module_runs_in_the_background(monkeypatch):
     job = {"jid": "j1", "_async_dir": "/jobs"}
     assert asked == [job, job, job, {**job, "mode": "cleanup"}]
     assert made._watched({}) == {"msg": "no module"}
-    assert begun == [(True, _watched.LONGEST)] * 2
+    assert begun == [(True, _watched.MAX_TASK_SECONDS)] * 2
     assert made._task.async_val == 0
 
 
-@pytest.mark.parametrize(("silent", "found"), [(_watched.LOST - 1, {"finished": 1}), (_watched.LOST, None)])
+@pytest.mark.parametrize(
+    ("silent", "found"), [(_watched.MAX_MISSED_LOOKS - 1, {"finished": 1}), (_watched.MAX_MISSED_LOOKS, None)]
+)
 def test_a_host_that_is_silent_for_long_is_lost(monkeypatch, silent, found):
     answers = [{"failed": True}] * silent + [{"finished": 1}, {}]
     monkeypatch.setattr(_watched.time, "sleep", lambda _seconds: None)
@@ -128,14 +130,14 @@ MIB = 1 << 20
 @pytest.mark.parametrize(
     ("sends", "limit", "watched"),
     [
-        ([_watched.WORTH], None, True),
-        ([_watched.WORTH - 1], None, False),
-        ([_watched.WORTH // 2, _watched.WORTH // 2], None, True),
-        ([int(_watched.SECONDS * MIB)], "1MiB", True),  # so slow that it takes long
-        ([int(_watched.SECONDS * MIB) - 1], "1MiB", False),
-        ([_watched.WORTH], "1TiB", True),
+        ([_watched.MIN_WATCHED_BYTES], None, True),
+        ([_watched.MIN_WATCHED_BYTES - 1], None, False),
+        ([_watched.MIN_WATCHED_BYTES // 2, _watched.MIN_WATCHED_BYTES // 2], None, True),
+        ([int(_watched.MIN_WATCHED_SECONDS * MIB)], "1MiB", True),  # so slow that it takes long
+        ([int(_watched.MIN_WATCHED_SECONDS * MIB) - 1], "1MiB", False),
+        ([_watched.MIN_WATCHED_BYTES], "1TiB", True),
         ([], None, False),
-        ([_watched.WORTH], "fast", False),  # the module says what is wrong with that
+        ([_watched.MIN_WATCHED_BYTES], "fast", False),  # the module says what is wrong with that
     ],
 )
 def test_which_transfers_are_watched(monkeypatch, sends, limit, watched):

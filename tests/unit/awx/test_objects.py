@@ -44,6 +44,7 @@ NOT_ASKED = {
     "flexdisk_replicas",
     "flexdisk_transfer_authorized_keys",
     "flexdisk_incoming_allowed",
+    "flexdisk_metrics_path",
     "flexdisk_report_html",
     "flexdisk_report_page_hosts",
     "flexdisk_adopt_papers",

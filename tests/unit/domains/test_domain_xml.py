@@ -93,7 +93,7 @@ def test_read(path):
 def test_no_change_is_the_same_bytes(path):
     xml = path.read_text()
     assert str(Text(xml)) == xml
-    assert domain_edit.whole(xml) == xml
+    assert domain_edit.with_multifunction(xml) == xml
 
 
 @every

@@ -18,7 +18,7 @@ def test_a_domain_cannot_have_failover(linux, check):
     linux.adopted(32)
     before = linux.fingerprint()
     home = FailoverHome(linux.zfs(), linux.driver(), linux.runner)
-    [told] = home.mark(["web01"], True, "lab01", check).problems
+    [told] = home.set_failover(["web01"], True, "lab01", check).problems
     assert (told.code, told.vm[:5]) == ("NotSupported", "web01")
     assert told.message == "failover works with vmadm only, not with libvirt; replicas work with both"
     assert linux.fingerprint() == before

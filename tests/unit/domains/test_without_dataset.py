@@ -19,7 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     result,
     verify,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import MoveSource
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import calls, relocation
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import for_playbooks
@@ -81,7 +81,7 @@ def test_an_adoption_of_all_names_those_that_are_left_out(linux):
 
 def test_a_move_says_that_the_vm_is_there(linux):
     strays(linux, 64)
-    departure = Departure(linux.zfs(), linux.driver(), linux.runner, Policy())
+    departure = MoveSource(linux.zfs(), linux.driver(), linux.runner, Policy())
     looks = {"lab01": departure.look("web01", "lab01"), "lab02": departure.look("other", "lab02")}
     answers = {host: calls.Answer(look, 0, 0) for host, look in looks.items()}
     wanted = relocation.Relocation("web01", list(looks), "lab02")

@@ -21,53 +21,54 @@ DOOR = "zfs/exact.py"
 # The commands themselves: here is what zfs destroy and zfs rollback are called with.
 COMMANDS = ("zfs/commands.py", "zfs/copies.py")
 WORDS = {"destroy", "rollback"}
-NAMES = {*WORDS, "roll_back", "destroy_tree", "destroy_snapshots", "destroy_own", "destroy_held", "go_back",
-         "drop_own_copy", "delete_vm", "delete_rest", "delete_snapshot", "remove_unfinished"}  # fmt: skip
+NAMES = {*WORDS, "roll_back", "destroy_tree", "destroy_snapshots", "destroy_own", "destroy_with_holds",
+         "roll_back_replica", "drop_own_copy", "delete_vm", "delete_config_only", "delete_snapshot",
+         "remove_unfinished"}  # fmt: skip
 # Who names them, as FILE FUNCTION: what, how often; and why. The rooms that are not here start no process.
 ROOMS = ("engine/", "hypervisor/", "zfs/")
 THROUGH_THE_DOOR = {
-    "engine/moves/vm_arrival.py Arrival._drop_beside: exact.destroy_snapshots": 1,
-    "engine/moves/vm_arrival.py Arrival._shed: exact.destroy_own": 1,
-    "engine/moves/vm_departure.py Departure.tidy: exact.destroy_own": 1,
-    "engine/moves/vm_departure.py end_rest: exact.destroy": 1,
+    "engine/moves/vm_arrival.py MoveTarget._drop_foreign_snapshots: exact.destroy_snapshots": 1,
+    "engine/moves/vm_arrival.py MoveTarget._drop_replica_state: exact.destroy_own": 1,
+    "engine/moves/vm_departure.py MoveSource.tidy: exact.destroy_own": 1,
+    "engine/moves/vm_departure.py remove_leftovers: exact.destroy": 1,
     "engine/replication/replica_send.py Sender._make_room: exact.destroy_own": 1,
-    "engine/replication/replica_send.py Sender._tie: exact.destroy_own": 1,
+    "engine/replication/replica_send.py Sender._bookmark_base: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender._keep: exact.destroy_own": 1,
     "engine/replication/replica_send.py Sender.remove: exact.destroy_own": 1,
-    "engine/replication/way_back.py go_back: exact.destroy_own": 1,
+    "engine/replication/way_back.py roll_back_replica: exact.destroy_own": 1,
     "engine/steps/apply_figures.py retire_syncs: exact.destroy_snapshots": 1,
     "engine/steps/apply_vm.py clear_remains: exact.destroy_tree": 1,
-    "engine/steps/apply_vm.py _end_datasets: exact.destroy": 1,
+    "engine/steps/apply_vm.py _destroy_datasets: exact.destroy": 1,
     "engine/steps/file_disks.py discard: exact.destroy": 1,
-    "engine/steps/storage.py ByZfs.before_end: exact.destroy": 2,
+    "engine/steps/storage.py ByZfs.destroy_before_delete: exact.destroy": 2,
     "engine/steps/storage.py ByZfs.delete_snapshot: exact.destroy_snapshots": 1,
     "engine/steps/storage.py ByZfs.roll_back: exact.roll_back": 1,
     "engine/steps/volumes.py destroy_volume: exact.destroy": 1,
     "zfs/guard.py lift: exact.destroy_own": 1,
 }
 OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a VM that has another home now
-    "engine/replication/own_copies.py drop_own_copy: destroy_held": 1,
+    "engine/replication/own_copies.py drop_own_copy: destroy_with_holds": 1,
     "engine/replication/own_copies.py drop_own_copy: zfs.destroy": 1,  # ZFS refuses one with snapshots
-    "engine/replication/own_copies.py drop_mark: drop_own_copy": 1,
-    "engine/replication/own_copies.py destroy_held: copies.destroy": 1,  # snapshots, named one by one
-    "engine/replication/replica_receive.py Receiver._make_way: go_back": 1,
-    "engine/replication/replica_receive.py Receiver._keep_set: destroy_held": 1,
+    "engine/replication/own_copies.py drop_move_entry: drop_own_copy": 1,
+    "engine/replication/own_copies.py destroy_with_holds: copies.destroy": 1,  # snapshots, named one by one
+    "engine/replication/replica_receive.py Receiver._prepare_replica: roll_back_replica": 1,
+    "engine/replication/replica_receive.py Receiver._keep_set: destroy_with_holds": 1,
     "engine/replication/replica_receive.py Receiver.remove: drop_own_copy": 1,
-    "engine/replication/way_back.py go_back: destroy_held": 1,
-    "engine/replication/way_back.py go_back: copies.roll_back": 1,  # to the newest snapshot: ZFS refuses any other
-    "engine/moves/vm_arrival.py Arrival._clear: drop_own_copy": 1,
-    "engine/failover/vm_takeover.py TakeOver._go_back: go_back": 1,
-    "engine/failover/failover_return.py FailoverReturn._become_replica: destroy_held": 1,
+    "engine/replication/way_back.py roll_back_replica: destroy_with_holds": 1,
+    "engine/replication/way_back.py roll_back_replica: copies.roll_back": 1,  # to the newest: ZFS refuses any other
+    "engine/moves/vm_arrival.py MoveTarget._remove_leftovers: drop_own_copy": 1,
+    "engine/failover/vm_takeover.py TakeOver._go_back: roll_back_replica": 1,
+    "engine/failover/failover_return.py FailoverReturn._become_replica: destroy_with_holds": 1,
     "engine/failover/failover_return.py FailoverReturn._become_replica: self._copies.destroy": 1,  # bookmarks
     "engine/failover/failover_return.py FailoverReturn._roll_back: self._copies.roll_back": 1,  # as above
-    "engine/failover/failover_return.py FailoverReturn._destroy: destroy_held": 1,
+    "engine/failover/failover_return.py FailoverReturn._destroy: destroy_with_holds": 1,
     "engine/failover/failover_return.py FailoverReturn._destroy: self._zfs.destroy": 1,  # as drop_own_copy
 }
 BY_HYPERVISOR = {  # right after the last look
     "engine/steps/apply_vm.py delete_vm: tools.hypervisor.delete_vm": 1,
-    "engine/steps/apply_vm.py delete_rest: hypervisor.delete_vm": 1,
+    "engine/steps/apply_vm.py delete_config_only: hypervisor.delete_vm": 1,
     "engine/steps/apply_vm.py remove_unfinished: tools.hypervisor.delete_vm": 1,
-    "engine/moves/vm_departure.py end_rest: delete_rest": 1,
+    "engine/moves/vm_departure.py remove_leftovers: delete_config_only": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: self._storage.delete_snapshot": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: super().delete_snapshot": 1,
     "hypervisor/libvirt_connection.py Connection.destroy: domain.destroy": 1,  # it switches a domain off
@@ -83,7 +84,7 @@ TABLES = {  # who carries out a step of a plan, and which storage a VM has
     "engine/steps/apply_vm.py roll_back: storage_of(tools).roll_back": 1,
 }
 FACTS = {  # that an interrupted run was going back to a snapshot
-    "engine/host/journal.py _rollback: left.rollback": 1,
+    "engine/host/journal.py _rollback: earlier.rollback": 1,
     "engine/steps/apply.py Applier.__init__: plan.before.interrupted.rollback": 1,
 }
 # Words of commands in the rooms above and in what they send to other hosts, beside the commands themselves

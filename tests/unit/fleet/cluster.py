@@ -19,9 +19,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.results import answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import turn
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import (
-    Heard,
     Memory,
     Turn,
+    TurnInput,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
@@ -187,7 +187,7 @@ class Roll:
         last = json.loads(json.dumps(self.turn.result()))
         getattr(self, f"do_{self.turn.do}")(last)
         self.now += 1
-        self.turn = turn.take(self.group, last, Heard(self.now, list(self.cluster.hosts), **self.heard))
+        self.turn = turn.take(self.group, last, TurnInput(self.now, list(self.cluster.hosts), **self.heard))
         self.plan = self.turn.plan or self.plan
         return self.turn
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.found import (
-    RENAMED,
+    MAX_RENAMED,
     adoptions,
     check_places,
     find,
@@ -44,7 +44,7 @@ def host(name, *vms, parked=(), skipped=(), intents=(), moves=()):
 
 
 def found(hosts, size=2, uuids=None):
-    return [(place.name, place.host, place.what) for place in places(hosts, "web", size, uuids or {})]
+    return [(place.name, place.host, place.kind) for place in places(hosts, "web", size, uuids or {})]
 
 
 def wrong(hosts, adopt=()):
@@ -70,7 +70,7 @@ def test_disks_of_another_pool_are_no_place():
     assert found({"hv01": host("hv01", parked=[uuid_for(22, "web-1", 0)])}) == []
 
 
-@pytest.mark.parametrize("number", range(RENAMED + 1))
+@pytest.mark.parametrize("number", range(MAX_RENAMED + 1))
 def test_a_uuid_that_a_renamed_vm_has_is_not_the_one_of_a_new_vm(number):
     renamed = [vm(f"old{earlier}", uuid_for(11, "web-0", earlier), member="") for earlier in range(number)]
     free = uuid_for(11, "web-0", number)

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import (
-    Asked,
     Gate,
     Http,
+    ProbedMember,
     Tcp,
     parse_gate,
 )
@@ -67,10 +67,10 @@ def test_a_gate_as_it_is_declared():
     assert problems == []
     assert (gate.retries, gate.delay, gate.stable_for) == (3, 60, 90)
     assert gate.members == (
-        Asked(
+        ProbedMember(
             "web-0", True, (Tcp("192.0.2.10", 22, 3), Http("https://192.0.2.10:8443/web-0", (200, 204), 5, False))
         ),
-        Asked("web-1", True, (Tcp("web-1", 22, 3), Http("https://web-1:8443/web-1", (200, 204), 5, False))),
+        ProbedMember("web-1", True, (Tcp("web-1", 22, 3), Http("https://web-1:8443/web-1", (200, 204), 5, False))),
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_a_gate_as_it_is_declared():
 def test_ports_and_addresses_with_placeholders(port, address, wanted):
     gate, problems = parse_gate(arguments(members=[{**WEB, "index": 7}], tcp=tcp(port, address)))
     assert problems == []
-    assert gate.members[0].questions == (wanted,)
+    assert gate.members[0].probes == (wanted,)
 
 
 def test_a_question_is_named_by_what_it_asks():
@@ -98,7 +98,7 @@ def test_a_question_is_named_by_what_it_asks():
 
 def test_a_member_that_does_not_run_has_no_questions_and_needs_no_host():
     gate, problems = parse_gate(arguments(members=[DOWN], tcp=tcp(22, "{instance.host}")))
-    assert (gate.members, problems) == ((Asked("web-1", False),), [])
+    assert (gate.members, problems) == ((ProbedMember("web-1", False),), [])
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_only_a_member_with_its_guest_agent_is_asked_where_that_is_needed(state,
     member = {**WEB, "guest_agent": state}
     gate, problems = parse_gate(arguments(members=[member], guest_agent=needed, tcp=tcp(22)))
     assert problems == []
-    assert gate.members == (Asked("web-0", True, (Tcp("192.0.2.10", 22, 3),) if agent else (), agent),)
+    assert gate.members == (ProbedMember("web-0", True, (Tcp("192.0.2.10", 22, 3),) if agent else (), agent),)
 
 
 def test_of_a_member_that_does_not_run_nobody_needs_to_tell():
@@ -212,7 +212,7 @@ class World:
         return {member.name: "" if self.says(member.name, at) else f"no at {at:.0f}" for member in members}
 
     def watch(self, **gate):
-        members = gate.pop("members", (Asked("a", True, (SSH,)),))
+        members = gate.pop("members", (ProbedMember("a", True, (SSH,)),))
         clock = Clock(lambda: self.time, self.sleep)
         return watch(Gate(tuple(members), **gate), self.ask, clock, lambda text: self.told.append((self.time, text)))
 
@@ -223,7 +223,7 @@ def times(world):
 
 def test_one_attempt_decides_without_retries():
     world = World(lambda name, _at: name == "a")
-    found = world.watch(members=[Asked("a", True, (SSH,)), Asked("b", True, (SSH,))], delay=5)
+    found = world.watch(members=[ProbedMember("a", True, (SSH,)), ProbedMember("b", True, (SSH,))], delay=5)
     assert world.asked == [(0, ["a", "b"])]
     assert found == {
         "changed": False,
@@ -236,7 +236,7 @@ def test_one_attempt_decides_without_retries():
 
 def test_only_those_that_say_no_are_asked_again():
     world = World(lambda name, at: name == "a" or at >= 10)
-    found = world.watch(members=[Asked(name, True, (SSH,)) for name in "ab"], retries=9, delay=5)
+    found = world.watch(members=[ProbedMember(name, True, (SSH,)) for name in "ab"], retries=9, delay=5)
     assert world.asked == [(0, ["a", "b"]), (5, ["b"]), (10, ["b"])]
     assert found["serving"] == ["a", "b"]
 
@@ -251,7 +251,7 @@ def test_retries_are_attempts_beyond_the_first():
 def test_a_gate_ends_at_its_limit(takes, asked):
     """So that the lease of the group outlasts it, whatever its members answer."""
     world = World(lambda name, at: name == "b" or at < 0, takes=takes)
-    members = [Asked("a", True, (SSH,)), Asked("b", True, (SSH,))]
+    members = [ProbedMember("a", True, (SSH,)), ProbedMember("b", True, (SSH,))]
     found = world.watch(members=members, retries=10**6, delay=5, stable_for=10**6, limit=20)
     assert times(world) == asked
     assert world.time - 100 <= 20
@@ -262,20 +262,22 @@ def test_a_gate_ends_at_its_limit(takes, asked):
 
 def test_what_does_not_run_is_never_asked_or_waited_for():
     world = World(lambda *_any: True)
-    found = world.watch(members=[Asked("a", False)], retries=9, delay=5, stable_for=60)
+    found = world.watch(members=[ProbedMember("a", False)], retries=9, delay=5, stable_for=60)
     assert (world.asked, world.time) == ([], 100)
     assert found["msg"] == "0 of 1 member in service; a: not running"
 
 
 def test_without_questions_only_running_counts():
     world = World(lambda *_any: False)
-    found = world.watch(members=[Asked("a", True), Asked("b", False)], retries=9, delay=5, stable_for=60)
+    found = world.watch(members=[ProbedMember("a", True), ProbedMember("b", False)], retries=9, delay=5, stable_for=60)
     assert (world.asked, found["serving"], found["failing"]) == ([], ["a"], ["b"])
 
 
 def test_a_guest_agent_that_is_not_connected_is_not_waited_for():
     world = World(lambda *_any: True)
-    found = world.watch(members=[Asked("a", True, agent=False), Asked("b", False, agent=False)], retries=9, delay=5)
+    found = world.watch(
+        members=[ProbedMember("a", True, agent=False), ProbedMember("b", False, agent=False)], retries=9, delay=5
+    )
     assert (world.asked, world.time) == ([], 100)
     assert found["msg"] == "0 of 2 members in service; a: guest agent not connected; b: not running"
 
@@ -312,7 +314,7 @@ def test_a_no_begins_the_time_again_and_costs_an_attempt():
 
 def test_the_others_are_told_of_every_thirty_seconds_at_most():
     world = World(lambda _name, at: at >= 70)
-    world.watch(members=[Asked(name, True, (SSH,)) for name in "ab"], retries=99, delay=10)
+    world.watch(members=[ProbedMember(name, True, (SSH,)) for name in "ab"], retries=99, delay=10)
     assert world.told == [
         (130, "after 30 s still waiting for a, b"),
         (160, "after 60 s still waiting for a, b"),

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.judged import ended, judged
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.judged import (
+    judge_members,
+    members_done,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import CLASSES
 
 
@@ -30,7 +33,7 @@ def problem(kind="refused", vm="web-0", disk="", message="no"):
 
 
 def judge(check, *, serving=("web-0",), size=2, recreate=False, **more):
-    (found,) = judged([member(**more)], {} if check is None else {"hv01": check}, serving, size, recreate)
+    (found,) = judge_members([member(**more)], {} if check is None else {"hv01": check}, serving, size, recreate)
     return found
 
 
@@ -121,9 +124,9 @@ def test_what_is_destroyed():
 def test_who_was_brought_to_what_the_task_wants():
     done = planned({"status": "done"}, {"status": "done"})
     half = planned({"status": "done"}, {"status": "not_started"}, vm="web-1")
-    assert ended({"vms": [done, half]}) == ["web-0"]
-    assert ended({"vms": [done, half], "problems": [problem()]}) == []
-    assert ended({"vms": [done], "problems": [problem(vm="")]}) == []
-    assert ended({"vms": [planned()]}) == ["web-0"]
-    assert ended({"unreachable": True, "msg": "no route"}) == []
-    assert ended({"failed": True, "msg": "Unsupported parameters: memroy"}) == []
+    assert members_done({"vms": [done, half]}) == ["web-0"]
+    assert members_done({"vms": [done, half], "problems": [problem()]}) == []
+    assert members_done({"vms": [done], "problems": [problem(vm="")]}) == []
+    assert members_done({"vms": [planned()]}) == ["web-0"]
+    assert members_done({"unreachable": True, "msg": "no route"}) == []
+    assert members_done({"failed": True, "msg": "Unsupported parameters: memroy"}) == []

@@ -15,8 +15,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     check_others,
     check_waits,
     lease_place,
-    lost,
-    slices,
+    lease_problems,
+    pause_parts,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import RollPolicy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -99,10 +99,10 @@ def test_a_host_that_cannot_be_read_could_have_the_lease():
 
 def test_whether_a_run_still_has_the_lease():
     places = {"hv01": "zones", "hv02": "zones"}
-    assert lost({"hv01": {"lease": {}}, "hv02": {"lease": {}}}, places) == []
+    assert lease_problems({"hv01": {"lease": {}}, "hv02": {"lease": {}}}, places) == []
     other = {"lease": {}, "error_code": "InUse", "msg": "web: run 9"}
-    assert lost({"hv01": {"lease": {}}, "hv02": other}, places) == ["hv02: web: run 9"]
-    assert lost({"hv01": {"unreachable": True, "msg": "no route"}}, places) == [
+    assert lease_problems({"hv01": {"lease": {}}, "hv02": other}, places) == ["hv02: web: run 9"]
+    assert lease_problems({"hv01": {"unreachable": True, "msg": "no route"}}, places) == [
         "hv01: no route", "hv02: this host of the lease is not in the play",
     ]  # fmt: skip
 
@@ -137,10 +137,10 @@ def test_waits_that_the_lease_does_not_outlast_are_refused():
 
 
 def test_a_pause_has_parts_between_which_the_lease_is_renewed():
-    assert slices(3600, 1800) == [450] * 8
-    assert slices(451, 1800) == [450, 1]
-    assert slices(0, 1800) == []
-    assert sum(slices(77, 10)) == 77
+    assert pause_parts(3600, 1800) == [450] * 8
+    assert pause_parts(451, 1800) == [450, 1]
+    assert pause_parts(0, 1800) == []
+    assert sum(pause_parts(77, 10)) == 77
 
 
 # -- with hosts
@@ -211,8 +211,8 @@ def test_a_lease_that_the_last_release_took_on_its_first_host_counts():
         group_lease.run(zfs, hypervisor, old, None, False)
         assert not gets(cluster, B)
         assert gets(cluster, A)
-        group_lease.run(zfs, hypervisor, LeaseDeclaration("web", A, "run 1", held=False), None, False)
+        group_lease.run(zfs, hypervisor, LeaseDeclaration("web", A, "run 1", hold=False), None, False)
         assert gets(cluster, B)
         for name in cluster.hosts:
             tools = Zfs(cluster.runner(name)), Vmadm(cluster.runner(name))
-            group_lease.run(*tools, LeaseDeclaration("web", B, "run 2", held=False), None, False)
+            group_lease.run(*tools, LeaseDeclaration("web", B, "run 2", hold=False), None, False)

@@ -115,7 +115,7 @@ def test_as_many_members_are_changed_as_heat_changes_and_the_stale_ones_leave_fi
         members = [member(n, change=NOTHING if was == "new" else RESTART) for n, (_name, was) in enumerate(before)]
         then = group(total, members)
         step = roll.next_step(then, RollPolicy(0, new, **ANYWHERE))
-        then = roll.after(then, step) if step else then
+        then = roll.group_after(then, step) if step else then
         heats = Counter(what for _name, what in case["result"])
         assert len(then.there) <= max(total, len(before))
         assert sum(m.current for m in then.there if m.index < total) >= min(heats["new"], new)
@@ -427,7 +427,7 @@ def test_members_are_made_on_the_hosts_that_the_first_plan_shows(size, there, ba
     first, used = plan_group(found, policy, HOMES), []
     while plan := plan_group(found, policy, HOMES).steps:
         used += [(action.member, action.host) for action in plan[0].actions if action.do == "create"]
-        found = roll.after(found, plan[0])
+        found = roll.group_after(found, plan[0])
     assert used == made(first)
 
 
@@ -598,7 +598,7 @@ def test_every_roll_ends_and_keeps_the_floor_from_any_state(size, members, faile
         assert step.in_service == found.serving - leave
         assert not touched & (found.failed | {m.name for m in found.members if not m.reachable})
         assert all(count <= per_host for count in _down_by(found, step).values())
-        found = roll.after(found, step)
+        found = roll.group_after(found, step)
     plan = plan_group(found, policy, HOMES)
     assert plan.done or plan.left or plan.problems
 

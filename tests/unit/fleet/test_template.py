@@ -130,9 +130,9 @@ def test_what_a_member_was():
     ]
     member = {**WEB1, "memory": 512, "vcpus": None, "disks": disks}
     same = {"vm": "web-1", "state": "running", "restart": True, "unlisted": "keep", "memory": 512}
-    assert template.former(member, recreated=False) == {**same, "disks": []}
+    assert template.restore_entry(member, recreated=False) == {**same, "disks": []}
     root = {"name": "root", "uuid": "u", "boot": True, "recreate": True}
-    assert template.former(member, recreated=True) == {**same, "disks": [root]}
+    assert template.restore_entry(member, recreated=True) == {**same, "disks": [root]}
 
 
 @pytest.mark.parametrize(

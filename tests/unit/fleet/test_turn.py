@@ -16,9 +16,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import (
     ROUNDS,
     TURNS,
-    Heard,
     Memory,
     Turn,
+    TurnInput,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import OPTIONS
 from tests.unit.engine.conftest import IMAGE
@@ -267,10 +267,10 @@ def test_a_step_has_its_members_with_what_is_done_to_them(cluster):
     (member,) = roll.take().memory.batch
     assert (member["name"], member["host"], member["do"]) == ("web-1", "hv1", "recreate")
     root = next(disk for disk in member["disks"] if disk["boot"])
-    (former,) = template.formers([member])
+    (former,) = template.restore_entries([member])
     assert (former["memory"], former["vcpus"]) == (512, 1)
     assert former["disks"] == [{"uuid": root["uuid"], "name": "root", "boot": True, "recreate": True}]
-    (former,) = template.formers([{**member, "do": "restart"}])
+    (former,) = template.restore_entries([{**member, "do": "restart"}])
     assert former["disks"] == []
 
 
@@ -341,11 +341,11 @@ FOREIGN = {"lease": {"token": "other"}, "msg": "web: somebody", "error_code": "I
 
 
 def lease_turn(last, now=1.0, **heard):
-    return turn.take(GROUP, json.loads(json.dumps(last.result())), Heard(now, ["hv0"], **heard))
+    return turn.take(GROUP, json.loads(json.dumps(last.result())), TurnInput(now, ["hv0"], **heard))
 
 
 def begun(**more):
-    return turn.take({**GROUP, **more}, {}, Heard(1.0, ["hv0"]))
+    return turn.take({**GROUP, **more}, {}, TurnInput(1.0, ["hv0"]))
 
 
 def held():
@@ -401,9 +401,9 @@ def test_hosts_are_chosen_once_for_a_look():
     group = {**GROUP, "hosts": "auto", "size": 2}
     look = {"vms": [], "parked": [], "skipped_vms": [], "intents": [], "pools": [], "moves": []}
     reading = replace(held(), vms={})
-    placing = turn.take(group, json.loads(json.dumps(reading.result())), Heard(2.0, ["hv0"], answers={"hv0": look}))
+    placing = turn.take(group, json.loads(json.dumps(reading.result())), TurnInput(2.0, ["hv0"], answers={"hv0": look}))
     assert (placing.do, [vm["vm"] for vm in placing.place["vms"]["hv0"]]) == ("place", ["web-0", "web-1"])
-    heard = Heard(3.0, ["hv0"], answers={"hv0": look}, placed={"web-0": "hv0"})
+    heard = TurnInput(3.0, ["hv0"], answers={"hv0": look}, placed={"web-0": "hv0"})
     asking = turn.take(group, json.loads(json.dumps(placing.result())), heard)
     assert (asking.do, asking.memory.chosen) == ("ask", {"web-0": "hv0"})
 
@@ -412,13 +412,13 @@ def test_hosts_are_chosen_once_for_a_look():
 
 
 def test_what_a_run_could_not_do_is_refused_before_it_looks_at_any_host():
-    missing = Heard(1.0, ["hv0"], missing=["/nowhere/a.yml", "/nowhere/b.yml", "/nowhere/a.yml"])
+    missing = TurnInput(1.0, ["hv0"], missing=["/nowhere/a.yml", "/nowhere/b.yml", "/nowhere/a.yml"])
     refused = turn.take({**GROUP, "host_groups": ["rack1"]}, {}, missing)
     assert refused.refused["msg"] == (
         "web: host_groups (rack1) chooses hosts only with `hosts: auto`; leave it out, or write `hosts: auto`. "
         "no such task file: /nowhere/a.yml, /nowhere/b.yml"
     )
-    assert turn.take({**GROUP, "host_groups": ["rack1"], "hosts": "auto"}, {}, Heard(1.0, ["hv0"])).do == "lease"
+    assert turn.take({**GROUP, "host_groups": ["rack1"], "hosts": "auto"}, {}, TurnInput(1.0, ["hv0"])).do == "lease"
 
 
 def test_the_end_stays_the_end_with_what_it_says():

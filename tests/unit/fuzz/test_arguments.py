@@ -70,7 +70,7 @@ WHOLE = st.fixed_dictionaries(
     {"vm": mostly(st.sampled_from(["web01", "new"]), TEXTS)},
     optional={
         "uuid": mostly(st.just("cccccccc-0000-4000-8000-000000000009"), TEXTS),
-        "state": mostly(st.sampled_from(["present", "running", "stopped", "absent"]), TEXTS),
+        "state": mostly(st.sampled_from(["present", "running", "stopped", "restarted", "absent"]), TEXTS),
         "package": mostly(st.just("small"), TEXTS),
         "memory": mostly(st.sampled_from([512, "1GiB"]), ANY),
         "vcpus": mostly(st.integers(1, 4), NUMBERS),
@@ -165,6 +165,7 @@ ARGUMENTS = {
         },
     ),
     "host_info": st.fixed_dictionaries({}, optional=COMMON),
+    "host_status": st.fixed_dictionaries({}, optional=COMMON),
     "host_metrics": st.fixed_dictionaries({}, optional={**COMMON, "path": mostly(st.just("/tmp/none/x.prom"), TEXTS)}),
     "vm_info": st.fixed_dictionaries(
         {}, optional={**COMMON, "vms": mostly(st.lists(TEXTS, max_size=3), ANY), "space": st.booleans()}

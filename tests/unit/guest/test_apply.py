@@ -38,19 +38,19 @@ def disk(tmp_path):
 
 
 def doer(folder, passphrase=""):
-    return guest_apply.Doer(SubprocessRunner(), str(folder), passphrase)
+    return guest_apply.GuestApplier(SubprocessRunner(), str(folder), passphrase)
 
 
 def test_a_disk_that_another_program_has_locked_is_left(disk, tmp_path, monkeypatch):
-    monkeypatch.setattr(guest_apply, "PATIENCE", 0.3)
+    monkeypatch.setattr(guest_apply, "LOCK_TIMEOUT", 0.3)
     plan = Plan(str(disk), 8 * M, steps=(Backup("a", "b"),), table=1)
     with disk.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         with pytest.raises(FlexdiskError, match="another program has locked") as refused:
-            doer(tmp_path / "backups").do(plan)
+            doer(tmp_path / "backups").apply(plan)
     assert refused.value.code == "Locked"
     assert not (tmp_path / "backups").exists()
-    doer(tmp_path / "backups").do(plan)
+    doer(tmp_path / "backups").apply(plan)
     assert (tmp_path / "backups" / "a").read_text() == "b"
 
 
@@ -69,7 +69,7 @@ def test_a_lock_of_a_moment_is_waited_for(disk, tmp_path, monkeypatch):
     with disk.open("rb") as other:
         fcntl.flock(other, fcntl.LOCK_SH)
         monkeypatch.setattr(guest_apply.time, "sleep", lambda _time: waited.append(fcntl.flock(other, fcntl.LOCK_UN)))
-        doer(tmp_path / "backups").do(Plan(str(disk), 8 * M, steps=(Backup("a", "b"),), table=1))
+        doer(tmp_path / "backups").apply(Plan(str(disk), 8 * M, steps=(Backup("a", "b"),), table=1))
     assert waited == [None]
     assert (tmp_path / "backups" / "a").exists()
 
@@ -83,9 +83,9 @@ def test_a_program_holds_the_lock_after_the_run_was_killed(disk, tmp_path):
         "modes = [fcntl.fcntl(each, fcntl.F_GETFL) & os.O_ACCMODE for each in ours]\n"
         "raise SystemExit(modes != [os.O_RDWR])"
     )
-    doer(tmp_path).do(Plan(str(disk), 0, steps=(Run(("python3", "-c", opened, str(disk))),), table=1))
+    doer(tmp_path).apply(Plan(str(disk), 0, steps=(Run(("python3", "-c", opened, str(disk))),), table=1))
     with pytest.raises(FlexdiskError, match="ended with status 1"):
-        doer(tmp_path).do(Plan(str(disk), 0, steps=(Run(("python3", "-c", script, str(disk))),), table=1))
+        doer(tmp_path).apply(Plan(str(disk), 0, steps=(Run(("python3", "-c", script, str(disk))),), table=1))
 
 
 def test_a_backup_that_cannot_be_written(disk, tmp_path):
@@ -104,7 +104,7 @@ def test_an_undo_that_fails_does_not_hide_the_cause(disk, tmp_path):
         Run(("ls", "/the cause"), undo=(third,)),
     )
     with pytest.raises(FlexdiskError) as failed:
-        doer(tmp_path).do(Plan(str(disk), 0, steps=steps, table=3))
+        doer(tmp_path).apply(Plan(str(disk), 0, steps=steps, table=3))
     words = r"ls /the cause ended .*; what was done before could not be undone: no-such-program .*; ls /nowhere ended"
     assert re.match(words, failed.value.message.replace("\n", " "))
     assert failed.value.code == "GrowthFailed"
@@ -116,7 +116,7 @@ def test_nothing_is_undone_when_the_table_is_written(disk, tmp_path):
     touch = ("touch", str(tmp_path / "undone"))
     steps = (Run(("true",), undo=(touch,)), Run(("sfdisk", "--version")), Run(("false",)))
     with pytest.raises(FlexdiskError, match="false ended with status 1"):
-        doer(tmp_path).do(Plan(str(disk), 0, steps=steps, table=3))
+        doer(tmp_path).apply(Plan(str(disk), 0, steps=steps, table=3))
     assert not (tmp_path / "undone").exists()
 
 
@@ -129,11 +129,11 @@ def test_the_active_flag_is_set_again_if_sfdisk_fails(disk, tmp_path):
     marker, active = Backup("a.active", "the flag"), SetActive("a.active")
     steps = (marker, Run(("sfdisk", "--no-such-option")), active)
     with pytest.raises(FlexdiskError, match=r"^sfdisk --no-such-option ended"):
-        doer(tmp_path).do(Plan(str(disk), 0, steps=steps, table=3))
+        doer(tmp_path).apply(Plan(str(disk), 0, steps=steps, table=3))
     assert disk.read_bytes()[462] == 0x80
     assert not (tmp_path / "a.active").exists()
     with pytest.raises(FlexdiskError, match=r"^ls /nowhere ended with status 2: [^;]*$"):
-        doer(tmp_path).do(Plan(str(disk), 0, steps=(Run(("ls", "/nowhere")), *steps), table=4))
+        doer(tmp_path).apply(Plan(str(disk), 0, steps=(Run(("ls", "/nowhere")), *steps), table=4))
 
 
 def test_a_passphrase_goes_to_stdin_only(disk, tmp_path):

@@ -11,8 +11,8 @@ import json
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest.guest_observe import (
+    GrowthOptions,
     Guest,
-    Wishes,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.guest.guest_room import RoomReader
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
@@ -56,7 +56,7 @@ def test_a_table_of_which_sfdisk_tells_nothing_is_named(tmp_path):
     old = RoomReader(lambda argv, **_more: answers[argv[0]], str(tmp_path))
     words = r"has a partition table \(gpt\), of which sfdisk -J tells nothing \(before util-linux 2.27 it has no -J\)"
     with pytest.raises(FlexdiskError, match=words):
-        old.read("vda", Wishes())
+        old.read("vda", GrowthOptions())
     assert "a partition table (gpt), of which" in old.room("vda").reason
 
 

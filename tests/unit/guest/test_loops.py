@@ -217,7 +217,7 @@ def test_sectors_of_4096_bytes(new_disk, runner):
 def killed_before(monkeypatch, disk, number):
     """Whether a run has been killed before its step of this number."""
     steps = count()
-    plain = guest_apply.Doer.step
+    plain = guest_apply.GuestApplier.step
 
     def step(self, device, what):
         if next(steps) == number:
@@ -225,7 +225,7 @@ def killed_before(monkeypatch, disk, number):
         plain(self, device, what)
 
     with monkeypatch.context() as patch:
-        patch.setattr(guest_apply.Doer, "step", step)
+        patch.setattr(guest_apply.GuestApplier, "step", step)
         try:
             disk.grow()
         except Killed:

@@ -20,7 +20,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.gues
     fstab_swap,
     parse_swaps,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.plan import Disk, Place, plan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.plan import (
+    Disk,
+    KernelPartition,
+    plan,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import (
     Backup,
     CopySwapHeader,
@@ -64,8 +68,8 @@ def disk(label, parts, mib, *, found="", layers=(), kernel=None, kinds=None, **m
     dump = "label: x\nlast-lba: 1\n" + "".join(
         f"{row['node']} : start= {row['start']}, size= {row['size']}, type={row['type']}\n" for row in rows
     )
-    known = {number: Place(start, size, f"254:{number}") for number, start, size, _kind in parts}
-    cast = growth.cast(table, contents)
+    known = {number: KernelPartition(start, size, f"254:{number}") for number, start, size, _kind in parts}
+    cast = growth.find_growth(table, contents)
     return Disk("/dev/vda", mib * MIB, layers, table, dump, cast, known if kernel is None else kernel, contents, **more)
 
 
@@ -135,7 +139,7 @@ def test_swap_behind_moves(parts, found, number):
 def test_another_swap_of_the_same_name_is_left():
     """A device with other numbers, or a file."""
     swaps = (Swap("/dev/vda2", 0, -2, "8:2"), Swap("/dev/vda2", 0, -2))
-    for kernel in (None, {1: Place(M, 20 * 1024 * M), 2: Place((1 + 20 * 1024) * M, 1024 * M)}):
+    for kernel in (None, {1: KernelPartition(M, 20 * 1024 * M), 2: KernelPartition((1 + 20 * 1024) * M, 1024 * M)}):
         done = programs(plan(disk("dos", SWAP, 50 * 1024, found="ext4 swap", swaps=swaps, kernel=kernel)))
         assert done[0] == "partx -d --nr 2"
 
@@ -188,7 +192,7 @@ def test_what_a_killed_run_has_left_is_done():
         parts,
         49 * 1024 + 2,
         found="ext4 swap",
-        kernel={1: Place(M, 20 * 1024 * M)},
+        kernel={1: KernelPartition(M, 20 * 1024 * M)},
         fstab="UUID=uuid2 none swap",
         layers=(file_system(20 * GIB),),
     )
@@ -206,10 +210,10 @@ def test_what_a_killed_run_has_left_is_done():
 @pytest.mark.parametrize(
     ("kernel", "words"),
     [
-        ({1: Place(M, 30 * 1024 * M)}, "another vda1"),
-        ({1: Place(M + 1, 20 * 1024 * M)}, "another vda1"),
+        ({1: KernelPartition(M, 30 * 1024 * M)}, "another vda1"),
+        ({1: KernelPartition(M + 1, 20 * 1024 * M)}, "another vda1"),
         ({}, "another vda1"),
-        ({1: Place(M, 20 * 1024 * M), 3: Place(5, 5)}, "a partition 3 of /dev/vda"),
+        ({1: KernelPartition(M, 20 * 1024 * M), 3: KernelPartition(5, 5)}, "a partition 3 of /dev/vda"),
     ],
 )
 def test_a_kernel_that_knows_another_table(kernel, words):
@@ -219,7 +223,7 @@ def test_a_kernel_that_knows_another_table(kernel, words):
 
 def test_only_what_is_concerned_may_differ_in_the_kernel():
     parts = [(1, M, 1024 * M, "83"), (2, 1025 * M, 1024 * M, "83")]
-    kernel = {1: Place(M, 1000 * M), 2: Place(1025 * M, 1024 * M)}
+    kernel = {1: KernelPartition(M, 1000 * M), 2: KernelPartition(1025 * M, 1024 * M)}
     with pytest.raises(FlexdiskError, match="another vda1"):
         plan(disk("dos", parts, 50 * 1024, found="ext4 ext4", kernel=kernel))
 

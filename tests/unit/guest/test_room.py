@@ -63,10 +63,10 @@ def disk(tools, tmp_path):
 def test_a_gpt_counts_with_all_that_its_header_allows(disk):
     found = disk(GPT.format(102400)).room()
     assert (found.end, found.backup) == (51 * MIB, 33 * 512)
-    assert (found.least, found.reason) == (found.size, "its GPT lets partitions reach to its end")
+    assert (found.min_bytes, found.reason) == (found.size, "its GPT lets partitions reach to its end")
     assert found.relocate == (("sfdisk", "--relocate", "gpt-bak-mini", "disk"),)
     assert found.compact == 51 * MIB + 34 * 512
-    assert found.words() == (
+    assert found.description() == (
         "disk: 100 MiB, cannot shrink: its GPT lets partitions reach to its end; "
         "to 52 MiB after sfdisk --relocate gpt-bak-mini disk"
     )
@@ -77,11 +77,11 @@ def test_a_gpt_whose_second_header_has_moved_leaves_room(disk):
     before, foretold = made.places(), made.room().compact
     made.relocate()
     found = made.room()
-    assert (found.least, found.relocate, found.reason) == (foretold, (), "")
-    assert found.words() == "disk: 100 MiB, can shrink to 52 MiB"
-    made.shrink(found.least)
+    assert (found.min_bytes, found.relocate, found.reason) == (foretold, (), "")
+    assert found.description() == "disk: 100 MiB, can shrink to 52 MiB"
+    made.shrink(found.min_bytes)
     assert made.places() == before
-    assert (made.room().least, made.room().reason) == (found.least, "disk1 reaches to its end")
+    assert (made.room().min_bytes, made.room().reason) == (found.min_bytes, "disk1 reaches to its end")
     made.relocate("std")
     assert "No errors" in run("sfdisk", "--verify", str(made.path))
     assert made.places() == before
@@ -89,9 +89,9 @@ def test_a_gpt_whose_second_header_has_moved_leaves_room(disk):
 
 def test_a_second_header_behind_what_partitions_may_use_is_not_cut(disk):
     made = disk("label: gpt\nlast-lba: 100000\nstart=2048, size=20480\n")
-    assert made.room().least == made.size
+    assert made.room().min_bytes == made.size
     made.relocate()
-    made.shrink(made.room().least)
+    made.shrink(made.room().min_bytes)
     assert "No errors" in run("sfdisk", "--verify", str(made.path))
 
 
@@ -131,7 +131,7 @@ def test_an_empty_gpt_keeps_its_first_header(disk):
     made.relocate()
     found = made.room()
     assert found.end == 0
-    assert 67 * 512 <= found.least <= 2 * MIB + 33 * 512
+    assert 67 * 512 <= found.min_bytes <= 2 * MIB + 33 * 512
 
 
 @pytest.mark.parametrize(
@@ -145,18 +145,18 @@ def test_an_empty_gpt_keeps_its_first_header(disk):
 )
 def test_an_mbr_ends_with_its_last_partition(disk, script, end):
     found = disk(script).room()
-    assert (found.table, found.end, found.least, found.backup, found.relocate) == ("dos", end, end, 0, ())
+    assert (found.table, found.end, found.min_bytes, found.backup, found.relocate) == ("dos", end, end, 0, ())
 
 
 def test_an_empty_mbr_keeps_its_sector(disk):
-    assert disk("label: dos\n").room().least == 512
+    assert disk("label: dos\n").room().min_bytes == 512
 
 
 def test_what_only_the_kernel_knows_counts(disk):
     """A table was written and the kernel has not read it: the guest goes on to use what it knows."""
     made = disk("label: dos\nstart=2048, size=4096\n")
-    assert made.room([MIB, 70 * MIB + 512]).least == 70 * MIB + 512
-    assert made.room([101 * MIB]).least == 100 * MIB
+    assert made.room([MIB, 70 * MIB + 512]).min_bytes == 70 * MIB + 512
+    assert made.room([101 * MIB]).min_bytes == 100 * MIB
 
 
 @st.composite
@@ -180,8 +180,8 @@ def test_a_shrunk_gpt_is_whole(tools, tmp_path_factory, layout):
     made.relocate()
     found = made.room()
     assert found.end == end * 512
-    assert 33 * 512 <= found.least - found.end <= 34 * 512
-    made.shrink(room.whole_mib(found.least) * MIB)
+    assert 33 * 512 <= found.min_bytes - found.end <= 34 * 512
+    made.shrink(room.whole_mib(found.min_bytes) * MIB)
     made.relocate("std")
     assert made.places() == before
     assert "No errors" in run("sfdisk", "--verify", str(made.path))
@@ -192,16 +192,20 @@ def test_a_shrunk_gpt_is_whole(tools, tmp_path_factory, layout):
 
 def test_what_is_not_known_takes_the_whole_disk():
     found = room.unknown("/dev/vda", 5 * MIB + 512, "nobody knows")
-    assert (found.least, found.end, room.whole_mib(found.least)) == (5 * MIB + 512, 5 * MIB + 512, 6)
-    assert found.words() == "/dev/vda: 5.0 MiB, cannot shrink: nobody knows"
+    assert (found.min_bytes, found.end, room.whole_mib(found.min_bytes)) == (5 * MIB + 512, 5 * MIB + 512, 6)
+    assert found.description() == "/dev/vda: 5.0 MiB, cannot shrink: nobody knows"
 
 
 def test_what_fills_a_disk_ends_it():
     found = room.filled("/dev/vda", 9 * MIB, "xfs", 5 * MIB + 1)
-    assert (found.least, found.reason, found.words()) == (5 * MIB + 1, "", "/dev/vda: 9 MiB, can shrink to 6 MiB")
+    assert (found.min_bytes, found.reason, found.description()) == (
+        5 * MIB + 1,
+        "",
+        "/dev/vda: 9 MiB, can shrink to 6 MiB",
+    )
     for end in (9 * MIB, 10 * MIB):
         full = room.filled("/dev/vda", 9 * MIB, "xfs", end)
-        assert (full.least, full.reason) == (9 * MIB, "the xfs on it takes all of it")
+        assert (full.min_bytes, full.reason) == (9 * MIB, "the xfs on it takes all of it")
 
 
 EXT = (

@@ -20,7 +20,11 @@ from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest import growth
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.observed import Content
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.plan import Disk, Place, plan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.plan import (
+    Disk,
+    KernelPartition,
+    plan,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.steps import Backup, Run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.guest.table import HEAD_BYTES, parse_table
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -139,7 +143,7 @@ def boot_code(path):
 
 def planned(path, table, dump, cast, contents):
     """(texts of backups, programs that write the table) of the plan for a disk whose kernel knows the same table."""
-    kernel = {part.number: Place(part.start, part.size) for part in table.partitions}
+    kernel = {part.number: KernelPartition(part.start, part.size) for part in table.partitions}
     steps = plan(Disk(path, os.path.getsize(path), (), table, dump, cast, kernel, contents)).steps
     written = [step for step in steps if isinstance(step, Run) and step.argv[0] == "sfdisk"]
     return [step.text for step in steps if isinstance(step, Backup)], written
@@ -188,11 +192,11 @@ def grows(label, layout, free, more, swap):
         if swap:
             contents[numbers[-1]] = Content("swap")
         try:
-            cast = growth.cast(table, contents)
+            cast = growth.find_growth(table, contents)
         except FlexdiskError:
             return "refused"
         backups, written = planned(path, table, dump, cast, contents)
-        assert written or more << 20 < growth.LEAST_BYTES + (3 << 20)
+        assert written or more << 20 < growth.MIN_GROWTH_BYTES + (3 << 20)
         for step in written:
             run(*step.argv, stdin=step.stdin)
         after, dump_after = read(path)
@@ -207,7 +211,7 @@ def grows(label, layout, free, more, swap):
             assert where % MIB_SECTORS == 0 or (cast.swap and where == cast.swap.start)
         if label == "gpt" and written:
             check_gpt(path)
-        assert growth.places(after, growth.cast(after, contents)) == ()
+        assert growth.places(after, growth.find_growth(after, contents)) == ()
         assert len(backups) == len(written)
         for text in backups:
             run("sfdisk", "-q", "--no-reread", path, stdin=text)

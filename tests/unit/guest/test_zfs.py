@@ -204,7 +204,7 @@ def test_what_is_unknown_after_the_steps_is_no_refusal(grown, monkeypatch):
 
 def test_a_pool_that_does_not_grow_is_told(grown, monkeypatch):
     disk, guest = grown("label: gpt\nsize=550MiB\n", 1)
-    monkeypatch.setattr(guest_grow, "PATIENCE", 0.1)
+    monkeypatch.setattr(guest_grow, "LOCK_TIMEOUT", 0.1)
     monkeypatch.setattr(Guest, "space", lambda self: self.size)
     with pytest.raises(FlexdiskError, match="left: ~ ZFS pool tank on") as failed:
         disk.grow(guest)
@@ -271,7 +271,7 @@ def test_one_of_several_devices_is_refused_on_a_grown_disk(grown, kind):
 def test_a_pool_takes_the_whole_disk(grown):
     disk, guest = grown("", 0)
     found = RoomReader(guest, str(disk.root)).room(disk.kname)
-    assert (found.reason, found.least) == ("a ZFS pool cannot shrink", 900 * MIB)
+    assert (found.reason, found.min_bytes) == ("a ZFS pool cannot shrink", 900 * MIB)
 
 
 @pytest.mark.parametrize(
@@ -354,5 +354,5 @@ def test_the_disk_that_zpool_online_wants(path, disk):
     layer = zfs.pool_layer("tank", "/dev/x", label, "tank", rows("/dev/x", 512 * MIB))
     with pytest.raises(FlexdiskError, match=f"run: zpool online -e tank {disk}$"):
         zfs.check_whole(layer, label, "/dev/x", "tank", 900 * MIB)
-    zfs.check_whole(layer, replace(label, whole=False), "/dev/x", "tank", 900 * MIB)
+    zfs.check_whole(layer, replace(label, whole_disk=False), "/dev/x", "tank", 900 * MIB)
     zfs.check_whole(layer, label, "/dev/x", "tank", 520 * MIB)

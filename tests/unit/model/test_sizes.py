@@ -103,7 +103,7 @@ def test_parse_size(value, mib):
 )
 def test_parse_size_refuses(value, rule):
     with pytest.raises(FlexdiskError) as caught:
-        parse_size(value, what="disks[1].size")
+        parse_size(value, name="disks[1].size")
     assert caught.value.code == "InvalidArgument"
     assert caught.value.message.startswith("disks[1].size ")
     assert rule in caught.value.message
@@ -119,7 +119,7 @@ def test_parse_size_or_remaining():
     with pytest.raises(FlexdiskError, match=r'size "remainder" is not valid: .*or "remaining"'):
         parse_size_or_remaining("remainder")
     with pytest.raises(FlexdiskError, match='data "None" is not valid'):
-        parse_size_or_remaining(None, what="data")
+        parse_size_or_remaining(None, name="data")
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def test_real_figures(host):
         "disk_info": host("disk_info", space=True),
         "host_info": host("host_info"),
         "host_metrics": host("host_metrics"),
+        "host_status": host("host_status"),
         "progress_info": host("progress_info"),
         "replica_info": host("replica_info"),
         "vm": host("vm", vms=[{"name": "web01", "memory": 2048, "state": "stopped"}]),

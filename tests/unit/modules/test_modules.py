@@ -28,7 +28,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import apply
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import core_version, journal
 from tests.unit.domains.conftest import LinuxHost
 
@@ -46,6 +46,7 @@ MODULES = (
     "group_lease",
     "host_info",
     "host_metrics",
+    "host_status",
     "progress_info",
     "replica_info",
     "vm",
@@ -193,7 +194,7 @@ def test_what_a_failure_tells_is_documented(host, node, monkeypatch):
     assert_documented({key: refused[key] for key in set(refused) - TOP - {"failed", "msg"}}, documented)
 
 
-RECORD = JournalEntry(
+RECORD = Intent(
     VM, engine_intent.host_name(), "2026-01-01T00:00:00Z", "stopped", False, True, ("stop",), ((1, "a/b", "a/c"),)
 )
 
@@ -247,14 +248,22 @@ def test_what_host_metrics_returns_is_documented(host, tmp_path):
     assert set(documented["text"]["sample"].splitlines()[:2]) <= set(found["text"].splitlines())
 
 
+def test_what_is_half_done_is_documented(host):
+    """A lease that nobody has given back is."""
+    assert host("group_lease", **NEEDED["group_lease"])["changed"]
+    found = host("host_status")
+    assert_documented({key: found[key] for key in ("host", "vms", "half_done")}, documentation("host_status", "RETURN"))
+    assert [(one["kind"], one["group"]) for one in found["half_done"]] == [("lease", "web")]
+
+
 def test_where_tasks_are_is_documented(host, monkeypatch):
     """A task that holds the lock, asked for with both modules."""
     monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: None)
     documented = documentation("progress_info", "RETURN")
     held = lock.exclusive(SubprocessRunner(), "zones", 0, "vm_disks of web01")
-    with held as place, progress.telling(place, lambda _line: None) as made:
+    with held as place, progress.reporting(place, lambda _line: None) as made:
         assert host("progress_info")["progress"] == []
-        made.more(1)
+        made.add_steps(1)
         made.step("web01", "data", "+ data 64 MiB")
         found = [host("progress_info"), host("progress_info", check=True), host("vm_info")]
         other = host("progress_info", pool="tank")
@@ -266,8 +275,8 @@ def test_where_tasks_are_is_documented(host, monkeypatch):
         (one,) = result["progress"]
         assert (one["lock"], one["state"], one["vm"], one["at_step"]) == ("pool-zones", "running", "web01", 1)
     assert other["progress"] == host("vm_info")["progress"] == []
-    where = {key: sample[key] for key in progress.Standing._fields}
-    assert progress.Standing(**where).line == sample["line"]
+    where = {key: sample[key] for key in progress.Position._fields}
+    assert progress.Position(**where).line == sample["line"]
 
 
 def test_where_tasks_are_is_told_while_the_host_does_not_answer(host, monkeypatch):
@@ -276,7 +285,7 @@ def test_where_tasks_are_is_told_while_the_host_does_not_answer(host, monkeypatc
     monkeypatch.setattr(AnsibleModule, "warn", lambda _self, text: warned.append(text))
     monkeypatch.setattr(module_run, "open_host", lambda *_any: pytest.fail("the host was asked"))
     held = lock.exclusive(SubprocessRunner(), "zones", 0, "vm_disks of web01")
-    with held as place, progress.telling(place, lambda _line: None) as made:
+    with held as place, progress.reporting(place, lambda _line: None) as made:
         made.now("web01", "", "stop")
         assert [one["line"] for one in host("progress_info", pool="zones")["progress"]] == ["VM web01: stop"]
     assert [text.partition(" (pid")[0] for text in warned] == ["the host is being changed by vm_disks of web01"]
@@ -289,8 +298,10 @@ def test_the_bytes_of_a_copy_are_told(host, monkeypatch):
     volume = host("disk_info", name="data")["disks"][0]["volume"]
     host.node("guest", "write", volume, "0", "32", "1")
     told, logged = [], []
-    tell = progress.Progress._tell
-    monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told.extend(lock.under_way(None))))
+    tell = progress.Progress._write_position
+    monkeypatch.setattr(
+        progress.Progress, "_write_position", lambda self: (tell(self), told.extend(lock.under_way(None)))
+    )
     monkeypatch.setattr(progress, "_COPY", 0)
     monkeypatch.setattr(AnsibleModule, "log", lambda _self, text, log_args=None: logged.append(text))
     assert host("disk", name="twin", source="data", check=True)["changed"]
@@ -741,7 +752,7 @@ def test_options_are_as_documented(module):
         of_all = yaml.safe_load(fragment.REFUSAL)["options"]["on_refusal"]
         documented["on_refusal"] = {**of_all, **documented.get("on_refusal", {})}
         documented.update(yaml.safe_load(fragment.APPROVAL)["options"])
-    if not module.endswith(("_info", "_metrics")):
+    if not module.endswith(("_info", "_metrics", "_status")):
         documented.update(yaml.safe_load(fragment.LOCK)["options"])
     if module == "disk" or (module.startswith("vm") and module != "vm_info"):
         documented.update(yaml.safe_load(fragment.POWER)["options"])

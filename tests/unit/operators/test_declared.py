@@ -11,9 +11,9 @@ import re
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.declared import (
+    declarations_of_disks,
+    declarations_undoing,
     declared_vm,
-    declaring,
-    undone,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.disks import (
     is_unadopted,
@@ -101,9 +101,11 @@ def test_what_is_not_declared_once_where_it_is(lists, words):
     ],
 )  # fmt: skip
 def test_where_disks_are_declared(inventory, places):
-    assert declaring(FOUND, inventory, WEB, "data") == places
+    assert declarations_of_disks(FOUND, inventory, WEB, "data") == places
     uuid = DATA["uuid"]  # detach_disk may know the disk only, not its VM
-    assert declaring(FOUND, inventory, uuid, uuid) == [place.replace("entry data", f"entry {uuid}") for place in places]
+    assert declarations_of_disks(FOUND, inventory, uuid, uuid) == [
+        place.replace("entry data", f"entry {uuid}") for place in places
+    ]
 
 
 @pytest.mark.parametrize(
@@ -111,12 +113,12 @@ def test_where_disks_are_declared(inventory, places):
 )
 def test_the_registry_can_leave_open_where_a_disk_is_attached(state, refused):
     inventory = {"hv01": {"disk_registry_disks": [{"name": "data", **({"state": state} if state else {})}]}}
-    assert bool(declaring(FOUND, inventory, WEB, "data", True)) == refused
+    assert bool(declarations_of_disks(FOUND, inventory, WEB, "data", True)) == refused
 
 
 def test_members_of_a_group_have_the_disks_of_its_template():
     groups = {"flexdisk_groups": [{"name": "web"}, {"name": "db"}]}
-    assert declaring(FOUND, {"hv01": groups, "hv02": groups}, DB) == ["flexdisk_groups, in the group web"]
+    assert declarations_of_disks(FOUND, {"hv01": groups, "hv02": groups}, DB) == ["flexdisk_groups, in the group web"]
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,8 @@ def test_members_of_a_group_have_the_disks_of_its_template():
 def test_what_the_next_run_would_undo(inventory, package, deletion):
     """A change of the package, or a deletion. Disks alone make no VM again."""
     place = ["virtual_machine_vms of hv01, in the entry web01"]
-    assert undone(FOUND, {"hv01": inventory}, WEB, {"package": "large"}) == (place if package else [])
-    assert undone(FOUND, {"hv01": inventory}, WEB) == (place if deletion else [])
+    assert declarations_undoing(FOUND, {"hv01": inventory}, WEB, {"package": "large"}) == (place if package else [])
+    assert declarations_undoing(FOUND, {"hv01": inventory}, WEB) == (place if deletion else [])
 
 
 def test_what_a_group_would_undo():
@@ -145,11 +147,11 @@ def test_what_a_group_would_undo():
     large = {"name": group, "size": int(index) + 1, "template": {"package": "large"}}
     place = [f"flexdisk_groups, in the group {group}"]
     inventory = {host: {"flexdisk_groups": [large]} for host in FOUND}
-    assert undone(FOUND, inventory, DB) == place
-    assert undone(FOUND, inventory, DB, {"package": "small"}) == place
-    assert undone(FOUND, inventory, DB, {"package": "large"}) == []
+    assert declarations_undoing(FOUND, inventory, DB) == place
+    assert declarations_undoing(FOUND, inventory, DB, {"package": "small"}) == place
+    assert declarations_undoing(FOUND, inventory, DB, {"package": "large"}) == []
     large["size"] = int(index)
-    assert undone(FOUND, inventory, DB) == []
+    assert declarations_undoing(FOUND, inventory, DB) == []
 
 
 @pytest.mark.parametrize(
@@ -172,7 +174,7 @@ def test_two_disks_of_one_name():
 
 def test_a_vm_that_is_left_alone_has_no_disk():
     assert vm_disk(FOUND["hv02"], OTHER, "data") == {}
-    assert declaring(FOUND, {}, OTHER, "data") == []
+    assert declarations_of_disks(FOUND, {}, OTHER, "data") == []
 
 
 @pytest.mark.parametrize(

@@ -148,3 +148,31 @@ def test_declared_disks_of_one_vm_or_all(playbook):
 def test_a_problem_of_one_host_says_so():
     found = refused("rollback", {"flexdisk_vm": "web"}, inventory={"hv02": {"flexdisk_snapshot_vms": ["db"]}}, read={})
     assert found[0].startswith("hv02: Name the VM with flexdisk_vm")
+
+
+@pytest.mark.parametrize(
+    ("playbook", "state", "other"),
+    [("start_vm", "running", "stopped"), ("stop_vm", "stopped", "running"), ("restart_vm", "restarted", "stopped")],
+)
+def test_vms_are_started_and_stopped(playbook, state, other):
+    """Each on the host that has it. What the inventory declares otherwise is said."""
+    assert calls(playbook, {"flexdisk_vm": "web"}) == {"hv01": {"vms": [{"vm": WEB, "state": state}]}}
+    several = {"flexdisk_power_vms": ["web", WEB, "abcd"]}
+    assert calls(playbook, several) == {
+        "hv01": {"vms": [{"vm": WEB, "state": state}]},
+        "hv02": {"vms": [{"vm": DB, "state": state}]},
+    }
+    for declared, lines in ((other, 1), ("present", 0), ("running" if other == "stopped" else "stopped", 0)):
+        inventory = {"hv01": {"virtual_machine_vms": [{"name": "web", "state": declared}]}}
+        found = order(playbook, {"flexdisk_vm": "web"}, inventory=inventory)
+        assert (found.problems, len(found.lines)) == ([], lines)
+    assert order(
+        playbook, {"flexdisk_vm": "web"}, inventory={"hv01": {"virtual_machine_vms": [{"name": "web", "state": other}]}}
+    ).lines["hv01"] == [
+        "VM web: the next run for the inventory changes this again. See virtual_machine_vms of hv01, in the entry web"
+    ]
+    for given in ({}, {"flexdisk_vm": "web", "flexdisk_power_vms": ["web"]}):
+        (text,) = refused(playbook, given)
+        assert text.startswith("Name the VM with flexdisk_vm, or several VMs with flexdisk_power_vms")
+    assert "nobody is on none of hv01, hv02" in refused(playbook, {"flexdisk_vm": "nobody"})[0]
+    assert "hv03 could not be read" in refused(playbook, {"flexdisk_vm": "web"}, unread=["hv03"])[0]

@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import Score
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
-    Wish,
+    WantedMove,
     to_change_group,
     to_leave,
     why_not_group,
@@ -71,7 +71,7 @@ def replay(raw: Raw, jobs: Iterable[list[dict[str, Any]]]) -> GanetiPlaces:
     return places
 
 
-def wishes_of(places: GanetiPlaces, wanted: Raw) -> list[Wish]:
+def wishes_of(places: GanetiPlaces, wanted: Raw) -> list[WantedMove]:
     """What the request wants of each VM."""
     known, names = places.known, wanted["instances"]
     if wanted["type"] == "change-group":
@@ -117,7 +117,7 @@ def _after(places: GanetiPlaces, moved: Moved) -> GanetiPlaces:
     return after
 
 
-def _ways(places: GanetiPlaces, wish: Wish) -> list[Moved]:
+def _ways(places: GanetiPlaces, wish: WantedMove) -> list[Moved]:
     """All that one job can do with a VM: in the first rank of groups where there is anything."""
     for rank in wish.ranks:
         found = [moved for key in rank for moved in _into(places, wish, key) if isinstance(moved, Moved)]
@@ -126,7 +126,7 @@ def _ways(places: GanetiPlaces, wish: Wish) -> list[Moved]:
     return []
 
 
-def _into(places: GanetiPlaces, wish: Wish, key: str) -> Iterator[Moved | str]:
+def _into(places: GanetiPlaces, wish: WantedMove, key: str) -> Iterator[Moved | str]:
     vm, begin = places.vms[wish.name], places.begin(wish.name)
     if why_not_group(places.known, vm, key, wish.enters):
         return

@@ -13,8 +13,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Planned,
     done,
     failed,
+    overall_result,
     queued,
-    told,
     why_not,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.execution import Wanted
@@ -127,10 +127,10 @@ def test_why_a_job_failed(result, words):
 
 def test_what_became_of_all():
     head, job = ({"says": "a"}, None), {"move": MOVE}
-    ended = told([head, (job, {"fine": True, "words": "moved"})], "")
+    ended = overall_result([head, (job, {"fine": True, "words": "moved"})], "")
     assert ended == {"table": ["VM  FROM  TO    RESULT", "a   hv01  hv02  moved"], "failure": ""}
-    cut = told([(job, None), (job, {"fine": False, "words": "x"})], "")
+    cut = overall_result([(job, None), (job, {"fine": False, "words": "x"})], "")
     assert cut["failure"] == "not all has been done: a. Run the playbook again."
     assert cut["table"][1].endswith("a host could not be reached any more")
-    assert told([], "") == {"table": "no VM moves", "failure": ""}
-    assert told([(job, None)], "no host")["failure"] == "no host"
+    assert overall_result([], "") == {"table": "no VM moves", "failure": ""}
+    assert overall_result([(job, None)], "no host")["failure"] == "no host"

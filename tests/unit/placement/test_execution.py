@@ -15,9 +15,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     PUT_BACK,
     STUCK,
     Wanted,
-    elsewhere,
+    moves_to_unread_hosts,
     queue,
-    under_way,
+    unfinished_moves,
 )
 
 from .fleets import host, info, uuid, vm
@@ -39,7 +39,7 @@ def seen(first=((), ()), second=((), ()), third=((), ())):
 
 
 def found(hosts, wanted=None):
-    jobs = under_way(hosts, wanted or Wanted())
+    jobs = unfinished_moves(hosts, wanted or Wanted())
     return [(*(job["operations"][0][key] for key in ("do", "from", "to")), job["why"]) for job in jobs]
 
 
@@ -122,24 +122,24 @@ def test_which_moves_are_meant(wanted, meant):
 def test_vms_that_have_gone_to_where_nobody_looked(hosts, lines):
     """Whether they have arrived is not known. So it is said, with the command that ends it."""
     said = [f"vm1 has left hv01 for hv02, {words}. If it has not come to its end: " for words in lines]
-    found = elsewhere(hosts, Wanted())
+    found = moves_to_unread_hosts(hosts, Wanted())
     assert [line[: len(words)] for line, words in zip(found, said, strict=True)] == said
     goes_on = "ansible-playbook flexdisk.hypervisor.move_vm -e flexdisk_vm=vm1 -e flexdisk_target=hv02"
     assert all(line.endswith(goes_on) for line in found)
-    assert elsewhere(hosts, Wanted(hosts=["hv03"])) == []
+    assert moves_to_unread_hosts(hosts, Wanted(hosts=["hv03"])) == []
 
 
 def test_a_move_goes_on_to_its_pool():
     hosts = seen(((), (GONE,)), ((), ({**COMES, "pool": "tank"},)))
-    (job,) = under_way(hosts, Wanted())
+    (job,) = unfinished_moves(hosts, Wanted())
     assert job["operations"][0]["pool"] == "tank"
-    (job,) = under_way(seen(((), (GONE,)), ((), (COMES,))), Wanted())
+    (job,) = unfinished_moves(seen(((), (GONE,)), ((), (COMES,))), Wanted())
     assert job["operations"][0]["pool"] == ""
 
 
 def test_moves_that_have_begun_run_one_after_the_other():
     marks = [mark(number, "leaving", "hv02") for number in (1, 2, 3)]
-    jobs = under_way(seen(((1, 2, 3), marks), None), Wanted())
+    jobs = unfinished_moves(seen(((1, 2, 3), marks), None), Wanted())
     assert [job["depends"] for job in jobs] == [[], [1], [2]]
     assert queue(jobs, "begun", 5)["sizes"] == [2, 2, 2]
 

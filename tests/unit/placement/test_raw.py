@@ -25,7 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     ],
 )
 def test_values(given, kind, default, value):
-    assert raw.of(given, "host a", "a", kind, default) == value
+    assert raw.typed_value(given, "host a", "a", kind, default) == value
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_values(given, kind, default, value):
 )
 def test_what_is_none(given, kind, default, words):
     with pytest.raises(FlexdiskError) as caught:
-        raw.of(given, "host a", "a", kind, default)
+        raw.typed_value(given, "host a", "a", kind, default)
     assert (caught.value.code, caught.value.message) == ("InvalidArgument", words)

@@ -10,7 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.answers import waits
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.answers import (
+    job_dependencies,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.jobs import Job
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.known import (
     Known,
@@ -35,7 +37,7 @@ def depends(moves, per_host, between_groups):
         for number, move in enumerate(moves)
     ]
     known = Known(KNOWN.groups, KNOWN.hosts, vms)
-    return [sorted(one.depends) for one in waits(known, jobs, per_host, between_groups)]
+    return [sorted(one.depends) for one in job_dependencies(known, jobs, per_host, between_groups)]
 
 
 @pytest.mark.parametrize(

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.images import ImageFile
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset, Planned
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset, DatasetId
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
     NewVm,
     Policy,
     SnapshotDeclaration,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import approval, predict
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import Told, VmPlan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import StepReport, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_snapshot import plan_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import (
     ClearRemains,
@@ -171,16 +171,16 @@ def test_every_figure_of_a_step_counts(disks):
     planned = plan(three_disks(), {"disks": disks})
     digest, tried = approval.digest([planned]), 0
     for number, step in enumerate(planned.steps):
-        for name in sorted({field.name for field in fields(step)} - {"told", "newest"}):
-            if step.silent or (name, type(getattr(step, name))) == ("snapshots", bool):
+        for name in sorted({field.name for field in fields(step)} - {"report", "newest"}):
+            if step.facts_only or (name, type(getattr(step, name))) == ("snapshots", bool):
                 continue
             for new in changed(getattr(step, name)):
                 steps = (*planned.steps[:number], replace(step, **{name: new}), *planned.steps[number + 1 :])
                 assert approval.digest([replace(planned, steps=steps)]) != digest, (step.kind, name, new)
                 tried += 1
-        destroying = replace(step, told=step.told._replace(destroys=not step.destroys))
+        destroying = replace(step, report=step.report._replace(destroys=not step.destroys))
         steps = (*planned.steps[:number], destroying, *planned.steps[number + 1 :])
-        assert step.silent or approval.digest([replace(planned, steps=steps)]) != digest
+        assert step.facts_only or approval.digest([replace(planned, steps=steps)]) != digest
     assert tried
 
 
@@ -288,7 +288,7 @@ def unprotected(number: int) -> str:
     vm = host({"indestructible": True}).vms[0]
     own = Dataset(vm.root.name + PROTECTION, "snapshot", guid=number, createtxg=number)
     vm = replace(vm, snapshots=(own,))
-    step = SetProperties(Told("~ indestructible"), indestructible=False)
+    step = SetProperties(StepReport("~ indestructible"), indestructible=False)
     return approval.digest([VmPlan(uuid(1), vm, predict.apply(vm, step, GEOMETRY), (step,))])
 
 
@@ -300,7 +300,7 @@ def test_the_snapshot_of_a_protection_that_ends_counts():
 
 def imported(*file: t.Any) -> str:
     vm = host({}).vms[0]
-    step = ImportImage(Told("+ image"), "zones/images/x", 64 * MIB, 8192, ImageFile(*file))
+    step = ImportImage(StepReport("+ image"), "zones/images/x", 64 * MIB, 8192, ImageFile(*file))
     return approval.digest([VmPlan(uuid(1), vm, vm, (step,))])
 
 
@@ -313,10 +313,10 @@ def test_the_file_of_an_image_counts():
 def test_the_guids_of_what_an_interrupted_creation_has_left_count(kind):
     vm, digests = host({}).vms[0], []
     for guid in (7, 8):
-        left = (Planned("zones/left", guid),)
+        left = (DatasetId("zones/left", guid),)
         unfinished = {"uuid": uuid(1), "root": "zones/left", "parts": left, "configured": True, "deletes": False}
         more = {"left": left} if kind is ClearRemains else unfinished
-        step = kind(Told("- remains", destroys=True), **more)
+        step = kind(StepReport("- remains", destroys=True), **more)
         digests.append(approval.digest([VmPlan(uuid(1), vm, vm, (step,))]))
     assert len({*digests}) == 2
 
@@ -325,7 +325,7 @@ def made(**more: t.Any) -> str:
     new = NewVm(uuid(1), "vm1", "zones", 1024, 1, GIB, **more)
     vm = host({}).vms[0]
     before = replace(vm, disks=(), config=replace(vm.config, state="absent"))
-    step = CreateVm(Told("+ VM"), new=new, disks=(), facts={}, vm=vm, indestructible=False, ports=())
+    step = CreateVm(StepReport("+ VM"), new=new, disks=(), facts={}, vm=vm, indestructible=False, ports=())
     return approval.digest([VmPlan(uuid(1), before, vm, (step,))])
 
 

@@ -83,7 +83,7 @@ def said(case: Steps | Refusal) -> Any:
 
 def words(planned: Any) -> Words:
     assert planned.problems == ()
-    return [step.text for step in planned.steps if not step.silent and step.text]
+    return [step.text for step in planned.steps if not step.facts_only and step.text]
 
 
 def label(case: Steps | Refusal) -> str:

@@ -29,6 +29,8 @@ GIVEN = {
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
     "host_order": "playbook",
     "host_info": "hypervisor libvirt_uri pool",
+    "host_metrics": "hypervisor libvirt_uri path pool",
+    "host_status": "hypervisor libvirt_uri pool",
     "move_jobs": "do",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
     "role flexible_disks": "",
@@ -74,6 +76,8 @@ GIVEN = {
     "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
     "playbooks/report: vm_info": "pool space",
     "playbooks/resize_disk: disk": "dangerous_allow_shrink size uuid vm",
+    "playbooks/restart_vm: vm": "allow_force_stop allow_restart stop_timeout",
+    "playbooks/stop_vm: vm": "allow_force_stop stop_timeout",
     "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",
     "playbooks/snapshot: vm_snapshot": "keep on_refusal packages",
     "playbooks/tasks/carry_out_move: role vm_move": "source",
@@ -112,6 +116,7 @@ DEFAULTS = {  # of variables that no role has: what docs/variables.md tells, or 
     "flexdisk_report_page_hosts": "100",
     "flexdisk_list_format": "table",
     "flexdisk_list_header": "true",
+    "flexdisk_metrics_path": "/var/lib/prometheus/node-exporter/flexdisk.prom",
     "flexdisk_move_format": "table",
     "flexdisk_move_state": "moved",
     "flexdisk_moves_per_host": "2",
@@ -121,6 +126,7 @@ DEFAULTS = {  # of variables that no role has: what docs/variables.md tells, or 
     "flexdisk_transfer_authorized_keys": "~/.ssh/authorized_keys",
     "flexdisk_transfer_port": "22",
     "flexdisk_transfer_ssh_directories": "['/etc/ssh', '/var/ssh']",
+    "flexdisk_status_fail_on": "half_done",
     "flexdisk_verify_fail_on": "never",
 }
 NOTHING = ("none", "false", "0", "[]", "{}", "''")

@@ -21,7 +21,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     STATES,
     TYPES,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MOST
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import MAX_MEMBERS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.declared import TAKES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import REPAIRABLE
 
@@ -107,7 +107,7 @@ def test_playbooks_that_move_read_what_their_requests_take():
 
 def test_sizes_of_groups_are_those_of_the_planner():
     sizes = [ARGUMENTS["scale_group"]["flexdisk_size"], ARGUMENTS["scale_group"]["flexdisk_groups"]["options"]["size"]]
-    assert [(size["least"], size["most"]) for size in sizes] == [(0, MOST)] * 2
+    assert [(size["least"], size["most"]) for size in sizes] == [(0, MAX_MEMBERS)] * 2
 
 
 def test_choices_are_those_of_the_modules():

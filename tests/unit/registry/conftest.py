@@ -15,14 +15,14 @@ from typing import Any
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk import Disks, run
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk import DiskOutcome, run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import results
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import Place, places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import Place, disk_places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import LinuxHost, domain
@@ -95,18 +95,18 @@ class Bench:
 
     # -- runs
 
-    def go(self, *disks: dict[str, Any], check: bool = False, pool: str | None = None, **policy: Any) -> Disks:
+    def go(self, *disks: dict[str, Any], check: bool = False, pool: str | None = None, **policy: Any) -> DiskOutcome:
         """pool "": all that have VMs."""
         return run(*self.sides(), disks, Policy(**policy), self.pool if pool is None else pool or None, check)
 
-    def four_steps(self, *disks: dict[str, Any], **policy: Any) -> Disks:
-        def go(check: bool) -> Disks:
+    def four_steps(self, *disks: dict[str, Any], **policy: Any) -> DiskOutcome:
+        def go(check: bool) -> DiskOutcome:
             return self.go(*disks, check=check, **policy)
 
-        def told(done: Disks) -> dict[str, Any]:
+        def told(done: DiskOutcome) -> dict[str, Any]:
             return dict(results.result(done), disks=done.disks)
 
-        done: Disks = four_steps(self, go, told, self.assert_lawful)
+        done: DiskOutcome = four_steps(self, go, told, self.assert_lawful)
         return done
 
     def refused(self, code: str, *disks: dict[str, Any], **policy: Any) -> str:
@@ -133,7 +133,7 @@ class Bench:
         return next(v for v in self.read().vms if v.config.uuid == uuid)
 
     def place(self, name: str) -> Place:
-        found = [p for p in places(self.read()) if p.disk.name == name]
+        found = [p for p in disk_places(self.read()) if p.disk.name == name]
         assert len(found) == 1, found
         return found[0]
 

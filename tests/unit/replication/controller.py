@@ -99,7 +99,7 @@ class Controller:
 
     def _answers(self, call: calls.Call, check: bool) -> calls.Answer:
         began = time.time()
-        answer = calls.Answer(calls.kept(call, self._does(call, check)), began, time.time())
+        answer = calls.Answer(calls.readable_part(call, self._does(call, check)), began, time.time())
         self.answers[call.name] = answer
         return answer
 

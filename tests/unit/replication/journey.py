@@ -15,10 +15,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_stay import Stay
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_stay import (
+    GiveUpTakeover,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm, vm_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
@@ -198,7 +203,7 @@ class Journey:
     def stay(self) -> None:
         source, target = hosts(self.world)
         source.stay(VM)
-        target.unexpect(VM)
+        target.cancel(VM)
 
     def stays(self) -> None:
         """A move is given up. It may not even have begun."""
@@ -331,7 +336,7 @@ class Journey:
         world = self.world
         done = start(world, {world.peer_name: said_by(world.peer)}, unasked=True)
         assert not done.started, "another host has begun to take it over"
-        stay = Stay(world.peer.zfs(), world.peer.driver(), world.peer)
+        stay = GiveUpTakeover(world.peer.zfs(), world.peer.driver(), world.peer)
         try:
             stay.stay("db01", True)
         except FlexdiskError as exc:
@@ -351,7 +356,7 @@ class Journey:
         world = self.world
         claims = read_claims({world.peer_name: said_by(world.peer, "db01")})
         back = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
-        self.calmly(lambda: back.end("db01", claims, True))
+        self.calmly(lambda: back.end(EndRequest("db01", claims, True)))
 
     def returns(self, left: list[str]) -> None:
         """The VM ends on the old host, which is the peer by now. What only that has stays until it is given up."""
@@ -366,8 +371,8 @@ class Journey:
         swap(world)
         claims = read_claims({world.home_name: said_by(world.home, "db01")})
         with self.disturbed(most=150):
-            old().end("db01", claims)
-        self.calmly(lambda: old().end("db01", claims))
+            old().end(EndRequest("db01", claims))
+        self.calmly(lambda: old().end(EndRequest("db01", claims)))
         found = {world.peer.ok("guest", "hash", name) for name in self.copies(world.peer)}
         assert {*left} <= found, "what only the old host had is lost"
         with self.disturbed(most=60):

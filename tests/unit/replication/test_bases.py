@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short_peer
 
 from .test_move import guid, move
 from .test_start_claims import between
@@ -55,7 +55,7 @@ def test_what_nobody_needs_any_more_goes(three):
     """Each other host has a set of its own."""
     between(three, "hv01", "hv03")
     assert move(three)
-    came = f"-{short(guid(three.hv['hv03']))}-"
+    came = f"-{short_peer(guid(three.hv['hv03']))}-"
     assert came in "".join(marks(three, "hv03"))
     given_up(three, "hv03", "hv02")
     between(three, "hv03", "hv01")

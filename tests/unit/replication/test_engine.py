@@ -29,7 +29,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
-    told,
+    transfer_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import MARK
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -482,7 +482,7 @@ def test_a_pool_without_room_is_refused(world):
 def test_what_the_other_host_says_is_data(world):
     """Not one word of it reaches a command unchecked."""
     transfers, _failures = world.sender().prepare(world.planned(), "hv02")
-    good = json.loads(json.dumps(told(transfers[0])))
+    good = json.loads(json.dumps(transfer_as_result(transfers[0])))
     assert read_transfers([good]) == transfers
     disk = good["disks"][0]
     for wrong in (

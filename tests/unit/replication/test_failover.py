@@ -22,12 +22,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     FailoverHome,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.vm_takeover import (
-    Known,
+    KnownVm,
     TakeOver,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm_snapshot
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import MoveTarget
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import (
     better_elsewhere,
@@ -36,14 +36,17 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import render_time
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import snapshots_of, whole
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import short_peer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.snapshots import (
+    is_complete,
+    snapshots_of,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
@@ -128,13 +131,13 @@ def test_the_wish_changes(world):
 
 def mark(world, wanted=None, check=False):
     home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
-    marked = home.mark(["db01"], wanted, world.home_name, check, world.peer_name)
+    marked = home.set_failover(["db01"], wanted, world.home_name, check, world.peer_name)
     assert (marked.problems, marked.failures) == ([], [])
     return marked
 
 
 def store(world, found, check=False):
-    given = [read_record(json.loads(json.dumps(told(record)))) for record in found]
+    given = [read_record(json.loads(json.dumps(record_as_result(record)))) for record in found]
     news, problems = stored(world, given, check)
     assert not problems
     return news
@@ -208,7 +211,7 @@ def test_without_replicas_there_is_no_failover(world):
 
 def test_a_vm_that_cannot_move_gets_no_failover(world):
     world.home.ok("zfs", "create", f"zones/{VM}/data")
-    marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).mark(["db01"], True, "hv01", False)
+    marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).set_failover(["db01"], True, "hv01", False)
     assert [problem.code for problem in marked.problems] == ["NotSupported"]
     assert config(world.home)["autoboot"] is True
 
@@ -394,7 +397,7 @@ def test_snapshots_come_back_as_far_as_they_have_come(world):
     assert [one["name"] for one in records.load(VM, records.FAILOVER)["record"]["snapshots"]] == ["one", "two"]
     assert take(world)
     (found,) = observe(Zfs(world.peer), Vmadm(world.peer)).vms
-    assert [(one.name, whole(found, one)) for one in snapshots_of(found)] == [("one", True)]
+    assert [(one.name, is_complete(found, one)) for one in snapshots_of(found)] == [("one", True)]
     assert not take(world)
 
 
@@ -642,7 +645,7 @@ def rivals(world):
     (record,) = mark(world, True).records
     found = {}
     for name, host in world.others.items():
-        told_ = failover_start._of_record(Zfs(host), Copies(host), Known(record, "zones"), True)
+        told_ = failover_start._result_of_record(Zfs(host), Copies(host), KnownVm(record, "zones"), True)
         found.update({one.host: one for one in read_rivals({name: [json.loads(json.dumps(told_))]}, VM)})
     return found["hv02"], found["hv03"]
 
@@ -670,7 +673,7 @@ def test_it_is_not_told_if_the_snapshots_do_not_say(three):
     """The replicas of a host were given up while it was away, and their sets went: both hosts are named."""
     for disk in three.disks().values():
         for name in three.home.points(disk):
-            if name.startswith(f"flexdisk-sync-{short(guid(three.others['hv02']))}"):
+            if name.startswith(f"flexdisk-sync-{short_peer(guid(three.others['hv02']))}"):
                 three.home.ok("zfs", "destroy", f"{disk}@{name}")
     synced_with(three, "hv03")
     two, other = rivals(three)
@@ -772,8 +775,8 @@ def test_a_disk_that_has_become_one_of_another_vm(world):
     protect(world)
     uuid = list(world.disks())[1]
     world.peer.ok("zfs", "set", f"flexdisk:replica.vm={OTHER}", f"{REPLICAS}/{uuid}")
-    known = Known(read_record(records.load(VM, records.FAILOVER)["record"]), "zones")
-    (problem,) = taker(world).foresee(known, True)
+    known = KnownVm(read_record(records.load(VM, records.FAILOVER)["record"]), "zones")
+    (problem,) = taker(world).predict_problems(known, True)
     assert (problem.disk, problem.code) == ("data", "NoCompleteSet")
     words = f"it is a disk of VM {OTHER} by now, says its replica {REPLICAS}/{uuid}, so it has left this VM"
     refused(world, "NoCompleteSet", f"{words}; flexdisk_leave_out names it")
@@ -828,7 +831,7 @@ def test_a_failover_that_was_begun_only_goes_on(world):
     target = hosts(world)[1]
     assert "InUse" in {problem.code for problem in target.refusals(look(world)["record"], "zones")}
     with pytest.raises(FlexdiskError, match="it is being taken over from hv01; the playbook failover_vm goes on"):
-        target.unexpect(VM)
+        target.cancel(VM)
     assert "AlreadyExists" in {problem.code for problem in world.planned().problems}
     assert take(world)
 
@@ -957,7 +960,7 @@ def test_a_failover_that_is_refused_late_leaves_nothing(world, monkeypatch):
     def refuses(*_words):
         raise FlexdiskError("InsufficientSpace", "too small")
 
-    monkeypatch.setattr(Arrival, "_rehearse", refuses)
+    monkeypatch.setattr(MoveTarget, "_rehearse", refuses)
     with pytest.raises(FlexdiskError, match="too small"):
         take(world)
     host = observe(Zfs(world.peer), Vmadm(world.peer), every=True)
@@ -971,5 +974,5 @@ def test_the_record_names_replicas_on_third_hosts(world):
     world.home.ok("zfs", "set", "flexdisk:replicas=0000002a=hv03@2026-01-01T00:00:00Z", *world.disks().values())
     assert world.sync()[1]
     home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
-    (record,) = home.mark(["db01"], True, "hv01", False, "hv02").records
+    (record,) = home.set_failover(["db01"], True, "hv01", False, "hv02").records
     assert {disk.replicas for disk in record.disks} == {f"0000002a=hv03@/{record.home}"}

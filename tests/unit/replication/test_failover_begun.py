@@ -11,10 +11,15 @@ import json
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_stay import Stay
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_stay import (
+    GiveUpTakeover,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
@@ -63,7 +68,7 @@ def killed(world, at, after):
 
 
 def stay(world, check=False):
-    return Stay(Zfs(world.peer), Vmadm(world.peer, lambda _s: None), world.peer).stay("db01", check)
+    return GiveUpTakeover(Zfs(world.peer), Vmadm(world.peer, lambda _s: None), world.peer).stay("db01", check)
 
 
 def end(world, begun=True):
@@ -71,7 +76,7 @@ def end(world, begun=True):
     claims = read_claims({"hv02": said_by(world.peer, "db01")})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(records, "_FOLDER", str(world.folder / "home"))  # each host has records of its own
-        return home.end("db01", claims, begun)
+        return home.end(EndRequest("db01", claims, begun))
 
 
 def given_up(world):

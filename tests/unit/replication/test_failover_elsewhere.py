@@ -15,6 +15,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     failover_start,
     vm_failover,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
@@ -94,10 +97,10 @@ def test_the_old_home_ends_a_vm_that_was_renamed(taken):
     host = taken.hv["hv01"]
     taken.acting(host)
     back = FailoverReturn(host.zfs(), host.driver(), host)
-    assert back.look(VM, read_claims({"hv03": look(taken, "hv03")["vms"]})).move is None
+    assert back.look(EndRequest(VM, read_claims({"hv03": look(taken, "hv03")["vms"]}))).move is None
     said = look(taken, "hv03", VM)["vms"]
     taken.acting(host)
-    assert back.look(VM, read_claims({"hv03": said})).move.host == "hv03"
+    assert back.look(EndRequest(VM, read_claims({"hv03": said}))).move.host == "hv03"
 
 
 def test_the_home_answers(three):
@@ -136,7 +139,9 @@ def test_a_host_that_was_left_out_is_asked(three):
     between(three, "hv01", "hv02")
     old = three.hv["hv01"]
     three.acting(old)
-    FailoverReturn(old.zfs(), old.driver(), old).end(VM, read_claims({"hv02": look(three, "hv02", VM)["vms"]}))
+    FailoverReturn(old.zfs(), old.driver(), old).end(
+        EndRequest(VM, read_claims({"hv02": look(three, "hv02", VM)["vms"]}))
+    )
     between(three, "hv02", "hv01")
     assert move(three)
     boot(old)
@@ -204,10 +209,10 @@ def test_what_a_failover_from_an_old_record_has_begun_ends(three):
     claims = read_claims({name: look(three, name, VM)["vms"] for name in ("hv01", "hv02")})
     three.acting(host)
     back = FailoverReturn(host.zfs(), host.driver(), host)
-    (problem,) = back.look(VM, claims).problems
+    (problem,) = back.look(EndRequest(VM, claims)).problems
     assert "flexdisk_old_host with the name of this host" in problem.message
-    assert back.look(VM, claims, False, True).problems == []
-    back.end(VM, claims, False, True)
+    assert back.look(EndRequest(VM, claims, False, True)).problems == []
+    back.end(EndRequest(VM, claims, False, True))
     assert powers(three) == {"hv01": "", "hv02": "stopped", "hv03": ""}
     three.acting(three.hv["hv02"])
     assert start(three, asked(three, "hv01", "hv03"), here="hv02").started

@@ -10,12 +10,15 @@ import re
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.execution import (
     Wanted,
-    under_way,
+    unfinished_moves,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -60,7 +63,7 @@ def begins(world):
 def ends(world):
     """What the old home does, which has heard of the other host."""
     back = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
-    back.end("db01", read_claims({"hv02": said_by(world.peer, "db01")}), True)
+    back.end(EndRequest("db01", read_claims({"hv02": said_by(world.peer, "db01")}), True))
 
 
 def refused(act, *words):
@@ -90,7 +93,7 @@ def test_a_move_does_not_make_a_vm_of_two_moments(three):
             three.sync()
     begins(three)
     ends(three)
-    (job,) = under_way(infos(three), Wanted())
+    (job,) = unfinished_moves(infos(three), Wanted())
     assert (job["operations"][0]["do"], job["why"]) == (
         "nothing", "hv02 takes it over from hv01; the playbook failover_vm goes on",
     )  # fmt: skip
@@ -118,7 +121,7 @@ def test_a_move_does_not_end_what_the_return_keeps(three, whole):
     for act in (lambda: source.go(VM, "hv02"), lambda: source.forget(VM, {}), lambda: source.stay(VM)):
         assert refused(act, "hv02 has taken it over", RETURNED) == "InUse"
     assert refused(lambda: source.would_stay(VM), RETURNED) == "InUse"
-    assert [job["operations"][0]["do"] for job in under_way(infos(three), Wanted())] == ["nothing"]
+    assert [job["operations"][0]["do"] for job in unfinished_moves(infos(three), Wanted())] == ["nothing"]
     ends(three)
     if not whole:
         assert take(three)

@@ -14,10 +14,15 @@ from collections import Counter
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_start
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_stay import Stay
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_stay import (
+    GiveUpTakeover,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -88,7 +93,7 @@ class Died:
     def stay(self):
         host = self.world.hv["hv02"]
         self.world.acting(host)
-        return Stay(host.zfs(), host.driver(), host).stay(VM, True)
+        return GiveUpTakeover(host.zfs(), host.driver(), host).stay(VM, True)
 
 
 def has_begun(host):
@@ -124,19 +129,21 @@ def test_what_was_begun_ends_anywhere(died):
         if not has_begun(host):
             continue
         if died.world.hv["hv02"].runs(VM):
-            assert [one.code for one in died.back().look(VM, claims, False, True).problems] == ["VmNotStopped"]
+            assert [one.code for one in died.back().look(EndRequest(VM, claims, False, True)).problems] == [
+                "VmNotStopped"
+            ]
             died.world.hv["hv02"].ok("vmadm", "stop", VM, "-F")
-        ending = died.back().look(VM, claims, False, True)
+        ending = died.back().look(EndRequest(VM, claims, False, True))
         assert ending.problems == []
-        assert ending.words[0] == LEFT
+        assert ending.messages[0] == LEFT
         attached = [disk.uuid for vm in host.vms for disk in vm.disks + vm.orphans]
         detached = [disk.uuid for disk in host.detached]
         counts[(len(attached), len(detached))] += 1
-        assert len(ending.words) == 1 + len(attached + detached)
-        died.back().end(VM, claims, False, True)
+        assert len(ending.messages) == 1 + len(attached + detached)
+        died.back().end(EndRequest(VM, claims, False, True))
         stone = ended(died)
         assert (stone.phase, stone.host, stone.taken) == ("moved", "hv03", True) if attached + detached else not stone
-        assert died.back().look(VM, claims, False, True).move is None
+        assert died.back().look(EndRequest(VM, claims, False, True)).move is None
     assert {(0, 0), (2, 0)} < counts.keys(), counts
     print(counts)
 
@@ -168,7 +175,7 @@ def test_one_disk_is_attached_and_the_other_is_not(died):
     state = died.world.hv["hv02"].state()
     shutil.copytree(died.world.folder, died.kept / "begun")
     died.world.fuse = Fuse()
-    died.back().end(VM, claims, False, True)
+    died.back().end(EndRequest(VM, claims, False, True))
     count = died.world.fuse.counted
     assert ended(died).host == "hv03"
     for at, after in list(itertools.product(range(1, count + 1), (False, True)))[::EVERY]:
@@ -177,9 +184,9 @@ def test_one_disk_is_attached_and_the_other_is_not(died):
         shutil.copytree(died.kept / "begun", died.world.folder)
         died.world.fuse = Fuse(at, after)
         with pytest.raises(Killed):
-            died.back().end(VM, claims, False, True)
+            died.back().end(EndRequest(VM, claims, False, True))
         died.world.fuse = Fuse()
-        died.back().end(VM, claims, False, True)
+        died.back().end(EndRequest(VM, claims, False, True))
         assert ended(died).host == "hv03"
 
 
@@ -193,16 +200,16 @@ def test_it_ends_only_if_another_host_has_it(died):
         ({"hv01": "", "hv03": said}, False, "Ambiguous", "flexdisk_old_host with the name of this host"),
         ({"hv03": said, "hv04": said}, True, "Ambiguous", "hv03 and hv04 has it"),
     ):
-        ending = died.back().look(VM, read_claims(claims), False, old)
+        ending = died.back().look(EndRequest(VM, read_claims(claims), False, old))
         assert [problem.code for problem in ending.problems] == [code]
         assert words in ending.problems[0].message
     died.world.hv["hv02"].ok("vmadm", "start", VM)
     there_again = read_claims({"hv01": died.look("hv01"), "hv03": said})
-    (problem,) = died.back().look(VM, there_again, False, True).problems
+    (problem,) = died.back().look(EndRequest(VM, there_again, False, True)).problems
     assert problem.code == "VmNotStopped"
     died.world.hv["hv02"].ok("vmadm", "stop", VM, "-F")
     assert died.world.hv["hv02"].state().pools.to_json() == before
-    assert died.back().look(VM, there_again, False, True).problems == []  # the copy on hv01 is older
+    assert died.back().look(EndRequest(VM, there_again, False, True)).problems == []  # the copy on hv01 is older
 
 
 def test_the_word_about_a_vm_that_no_other_host_has(died):
@@ -210,6 +217,6 @@ def test_the_word_about_a_vm_that_no_other_host_has(died):
     host = died.world.hv["hv03"]
     died.world.acting(host)
     back = FailoverReturn(host.zfs(), host.driver(), host)
-    (problem,) = back.look(VM, read_claims({"hv02": ""}), False, True).problems[:1]
+    (problem,) = back.look(EndRequest(VM, read_claims({"hv02": ""}), False, True)).problems[:1]
     assert (problem.code, "no other host has it" in problem.message) == ("Ambiguous", True)
-    assert back.look(VM, read_claims({"hv02": ""}))[:5] == (None, None, [], [], [])
+    assert back.look(EndRequest(VM, read_claims({"hv02": ""})))[:5] == (None, None, [], [], [])

@@ -15,19 +15,22 @@ import pytest
 from simnode.vmadm.admin import COMMANDS
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_return
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import (
-    end_rest,
-    rest_of,
+    leftovers_of,
+    remove_leftovers,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import Rollback
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -87,15 +90,15 @@ def ended(world):
 
 
 def test_the_vm_ends_on_its_old_home(old):
-    ending = back(old).look("db01", claims(old))
+    ending = back(old).look(EndRequest("db01", claims(old)))
     assert [problem.code for problem in ending.problems] == []
-    root, data = ending.words
+    root, data = ending.messages
     assert f"disk root is kept as {APART}/{old.uuids[0]}, with 3" in root
     assert "disk data becomes a replica of that on hv02" in data
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     ended(old)
-    assert back(old).look("db01", claims(old)).move is None
-    back(old).end("db01", claims(old))
+    assert back(old).look(EndRequest("db01", claims(old))).move is None
+    back(old).end(EndRequest("db01", claims(old)))
     ended(old)
     assert [kind for kind in findings(old) if kind != "replica_stale"] == []
 
@@ -115,7 +118,7 @@ def resynced(world):
 
 def test_what_is_kept_costs_a_whole_stream(old):
     """Then it can be given up at any time."""
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     assert resynced(old) == ["Full", "Increment"]
     swap(old)
     for check, words in ((True, 1), (False, 1), (True, 0), (False, 0)):
@@ -128,7 +131,7 @@ def test_what_is_kept_costs_a_whole_stream(old):
 
 
 def test_what_is_given_up_first_costs_an_increment(old):
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     for check, words in ((True, 1), (False, 1), (True, 0), (False, 0)):
         vm, told = back(old).give_up("db01", check)
         assert vm == (VM if words else "")
@@ -141,7 +144,7 @@ def test_what_is_given_up_first_costs_an_increment(old):
 
 
 def given_up(world):
-    back(world).end("db01", claims(world))
+    back(world).end(EndRequest("db01", claims(world)))
     back(world).give_up("db01", False)
 
 
@@ -149,7 +152,7 @@ def test_killed_anywhere(old):
     """The same commands go on, and what was not given up is there."""
     saved, said = old.saved(), claims(old)
     old.fuse = Fuse()
-    back(old).end("db01", said)
+    back(old).end(EndRequest("db01", said))
     ends = old.fuse.counted
     given_up(old)
     points = list(itertools.product(range(1, ends + 1), (False, True)))[::EVERY]
@@ -157,9 +160,9 @@ def test_killed_anywhere(old):
         old.restore(saved)
         old.fuse = Fuse(at, after)
         with pytest.raises(Killed):
-            back(old).end("db01", said)
+            back(old).end(EndRequest("db01", said))
         old.fuse = Fuse()
-        back(old).end("db01", said)
+        back(old).end(EndRequest("db01", said))
         ended(old)
     saved = old.saved()
     old.fuse = Fuse()
@@ -181,18 +184,18 @@ def test_no_journal_stays_behind(old):
     """The run dies when the VM has ended, before its entry is cleared. The next run forgets it."""
     said, saved = claims(old), old.saved()
     old.fuse = Fuse()
-    back(old).end("db01", said)
+    back(old).end(EndRequest("db01", said))
     count, left = old.fuse.counted, 0
     for at in range(1, count):
         old.restore(saved)
         old.fuse = Fuse(at, after=True)
         with pytest.raises(Killed):
-            back(old).end("db01", said)
+            back(old).end(EndRequest("db01", said))
         old.fuse = Fuse()
         host = observe(Zfs(old.home), Vmadm(old.home), every=True)
         if host.intents and not host.vms:
             left += 1
-            back(old).end("db01", said)
+            back(old).end(EndRequest("db01", said))
             assert not observe(Zfs(old.home), Vmadm(old.home), every=True).intents
             ended(old)
     assert left
@@ -205,13 +208,13 @@ def test_what_a_vmadm_that_ends_early_leaves_of_the_vm_goes(old, point, kind):
     assert COMMANDS["vm-fault"](old.home.node, [point, kind])[0] == 0
     said = claims(old)
     with contextlib.suppress(FlexdiskError):
-        back(old).end("db01", said)
-    if back(old).look("db01", said).move is not None:
-        back(old).end("db01", said)
+        back(old).end(EndRequest("db01", said))
+    if back(old).look(EndRequest("db01", said)).move is not None:
+        back(old).end(EndRequest("db01", said))
     ended(old)
     assert old.home.ok("vmadm", "lookup") == ""
     assert old.home.node.run(["zfs", "list", f"zones/{VM}"])[0] == 1
-    assert back(old).look("db01", said).move is None
+    assert back(old).look(EndRequest("db01", said)).move is None
     back(old).give_up("db01", False)
     swap(old)
     assert move(old)
@@ -223,13 +226,13 @@ def test_what_has_come_in_the_place_of_a_vm_since_the_host_was_read_is_not_delet
     """vmadm was killed after it had destroyed the VM's datasets. It would destroy whatever it finds in their place."""
     assert COMMANDS["vm-fault"](old.home.node, ["delete volumes", "kill"])[0] == 0
     with contextlib.suppress(FlexdiskError):
-        back(old).end("db01", claims(old))
+        back(old).end(EndRequest("db01", claims(old)))
     storage, hypervisor = Zfs(old.home), Vmadm(old.home)
     host = observe(storage, hypervisor, every=True)
-    assert rest_of(host, VM)[0], "vmadm still knows the VM"
+    assert leftovers_of(host, VM)[0], "vmadm still knows the VM"
     old.home.ok("zfs", "create", "-p", f"{name}/precious")
     with pytest.raises(FlexdiskError, match="now exists; nothing was destroyed") as caught:
-        end_rest(storage, hypervisor, host, VM)
+        remove_leftovers(storage, hypervisor, host, VM)
     assert caught.value.code == "Changed"
     assert old.home.node.run(["zfs", "list", f"{name}/precious"])[0] == 0
 
@@ -237,7 +240,7 @@ def test_what_has_come_in_the_place_of_a_vm_since_the_host_was_read_is_not_delet
 def refused(world, code, said):
     before = world.saved()[0].pools.to_json()
     with pytest.raises(FlexdiskError, match=said) as caught:
-        back(world).end("db01", claims(world))
+        back(world).end(EndRequest("db01", claims(world)))
     assert caught.value.code == code
     assert world.saved()[0].pools.to_json() == before
 
@@ -256,16 +259,16 @@ def test_a_new_home_that_has_given_its_failover_up(old):
     """It cannot say that it has taken the VM over. The user says so."""
     old.peer.ok("zfs", "set", "flexdisk:failover=none:1", f"zones/{VM}")
     refused(old, "Ambiguous", "for it has no failover there. If the VM of hv02 is the right one, flexdisk_old_host")
-    back(old).end("db01", claims(old), old=True)
+    back(old).end(EndRequest("db01", claims(old), is_old_home=True))
     ended(old)
 
 
 def test_nobody_ends_a_vm_that_no_other_host_has(old):
     before = old.saved()[0].pools.to_json()
     with pytest.raises(FlexdiskError, match="no other host has it, or only an older copy of it") as caught:
-        back(old).end("db01", read_claims({"hv02": []}), old=True)
+        back(old).end(EndRequest("db01", read_claims({"hv02": []}), is_old_home=True))
     assert caught.value.code == "Ambiguous"
-    assert back(old).look("db01", read_claims({"hv02": []})).move is None
+    assert back(old).look(EndRequest("db01", read_claims({"hv02": []}))).move is None
     assert old.saved()[0].pools.to_json() == before
 
 
@@ -289,21 +292,23 @@ def test_two_hosts_have_taken_the_vm_over_equally_often(world, monkeypatch):
         return read_claims({one: said_by(host, "db01") for one, host in all_.items() if one != name})
 
     world.home = all_["hv01"]
-    (problem,) = back(world).look("db01", said("hv01")).problems
+    (problem,) = back(world).look(EndRequest("db01", said("hv01"))).problems
     assert (
         "hv02 and hv03 has it. Find out which one is old, and end it there first: flexdisk_old_host" in problem.message
     )
     world.home = all_["hv02"]
     (words,) = start(world, {"hv03": said_by(all_["hv03"])}).failures
     assert "end it on one of the hosts with flexdisk_old_host and flexdisk_failover_state=returned" in words
-    (problem,) = back(world).look("db01", said("hv02")).problems
+    (problem,) = back(world).look(EndRequest("db01", said("hv02"))).problems
     assert "for both were taken over equally often. If the VM of hv03 is the right one" in problem.message
     world.home = all_["hv03"]
-    assert [one.code for one in back(world).look("db01", said("hv03"), old=True).problems] == ["VmNotStopped"]
+    assert [one.code for one in back(world).look(EndRequest("db01", said("hv03"), is_old_home=True)).problems] == [
+        "VmNotStopped"
+    ]
     for name, old_ in (("hv02", True), ("hv01", False)):
         world.home = all_[name]
-        assert [one.code for one in back(world).look("db01", said(name), old=old_).problems] == []
-        back(world).end("db01", said(name), old=old_)
+        assert [one.code for one in back(world).look(EndRequest("db01", said(name), is_old_home=old_)).problems] == []
+        back(world).end(EndRequest("db01", said(name), is_old_home=old_))
         assert not startable(world.home)
     assert startable(all_["hv03"])
 
@@ -312,8 +317,8 @@ def test_the_new_home_is_left_alone(old):
     """The same command on all hosts changes only the old one."""
     swap(old)
     said = read_claims({"hv01": said_by(old.peer, "db01")})
-    assert back(old).look("db01", said).move is None
-    back(old).end("db01", said)
+    assert back(old).look(EndRequest("db01", said)).move is None
+    back(old).end(EndRequest("db01", said))
     assert startable(old.home)
 
 
@@ -344,14 +349,14 @@ def test_snapshots_of_users_are_kept(old):
     word, that disk is no replica.
     """
     hourly(old)
-    root, data = back(old).look("db01", claims(old)).words
+    root, data = back(old).look(EndRequest("db01", claims(old))).messages
     assert f"disk root is kept as {APART}/{old.uuids[0]}, with 3" in root
     assert "and its snapshot @hourly" in root
     assert data == f"disk data is kept as {APART}/{old.uuids[1]}, with its snapshot @hourly that hv02 lacks"
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     assert hashes_in(old, APART) == old.left
     assert names_in(old, APART).count("hourly") == 2
-    assert back(old).look("db01", claims(old)).move is None
+    assert back(old).look(EndRequest("db01", claims(old))).move is None
     for check, words in ((True, 2), (False, 2), (True, 0)):
         _vm, told = back(old).give_up("db01", check)
         assert len(told) == words
@@ -361,7 +366,7 @@ def test_snapshots_of_users_are_kept(old):
 def test_giving_up_names_the_snapshots(old):
     """Also of a disk that is destroyed because there is a replica already."""
     hourly(old)
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     root, data = sorted(back(old).give_up("db01", True)[1], key=lambda words: old.uuids[1] in words)
     assert re.search(r"/[-0-9a-f]+ loses 3.* MiB and its snapshot @hourly that hv02 lacks, and becomes a replica", root)
     assert data.endswith(f"{old.uuids[1]} loses its snapshot @hourly that hv02 lacks, and becomes a replica")
@@ -381,7 +386,7 @@ def test_a_snapshot_that_comes_in_between_is_kept(old):
     old.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
     said, saved = claims(old), old.saved()
     old.fuse = Fuse()
-    back(old).end("db01", said)
+    back(old).end(EndRequest("db01", said))
     for at in range(1, old.fuse.counted + 1, EVERY // 3 or 1):
         old.restore(saved)
         old.fuse, taken_of = Fuse(), []
@@ -394,9 +399,9 @@ def test_a_snapshot_that_comes_in_between_is_kept(old):
 
         old.watch = somebody
         with contextlib.suppress(FlexdiskError):
-            back(old).end("db01", said)
+            back(old).end(EndRequest("db01", said))
         old.watch = lambda: None
-        back(old).end("db01", said)
+        back(old).end(EndRequest("db01", said))
         host = observe(Zfs(old.home), Vmadm(old.home), every=True)
         assert (host.vms, host.detached, host.moves[VM].phase) == ((), (), "moved")
         assert len(taken_of) == names_in(old, "zones").count("hourly") == 2, at
@@ -424,18 +429,18 @@ def test_a_snapshot_right_before_a_rollback_fails_once(old, monkeypatch):
     old.home.ok("zfs", "snapshot", f"zones/{VM}/disk1@{sync_name(1, 99)}")
     taken = snapshot_before_rollback(monkeypatch)
     with pytest.raises(FlexdiskError, match=r"its data is all there; run the same command again") as failed:
-        back(old).end("db01", said)
+        back(old).end(EndRequest("db01", said))
     assert failed.value.code == "Changed"
     assert taken == [f"{APART}/{old.uuids[1]}@hourly"]
-    back(old).end("db01", said)
+    back(old).end(EndRequest("db01", said))
     assert hashes_in(old, APART) == old.left
     assert "hourly" in names_in(old, APART)
-    assert back(old).look("db01", said).move is None
+    assert back(old).look(EndRequest("db01", said)).move is None
 
 
 def test_a_snapshot_right_before_what_is_given_up_goes(old, monkeypatch):
     """It is given up by word: the second run destroys the snapshot, too."""
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     taken = snapshot_before_rollback(monkeypatch)
     kept = hashes_in(old, APART)
     with pytest.raises(FlexdiskError, match="run the same command again"):
@@ -449,7 +454,7 @@ def test_a_snapshot_right_before_what_is_given_up_goes(old, monkeypatch):
 
 
 def test_a_snapshot_right_behind_the_reading_keeps_its_disk(old, monkeypatch):
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     kept, read = f"{APART}/{old.uuids[0]}", failover_return.observe
 
     def then_taken(*arguments, **more):
@@ -469,7 +474,7 @@ def test_a_snapshot_right_behind_the_reading_keeps_its_disk(old, monkeypatch):
 @pytest.mark.parametrize("whole", [False, True])
 def test_nothing_is_given_up_that_others_use(old, check, whole):
     """Holds and clones of others are found before anything goes, in check mode too."""
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     if whole:
         resynced(old)
         swap(old)
@@ -503,7 +508,7 @@ def dead_move(world, monkeypatch, point):
     protect(world)
     world.uuids, seen = list(world.disks()), look(world)
     target = hosts(world)[1]
-    target.expect(read_record(json.loads(json.dumps(told(seen["record"])))), "zones")
+    target.expect(read_record(json.loads(json.dumps(record_as_result(seen["record"])))), "zones")
     assert world.sync()[1]
     world.acting(world.peer)
     stored = {kind: records.load(VM, kind) for kind in (records.MOVES, records.FAILOVER)}
@@ -534,25 +539,27 @@ def test_disks_that_a_dead_move_has_detached_become_replicas(world, monkeypatch,
     if not point[1]:
         with pytest.raises(FlexdiskError, match="its disks here have not become replicas yet"):
             hosts(world)[0].forget("db01", read_sightings(seen))
-        (problem,) = back(world).look("db01", read_claims({"hv02": []})).problems
+        (problem,) = back(world).look(EndRequest("db01", read_claims({"hv02": []}))).problems
         assert problem.code == "InUse"
         assert "the playbook move_vm with flexdisk_target=hv02 goes on" in problem.message
     saved, said = world.saved(), claims(world)
-    words = [one for one in back(world).look("db01", said).words if "becomes a replica of that on hv02" in one]
+    words = [
+        one for one in back(world).look(EndRequest("db01", said)).messages if "becomes a replica of that on hv02" in one
+    ]
     assert len(words) == (2 if point[0] == 2 or point[1] else 1)
     world.fuse = Fuse()
-    back(world).end("db01", said)
+    back(world).end(EndRequest("db01", said))
     count = world.fuse.counted
     for at in (0, *range(2, count + 1, 9)):
         world.restore(saved)
         world.fuse = Fuse(at, True) if at else Fuse()
         with contextlib.suppress(Killed):
-            back(world).end("db01", said)
+            back(world).end(EndRequest("db01", said))
         world.fuse = Fuse()
-        back(world).end("db01", said)
+        back(world).end(EndRequest("db01", said))
         host = observe(world.home.zfs(), world.home.driver(), every=True)
         assert (host.vms, host.detached, host.moves[VM].phase, host.moves[VM].host) == ((), (), "moved", "hv02")
-        assert back(world).look("db01", said).move is None
+        assert back(world).look(EndRequest("db01", said)).move is None
         assert "" not in hashes_in(world, REPLICAS)
     swap(world)
     assert world.sync()[1]
@@ -566,7 +573,7 @@ def test_what_a_dead_move_has_detached_is_compared_with_the_new_home(world, monk
     dead_move(world, monkeypatch, (2, False))
     (first, *_rest) = world.uuids
     world.home.ok("zfs", "snapshot", f"zones/flexdisk/{first}@hourly")
-    back(world).end("db01", claims(world))
+    back(world).end(EndRequest("db01", claims(world)))
     assert [bool(one) for one in hashes_in(world, APART)] == [True, False]
     assert [bool(one) for one in hashes_in(world, REPLICAS)] == [False, True]
     assert len(back(world).give_up("db01", False)[1]) == 1
@@ -575,7 +582,7 @@ def test_what_a_dead_move_has_detached_is_compared_with_the_new_home(world, monk
 
 def test_no_mark_is_left_on_a_replica(old):
     """Killed at every command, the same task ends: what has become a replica does not say that it lies apart."""
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     saved = old.saved()
     for at in itertools.count(1):
         old.restore(saved)
@@ -586,18 +593,18 @@ def test_no_mark_is_left_on_a_replica(old):
         except Killed:
             old.fuse = Fuse()
         back(old).give_up("db01", False)
-        back(old).end("db01", claims(old))
+        back(old).end(EndRequest("db01", claims(old)))
         marks = old.home.ok("zfs", "get", "-rHo", "name", "-s", "local", "flexdisk:replica.diverged", "zones/flexdisk")
         assert marks == "", at
         assert old.home.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART) == "", at
-        assert back(old).look("db01", claims(old)).words == []
+        assert back(old).look(EndRequest("db01", claims(old))).messages == []
     old.fuse = Fuse()
     assert at > 5
 
 
 def test_given_up_beside_the_disk_itself(old):
     """The VM is here again. What was kept of it becomes no replica of a disk that this host has, and goes."""
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     swap(old)
     assert old.sync()[1]
     assert move(old)
@@ -611,7 +618,7 @@ def test_given_up_beside_the_disk_itself(old):
 
 def test_what_an_earlier_failover_has_left_is_not_in_the_way(old):
     """The VM was here again, and was taken over once more. Nothing changes until somebody has looked at it."""
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     swap(old)
     assert old.sync()[1]
     assert move(old)
@@ -622,13 +629,13 @@ def test_what_an_earlier_failover_has_left_is_not_in_the_way(old):
     old.home.ok("vmadm", "stop", VM, "-F")
     take(old)
     before = old.home.state().pools.to_json()
-    (problem,) = back(old).look("db01", claims(old)).problems
+    (problem,) = back(old).look(EndRequest("db01", claims(old))).problems
     assert problem.code == "InUse"
     assert f"{APART}/{old.uuids[0]} is there already" in problem.message
     assert "flexdisk_failover_state=given_up" in problem.message
     with pytest.raises(FlexdiskError, match="is there already"):
-        back(old).end("db01", claims(old))
+        back(old).end(EndRequest("db01", claims(old)))
     assert old.home.state().pools.to_json() == before
     back(old).give_up(VM, False)
-    back(old).end("db01", claims(old))
+    back(old).end(EndRequest("db01", claims(old)))
     assert old.home.ok("guest", "hash", f"{APART}/{old.uuids[0]}") == second[0]

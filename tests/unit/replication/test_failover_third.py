@@ -39,7 +39,7 @@ def refused(world, most=None):
     ready = taker(world).look("db01")
     assert ready.problems == []
     given = {"name": "hv02", "elsewhere": {"hv03": seen["records"] + seen["moved"]}, "max_data_loss": most}
-    return vm_failover._better(ready, given)
+    return vm_failover._problems_of_rivals(ready, given)
 
 
 @pytest.mark.parametrize("left", [True, False])
@@ -59,7 +59,7 @@ def test_the_third_host_has_more(three, left):
     assert refused(three, 900) == []
     take(three)
     between(three, "hv02", "hv03")
-    assert hosts(three)[1].unexpect(VM)
+    assert hosts(three)[1].cancel(VM)
     assert powers(three) == {"hv01": "" if left else "stopped", "hv02": "running", "hv03": ""}
 
 
@@ -77,7 +77,7 @@ def test_a_move_from_before_the_failover_is_cleaned_up(three, monkeypatch, ahead
     between(three, "hv02", "hv03")
     source, target = hosts(three)
     source.stay(VM)
-    assert target.unexpect(VM, stayed=source.stayed)
+    assert target.cancel(VM, stayed=source.stayed)
 
 
 def test_the_third_host_has_less(three):

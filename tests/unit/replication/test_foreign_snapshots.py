@@ -110,7 +110,7 @@ def test_after_it_is_expected_on_the_target(world):
     world.sync()
     hosts(world)[1].expect(look(world)["record"], "zones")
     others(world.peer)
-    hosts(world)[1].unexpect(VM)
+    hosts(world)[1].cancel(VM)
     assert listed(world.peer, f"zones/{VM}") == []
     hosts(world)[1].expect(look(world)["record"], "zones")
     others(world.peer, name="again")
@@ -126,7 +126,7 @@ def test_on_the_home_after_the_stop(world):
     others(world.home, world.peer)
     source, target = hosts(world)
     source.stay(VM)
-    target.unexpect(VM)
+    target.cancel(VM)
     assert config(world.home) == before
     assert listed(world.home, PLACE) == listed(world.peer, PLACE) == []
     assert move(world)
@@ -242,7 +242,7 @@ def test_a_creation_that_was_killed(world):
         others(world.peer)
         assert target.refusals(record, "zones") == []
         target.expect(record, "zones")
-        target.unexpect(VM)
+        target.cancel(VM)
         assert listed(world.peer, f"zones/{VM}") == []
     assert left > 2
 

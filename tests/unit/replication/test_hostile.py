@@ -14,17 +14,17 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import MoveTarget
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import trust
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
-    told as transfer_told,
+    transfer_as_result as transfer_told,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import Address
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
@@ -39,7 +39,7 @@ world = world_of_moves
 
 def hostile(world):
     """The record of the VM, with an order for the target, and the name that allows it."""
-    record = read_record(json.loads(json.dumps(told(look(world)["record"]))))
+    record = read_record(json.loads(json.dumps(record_as_result(look(world)["record"]))))
     description = dict(record.description)
     if record.hypervisor == "vmadm":
         description["options"] = {**description["options"], "bhyve_extra_opts": "-s 9,passthru,1/2/3"}
@@ -54,7 +54,7 @@ def test_a_description_is_refused_before_anything_is_written(world):
     """The message names what is asked for, who asks, and the variable that allows it."""
     record, name = hostile(world)
     before = world.peer.ok("zfs", "get", "-Hpr", "all", "zones")
-    target = Arrival(world.peer.zfs(), world.peer.driver(), world.peer, POLICY)
+    target = MoveTarget(world.peer.zfs(), world.peer.driver(), world.peer, POLICY)
     (problem,) = target.refusals(record, "zones")
     assert problem.code == "NotPermitted"
     assert all(word in problem.message for word in (name, world.home_name, "flexdisk_incoming_allowed"))
@@ -62,7 +62,7 @@ def test_a_description_is_refused_before_anything_is_written(world):
         target.expect(record, "zones")
     assert world.peer.ok("zfs", "get", "-Hpr", "all", "zones") == before
     allowing = replace(POLICY, incoming_allowed=(name,))
-    found = Arrival(world.peer.zfs(), world.peer.driver(), world.peer, allowing).refusals(record, "zones")
+    found = MoveTarget(world.peer.zfs(), world.peer.driver(), world.peer, allowing).refusals(record, "zones")
     assert "NotPermitted" not in [one.code for one in found]
 
 
@@ -161,7 +161,7 @@ def test_an_ip_address_needs_no_name(host, lost):
 
 
 def test_a_lock_that_is_held_for_ever(tmp_path, monkeypatch):
-    monkeypatch.setattr(trust, "_PATIENCE", 0.2)
+    monkeypatch.setattr(trust, "_LOCK_TIMEOUT", 0.2)
     path = tmp_path / "authorized_keys"
     path.write_text("theirs\n")
     fd = os.open(tmp_path, os.O_RDONLY)

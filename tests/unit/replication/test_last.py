@@ -16,12 +16,14 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.replica_last import (
     LastTransfer,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import MoveSource
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records, trust
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import last, room
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import Full
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import told
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
+    transfer_as_result,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import copies
@@ -40,7 +42,7 @@ def stays(world, before):
     """The VM gets back what it had, and nothing of the move is left but replicas."""
     source, target = hosts(world)
     source.stay(VM)
-    target.unexpect(VM)
+    target.cancel(VM)
     assert (world.home.power(VM), world.hashes(), look(world)["move"]) == ("running", before, None)
     assert opened(world) == []
 
@@ -73,7 +75,7 @@ def test_what_is_let_in(world):
 def test_the_target_does_not_expect_the_vm_any_more(world):
     before = world.hashes()
     announced, _said = begun(world)
-    hosts(world)[1].unexpect(VM)
+    hosts(world)[1].cancel(VM)
     world.authorized.write_text("")
     (vm, keys) = announced
     world.receiver().open([vm], [str(world.folder)])
@@ -189,7 +191,7 @@ def test_what_the_other_host_must_tell(world):
     assert last.lacking(replace(vm, home=vm.home + 1), told, "hv01") == "it does not expect the VM"
     assert last.lacking(vm, {}, "hv01") == "it does not expect the VM"
     place, root = f"zones/flexdisk/move/{VM}", f"{REPLICAS}/{vm.disks[0].uuid}"
-    move = moves.read(place, told[place]["flexdisk:move"][0])
+    move = moves.decode_at(place, told[place]["flexdisk:move"][0])
     for other in (move._replace(phase="moved"), move._replace(back_to="flexdisk-sync-00000001-1")):
         changed = {**told, place: {"flexdisk:move": (moves.encode(other), "local")}}
         assert last.lacking(vm, changed, "hv01") == "it does not expect the VM"
@@ -226,8 +228,8 @@ def arguments(world, announced, **other):
     """Those of the step that leaves."""
     given = {
         "step": "leave", "vm": VM, "name": "hv01", "peer_name": "hv02", "digest": look(world)["digest"],
-        "target_pool": None, "record": None, "variables": None, "transfer": told(announced), "address": "hv02",
-        "port": 22, "host_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"], "bandwidth_limit": None,
+        "target_pool": None, "record": None, "variables": None, "transfer": transfer_as_result(announced),
+        "address": "hv02", "port": 22, "host_keys": ["ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA"], "bandwidth_limit": None,
         "authorized_keys": "", "stop_timeout": 9, "allow_force_stop": True, "lock_timeout": 0,
         "incoming_allowed": [],
     }  # fmt: skip
@@ -300,7 +302,7 @@ def test_a_last_transfer_that_fails_does_not_leave_the_vm_down(world, monkeypatc
         def full(*_any):
             raise FlexdiskError("InsufficientSpace", "no room")
 
-        monkeypatch.setattr(*((LastTransfer, "take") if how == "room" else (Departure, "go")), full)
+        monkeypatch.setattr(*((LastTransfer, "take") if how == "room" else (MoveSource, "go")), full)
     world.cut = 100 if how == "stream" else 0
     world.watch = lambda: power.append(world.home.power(VM))
     with pytest.raises(FlexdiskError) as caught:
@@ -346,7 +348,7 @@ def test_what_is_no_last_transfer(world):
     for other, words in (
         ({"vm": "db01"}, "is not a UUID"),
         ({"vm": "b" + VM[1:]}, "transfer is none that was announced for VM b"),
-        ({"transfer": told(replace(transfer, asks=""))}, "transfer is none that was announced"),
+        ({"transfer": transfer_as_result(replace(transfer, asks=""))}, "transfer is none that was announced"),
         ({"host_keys": ["x"]}, "host_keys are not public keys"),
         ({"address": "-x"}, "address '-x' is neither"),
         ({"bandwidth_limit": "x"}, "bandwidth_limit"),

@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import trust
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
-    told,
+    transfer_as_result,
 )
 
 from .world import REPLICAS, VM, World
@@ -45,7 +45,7 @@ class Many(World):
         assert not planned.problems
         made, failures = self.sender().prepare(planned, self.peer_name)
         assert not failures
-        transfers = read_transfers(json.loads(json.dumps([told(vm) for vm in made])))
+        transfers = read_transfers(json.loads(json.dumps([transfer_as_result(vm) for vm in made])))
         if any(disk.streams for vm in transfers for disk in vm.disks):
             self.send(transfers, self.receiver().open(transfers, [str(self.folder)]))
         return transfers

@@ -22,8 +22,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.host_info import host_info
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import Arrival
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import Departure
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_arrival import MoveTarget
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import MoveSource
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import (
     records,
     replica_send_run,
@@ -32,14 +32,14 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     replica_info,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send_run import (
-    Given,
-    Told,
+    SendArguments,
+    StepCall,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
     variables_of,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -48,7 +48,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves, space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import (
+    decode_notes,
+    short_peer,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.domains.conftest import domain
@@ -99,8 +102,8 @@ BOTH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
 
 
 def hosts(world):
-    source = Departure(world.home.zfs(), world.home.driver(), world.home, POLICY)
-    return source, Arrival(world.peer.zfs(), world.peer.driver(), world.peer, POLICY, str(world.authorized))
+    source = MoveSource(world.home.zfs(), world.home.driver(), world.home, POLICY)
+    return source, MoveTarget(world.peer.zfs(), world.peer.driver(), world.peer, POLICY, str(world.authorized))
 
 
 def swap(world):
@@ -177,8 +180,10 @@ def moved(world, before, hashes):
 
 def test_it_tells_where_it_is(world, monkeypatch):
     """Between steps of plans, which tell themselves."""
-    told_of, tell = [], progress.Progress._tell
-    monkeypatch.setattr(progress.Progress, "_tell", lambda self: (tell(self), told_of.extend(lock.under_way(None))))
+    told_of, tell = [], progress.Progress._write_position
+    monkeypatch.setattr(
+        progress.Progress, "_write_position", lambda self: (tell(self), told_of.extend(lock.under_way(None)))
+    )
     move(world)
     words = list(dict.fromkeys(one["text"] for one in told_of if one["vm"] == "db01"))
     phases = ["stop", "its disks become replicas", "its replicas become disks", "start"]
@@ -304,7 +309,7 @@ def test_given_up_anywhere(world):
         source, target = hosts(world)
         if not stays(source):
             break
-        target.unexpect(VM, stayed=source.stayed)
+        target.cancel(VM, stayed=source.stayed)
         assert config(world.home) == before
         assert world.hashes() == hashes
         assert not look(world)["move"]
@@ -381,12 +386,12 @@ def test_a_vm_that_stays_knows_its_replicas(world, monkeypatch):
     def hangs(_departure, _vm, _known):
         raise FlexdiskError("VmNotStopped", "it hangs")
 
-    monkeypatch.setattr(Departure, "_end", hangs)
+    monkeypatch.setattr(MoveSource, "_end_vm", hangs)
     with pytest.raises(FlexdiskError, match="it hangs"):
         gone(world, seen)
     source.stay(VM)
     for disk in the_vm(world.home).disks:
-        assert [note.host for note in decode(disk.volume.user["replicas"])] == [world.peer_name]
+        assert [note.host for note in decode_notes(disk.volume.user["replicas"])] == [world.peer_name]
 
 
 def test_syncs_with_third_hosts_do_not_change_a_vm(world):
@@ -450,7 +455,7 @@ def test_while_it_moves_nobody_changes_it(world):
 
 def sightings(world):
     """What the other host says of the VM."""
-    seen = hosts(world)[1], Departure(world.peer.zfs(), world.peer.driver(), world.peer, POLICY)
+    seen = hosts(world)[1], MoveSource(world.peer.zfs(), world.peer.driver(), world.peer, POLICY)
     told_ = json.loads(json.dumps({**seen[1].look(VM, "hv02"), "record": None, "refusals": []}))
     return moves.read_sightings({"hv02": told_})
 
@@ -490,9 +495,9 @@ def test_a_tombstone_that_is_needed_is_not_forgotten(world):
 def test_nothing_to_end(world):
     """Staying where a move was never begun changes nothing, and says so; else it tells that it did something."""
     source, target = hosts(world)
-    assert (source.stay(VM), target.unexpect(VM)) == (False, False)
+    assert (source.stay(VM), target.cancel(VM)) == (False, False)
     target.expect(look(world)["record"], "zones")
-    assert (source.stay(VM), target.unexpect(VM), target.unexpect(VM)) == (False, True, False)
+    assert (source.stay(VM), target.cancel(VM), target.cancel(VM)) == (False, True, False)
     leave(world, look(world))
     assert (source.stay(VM), source.stay(VM)) == (True, False)
 
@@ -510,7 +515,7 @@ def test_a_move_that_is_given_up_before_the_vm_is_stopped(world):
         leave(world, seen)
     world.watch = lambda: None
     assert (caught.value.code, set(states), look(world)["move"]) == ("Changed", {"running"}, None)
-    assert target.unexpect(VM, stayed=source.stayed)
+    assert target.cancel(VM, stayed=source.stayed)
     assert move(world)
 
 
@@ -526,7 +531,7 @@ def test_a_late_word_does_not_cancel_a_move_that_began_after_it(world, stop):
     if stop == "gone":
         gone(world, seen)
     with pytest.raises(FlexdiskError, match="another move of it has begun since it was given up") as caught:
-        target.unexpect(VM, stayed=source.stayed)
+        target.cancel(VM, stayed=source.stayed)
     assert caught.value.code == "Changed"
     if stop == "expected":
         gone(world, seen)
@@ -560,14 +565,14 @@ def test_the_last_word_counts(world):
         target.expect(look(world)["record"], "zones")
         source.stay(VM)
         said.append(source.stayed)
-        assert target.unexpect(VM, stayed=said[-1])
+        assert target.cancel(VM, stayed=said[-1])
     assert said == sorted(set(said))
     target.expect(look(world)["record"], "zones")
     for earlier in said:
         with pytest.raises(FlexdiskError, match="another move of it has begun"):
-            target.unexpect(VM, stayed=earlier)
+            target.cancel(VM, stayed=earlier)
     source.stay(VM)
-    assert target.unexpect(VM, stayed=source.stayed)
+    assert target.cancel(VM, stayed=source.stayed)
 
 
 def test_replicas_on_third_hosts_are_not_forgotten(world):
@@ -578,13 +583,13 @@ def test_replicas_on_third_hosts_are_not_forgotten(world):
     for _way in ("there", "back"):
         assert move(world)
         for disk in the_vm(world.peer).disks:
-            known = {one.host: (one.peer, one.home) for one in decode(disk.volume.user["replicas"])}
-            assert known == {"hv03": ("0000002a", first), world.home_name: (short(guid(world.home)), 0)}
+            known = {one.host: (one.peer, one.home) for one in decode_notes(disk.volume.user["replicas"])}
+            assert known == {"hv03": ("0000002a", first), world.home_name: (short_peer(guid(world.home)), 0)}
         swap(world)
     assert look(world)["refusals"] == []
     removed = world.sender().remove(["db01"], "hv03", False)
     assert removed.homes == [first]
-    assert {len(decode(disk.volume.user["replicas"])) for disk in the_vm(world.home).disks} == {1}
+    assert {len(decode_notes(disk.volume.user["replicas"])) for disk in the_vm(world.home).disks} == {1}
 
 
 def told_moves(host):
@@ -723,8 +728,8 @@ def test_a_sync_names_the_disks_that_are_left_out(world):
     file_beside(world)
     there = json.loads(json.dumps(replica_info(Copies(world.peer), world.peer.driver())))
     call = Call(world.home.zfs(), world.home.driver(), None, True, world.home)
-    given = Given({"step": "prepare", "vms": ["db01"], "address": None}, print)
-    answer = replica_send_run.run(call, given, Told([], read_peer("hv02", "", there), 0))
+    given = StepCall({"step": "prepare", "vms": ["db01"], "address": None}, print)
+    answer = replica_send_run.run(call, given, SendArguments([], read_peer("hv02", "", there), 0))
     [warning] = answer.warnings
     assert warning.startswith(f"db01 ({VM}): disk vdz (/x.qcow2) is left alone: it is a file, and no volume of ZFS")
     assert warning.endswith("; it is not replicated")
@@ -802,7 +807,7 @@ def test_a_vm_of_another_hypervisor(world, tmp_path, monkeypatch):
         (world, other, "runs libvirt, and the VM vmadm"),
         (other, world, "runs vmadm, and the VM"),
     ):
-        record = read_record(json.loads(json.dumps(told(look(here)["record"]))))
+        record = read_record(json.loads(json.dumps(record_as_result(look(here)["record"]))))
         (problem,) = hosts(there)[1].refusals(record, "zones")
         assert (problem.code, words in problem.message) == ("NotSupported", True), problem
 
@@ -859,7 +864,7 @@ def test_a_vm_that_was_started_meanwhile(world):
     assert "disk root was written to after it had been sent" in caught.value.message
     source.stay(VM)
     assert startable(world.home)
-    target.unexpect(VM)
+    target.cancel(VM)
     with pytest.raises(FlexdiskError, match="does not expect VM"):
         target.arrive(VM, world.home_name)
 
@@ -876,12 +881,12 @@ def begun(world):
 @BOTH
 def test_check_mode_tells_whether_a_move_is_given_up(world):
     source, target = hosts(world)
-    assert (source.would_stay(VM), target.expects(VM)) == (False, False)
+    assert (source.would_stay(VM), target.would_cancel(VM)) == (False, False)
     begun(world)
     for there in (True, False):
-        assert (source.would_stay(VM), target.expects(VM)) == (there, there)
+        assert (source.would_stay(VM), target.would_cancel(VM)) == (there, there)
         assert source.stay(VM) is there
-        assert target.unexpect(VM, stayed=source.stayed) is there
+        assert target.cancel(VM, stayed=source.stayed) is there
 
 
 def test_a_vm_that_was_changed_while_it_was_brought_over(world):
@@ -937,7 +942,7 @@ def test_a_move_back_that_is_given_up(world, times):
     begun(world)
     source, target = hosts(world)
     source.stay(VM)
-    target.unexpect(VM)
+    target.cancel(VM)
     found = observe(world.peer.zfs(), world.peer.driver(), every=True).moves[VM]
     assert (found.phase, found.host) == ("moved", "hv02")
     assert world.home.power(VM) == "running"
@@ -949,15 +954,15 @@ def test_what_is_given_up_is_killed_anywhere(world):
     begun(world)
     saved = world.saved()
     world.fuse = Fuse()
-    hosts(world)[1].unexpect(VM)
+    hosts(world)[1].cancel(VM)
     for at in range(1, world.fuse.counted + 1):
         for after in (False, True):
             world.restore(saved)
             world.fuse = Fuse(at, after)
             with pytest.raises(Killed):
-                hosts(world)[1].unexpect(VM)
+                hosts(world)[1].cancel(VM)
             world.fuse = Fuse()
-            hosts(world)[1].unexpect(VM)
+            hosts(world)[1].cancel(VM)
             found = observe(world.peer.zfs(), world.peer.driver(), every=True)
             assert (found.moves, found.intents, found.configs) == ({}, {}, ()), at
 
@@ -1045,7 +1050,7 @@ def test_uefi_variables_that_have_not_come(world):
     with pytest.raises(FlexdiskError, match=r"is not the one that .* expects"):
         target.renew(replace(record, memory=1))
     source.stay(VM)
-    target.unexpect(VM)
+    target.cancel(VM)
     with pytest.raises(FlexdiskError, match="there is no record of VM"):
         target.renew(record)
     assert (world.home.domains.files, world.peer.domains.files) == ({NVRAM: b"by hand"}, {})
@@ -1077,7 +1082,7 @@ def test_a_record_that_cannot_be_written(world, monkeypatch):
 
 def test_what_another_host_says_is_data(world):
     """Properties that are those of a host do not come with a record."""
-    record = told(look(world)["record"])
+    record = record_as_result(look(world)["record"])
     for variables in (1, "?", "QQ"):
         with pytest.raises(FlexdiskError, match="this is no record of a VM"):
             read_record({**record, "description": {**record["description"], "variables": variables}})

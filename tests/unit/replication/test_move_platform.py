@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -153,14 +153,16 @@ def test_another_pool(world):
     record = look(world)["record"]
     problems = hosts(world)[1].refusals(record, "zones")
     assert problems == []
-    moved = [{**disk, "volume": disk["volume"].replace("zones/", "tank/")} for disk in told(record)["hidden"]]
-    (problem,) = hosts(world)[1].refusals(read_record({**told(record), "hidden": moved}), "zones")
+    moved = [
+        {**disk, "volume": disk["volume"].replace("zones/", "tank/")} for disk in record_as_result(record)["hidden"]
+    ]
+    (problem,) = hosts(world)[1].refusals(read_record({**record_as_result(record), "hidden": moved}), "zones")
     assert problem.code == "NotSupported"
     assert f"the platform knows its disk only as tank/{VM}/disk1" in problem.message
 
 
 def test_what_another_host_says_of_it_is_data(world):
-    record = json.loads(json.dumps(told(look(world)["record"])))
+    record = json.loads(json.dumps(record_as_result(look(world)["record"])))
     (good,) = record["hidden"]
     for wrong in (
         {"volume": f"zones/{VM}"},

@@ -20,7 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.report import snapshots_result
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import (
     Increment,
@@ -239,7 +239,7 @@ def expected(world, record, checks):
     """The problems that the target finds, after a check or before the VM is stopped."""
     target = hosts(world)[1]
     if checks:
-        return target.foresee(record, "zones")
+        return target.predict_problems(record, "zones")
     try:
         target.expect(record, "zones")
     except FlexdiskError as exc:
@@ -473,12 +473,12 @@ def test_no_room_for_the_part_of_the_root(world):
     with pytest.raises(FlexdiskError, match=r"needs 2\.\d+ MiB, and 1 MiB is left beside") as caught:
         target.expect(record, "zones")
     assert caught.value.code == "InsufficientSpace"
-    target.unexpect(VM)
+    target.cancel(VM)
     assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
 
 
 def test_what_another_host_says_of_snapshots_is_data(world):
-    record = json.loads(json.dumps(told(look(world)["record"])))
+    record = json.loads(json.dumps(record_as_result(look(world)["record"])))
     assert read_record(record) == look(world)["record"]
     good = record["snapshots"][0]
     for wrong in ({"name": "a@b"}, {"name": "-r"}, {"creation": -1}, {"guids": ["1"]}, {"guids": [1 << 64]}):
@@ -499,7 +499,7 @@ def test_a_move_that_is_given_up(world):
     leave(world, seen)
     assert world.sync()[1]
     source.stay(VM)
-    target.unexpect(VM)
+    target.cancel(VM)
     assert (known(world.home), world.hashes()) == before
     assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
     back(world, "one")

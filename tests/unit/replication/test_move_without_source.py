@@ -19,10 +19,15 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     failover_start,
     vm_failover,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_stay import Stay
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_stay import (
+    GiveUpTakeover,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_receive import (
@@ -198,7 +203,7 @@ def test_it_was_taken_over_meanwhile(left):
     record = source.look(VM, "hv02", "hv03")["record"]
     (problem,) = target.refusals(record, "zones")
     with pytest.raises(FlexdiskError) as caught:
-        target.unexpect(VM, stayed=source.stayed)
+        target.cancel(VM, stayed=source.stayed)
     for words in (problem.message, caught.value.message):
         assert "hv03" not in words or "has left hv01" in words
         assert "flexdisk_failover_state=returned and flexdisk_old_host=NAME" in words
@@ -208,8 +213,8 @@ def test_it_was_taken_over_meanwhile(left):
     host = left.hv["hv03"]
     left.acting(host)
     back = FailoverReturn(host.zfs(), host.driver(), host)
-    assert len(back.look(VM, read_claims({"hv02": said})).words) == 3
-    back.end(VM, read_claims({"hv02": said}))
+    assert len(back.look(EndRequest(VM, read_claims({"hv02": said}))).messages) == 3
+    back.end(EndRequest(VM, read_claims({"hv02": said})))
     found = observe(host.zfs(), host.driver(), every=True)
     assert (found.configs, found.detached, found.moves[VM].host) == ((), (), "hv02")
     apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
@@ -269,7 +274,7 @@ def returns(world, name):
 def ending(world, name, old=False, begun=False):
     """What returned would do on a host, by what the others say that answer."""
     back, claims = returns(world, name)
-    return back.look(VM, claims, begun, old)
+    return back.look(EndRequest(VM, claims, begun, old))
 
 
 def taken_and_left(world):
@@ -302,8 +307,8 @@ def test_a_vm_that_is_on_its_way_does_not_end(three):
     take(three)
     between(three, "hv02", "hv03")
     begun(three)
-    assert (ending(three, "hv03").words, ending(three, "hv03").problems) == ([], [])
-    assert "disk root" in ending(three, "hv01").words[0]
+    assert (ending(three, "hv03").messages, ending(three, "hv03").problems) == ([], [])
+    assert "disk root" in ending(three, "hv01").messages[0]
 
 
 def test_an_old_home_is_no_source(three):
@@ -338,7 +343,7 @@ def test_a_failover_that_has_begun_ends_if_a_host_has_everything(newer):
     (words,) = places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).problems
     assert "is being taken over from hv01 on hv02; the playbook failover_vm goes on there, or gives that up" in words
     between(newer, "hv01", "hv02")
-    assert Stay(newer.peer.zfs(), newer.peer.driver(), newer.peer).stay(VM, False)
+    assert GiveUpTakeover(newer.peer.zfs(), newer.peer.driver(), newer.peer).stay(VM, False)
     assert ends(newer, {"hv01": "", "hv02": says(newer, "hv02")})
     on_hv03(newer)
 
@@ -363,7 +368,7 @@ def test_newer_replicas_are_kept_anywhere(left):
     between(left, "hv01", "hv02")
     take(left)
     kept, folder = left.hv["hv03"].state(), {path: path.read_text() for path in left.folder.rglob("*.json")}
-    words = ending(left, "hv03").words
+    words = ending(left, "hv03").messages
     assert len(words) == 1 + left.newer
     assert [one for one in words[1:] if f"is kept as {APART}/" in one and "that hv02 lacks" in one] == words[1:]
     assert {" ".join(one.split()[:2]) for one in words[1:]} <= {"disk root", "disk data"}
@@ -377,7 +382,7 @@ def test_newer_replicas_are_kept_anywhere(left):
         back, claims = returns(left, "hv03")
         left.fuse = Fuse(at, bool(at % 2))
         try:
-            back.end(VM, claims)
+            back.end(EndRequest(VM, claims))
             break
         except Killed:
             left.fuse = Fuse()
@@ -386,12 +391,12 @@ def test_newer_replicas_are_kept_anywhere(left):
             left.sync()
         assert set(left.newest) <= contents(host), at
         back, claims = returns(left, "hv03")
-        back.end(VM, claims)
+        back.end(EndRequest(VM, claims))
         found = observe(host.zfs(), host.driver(), every=True)
         apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
         assert {host.ok("guest", "hash", name) for name in apart} == {*left.newest[: left.newer]}, at
         assert (found.configs, found.moves[VM].taken, len(found.datasets) > 3) == ((), True, True)
-        assert ending(left, "hv03").words == []
+        assert ending(left, "hv03").messages == []
     left.fuse = Fuse()
     assert at > 5
     _uuid, told = returns(left, "hv03")[0].give_up(VM, False)
@@ -411,17 +416,17 @@ def test_what_is_only_expected_ends_by_the_word_of_the_user(three, leaves):
         gone(three, known)
     back, claims = returns(three, "hv03")
     claims = {**claims, "hv02": None}
-    assert (back.look(VM, claims).words, back.look(VM, claims).problems) == ([], [])
-    found = back.look(VM, claims, False, True)
-    assert (found.words, found.problems) == (
+    assert (back.look(EndRequest(VM, claims)).messages, back.look(EndRequest(VM, claims)).problems) == ([], [])
+    found = back.look(EndRequest(VM, claims, False, True))
+    assert (found.messages, found.problems) == (
         ["what was made here of VM db01, which was to come from hv02, goes; its replicas stay"], [],
     )  # fmt: skip
     moved = read_claims({"hv02": look(three, "hv02", VM)["moved"]})
     back, claims = returns(three, "hv03")
     if leaves:  # hv02 answers, and says so
-        assert back.look(VM, {**claims, "hv02": []}, False, True, moved).problems
+        assert back.look(EndRequest(VM, {**claims, "hv02": []}, False, True, moved)).problems
     before = contents(three.hv["hv03"])
-    back.end(VM, {**claims, "hv02": None}, False, True)
+    back.end(EndRequest(VM, {**claims, "hv02": None}, False, True))
     assert (powers(three)["hv03"], contents(three.hv["hv03"])) == ("", before)
     assert start(three, {"hv02": "", "hv03": look(three, "hv03", VM)["vms"]}, check=False).failures
     between(three, "hv01", "hv03")
@@ -461,7 +466,7 @@ def test_the_copy_that_was_started_unasked_is_given_up_for_the_newer_one(both):
     assert places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).homes == []
     assert ends(both, {"hv01": says(both, "hv01"), "hv02": ""}, source="hv02")
     back, claims = returns(both, "hv01")
-    back.end(VM, {**claims, "hv02": None})
+    back.end(EndRequest(VM, {**claims, "hv02": None}))
     assert powers(both) == {"hv01": "", "hv02": "", "hv03": "running"}
     assert both.written in contents(both.hv["hv01"])
 
@@ -472,8 +477,8 @@ def test_what_is_expected_stays_if_no_other_host_has_it(three):
     gone(three, begun(three))
     back, claims = returns(three, "hv03")
     for silent in ({**claims, "hv01": None}, claims):
-        found = back.look(VM, silent, False, True)
-        assert (found.words, [problem.code for problem in found.problems]) == ([], ["Ambiguous"])
+        found = back.look(EndRequest(VM, silent, False, True))
+        assert (found.messages, [problem.code for problem in found.problems]) == ([], ["Ambiguous"])
 
 
 def test_no_sync_overwrites_what_has_arrived(left):
@@ -494,8 +499,8 @@ def test_no_sync_overwrites_what_has_arrived(left):
         left.sync()
     assert set(left.newest) <= contents(host)
     back, claims = returns(left, "hv03")
-    back.end(VM, claims)
-    assert ending(left, "hv03").words == []
+    back.end(EndRequest(VM, claims))
+    assert ending(left, "hv03").messages == []
     between(left, "hv02", "hv03")
     assert left.sync()[1]
 
@@ -528,7 +533,7 @@ def test_a_host_that_has_not_booted_asks_as_well(left):
     source = hosts(left)[0]
     for seen in ({"hv02": None}, {}):
         with pytest.raises(FlexdiskError) as caught:
-            source.check_goes_on(VM, "hv03", seen, False)
+            source.check_can_leave(VM, "hv03", seen, False)
         assert "hv02 could not be asked whether it has been taken over" in caught.value.message
     said = {"hv01": says(left, "hv01"), "hv03": says(left, "hv03")}
     (words,) = places.find(read_sightings(said), places.Wanted("db01", "hv03", "moved", False)).problems

@@ -118,7 +118,7 @@ def given_up(world, name):
     """What the role does when it gives the replicas of a VM up. The first of two runs has something to do."""
     for noted in (True, False):
         removed = world.sender().remove([name], "hv02", False)
-        assert (removed.problems, removed.noted, removed.uuids) == ([], noted, [VM])
+        assert (removed.problems, removed.had_notes, removed.uuids) == ([], noted, [VM])
         assert len(removed.homes) == 1
         world.receiver().remove(["zones"], removed.uuids, removed.homes, False)
     assert world.peer.ok("zfs", "list", "-H", "-o", "name", "-r", REPLICAS) == REPLICAS

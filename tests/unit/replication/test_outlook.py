@@ -14,9 +14,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.outlook import (
     Hosts,
     downtime,
-    ended,
-    goes_on,
     lines,
+    move_end,
+    resume_message,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import seconds_of
 
@@ -64,19 +64,19 @@ def test_space_on_both_sides():
 def test_the_rate_is_that_of_the_last_transfer(tmp_path, monkeypatch):
     """If it was long enough to tell, and if it can be written down."""
     monkeypatch.setattr(lock, "place", lambda: str(tmp_path))
-    assert rates.measured(7) == 0
+    assert rates.load(7) == 0
     for size, seconds, expected in ((30 * MIB, 2.0, 15 * MIB), (MIB - 1, 1.0, 15 * MIB), (4 * MIB, 4.0, MIB)):
-        rates.note(7, size, seconds)
-        assert (rates.measured(7), rates.measured(8)) == (expected, 0)
+        rates.store(7, size, seconds)
+        assert (rates.load(7), rates.load(8)) == (expected, 0)
     (tmp_path / "rate-00000007").write_text("fast")
-    assert rates.measured(7) == 0
+    assert rates.load(7) == 0
     monkeypatch.setattr(lock, "place", lambda: str(tmp_path / "nowhere"))
-    rates.note(7, 4 * MIB, 1.0)
+    rates.store(7, 4 * MIB, 1.0)
 
 
 def test_a_sync_tells_its_rate_and_its_space(tmp_path, monkeypatch):
     """What the pools have less afterwards is what was told: here at most, for the guest may write meanwhile."""
-    monkeypatch.setattr(rates, "_LEAST", 1)
+    monkeypatch.setattr(rates, "_MIN_BYTES", 1)
     world = World(tmp_path, monkeypatch)
     planned = world.planned()
     assert planned.rate == 0
@@ -95,21 +95,21 @@ def test_what_is_said_of_a_move_that_was_interrupted():
     """Where the VM is before the run goes on, and how long it was down in all, not in the last run alone."""
     hosts = Hosts("hv01", "hv02")
     begun = {"phase": "leaving", "since": "2026-01-01T05:00:00Z", "state": "running"}
-    assert goes_on("db01", hosts, None) == ""
-    assert goes_on("db01", hosts, begun) == (
+    assert resume_message("db01", hosts, None) == ""
+    assert resume_message("db01", hosts, begun) == (
         "the move of db01 to hv02, begun at 2026-01-01T05:00:00Z, was interrupted: hv01 still has the VM; this run goes"
         " on"
     )
-    gone = goes_on("db01", hosts, {**begun, "phase": "moved"})
+    gone = resume_message("db01", hosts, {**begun, "phase": "moved"})
     assert "the VM has left hv01, and is down until it is on hv02; this run goes on" in gone
     start = seconds_of("2026-01-01T05:00:00Z")
-    assert ended("db01", hosts, begun, True, start + 590, start + 600) == (
+    assert move_end("db01", hosts, begun, True, start + 590, start + 600) == (
         "db01 is on hv02; its move had been interrupted, and it was down for about 600 s, since 2026-01-01T05:00:00Z by"
         " the clock of hv01",
         600,
     )
-    assert ended("db01", hosts, None, True, 100, 112.52) == ("db01 is on hv02; it was down for 12.5 s", 12.5)
-    assert ended("db01", hosts, begun, False, 1, 2) == ("db01 is on hv02; it did not run before", None)
+    assert move_end("db01", hosts, None, True, 100, 112.52) == ("db01 is on hv02; it was down for 12.5 s", 12.5)
+    assert move_end("db01", hosts, begun, False, 1, 2) == ("db01 is on hv02; it did not run before", None)
 
 
 def test_what_is_said_of_a_sync():

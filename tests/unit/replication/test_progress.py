@@ -21,7 +21,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     DiskTransfer,
     VmTransfer,
-    told,
+    transfer_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _watched
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import Watched, is_long
@@ -49,7 +49,7 @@ def clock():
 
 
 def meter(tmp_path, clock, log, limit=0):
-    held = progress.Held(str(tmp_path / "transfer-1.progress"), progress.Run(1, "hv01", "now", "a transfer"))
+    held = progress.HeldLock(str(tmp_path / "transfer-1.progress"), progress.Run(1, "hv01", "now", "a transfer"))
     made = progress.Progress(held, log.append, limit, clock, clock.pause)
     made.begin(100 * MIB)
     made.now("db01", "data", "sending")
@@ -133,7 +133,7 @@ def test_both_end_if_the_module_is_killed(tmp_path):
 
 def transfers(sends):
     disk = DiskTransfer(VM, "data", f"zones/{VM}/disk1", "volume", MIB, MIB, sends=sends)
-    return [told(VmTransfer(VM, "db01", "flexdisk-sync-00000001-1", 2, 1, "zones", "hv01", (disk,)))]
+    return [transfer_as_result(VmTransfer(VM, "db01", "flexdisk-sync-00000001-1", 2, 1, "zones", "hv01", (disk,)))]
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,9 @@ from dataclasses import replace
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_start
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
@@ -19,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.execution import (
     Wanted,
-    under_way,
+    unfinished_moves,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import (
     Claim,
@@ -27,7 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.record import (
     read_record,
-    told,
+    record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves
@@ -98,7 +101,7 @@ def start(world, said, here="hv01", check=False):
 def begun(world):
     """The VM is expected on the other host."""
     found = look(world)
-    record = read_record(json.loads(json.dumps(told(found["record"]))))
+    record = read_record(json.loads(json.dumps(record_as_result(found["record"]))))
     assert world.sync()[1]
     hosts(world)[1].expect(record, "zones")
     assert world.sync()[1]
@@ -153,7 +156,7 @@ def test_returned_after_another_failover(three):
     take(three)
     back = FailoverReturn(three.home.zfs(), three.home.driver(), three.home)
     whole = json.loads(json.dumps(failover_start.look(three.peer.zfs(), three.peer.driver(), Copies(three.peer), VM)))
-    back.end(VM, read_claims({"hv03": whole["vms"]}))
+    back.end(EndRequest(VM, read_claims({"hv03": whole["vms"]})))
     assert "hv02 says that it has moved on to hv03" in start(three, asked(three, "hv02")).left[0]
     assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": "running"}
 
@@ -303,7 +306,7 @@ def test_a_move_that_was_killed_does_not_go_on_after_a_boot(three):
     boot(three.home)
     assert "flexdisk_move_state=stays first" in refused(three)
     assert hosts(three)[0].stay(VM)
-    assert hosts(three)[1].unexpect(VM)
+    assert hosts(three)[1].cancel(VM)
     assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": ""}
     between(three, "hv01", "hv02")
     assert start(three, asked(three, "hv02", "hv03")).started
@@ -331,11 +334,11 @@ def test_plans_of_moves_do_not_go_on_with_a_vm_that_was_taken_over(three, phase)
         hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), found["digest"])
     else:
         gone(three, found)
-    assert [job["operations"][0]["do"] for job in under_way(infos(three), Wanted())] == ["move"]
+    assert [job["operations"][0]["do"] for job in unfinished_moves(infos(three), Wanted())] == ["move"]
     three.home.node.vmadm_state["boots"] = three.home.node.vmadm_state.get("boots", 0) + 1
     between(three, "hv01", "hv02")
     take(three)
-    (job,) = under_way(infos(three), Wanted())
+    (job,) = unfinished_moves(infos(three), Wanted())
     assert job["operations"][0]["do"] == "nothing"
     assert "hv02 has it, too" in job["why"]
 
@@ -374,9 +377,11 @@ def test_a_vm_that_has_left_asks(three):
     assert look(three)["asks"] == []
     gone(three, found)
     assert look(three)["asks"] == ["hv02"]
-    (job,) = under_way(infos(three), Wanted())
+    (job,) = unfinished_moves(infos(three), Wanted())
     assert job["operations"][0]["do"] == "move"
-    (job,) = under_way([one if one["name"] != "hv02" else {**one, "info": None} for one in infos(three)], Wanted())
+    (job,) = unfinished_moves(
+        [one if one["name"] != "hv02" else {**one, "info": None} for one in infos(three)], Wanted()
+    )
     assert job["operations"][0]["do"] == "nothing"
     assert "hv02 could not be asked whether it has been taken over" in job["why"]
     assert move(three)

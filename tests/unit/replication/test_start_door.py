@@ -116,6 +116,20 @@ def test_start_host_starts_it_when_nobody_has_taken_it_over(world):
         world.restore(saved)
 
 
+def test_a_restart_by_name_is_refused_as_a_start_is(world):
+    """Nobody has asked since the boot. A VM that runs has been started by who may, so it is restarted."""
+    protect(world)
+    boot(world.home)
+    for check in (True, False):
+        given = [{"vm": "db01", "state": "restarted"}]
+        refused = vm.run(world.home.zfs(), world.home.driver(), given, [], POLICY, "zones", check)
+        assert [problem.code for problem in refused.problems] == ["NotAtHome"]
+        assert power(world.home) == "stopped"
+    assert start(world, {"hv02": said_by(world.peer)}).started
+    assert not created(world, {"vm": "db01", "state": "restarted"}).problems
+    assert power(world.home) == "running"
+
+
 def test_a_run_that_is_killed_is_taken_up_as_long_as_the_host_has_not_booted(world):
     protect(world)
     killed_when_stopped(world)
@@ -240,7 +254,9 @@ def test_a_host_that_does_not_tell_its_boots_apart(world, monkeypatch, autoboot)
 def not_marked(world, wanted, check=False):
     """What the step says, which changes nothing."""
     before = (config(world.home), world.home.ok("zfs", "get", "-H", "-o", "value", "all", f"zones/{VM}"))
-    marked = FailoverHome(world.home.zfs(), world.home.driver(), world.home).mark(["db01"], wanted, "hv01", check)
+    marked = FailoverHome(world.home.zfs(), world.home.driver(), world.home).set_failover(
+        ["db01"], wanted, "hv01", check
+    )
     assert (config(world.home), world.home.ok("zfs", "get", "-H", "-o", "value", "all", f"zones/{VM}")) == before
     assert (marked.changed, marked.records) == (False, [])
     return [f"{one.message} [{one.code}]" for one in marked.problems] or marked.failures

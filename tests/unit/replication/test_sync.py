@@ -24,7 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Increment,
     Resume,
     Rollback,
-    check_ways_back,
+    check_rollbacks,
     next_stream,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -97,7 +97,7 @@ def step(source: Side, target: Side, name: str, to: copies.Point, cut: int = 0) 
         words = ["-t", planned.token]
     else:
         flag = "-i" if isinstance(planned, Full) or planned.base.bookmark else "-I"
-        base = [flag, planned.base.word] if isinstance(planned, Increment) else []
+        base = [flag, planned.base.suffix] if isinstance(planned, Increment) else []
         words = [*base, f"{where}@{planned.to.name}"]
     text = source.ok("send", *words) + "\n"
     if cut:
@@ -163,9 +163,9 @@ class Sync(RuleBasedStateMachine):
             return
         for disk, replica in pairs:
             assert replica
-            for point in retention.gone_there(disk, replica, base, self.pools):
+            for point in retention.obsolete_there(disk, replica, base, self.pools):
                 self.target.ok("destroy", f"{replica.dataset}@{point.name}")
-            for point in retention.gone_here(disk, base, *self.pools):
+            for point in retention.obsolete_here(disk, base, *self.pools):
                 self.source.ok("destroy", f"{disk.dataset}@{point.name}")
 
     @rule()
@@ -261,10 +261,10 @@ def test_a_replica_goes_back_only_as_it_was_planned(there, fits):
     """What was written to it since its last snapshot would go with the way back, and so would other snapshots."""
     back = Rollback(POINTS[0], ("b-there", "c-there"))
     if fits:
-        check_ways_back(there, [Increment(POINTS[0], POINTS[1]), back])
+        check_rollbacks(there, [Increment(POINTS[0], POINTS[1]), back])
         return
     with pytest.raises(FlexdiskError, match="has changed since the sync was planned") as refused:
-        check_ways_back(there, [Increment(POINTS[0], POINTS[1]), back])
+        check_rollbacks(there, [Increment(POINTS[0], POINTS[1]), back])
     assert refused.value.code == "ReplicaChanged"
 
 

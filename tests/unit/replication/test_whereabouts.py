@@ -49,9 +49,9 @@ def test_where_it_has_gone(claims, host):
         claims = {**dict.fromkeys(["hv03", "hv04"]), **claims}
         found = list(moved_on(RECORD, claims, "600 s old", most))
         refused = [one for one in found if one.refuses]
-        assert [one.words.partition(" ")[0] for one in found] == ([host] if host else [])
+        assert [one.text.partition(" ")[0] for one in found] == ([host] if host else [])
         assert bool(refused) is (bool(host) and (most is None or claims[host][0].term == 2))
-        assert all("600 s old" in one.words or claims[host][0].term == 2 for one in found)
+        assert all("600 s old" in one.text or claims[host][0].term == 2 for one in found)
 
 
 @pytest.mark.parametrize(
@@ -75,15 +75,15 @@ def test_tombstones_in_a_circle():
 
 def test_the_host_where_it_went_does_not_have_it():
     (found,) = moved_on(RECORD, {**said("hv01 hv03"), "hv03": []}, "600 s old", None)
-    assert "hv03 does not have it any more" in found.words
+    assert "hv03 does not have it any more" in found.text
 
 
 def test_the_host_where_it_went_must_be_asked():
     """The word that the host of the VM is down is not about another one that nobody has tried to reach."""
     (found,) = moved_on(RECORD, said("hv01 hv03"), "600 s old", 900)
     assert found.refuses
-    assert "hv03 is not among the hosts of this run" in found.words
-    assert "flexdisk_forget_unseen=true of the playbook move_vm, with --limit hv01" in found.words
+    assert "hv03 is not among the hosts of this run" in found.text
+    assert "flexdisk_forget_unseen=true of the playbook move_vm, with --limit hv01" in found.text
 
 
 def test_who_may_be_silent():

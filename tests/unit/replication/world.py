@@ -35,7 +35,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     VmTransfer,
     read_transfers,
-    told,
+    transfer_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import Address
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -284,7 +284,9 @@ class World:
         """The last transfer of the VM, and the keys of the peer. The VM is still running."""
         planned = self.planned([VM], fresh=True)
         assert not planned.problems, planned.problems
-        (vm,) = read_transfers(json.loads(json.dumps([told(vm) for vm in self.sender().announce(planned)])))
+        (vm,) = read_transfers(
+            json.loads(json.dumps([transfer_as_result(vm) for vm in self.sender().announce(planned)]))
+        )
         return vm, self.receiver().open([vm], [str(self.folder)])
 
     def last(self, announced: Known) -> VmTransfer:
@@ -302,7 +304,7 @@ class World:
         sender, receiver = self.sender(), self.receiver()
         made, failures = sender.prepare(planned, self.peer_name)
         assert not failures
-        told_ = [told(vm) for vm in made]
+        told_ = [transfer_as_result(vm) for vm in made]
         transfers = self.transfers = read_transfers(json.loads(json.dumps(told_)))
         idle = all(one.idle for one in planned.syncs)
         if not idle:

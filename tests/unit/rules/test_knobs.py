@@ -16,9 +16,9 @@ import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import (
     KNOBS,
-    called,
-    spelled,
-    without,
+    limit_without,
+    with_user_names,
+    with_variables,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing import for_user
 
@@ -91,7 +91,7 @@ def test_no_message_names_a_module_to_who_runs_a_playbook():
     left = []
     for path in sorted(path for path in CODE.rglob("*.py") if path.parent.name != "page"):
         for text in (one for one in texts(path) if " " in one.strip() and not any(call in one for call in OF_CALLS)):
-            said = spelled(text, {"flexible_disks_stop_timeout"})
+            said = with_variables(text, {"flexible_disks_stop_timeout"})
             left += [f"{path.name}: {said}" for name in MODULES if re.search(rf"(?<![\w.]){name}\b(?!:)", said)]
     assert left == []
 
@@ -111,33 +111,33 @@ def test_no_message_names_a_module_to_who_runs_a_playbook():
     ],
 )
 def test_modules_in_a_message_are_playbooks(module, playbook):
-    assert spelled(module, {"flexible_disks_stop_timeout"}).endswith(playbook)
-    assert spelled(module, set()) == module
+    assert with_variables(module, {"flexible_disks_stop_timeout"}).endswith(playbook)
+    assert with_variables(module, set()) == module
 
 
 def test_a_message_for_a_playbook():
     said = "the VM is running; allow_restart: true allows a shutdown"
-    assert spelled(said, {"flexible_disks_allow_restart"}) == (
+    assert with_variables(said, {"flexible_disks_allow_restart"}) == (
         "the VM is running; -e flexible_disks_allow_restart=true allows a shutdown"
     )
-    assert spelled(said, {"virtual_machine_allow_restart"}) == (
+    assert with_variables(said, {"virtual_machine_allow_restart"}) == (
         "the VM is running; -e virtual_machine_allow_restart=true allows a shutdown"
     )
-    assert spelled(said, set()) == said
+    assert with_variables(said, set()) == said
     lost = "allow that with newer: [a, b], or with destroy_newer: true"
-    assert spelled(lost, VARS["_flexdisk_arguments"]["rollback"]) == (
+    assert with_variables(lost, VARS["_flexdisk_arguments"]["rollback"]) == (
         """allow that with -e '{"flexdisk_snapshot_newer": ["a", "b"]}', or """
         "with -e flexdisk_snapshot_destroy_newer=true"
     )
     entry = "- {uuid: u, name: a, boot: true}"
-    assert spelled(entry, VARS["_flexdisk_arguments"]["converge"]) == entry
+    assert with_variables(entry, VARS["_flexdisk_arguments"]["converge"]) == entry
 
 
 def test_a_vm_is_called_as_the_user_called_it():
     """Problems begin with VM, warnings with its name alone."""
     said = f"VM {WEB}: disk a: no\nVM {WEB}: b\n{WEB}: c\nVM other: {WEB}: d"
     new = f"web\\1 ({WEB})"
-    assert called(said, {WEB: "web\\1"}) == f"VM {new}: disk a: no\nVM {new}: b\n{new}: c\nVM other: {WEB}: d"
+    assert with_user_names(said, {WEB: "web\\1"}) == f"VM {new}: disk a: no\nVM {new}: b\n{new}: c\nVM other: {WEB}: d"
 
 
 def standing(playbook="resize_disk", play="Resize", at="Resize"):
@@ -189,4 +189,4 @@ def _role(name, defaults, *chain):
 
 def test_a_host_that_is_left_out_is_quoted_for_a_shell():
     """An exclamation mark in bash asks for its history, but between single quotes."""
-    assert without("hv02") == "--limit 'all:!hv02'"
+    assert limit_without("hv02") == "--limit 'all:!hv02'"

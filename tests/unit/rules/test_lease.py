@@ -45,14 +45,14 @@ def told(**changes):
 
 @given(GROUPS)
 def test_every_group_has_a_property_of_its_own(group):
-    name = lease.property_of(group)
+    name = lease.lease_property(group)
     assert re.fullmatch(r"[a-z0-9:._-]{1,200}", name), "ZFS knows nothing else"
     assert lease.group_of(name) == group
 
 
 def test_the_property_of_an_ordinary_group_has_its_name():
-    assert lease.property_of("web") == "lease.web"
-    assert (lease.property_of("Web"), lease.group_of("lease.:web")) == ("lease.:web", "Web")
+    assert lease.lease_property("web") == "lease.web"
+    assert (lease.lease_property("Web"), lease.group_of("lease.:web")) == ("lease.:web", "Web")
 
 
 @pytest.mark.parametrize("name", ["web", "lease.", "lease.:", "lease.:1", "lease.Web", "lease.-a", "intent." + TOKEN])
@@ -157,7 +157,7 @@ def test_only_to_renew_takes_nothing(value):
 
 
 def test_a_release():
-    done = decide(MINE, held=False, now=NOW + 5000)
+    done = decide(MINE, hold=False, now=NOW + 5000)
     assert (done.lease, done.previous, done.writes, done.changed) == (None, HELD, True, True)
 
 
@@ -171,7 +171,7 @@ def test_a_release():
     ],
 )
 def test_a_release_by_another_is_no_error(value, now, warned):
-    done = decide(THEIRS, value, now, held=False)
+    done = decide(THEIRS, value, now, hold=False)
     assert (done.writes, done.changed, done.code) == (False, False, "")
     assert warned in done.warning
     assert bool(done.warning) is bool(warned)
@@ -245,7 +245,7 @@ class Race(RuleBasedStateMachine):
 
     @rule(token=st.sampled_from([TOKEN, OTHER]))
     def release(self, token):
-        done = self.ask(token, held=False)
+        done = self.ask(token, hold=False)
         assert done.code == ""
         self.until[token] = 0
 

@@ -93,10 +93,10 @@ def test_junk_is_no_released_identity(value):
     ],
 )
 def test_a_released_identity_counts_where_the_own_is_not_whole(user, counts, halfway):
-    volume = Dataset("v", "volume", user={**user, released_identity.KEY: released_identity.encode(WHOLE)})
-    assert (released_identity.left(volume) == WHOLE) is counts
-    assert released_identity.halfway(volume) is halfway
-    assert not released_identity.halfway(Dataset("v", "volume", user=user))
+    volume = Dataset("v", "volume", user={**user, released_identity.RELEASED_PROPERTY: released_identity.encode(WHOLE)})
+    assert (released_identity.saved_identity(volume) == WHOLE) is counts
+    assert released_identity.release_interrupted(volume) is halfway
+    assert not released_identity.release_interrupted(Dataset("v", "volume", user=user))
 
 
 def test_what_a_task_says_wins():
@@ -130,4 +130,4 @@ def test_a_serial_is_the_beginning_of_the_uuid_that_is_made_of_it():
     ],
 )
 def test_only_a_contradiction_tells_of_another_disk(entry, agrees):
-    assert inventory.agrees(entry, UUID) is agrees
+    assert inventory.may_have_uuid(entry, UUID) is agrees

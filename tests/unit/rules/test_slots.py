@@ -170,7 +170,7 @@ def test_one_function():
 def test_a_whole_device_for_a_disk():
     taken = [Slot(1, 0, 2)]
     assert allocate(taken, PORTS.candidates) == Slot(1, 0, 0)
-    assert allocate(taken, PORTS.candidates, whole=True) == Slot(2, 0, 0)
+    assert allocate(taken, PORTS.candidates, alone_on_device=True) == Slot(2, 0, 0)
     assert not alone(Slot(1, 0, 0), taken)
     assert alone(Slot(1, 0, 2), taken)
 

@@ -53,15 +53,15 @@ NIGHTS = taken(
     ],
 )
 def test_what_a_rule_keeps(rule, expected):
-    assert snapshots.kept(NIGHTS, *rule) == expected
-    assert snapshots.kept(NIGHTS[::-1], *rule) == expected
+    assert snapshots.retained(NIGHTS, *rule) == expected
+    assert snapshots.retained(NIGHTS[::-1], *rule) == expected
 
 
 def test_a_week_belongs_to_one_year_alone():
     """The last days of 2024 are in the first week of 2025, and the first days of 2027 in the last week of 2026."""
     turns = taken("2024-01-02", "2024-12-30", "2025-01-05", "2026-12-31", "2027-01-03", "2027-12-31")
-    assert snapshots.kept(turns, 0, 0, 9) == {"2024-01-02", "2025-01-05", "2027-01-03", "2027-12-31"}
-    assert snapshots.kept(turns[:2], 0, 0, 9) == {"2024-01-02", "2024-12-30"}
+    assert snapshots.retained(turns, 0, 0, 9) == {"2024-01-02", "2025-01-05", "2027-01-03", "2027-12-31"}
+    assert snapshots.retained(turns[:2], 0, 0, 9) == {"2024-01-02", "2024-12-30"}
 
 
 NUMBERS = st.integers(0, 12)
@@ -74,11 +74,11 @@ def test_a_rule_keeps_the_newest_and_never_more_than_it_says(moments, last, dail
         VmSnapshot(f"s{n}", (Dataset(f"zones/vm@vmsnap-s{n}", "snapshot", createtxg=n + 1, creation=moment),))
         for n, moment in enumerate(moments)
     ]
-    kept = snapshots.kept(every, last, daily, weekly)
+    kept = snapshots.retained(every, last, daily, weekly)
     assert len(kept) <= max(1, last) + daily + weekly
     assert {s.name for s in every[-max(1, last) :]} <= kept
     again = [s for s in every if s.name in kept]
-    assert snapshots.kept(again, last, daily, weekly) == kept
+    assert snapshots.retained(again, last, daily, weekly) == kept
 
 
 def test_what_one_takes_and_gives_back():
@@ -89,7 +89,7 @@ def test_what_one_takes_and_gives_back():
     last = Dataset("p/v@b", "snapshot", createtxg=2, used=1 * MIB, written=8 * MIB)
     assert pins.frees(thick, (first, last), first) == 3 * MIB
     assert pins.frees(thick, (first, last), last) == 8 * MIB
-    assert pins.held((first, last)) == 38 * MIB
+    assert pins.content_bytes((first, last)) == 38 * MIB
 
 
 def moved(fact: str, *parts: tuple[int, int]) -> VmSnapshot:
@@ -99,7 +99,7 @@ def moved(fact: str, *parts: tuple[int, int]) -> VmSnapshot:
         Dataset(f"{name}@vmsnap-one", "snapshot", guid=guid, createtxg=createtxg, creation=9)
         for name, (guid, createtxg) in zip(names, parts, strict=True)
     ]
-    return VmSnapshot("one", (replace(found[0], user={snapshots.FACT: fact}), *found[1:]))
+    return VmSnapshot("one", (replace(found[0], user={snapshots.PARTS_PROPERTY: fact}), *found[1:]))
 
 
 def test_what_belongs_together_after_a_move():

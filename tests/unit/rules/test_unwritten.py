@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import RECORD, Dataset
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.journal import used
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.journal import datasets_in_use
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.unwritten import (
     FRESH_VOLUMES,
     unwritten,
@@ -58,12 +58,12 @@ WRITTEN = {
 def test_whatever_was_written_is_seen(case: str) -> None:
     referenced, logical = WRITTEN[case]
     assert not unwritten(volume(logical, referenced), EMPTY)
-    assert used([volume(logical, referenced)], EMPTY) == ["p/flexdisk/v"]
+    assert datasets_in_use([volume(logical, referenced)], EMPTY) == ["p/flexdisk/v"]
 
 
 def test_a_fresh_one() -> None:
     assert unwritten(volume(META), EMPTY)
-    assert used([volume(META)], EMPTY) == []
+    assert datasets_in_use([volume(META)], EMPTY) == []
 
 
 @pytest.mark.parametrize("key", FRESH_VOLUMES)
@@ -109,12 +109,12 @@ def test_a_file(logical: int, expected: bool) -> None:
 
 def test_a_vm_s_file_system_is_told_without_what_lies_below_it() -> None:
     root = Dataset("p/vm", "filesystem", logicalreferenced=43008, logicalused=5 * MIB)
-    assert used([root], EMPTY) == []
-    assert used([replace(root, logicalreferenced=43520)], EMPTY) == ["p/vm"]
+    assert datasets_in_use([root], EMPTY) == []
+    assert datasets_in_use([replace(root, logicalreferenced=43520)], EMPTY) == ["p/vm"]
     snapshot = Dataset("p/vm@s", "snapshot", logicalreferenced=43008)
-    assert used([root, snapshot], EMPTY) == []
-    assert used([root, replace(snapshot, logicalreferenced=43520)], EMPTY) == ["p/vm@s"]
-    assert used([snapshot], EMPTY) == ["p/vm@s"]
+    assert datasets_in_use([root, snapshot], EMPTY) == []
+    assert datasets_in_use([root, replace(snapshot, logicalreferenced=43520)], EMPTY) == ["p/vm@s"]
+    assert datasets_in_use([snapshot], EMPTY) == ["p/vm@s"]
 
 
 blocks = st.sampled_from([512 << n for n in range(9)])

@@ -73,7 +73,7 @@ class Site:
         return found["pid"]
 
     def lives(self, pid):
-        return self.seen[pid].lives()
+        return self.seen[pid].is_alive()
 
     def log(self):
         return (self.folder / f"{UUID}.log").read_text()

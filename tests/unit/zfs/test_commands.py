@@ -279,9 +279,9 @@ def test_one_read_of_everything():
 
 def test_those_that_exist():
     recorded = Recorded(Answer(1, "zones/a\n", "cannot open 'zones/b': dataset does not exist"))
-    assert recorded.zfs().those_that_exist(["zones/a", "zones/b", "-r", "zones/a@s"]) == ["zones/a"]
+    assert recorded.zfs().existing(["zones/a", "zones/b", "-r", "zones/a@s"]) == ["zones/a"]
     assert recorded.calls == [["zfs", "list", "-Ho", "name", "-t", "filesystem,volume", "zones/a", "zones/b"]]
-    assert recorded.zfs().those_that_exist([]) == []
+    assert recorded.zfs().existing([]) == []
 
 
 def test_a_property_of_which_nothing_is_said():

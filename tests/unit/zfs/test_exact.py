@@ -11,7 +11,7 @@ from simnode import Node
 from simnode.node import PoolSpec
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Planned
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import DatasetId
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import exact
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
@@ -61,7 +61,7 @@ class Bench:
         return self.planned(name)
 
     def planned(self, name):
-        return Planned(name, int(self.run("get", "-Hpo", "value", "guid", name)))
+        return DatasetId(name, int(self.run("get", "-Hpo", "value", "guid", name)))
 
     def names(self):
         return self.run("list", "-Ho", "name", "-t", "all", "-r", "zones/vm").split()[1:]
@@ -131,11 +131,11 @@ def test_a_volume_that_is_not_as_planned_stays_whole(bench, library):
         f"{DISK} is another one now": (volume._replace(guid=7), [snapshot]),
         f"{DISK}@s was added": (volume, []),
         f"{DISK}@s is another one now": (volume, [snapshot._replace(guid=7)]),
-        f"{DISK}@t is gone": (volume, [snapshot, Planned(f"{DISK}@t", 7)]),
+        f"{DISK}@t is gone": (volume, [snapshot, DatasetId(f"{DISK}@t", 7)]),
     }
     for words, (name, snapshots) in wrong.items():
         assert words in refused(exact.destroy, bench.zfs, name, snapshots, library)
-    assert "zones/vm/gone is gone" in refused(exact.destroy, bench.zfs, Planned("zones/vm/gone", 7), (), library)
+    assert "zones/vm/gone is gone" in refused(exact.destroy, bench.zfs, DatasetId("zones/vm/gone", 7), (), library)
     assert bench.changes() == []
 
 
@@ -182,7 +182,7 @@ def test_snapshots_go_only_if_all_of_them_are_those(bench):
     assert f"{DISK}@a is another one" in refused(
         exact.destroy_snapshots, bench.zfs, [snapshots[1], snapshots[0]._replace(guid=7)]
     )
-    assert "does not exist" in refused(exact.destroy_snapshots, bench.zfs, [*snapshots, Planned("zones/vm@b", 7)])
+    assert "does not exist" in refused(exact.destroy_snapshots, bench.zfs, [*snapshots, DatasetId("zones/vm@b", 7)])
     exact.destroy_snapshots(bench.zfs, snapshots)
     assert bench.changes() == [f"destroy {DISK}@a", "destroy zones/vm@a"]
     exact.destroy_snapshots(bench.zfs, [])

@@ -88,11 +88,11 @@ def vm_lose_event(host: VmadmHost, argv: List[str]) -> None:
 
 def vm_make_legacy(host: VmadmHost, argv: List[str]) -> None:
     """vm-make-legacy UUID [slots] [uuids]: disks as an old vmadm configured them, without slots and uuids."""
-    what = argv[1:] or ["slots", "uuids"]
+    parts = argv[1:] or ["slots", "uuids"]
     for device in _record(host, argv[0])["devices"]:
-        if "slots" in what:
+        if "slots" in parts:
             device.pop("pci_slot", None)
-        if "uuids" in what:
+        if "uuids" in parts:
             device.pop("uuid", None)
 
 

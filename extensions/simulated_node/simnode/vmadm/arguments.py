@@ -67,42 +67,42 @@ class Arguments(NamedTuple):
 def parse(argv: List[str]) -> Arguments:
     options: Dict[str, Any] = {}
     rest: List[str] = []
-    words = list(argv)
-    while words:
-        word = words.pop(0)
-        if word == "--":
-            rest.extend(words)
+    remaining = list(argv)
+    while remaining:
+        argument = remaining.pop(0)
+        if argument == "--":
+            rest.extend(remaining)
             break
-        if word.startswith("--") and len(word) > 2:
-            _long(word[2:], words, options)
-        elif word.startswith("-") and len(word) > 1:
-            _short(word[1:], words, options)
+        if argument.startswith("--") and len(argument) > 2:
+            _long(argument[2:], remaining, options)
+        elif argument.startswith("-") and len(argument) > 1:
+            _short(argument[1:], remaining, options)
         else:
-            rest.append(word)
+            rest.append(argument)
     return Arguments(options, rest)
 
 
-def _long(word: str, words: List[str], options: Dict[str, Any]) -> None:
-    name, equals, value = word.partition("=")
+def _long(argument: str, remaining: List[str], options: Dict[str, Any]) -> None:
+    name, equals, value = argument.partition("=")
     if name in _LONG_VALUED:
-        options[_LONG_VALUED[name]] = value if equals else (words.pop(0) if words else "")
+        options[_LONG_VALUED[name]] = value if equals else (remaining.pop(0) if remaining else "")
     elif name in _LONG_SWITCHES:
         options[name] = True
 
 
-def _short(letters: str, words: List[str], options: Dict[str, Any]) -> None:
+def _short(letters: str, remaining: List[str], options: Dict[str, Any]) -> None:
     for letter in letters:
         if letter in _SWITCHES:
             options[_SWITCHES[letter]] = True
         elif letter in _VALUED:
-            options[_VALUED[letter]] = words.pop(0) if words else ""
+            options[_VALUED[letter]] = remaining.pop(0) if remaining else ""
 
 
 _TAKE_PAYLOADS = ("create", "update", "validate", "reprovision", "receive", "recv")
 
 
 def reads_stdin(argv: List[str]) -> bool:
-    """Whether a command line takes its payload from stdin: none in a file, none in words."""
+    """Return whether a command line takes its payload from stdin, not from a file or arguments."""
     if not argv or argv[0] not in _TAKE_PAYLOADS:
         return False
     arguments = parse(argv[1:])
@@ -110,19 +110,19 @@ def reads_stdin(argv: List[str]) -> bool:
 
 
 def take_uuid(command: str, arguments: Arguments) -> str:
-    """The first word if it has the shape of a uuid. Raises Usage."""
+    """Return and remove the first argument if it looks like a UUID. Raises Usage."""
     if arguments.rest and _UUID_SHAPE.match(arguments.rest[0]):
         return arguments.rest.pop(0)
     raise Usage("Invalid or missing UUID for " + command)
 
 
-def key_values(words: List[str]) -> Dict[str, Any]:
-    """key=value pairs; a word without = is a key that shall be empty."""
-    return {key: value for key, _equals, value in (word.partition("=") for word in words)}
+def key_values(pairs: List[str]) -> Dict[str, Any]:
+    """Parse key=value pairs. Without =, the value is empty."""
+    return {key: value for key, _equals, value in (pair.partition("=") for pair in pairs)}
 
 
 def read_payload(options: Dict[str, Any], stdin: str) -> Any:
-    """The JSON document of -f FILE or of stdin."""
+    """Return the JSON document of -f FILE or of stdin."""
     name = options.get("file", "-")
     text = stdin
     if name != "-":
@@ -140,6 +140,6 @@ def read_payload(options: Dict[str, Any], stdin: str) -> Any:
 
 
 def timeout_of(options: Dict[str, Any]) -> Optional[float]:
-    """-t in seconds; None where it is missing or no number."""
+    """Return -t in seconds, None if it is missing or no number."""
     number = js.to_number(options["timeout"]) if "timeout" in options else 0
     return number if number and not math.isnan(number) else None

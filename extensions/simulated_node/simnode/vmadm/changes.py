@@ -53,14 +53,14 @@ class Change:
         self.ident = ident
 
     def matches(self, seen: Change) -> bool:
-        """Whether `seen` is what this one waits for."""
+        """Return whether `seen` is the change that this one waits for."""
         if len(self.path) != len(seen.path):
             return False
-        if any(want is not None and want != got for want, got in zip(self.path, seen.path)):
+        if any(wanted is not None and wanted != actual for wanted, actual in zip(self.path, seen.path)):
             return False
         return all(
-            want is ANY or _included(want, got)
-            for want, got in (
+            wanted is ANY or _matches(wanted, actual)
+            for wanted, actual in (
                 (self.action, seen.action),
                 (self.old, seen.old),
                 (self.new, seen.new),
@@ -69,31 +69,31 @@ class Change:
         )
 
 
-def _included(want: Any, got: Any) -> bool:
-    if isinstance(want, dict) and isinstance(got, dict):
-        return all(key in got and _included(value, got[key]) for key, value in want.items())
-    if isinstance(want, list) and isinstance(got, list):
-        return want == got
-    if want is js.UNDEFINED:
-        return got is ANY
-    return js.same(want, got)
+def _matches(wanted: Any, actual: Any) -> bool:
+    if isinstance(wanted, dict) and isinstance(actual, dict):
+        return all(key in actual and _matches(value, actual[key]) for key, value in wanted.items())
+    if isinstance(wanted, list) and isinstance(actual, list):
+        return wanted == actual
+    if wanted is js.UNDEFINED:
+        return actual is ANY
+    return js.same(wanted, actual)
 
 
 def diff(before: Vm, after: Vm) -> List[Change]:
-    """What has changed between two objects; disks and nics are compared member by member."""
-    found: List[Change] = []
+    """Return the changes between two objects. Disks and nics are compared member by member."""
+    changes: List[Change] = []
     for key in list(before) + [key for key in after if key not in before]:
         if key not in after:
-            found.append(Change((key,), "removed", old=before[key]))
+            changes.append(Change((key,), "removed", old=before[key]))
         elif key not in before:
-            found.append(Change((key,), "added", new=after[key]))
+            changes.append(Change((key,), "added", new=after[key]))
         elif isinstance(before[key], list) and isinstance(after[key], list):
-            found.extend(_diff_lists(key, before[key], after[key]))
+            changes.extend(_diff_lists(key, before[key], after[key]))
         elif isinstance(before[key], dict) and isinstance(after[key], dict):
-            found.extend(_nested(key, before[key], after[key]))
+            changes.extend(_nested(key, before[key], after[key]))
         elif not js.same(before[key], after[key]):
-            found.append(Change((key,), "changed", before[key], after[key]))
-    return found
+            changes.append(Change((key,), "changed", before[key], after[key]))
+    return changes
 
 
 def _nested(key: str, before: Dict[str, Any], after: Dict[str, Any]) -> List[Change]:
@@ -101,38 +101,38 @@ def _nested(key: str, before: Dict[str, Any], after: Dict[str, Any]) -> List[Cha
 
 
 def _diff_lists(key: str, before: List[Any], after: List[Any]) -> List[Change]:
-    gone = [item for item in before if item not in after]
-    come = [item for item in after if item not in before]
-    found: List[Change] = []
+    removed = [item for item in before if item not in after]
+    added = [item for item in after if item not in before]
+    changes: List[Change] = []
     identity = _IDENTITY.get(key)
-    for item in list(gone):
+    for item in list(removed):
         if identity is None:
             break
-        partner = next((other for other in come if other.get(identity) == item.get(identity)), None)
+        partner = next((other for other in added if other.get(identity) == item.get(identity)), None)
         if partner is not None:
-            gone.remove(item)
-            come.remove(partner)
+            removed.remove(item)
+            added.remove(partner)
             for change in diff(item, partner):
-                found.append(Change((key, None, *change.path), change.action, change.old, change.new, item[identity]))
-    found.extend(Change((key, None), "removed", old=item) for item in gone)
-    found.extend(Change((key, None), "added", new=item) for item in come)
-    return found
+                changes.append(Change((key, None, *change.path), change.action, change.old, change.new, item[identity]))
+    changes.extend(Change((key, None), "removed", old=item) for item in removed)
+    changes.extend(Change((key, None), "added", new=item) for item in added)
+    return changes
 
 
 def unseen(wanted: List[List[Change]], seen: List[Change]) -> List[List[Change]]:
-    """Those wanted changes (each a list of alternatives) that no seen change satisfies."""
-    left = list(wanted)
+    """Return the wanted changes (each a list of alternatives) that no seen change satisfies."""
+    remaining = list(wanted)
     for change in seen:
-        for index, alternatives in enumerate(left):
+        for index, alternatives in enumerate(remaining):
             if any(alternative.matches(change) for alternative in alternatives):
-                del left[index]
+                del remaining[index]
                 break
-    return left
+    return remaining
 
 
 def expected(vm: Vm, payload: Payload, keys: List[str]) -> List[List[Change]]:
-    """What the update waits for. `keys` are those of the payload as given. Raises Abort as vmadm crashes."""
-    found: List[List[Change]] = []
+    """Return the changes that an update waits for. keys: as in the payload. Raises Abort where vmadm crashes."""
+    changes: List[List[Change]] = []
     for key in keys:
         if key in _NEVER_WAITED_FOR or _METADATA.match(key):
             continue
@@ -140,36 +140,36 @@ def expected(vm: Vm, payload: Payload, keys: List[str]) -> List[List[Change]]:
         verb, _sep, noun = key.partition("_")
         if verb in ("add", "update", "remove") and noun in ("disks", "nics", "filesystems", "pci_devices"):
             if value and noun in _IDENTITY:
-                found.extend([change] for change in _EXPECT[verb](vm, noun, value))
+                changes.extend([change] for change in _EXPECT[verb](vm, noun, value))
         elif key in ("resolvers", "internal_metadata_namespaces"):
-            found.extend([change] for change in _diff_lists(key, vm.get(key) or [], value or []))
+            changes.extend([change] for change in _diff_lists(key, vm.get(key) or [], value or []))
         elif key == "ram":
-            found.extend([change] for change in _ram(vm, payload, value))
+            changes.extend([change] for change in _ram(vm, payload, value))
         else:
             alternatives = _plain(vm, key, value)
             if alternatives:
-                found.append(alternatives)
-    return found
+                changes.append(alternatives)
+    return changes
 
 
 def _expect_added(_vm: Vm, noun: str, value: Any) -> List[Change]:
-    found = []
+    changes = []
     for item in value:
-        shown = {key: item[key] for key in _ADDED_KEYS[noun] if key in item}
-        if not shown:
+        values = {key: item[key] for key in _ADDED_KEYS[noun] if key in item}
+        if not values:
             raise Abort("AssertionError: at least one property must beset: [%s]" % ",".join(_ADDED_KEYS[noun]))
-        found.append(Change((noun, None), "added", new=shown))
-    return found
+        changes.append(Change((noun, None), "added", new=values))
+    return changes
 
 
 def _expect_updated(vm: Vm, noun: str, value: Any) -> List[Change]:
     identity = _IDENTITY[noun]
-    known = {item[identity]: item for item in vm.get(noun, [])}
-    found = []
+    by_identity = {item[identity]: item for item in vm.get(noun, [])}
+    changes = []
     for item in value:
-        if item.get(identity) not in known:
+        if item.get(identity) not in by_identity:
             raise Abort("AssertionError: index (number) is required")
-        current = known[item[identity]]
+        current = by_identity[item[identity]]
         for key, new in item.items():
             if key in (identity, "dangerous_allow_shrink") or js.same(current.get(key, js.UNDEFINED), new):
                 continue
@@ -179,10 +179,10 @@ def _expect_updated(vm: Vm, noun: str, value: Any) -> List[Change]:
                 and described.default is not properties.NO_DEFAULT
                 and js.same(described.default, new)
             ):
-                found.append(Change((noun, None, key), "removed", ident=item[identity]))
+                changes.append(Change((noun, None, key), "removed", ident=item[identity]))
             else:
-                found.append(Change((noun, None, key), new=new, ident=item[identity]))
-    return found
+                changes.append(Change((noun, None, key), new=new, ident=item[identity]))
+    return changes
 
 
 def _expect_removed(_vm: Vm, noun: str, value: Any) -> List[Change]:
@@ -193,14 +193,14 @@ _EXPECT = {"add": _expect_added, "update": _expect_updated, "remove": _expect_re
 
 
 def _ram(vm: Vm, payload: Payload, value: Any) -> List[Change]:
-    found = []
+    changes = []
     for key in ("max_physical_memory", "max_locked_memory", "ram" if vm["hvm"] else "tmpfs"):
         if key != "ram" and key in payload:
             continue
         new = value if key == "ram" else value + properties.MEMORY_OVERHEAD.get(vm["brand"], 0)
         if not js.same(vm.get(key, js.UNDEFINED), new):
-            found.append(Change((key,), new=new))
-    return found
+            changes.append(Change((key,), new=new))
+    return changes
 
 
 def _plain(vm: Vm, key: str, value: Any) -> List[Change]:

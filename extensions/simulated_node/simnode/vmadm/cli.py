@@ -106,14 +106,14 @@ def _lookup(host: VmadmHost, arguments: Arguments, _stdin: str) -> None:
     if "output" in options and not options.get("json"):
         raise VmError("Cannot specify -o without -j")
     host.sleep(1.0)
-    found = lookup.lookup(host, key_values(arguments.rest))
-    if options.get("unique") and len(found) != 1:
-        raise VmError("Requested unique lookup but found %d results." % len(found))
+    vms = lookup.lookup(host, key_values(arguments.rest))
+    if options.get("unique") and len(vms) != 1:
+        raise VmError("Requested unique lookup but found %d results." % len(vms))
     if not options.get("json"):
-        raise Done("".join(vm["uuid"] + "\n" for vm in found))
+        raise Done("".join(vm["uuid"] + "\n" for vm in vms))
     if "output" in options:
-        found = lookup.only(found, options["output"])
-    raise Done(js.dumps(found) + "\n")
+        vms = lookup.only(vms, options["output"])
+    raise Done(js.dumps(vms) + "\n")
 
 
 def _list(host: VmadmHost, arguments: Arguments, _stdin: str) -> None:
@@ -197,18 +197,18 @@ def _snapshot(
 
 
 def _validate(host: VmadmHost, arguments: Arguments, stdin: str) -> None:
-    words = arguments.rest
-    if not words:
+    rest = arguments.rest
+    if not rest:
         raise Usage("Will not validate without a valid action.")
-    if words[0] == "update" and len(words) != 2:
+    if rest[0] == "update" and len(rest) != 2:
         raise Usage("Will not validate without a valid action and brand.")
     payload = _object(read_payload(arguments.options, stdin))
     host.sleep(1.0)
-    brand = words[1] if words[0] == "update" else payload.get("brand", js.UNDEFINED)
-    errors = validate.validate(host, brand, words[0], payload)
+    brand = rest[1] if rest[0] == "update" else payload.get("brand", js.UNDEFINED)
+    errors = validate.validate(host, brand, rest[0], payload)
     if errors:
         raise VmError(js.dumps(errors.as_dict()))
-    raise Done(message="VALID '%s' payload for %s brand VMs." % (words[0], brand))
+    raise Done(message="VALID '%s' payload for %s brand VMs." % (rest[0], brand))
 
 
 def _info(host: VmadmHost, arguments: Arguments, _stdin: str) -> None:

@@ -59,18 +59,18 @@ class ZfsFailed(VmError):
         self.stderr = stderr
 
     def bare(self) -> VmError:
-        """The same without the words of execFile, as the quota code reports it."""
+        """Return the error without the prefix of execFile, as the quota code reports it."""
         return VmError(self.stderr.rstrip())
 
 
 def zfs_get(host: VmadmHost, dataset: str, *properties: str) -> Dict[str, Any]:
     """Properties of a dataset; integers where the value looks like one."""
     out = zfs(host, "get", "-Hpo", "property,value", ",".join(properties), dataset)
-    found: Dict[str, Any] = {}
+    values: Dict[str, Any] = {}
     for line in out.splitlines():
         name, _tab, value = line.partition("\t")
-        found[name] = int(value) if value.isdigit() else value
-    return found
+        values[name] = int(value) if value.isdigit() else value
+    return values
 
 
 def pools(host: VmadmHost) -> List[str]:

@@ -23,7 +23,7 @@ def store(host: VmadmHost) -> Dict[str, Any]:
 
 
 def find(host: VmadmHost, uuid: str, pool: str) -> Optional[Dict[str, Any]]:
-    """The manifest and place of an installed image, None if it is not in that pool."""
+    """Return the manifest and place of an installed image, None if it is not in that pool."""
     image = store(host).get(uuid)
     if image is None or image["zpool"] != pool:
         return None
@@ -86,7 +86,7 @@ def check(host: VmadmHost, uuid: str, pool: str, types: List[str], size: Any, bo
         raise ImageProblem(
             "image %s is type %s, but must be one of: %s" % (uuid, manifest["type"], js.compact(types)), "type"
         )
-    found: Dict[str, Any] = {}
+    additions: Dict[str, Any] = {}
     if "image_size" in manifest:
         if size is not js.UNDEFINED and not js.same(size, manifest["image_size"]):
             raise ImageProblem(
@@ -94,12 +94,12 @@ def check(host: VmadmHost, uuid: str, pool: str, types: List[str], size: Any, bo
                 % (uuid, js.to_string(size), manifest["image_size"]),
                 "size",
             )
-        found["size"] = manifest["image_size"]
+        additions["size"] = manifest["image_size"]
     if CLOUDINIT_TAG in manifest.get("tags", {}):
-        found["cloudinit_datasource"] = manifest["tags"][CLOUDINIT_TAG]
+        additions["cloudinit_datasource"] = manifest["tags"][CLOUDINIT_TAG]
     if "requirements" in manifest:
-        found.update(_check_bootrom(uuid, manifest["requirements"], bootrom))
-    return found
+        additions.update(_check_bootrom(uuid, manifest["requirements"], bootrom))
+    return additions
 
 
 def _check_bootrom(uuid: str, requirements: Dict[str, Any], bootrom: Any) -> Dict[str, Any]:
@@ -120,7 +120,7 @@ def _check_bootrom(uuid: str, requirements: Dict[str, Any], bootrom: Any) -> Dic
 
 
 def imgadm(host: VmadmHost, argv: List[str], stdin: str = "") -> Result:
-    """The `imgadm` program: list [-j] and get [-P POOL] UUID."""
+    """Run the `imgadm` program: list [-j] and get [-P POOL] UUID."""
     host.sleep(0.6)
     if argv[:1] == ["list"]:
         return _list(host, "-j" in argv)

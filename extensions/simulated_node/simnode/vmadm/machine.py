@@ -26,14 +26,14 @@ KSTAT_USAGE = "Usage:\tkstat -p module:instance:name:statistic ...\n"
 
 
 def figures(host: VmadmHost) -> Dict[str, int]:
-    """What the machine has, by the keys of DEFAULTS."""
+    """Return what the machine has, by the keys of DEFAULTS."""
     return {**DEFAULTS, **host.state.get("machine", {})}
 
 
 def change(host: VmadmHost, argv: List[str]) -> None:
-    """machine [memory=MIB] [own=MIB] [cpus=N]: what the machine has, and what its system takes of the memory."""
-    words = [word.split("=", 1) for word in argv]
-    wanted = {key: int(value) for key, value in words}
+    """machine [memory=MIB] [own=MIB] [cpus=N]: set the machine's memory and CPUs, and the memory of its system."""
+    pairs = [word.split("=", 1) for word in argv]
+    wanted = {key: int(value) for key, value in pairs}
     if not wanted or not set(wanted) <= set(DEFAULTS) or min(wanted.values()) < 0:
         raise ValueError
     if {**figures(host), **wanted}["own"] > {**figures(host), **wanted}["memory"]:
@@ -42,7 +42,7 @@ def change(host: VmadmHost, argv: List[str]) -> None:
 
 
 def free(host: VmadmHost) -> int:
-    """MiB that neither the system nor a running VM takes."""
+    """Return the MiB that neither the system nor a running VM uses."""
     running = [record for record in store.records(host).values() if vmobj.state_of(record) == "running"]
     memory = sum(int(js.to_number(record["cfg"].get("ram", 0))) for record in running)
     known = figures(host)
@@ -50,11 +50,11 @@ def free(host: VmadmHost) -> int:
 
 
 def sysinfo(host: VmadmHost, argv: List[str]) -> Result:
-    """The `sysinfo` program: the keys that are the same on every machine."""
+    """Run the `sysinfo` program, with the keys that are the same on every machine."""
     if argv not in ([], ["-f"]):
         return 2, SYSINFO_USAGE, ""
     known = figures(host)
-    told = {
+    values = {
         "Live Image": BUILDSTAMP,
         "System Type": "SunOS",
         "VM Capable": True,
@@ -63,11 +63,11 @@ def sysinfo(host: VmadmHost, argv: List[str]) -> Result:
         "CPU Total Cores": known["cpus"],
         "MiB of Memory": str(known["memory"]),
     }
-    return 0, json.dumps(told, indent=2) + "\n", ""
+    return 0, json.dumps(values, indent=2) + "\n", ""
 
 
 def kstat(host: VmadmHost, argv: List[str]) -> Result:
-    """The `kstat` program, with free memory and the second of the boot. Any other statistic does not exist."""
+    """Run the `kstat` program, with free memory and the boot time. No other statistic exists."""
     if argv[:1] != ["-p"] or len(argv) < 2:
         return 2, "", KSTAT_USAGE
     booted = host.state.get("booted", BOOTED + DAY * host.state.get("boots", 0))

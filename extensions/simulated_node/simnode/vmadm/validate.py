@@ -261,30 +261,30 @@ def _check_image(
 ) -> None:
     pool = target.get("zpool", DEFAULT_POOL)
     try:
-        found = images.check(
+        additions = images.check(
             host, js.to_string(target["image_uuid"]), pool, types, target.get("image_size", js.UNDEFINED), bootrom
         )
     except images.ImageProblem as problem:
         names = {"size": prefix + "image_size", "bootrom": "bootrom"}
         errors.bad_values.append(names.get(problem.code or "", prefix + "image_uuid"))
         return
-    if "size" in found and "image_size" not in target:
-        target["image_size"] = found["size"]
+    if "size" in additions and "image_size" not in target:
+        target["image_size"] = additions["size"]
         if prefix + "image_size" in errors.missing_properties:
             errors.missing_properties.remove(prefix + "image_size")
-        if js.to_number(target.get("size", js.UNDEFINED)) < found["size"]:
+        if js.to_number(target.get("size", js.UNDEFINED)) < additions["size"]:
             errors.bad_values.append("size")
-    if "bootrom" in found and not payload.get("bootrom"):
-        payload["bootrom"] = found["bootrom"]
-    if "cloudinit_datasource" in found:
+    if "bootrom" in additions and not payload.get("bootrom"):
+        payload["bootrom"] = additions["bootrom"]
+    if "cloudinit_datasource" in additions:
         metadata = payload.get("internal_metadata")
         if not isinstance(metadata, dict):
             metadata = payload["internal_metadata"] = {}
-        metadata["cloudinit_datasource"] = found["cloudinit_datasource"]
+        metadata["cloudinit_datasource"] = additions["cloudinit_datasource"]
 
 
 def failure(errors: Errors) -> Optional[VmError]:
-    """The error that create and update make of the findings; bad properties alone are none."""
+    """Return the error that create and update raise for the findings. Bad properties alone are no error."""
     if errors.bad_values:
         return VmError("Invalid value(s) for: " + ",".join(errors.bad_values))
     if errors.missing_properties:

@@ -36,7 +36,7 @@ COLUMNS = (
     "written",
     "zoned",
 )
-_KEPT = {
+_CACHED = {
     "filesystem": (
         "compression",
         "creation",
@@ -58,7 +58,7 @@ Row = Dict[str, Any]
 
 
 def datasets(host: VmadmHost) -> Dict[str, Row]:
-    """What vminfod believes of ZFS, after the events and the refresh that are due."""
+    """Return vminfod's cache of ZFS, after pending events and a refresh that is due."""
     cache: Dict[str, Any] = host.state.setdefault("vminfod", {"datasets": {}, "cursor": 0, "refreshed": None})
     if cache["refreshed"] is None or host.now() - cache["refreshed"] >= REFRESH_SECONDS:
         refresh(host)
@@ -69,7 +69,7 @@ def datasets(host: VmadmHost) -> Dict[str, Row]:
 
 
 def refresh(host: VmadmHost) -> None:
-    """Read everything anew."""
+    """Read everything again."""
     cache = host.state.setdefault("vminfod", {"datasets": {}, "cursor": 0, "refreshed": None})
     pending = host.events(cache["cursor"])
     if pending:
@@ -105,16 +105,18 @@ def _follow_events(host: VmadmHost, cache: Dict[str, Any]) -> None:
     for start in range(0, len(names), _CHUNK):
         for name, row in _list(host, 1, names[start : start + _CHUNK]).items():
             dataset = name.partition("@")[0]
-            seen = max(loads.get(dataset, 0), loads.get(dataset.rpartition("/")[0], 0) if dataset == name else 0)
-            if seen > arrivals.of(dataset, row):
+            newest_event = max(
+                loads.get(dataset, 0), loads.get(dataset.rpartition("/")[0], 0) if dataset == name else 0
+            )
+            if newest_event > arrivals.of(dataset, row):
                 rows[name] = row
 
 
 class _Arrivals:
-    """When datasets came to their present names by renames, as far as the events of one batch tell.
+    """When datasets got their current names by renames, as far as the events of one batch show.
 
-    The real vminfod reads ZFS as each event comes; here a batch is read at its end. So an event must not load what was
-    renamed in after it.
+    The real vminfod reads ZFS at each event, but here a batch is read at its end. So an event must not load a dataset
+    that was renamed to its name later.
     """
 
     def __init__(self, pending: List[Tuple[int, str, str]], rows: Dict[str, Row]) -> None:
@@ -134,7 +136,7 @@ class _Arrivals:
                     self.unresolved = sequence
 
     def of(self, name: str, row: Row) -> int:
-        """The sequence number of the rename that brought a dataset here, 0 for none."""
+        """Return the sequence number of the rename that gave a dataset its name, 0 for none."""
         if not self.left or "guid" not in row:
             return 0
         left = self.left.get(name, 0)
@@ -160,7 +162,7 @@ def _list(host: VmadmHost, depth: int, names: List[str]) -> Dict[str, Row]:
         values = line.split("\t")
         if len(values) == len(COLUMNS):
             row = dict(zip(COLUMNS, values))
-            kept: Row = {key: int(row[key]) if row[key].isdigit() else row[key] for key in _KEPT[row["type"]]}
-            kept["type"] = row["type"]
-            rows[row["name"]] = kept
+            cached: Row = {key: int(row[key]) if row[key].isdigit() else row[key] for key in _CACHED[row["type"]]}
+            cached["type"] = row["type"]
+            rows[row["name"]] = cached
     return rows

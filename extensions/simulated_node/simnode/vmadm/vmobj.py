@@ -30,12 +30,12 @@ def timestamp(seconds: float) -> str:
 
 
 def load(host: VmadmHost, uuid: str) -> Vm:
-    """The VM as vminfod knows it. Raises VmError with code ENOENT."""
+    """Return the VM as vminfod knows it. Raises VmError with code ENOENT."""
     record = store.records(host).get(uuid)
     if record is None:
         raise VmError("VM %s not found" % uuid, "ENOENT")
     rows = vminfod.datasets(host)
-    _see(host, record)
+    _mark_seen(host, record)
     return build(record, rows, _snapshots_by_dataset(rows))
 
 
@@ -43,23 +43,23 @@ def load_all(host: VmadmHost) -> List[Vm]:
     rows = vminfod.datasets(host)
     snapshots = _snapshots_by_dataset(rows)
     for record in store.records(host).values():
-        _see(host, record)
+        _mark_seen(host, record)
     return [build(record, rows, snapshots) for record in store.records(host).values()]
 
 
-def _see(host: VmadmHost, record: store.Record) -> None:
-    """vminfod finds the dataset of a zone that has just been configured with its next refresh at the latest."""
+def _mark_seen(host: VmadmHost, record: store.Record) -> None:
+    """vminfod sees the dataset of a newly configured zone at its next refresh at the latest."""
     if record.get("unseen", math.inf) <= host.now():
         del record["unseen"]
 
 
 def _snapshots_by_dataset(rows: Rows) -> Dict[str, List[str]]:
-    found: Dict[str, List[str]] = {}
+    result: Dict[str, List[str]] = {}
     for name in rows:
-        dataset, at, snapshot = name.partition("@")
-        if at:
-            found.setdefault(dataset, []).append(snapshot)
-    return found
+        dataset, separator, snapshot = name.partition("@")
+        if separator:
+            result.setdefault(dataset, []).append(snapshot)
+    return result
 
 
 def state_of(record: store.Record) -> str:
@@ -71,7 +71,7 @@ def state_of(record: store.Record) -> str:
 
 
 def build(record: store.Record, rows: Rows, snapshots: Dict[str, List[str]]) -> Vm:
-    """The object in the order of keys of a real one."""
+    """Return the object, with its keys in the order of a real one."""
     if "unseen" in record:
         rows, snapshots = {}, {}
     cfg = record["cfg"]
@@ -141,8 +141,8 @@ def _add_runtime(vm: Vm, record: store.Record) -> None:
 
 
 def _add_root(vm: Vm, dataset: str, root: Dict[str, Any], rows: Rows) -> None:
-    held = rows.get(dataset + "@indestructible")
-    if held is not None and held["userrefs"] != "-" and held["userrefs"] > 0:
+    indestructible = rows.get(dataset + "@indestructible")
+    if indestructible is not None and indestructible["userrefs"] != "-" and indestructible["userrefs"] > 0:
         vm["indestructible_zoneroot"] = True
     data = rows.get(dataset + "/data@indestructible")
     if data is not None and data["userrefs"] != "-" and data["userrefs"] > 0:
@@ -160,7 +160,7 @@ def _add_root(vm: Vm, dataset: str, root: Dict[str, Any], rows: Rows) -> None:
 
 
 def disk_index(path: Any) -> int:
-    """N of .../diskN; 0 for any other path."""
+    """Return N of .../diskN, 0 for any other path."""
     match = _DISK_INDEX.match(path) if isinstance(path, str) else None
     return int(match.group(1)) if match else 0
 
@@ -184,7 +184,7 @@ def _disks(record: store.Record, rows: Rows) -> List[Dict[str, Any]]:
 
 
 def volume_of(path: Any, rows: Rows) -> Optional[str]:
-    """The known volume behind a disk's path."""
+    """Return the known volume behind a disk's path, None if there is none."""
     if not isinstance(path, str) or not path.startswith(ZVOL_PREFIX):
         return None
     dataset = path[len(ZVOL_PREFIX) :]
@@ -192,15 +192,15 @@ def volume_of(path: Any, rows: Rows) -> Optional[str]:
 
 
 def _snapshot_list(dataset: str, rows: Rows, snapshots: Dict[str, List[str]]) -> List[Dict[str, Any]]:
-    found = []
+    result = []
     for name in snapshots.get(dataset, []):
         if name.startswith("vmsnap-") and len(name) > 7:
             row = rows["%s@%s" % (dataset, name)]
-            found.append(
+            result.append(
                 {"name": name[7:], "size": js.integral(row["written"] / MIB), "created_at": timestamp(row["creation"])}
             )
-    found.sort(key=lambda snapshot: str(snapshot["created_at"]), reverse=True)
-    return found
+    result.sort(key=lambda snapshot: str(snapshot["created_at"]), reverse=True)
+    return result
 
 
 def _add_free_space(vm: Vm, rows: Rows) -> None:

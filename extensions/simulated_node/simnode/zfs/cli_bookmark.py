@@ -21,14 +21,14 @@ def bookmark(session: Session, argv: List[str]) -> int:
     source = session.point(names[0])
     if source is None:
         raise UsageError(session.err.pop().rstrip("\n") if session.err else "invalid source name")
-    above, mark, short = names[1].partition("#")
-    if not mark or not short:
+    above, separator, short = names[1].partition("#")
+    if not separator or not short:
         raise UsageError(f"invalid bookmark name '{names[1]}' - must contain a '#'")
-    what = f"cannot create bookmark '{names[1]}'"
+    failure = f"cannot create bookmark '{names[1]}'"
     if above not in ("", source.dataset.name):
-        return session.fail(what, "not in the same dataset as its source")
+        return session.fail(failure, "not in the same dataset as its source")
     if source.dataset.bookmark(short) is not None:
-        return session.fail(what, "bookmark exists")
+        return session.fail(failure, "bookmark exists")
     kernel.take_bookmark(session.storage, source, short)
     return 0
 
@@ -39,9 +39,9 @@ def destroy(session: Session, name: str) -> int:
     dataset = session.dataset(above)
     if dataset is None:
         return 1
-    found = dataset.bookmark(short)
-    if found is None:
+    item = dataset.bookmark(short)
+    if item is None:
         session.err.append(f"bookmark '{name}' does not exist.\n")
         return 1
-    kernel.destroy_bookmark(session.storage, found)
+    kernel.destroy_bookmark(session.storage, item)
     return 0

@@ -15,23 +15,23 @@ from simnode.zfs.properties import AUTO
 from simnode.zfs.session import Session, assignments, checked, name_problem, options
 
 
-def _parents(session: Session, path: str, what: str) -> Optional[Dataset]:
+def _parents(session: Session, path: str, failure: str) -> Optional[Dataset]:
     """`check_parents` of libzfs: the parent file system, or None after printing why there is none."""
     above, slash, _leaf = path.rpartition("/")
     if not slash:
-        session.fail(what, "missing dataset name")
+        session.fail(failure, "missing dataset name")
         return None
     pool = above.split("/", 1)[0]
     if pool not in session.storage.pools:
-        session.fail(what, f"no such pool '{pool}'")
+        session.fail(failure, f"no such pool '{pool}'")
         return None
     try:
         parent = session.storage.dataset(above)
     except ZfsError:
-        session.fail(what, "parent does not exist")
+        session.fail(failure, "parent does not exist")
         return None
     if parent.kind != FILESYSTEM:
-        session.fail(what, "parent is not a filesystem")
+        session.fail(failure, "parent is not a filesystem")
         return None
     return parent
 
@@ -78,11 +78,11 @@ class _Request:
         self.name = names[0]
 
 
-def _size(text: str, what: str) -> int:
+def _size(text: str, option: str) -> int:
     try:
         return numbers.parse(text)
     except ValueError as error:
-        raise CliError(f"bad volume {what} '{text}': {error}") from None
+        raise CliError(f"bad volume {option} '{text}': {error}") from None
 
 
 def create(session: Session, argv: List[str]) -> int:
@@ -112,7 +112,7 @@ def create(session: Session, argv: List[str]) -> int:
 
 
 def _complete(session: Session, pool: Pool, request: _Request) -> None:
-    """Default block size, rounding of the size, and the reservation of a volume, as `zfs_do_create` fills them in."""
+    """Fill in block size, rounded size and reservation of a volume as `zfs_do_create` does."""
     props = request.props
     stored = checked(props, "v", True, "")
     block = int(stored.get("volblocksize", 0))
@@ -132,7 +132,7 @@ def _warn(session: Session, pool: Pool, block: int) -> None:
     """OpenZFS's advice on a small block size."""
     if pool.version == "illumos":
         return
-    best, least = pool.default_block, pool.least_allocation
+    best, lowest = pool.default_block, pool.least_allocation
     if block < pool.base_block:
         session.err.append(
             f"Warning: volblocksize ({block}) is less than the default minimum block size ({pool.base_block}).\n"
@@ -140,9 +140,10 @@ def _warn(session: Session, pool: Pool, block: int) -> None:
         )
     elif block < best:
         session.err.append(
-            f"Warning: volblocksize ({block}) is much less than the minimum allocation\nunit ({least}), which wastes "
-            f"at least {100 * (least - block) // least}% of space. To reduce wasted space,\nuse a larger volblocksize "
-            f"({best} is recommended), fewer dRAID data disks\nper group, or smaller sector size (ashift).\n"
+            f"Warning: volblocksize ({block}) is much less than the minimum allocation\nunit ({lowest}), which wastes "
+            f"at least {100 * (lowest - block) // lowest}% of space. To reduce wasted space,\nuse a larger "
+            f"volblocksize ({best} is recommended), fewer dRAID data disks\nper group, "
+            "or smaller sector size (ashift).\n"
         )
 
 
@@ -161,24 +162,24 @@ def _describe(session: Session, request: _Request, dry: bool) -> None:
 
 def _create(session: Session, request: _Request) -> int:
     name = request.name
-    what = f"cannot create '{name}'"
+    failure = f"cannot create '{name}'"
     wrong = name_problem(name, "fv")
     if wrong:
-        return session.fail(what, wrong)
-    if _parents(session, name, what) is None:
+        return session.fail(failure, wrong)
+    if _parents(session, name, failure) is None:
         return 1
     if name in session.storage.pool_of(name).datasets:
-        return session.fail(what, "dataset already exists")
-    stored = checked(request.props, "v" if request.volume else "f", True, what)
+        return session.fail(failure, "dataset already exists")
+    stored = checked(request.props, "v" if request.volume else "f", True, failure)
     block = 0
     if request.volume:
         if not stored["volsize"]:
-            return session.fail(what, "volume size cannot be zero")
+            return session.fail(failure, "volume size cannot be zero")
         block = int(stored.pop("volblocksize", session.storage.pool_of(name).default_block))
     try:
         kernel.create(session.storage, name, VOLUME if request.volume else FILESYSTEM, stored, block)
     except ZfsError as refusal:
-        return session.fail(what, refusal.text)
+        return session.fail(failure, refusal.text)
     return 0
 
 
@@ -195,33 +196,33 @@ def clone(session: Session, argv: List[str]) -> int:
     if not isinstance(origin, Snapshot):
         return 1
     target = names[1]
-    what = f"cannot create '{target}'"
+    failure = f"cannot create '{target}'"
     wrong = name_problem(target, "fv")
     if wrong:
-        return session.fail(what, wrong)
+        return session.fail(failure, wrong)
     if "-p" in flags and target.split("/", 1)[0] in session.storage.pools:
         if target in session.storage.pool_of(target).datasets:
             return 0
         _ancestors(session, target)
-    if _parents(session, target, what) is None:
+    if _parents(session, target, failure) is None:
         return 1
-    stored = _clone_props(session, origin, props, what)
+    stored = _clone_props(session, origin, props, failure)
     try:
         kernel.clone(session.storage, target, origin, stored)
     except ZfsError as refusal:
         why = "source and target pools differ" if refusal.code == "EXDEV" else refusal.text
-        return session.fail(what, why)
+        return session.fail(failure, why)
     return 0
 
 
-def _clone_props(session: Session, origin: Snapshot, props: Dict[str, str], what: str) -> Dict[str, Any]:
+def _clone_props(session: Session, origin: Snapshot, props: Dict[str, str], failure: str) -> Dict[str, Any]:
     dataset = origin.dataset
-    stored = checked(props, "v" if dataset.kind == VOLUME else "f", False, what)
+    stored = checked(props, "v" if dataset.kind == VOLUME else "f", False, failure)
     size = stored.get("volsize")
     if size is not None and (size == 0 or size % dataset.volblocksize):
         nice = numbers.nice(dataset.volblocksize)
         why = f"must be a multiple of volume block size ({nice})" if size else "cannot be zero"
-        raise CliError(f"{what}: 'volsize' {why}")
+        raise CliError(f"{failure}: 'volsize' {why}")
     if stored.get("refreservation") == AUTO:
         stored["refreservation"] = session.pool(dataset).auto(size or origin.volsize, dataset.volblocksize)
     return stored
@@ -263,11 +264,11 @@ def _rename(session: Session, item: Dataset, target: str) -> int:
     if target.startswith(item.name + "/"):
         why = "New dataset name cannot be a descendant of current dataset name"
         return session.fail(f"cannot rename to '{target}'", why)
-    what = f"cannot rename '{item.name}'"
+    failure = f"cannot rename '{item.name}'"
     try:
         kernel.rename(session.storage, item, target)
     except ZfsError as refusal:
-        return session.fail(what, refusal.text)
+        return session.fail(failure, refusal.text)
     return 0
 
 
@@ -283,13 +284,13 @@ def _rename_snapshot(session: Session, snap: Snapshot, target: str, recursive: b
         return 0
     snaps = [snap]
     if recursive:
-        found = [node.snapshot(snap.name) for node in snap.dataset.walk()]
-        snaps = [one for one in found if one is not None]
+        snapshots = [node.snapshot(snap.name) for node in snap.dataset.walk()]
+        snaps = [one for one in snapshots if one is not None]
     try:
         kernel.rename_snapshots(session.storage, snaps, short)
     except ZfsError as refusal:
-        why = refusal.text
+        reason = refusal.text
         if recursive and refusal.code == "EEXIST":
-            why = "a child dataset already has a snapshot with the new name"
-        return session.fail(f"cannot rename '{snap.fullname}'", why)
+            reason = "a child dataset already has a snapshot with the new name"
+        return session.fail(f"cannot rename '{snap.fullname}'", reason)
     return 0

@@ -11,7 +11,7 @@ from typing import Iterator, List, Set
 from simnode.zfs import cli_bookmark, kernel, numbers
 from simnode.zfs.errors import UsageError, ZfsError
 from simnode.zfs.model import FILESYSTEM, Dataset, Snapshot
-from simnode.zfs.session import Session, options, type_word
+from simnode.zfs.session import Session, options, type_name
 from simnode.zfs.values import Item, name_of
 
 
@@ -106,7 +106,7 @@ def _blocked(session: Session, target: Item, flags: Set[str]) -> bool:
     else:
         return False
     session.err.append(
-        f"cannot destroy '{below}': {type_word(target)} has {why}\n"
+        f"cannot destroy '{below}': {type_name(target)} has {why}\n"
         f"use '{option}' to destroy the following datasets:\n" + "".join(f"{name}\n" for name in listed)
     )
     return True
@@ -172,19 +172,19 @@ def _destroy_clones(session: Session, snaps: List[Snapshot]) -> bool:
 
 def _spec(dataset: Dataset, text: str) -> List[Snapshot]:
     """Snapshots of `a`, `a,b`, `a%b`, `%b`, `a%` or `%`."""
-    found: List[Snapshot] = []
+    snapshots: List[Snapshot] = []
     names = [snap.name for snap in dataset.snapshots]
     for part in text.split(","):
         first, percent, last = part.partition("%")
         if not percent:
-            found.extend(snap for snap in dataset.snapshots if snap.name == part)
+            snapshots.extend(snap for snap in dataset.snapshots if snap.name == part)
             continue
         if (first and first not in names) or (last and last not in names):
             continue
         start = names.index(first) if first else 0
         stop = names.index(last) + 1 if last else len(names)
-        found.extend(dataset.snapshots[start:stop])
-    return list(dict.fromkeys(found))
+        snapshots.extend(dataset.snapshots[start:stop])
+    return list(dict.fromkeys(snapshots))
 
 
 def _destroy_snapshots(session: Session, name: str, flags: Set[str]) -> int:

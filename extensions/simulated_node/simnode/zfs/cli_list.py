@@ -61,7 +61,7 @@ class _Common:
                 self.types = types_of(value)
 
     def selection(self, default: str, snapshots: bool, names: List[str]) -> Selection:
-        """Which datasets; asking for snapshots of a dataset means one level down."""
+        """Return the selection of datasets. Snapshots of a dataset are one level below it."""
         types = default if self.types is None else self.types
         depth = self.depth
         if types in ("s", "b") and names and not depth:
@@ -119,8 +119,8 @@ def _rows(
     for item in items:
         full = name_of(item)
         reader = readers[session.pool(item).name]
-        found = reader.all(item) if names is None else [(name, *reader.get(item, name)) for name in names]
-        for name, value, source in found:
+        values = reader.all(item) if names is None else [(name, *reader.get(item, name)) for name in names]
+        for name, value, source in values:
             if sources is not None and _class(source) not in sources:
                 continue
             received = "-" if isinstance(item, Bookmark) else str(item.received.get(name, "-"))

@@ -18,23 +18,23 @@ from simnode.zfs.session import Session, assignments, checked, name_problem, opt
 _ONCE = ("volsize", "volblocksize")
 
 
-class _Wanted:
-    """What the words of a command ask for."""
+class _Request:
+    """The parsed arguments of a command."""
 
     def __init__(self, argv: List[str]) -> None:
         given, names = options(argv, "o:x:uvFsA")
         self.flags = {flag for flag, _value in given}
-        self.own = assignments([value for flag, value in given if flag == "-o"])
+        self.assigned = assignments([value for flag, value in given if flag == "-o"])
         self.without = {value for flag, value in given if flag == "-x"}
         if len(names) != 1:
             raise UsageError("too many arguments" if names else "missing snapshot argument")
         self.name, _at, self.short = names[0].partition("@")
 
-    def of(self, header: Dict[str, Any]) -> _Wanted:
-        """The same for a part of a package (`zfs send -R`), which may bring a dataset below."""
-        wanted = copy.copy(self)
-        wanted.name += header.get("below", "")
-        return wanted
+    def of(self, header: Dict[str, Any]) -> _Request:
+        """Return the request for a part of a package (`zfs send -R`), which may have a dataset below."""
+        request = copy.copy(self)
+        request.name += header.get("below", "")
+        return request
 
 
 def receive(session: Session, argv: List[str], stdin: str) -> int:
@@ -42,9 +42,9 @@ def receive(session: Session, argv: List[str], stdin: str) -> int:
 
     Properties of the stream get the source `received`, those of -o `local`.
     """
-    wanted = _Wanted(argv)
-    if "-A" in wanted.flags:
-        return _abort(session, wanted.name)
+    request = _Request(argv)
+    if "-A" in request.flags:
+        return _abort(session, request.name)
     if not stdin:
         raise CliError("cannot receive: failed to read from stream")
     try:
@@ -52,7 +52,7 @@ def receive(session: Session, argv: List[str], stdin: str) -> int:
     except ValueError:
         raise CliError("cannot receive: invalid stream (bad magic number)") from None
     for part in parts:
-        _receive(session, wanted.of(part.header), part)
+        _receive(session, request.of(part.header), part)
     return 0
 
 
@@ -67,31 +67,31 @@ def _abort(session: Session, name: str) -> int:
     return 0
 
 
-def _receive(session: Session, wanted: _Wanted, part: stream.Part) -> None:
+def _receive(session: Session, request: _Request, part: stream.Part) -> None:
     header, storage = part.header, session.storage
-    what = f"cannot receive {_stream_of(header)} stream"
-    if name_problem(wanted.name, "fv"):
-        raise CliError(f"{what}: invalid name")
-    own = _own(wanted, header, what)
-    short = wanted.short or header["snapshot"]
-    target = storage.pool_of(wanted.name).datasets.get(wanted.name)
-    if target is not None and header["fromguid"] and _has(target, header["toguid"], short):
-        return  # zfs reads the stream to its end, too, and says nothing
-    target = _begun(session, wanted, part, target, what)
-    _set(session, wanted, target, header, own)
-    roomy = kernel.take_in(storage, target, part.pieces)
-    if part.whole and roomy:
+    failure = f"cannot receive {_stream_of(header)} stream"
+    if name_problem(request.name, "fv"):
+        raise CliError(f"{failure}: invalid name")
+    properties = _checked_properties(request, header, failure)
+    short = request.short or header["snapshot"]
+    target = storage.pool_of(request.name).datasets.get(request.name)
+    if target is not None and header["fromguid"] and _has_snapshot(target, header["toguid"], short):
+        return  # zfs, too, reads the stream to its end without a message
+    target = _begin(session, request, part, target, failure)
+    _set_properties(session, request, target, header, properties)
+    fits = kernel.take_in(storage, target, part.pieces)
+    if part.complete and fits:
         kernel.finish_receive(storage, target, part, short)
-        _reserve(session, wanted, target, header, own)
+        _set_reservations(session, request, target, header, properties)
         return
-    why = _kept(target) if roomy else f"destination {target.name} space quota exceeded."
-    if "-s" not in wanted.flags:
+    reason = _resume_message(target) if fits else f"destination {target.name} space quota exceeded."
+    if "-s" not in request.flags:
         kernel.abort_receive(storage, target)
-        why = "incomplete stream" if roomy else why
-    raise CliError(f"{what}: {why}")
+        reason = "incomplete stream" if fits else reason
+    raise CliError(f"{failure}: {reason}")
 
 
-def _has(target: Dataset, guid: int, short: str) -> bool:
+def _has_snapshot(target: Dataset, guid: int, short: str) -> bool:
     return any((snap.guid, snap.name) == (guid, short) for snap in target.snapshots)
 
 
@@ -101,7 +101,7 @@ def _stream_of(header: Dict[str, Any]) -> str:
     return "incremental" if header["fromguid"] else "new filesystem"
 
 
-def _kept(target: Dataset) -> str:
+def _resume_message(target: Dataset) -> str:
     assert target.partial is not None
     return (
         "checksum mismatch or incomplete stream.\nPartially received snapshot is saved.\n"
@@ -110,79 +110,85 @@ def _kept(target: Dataset) -> str:
     )
 
 
-def _own(wanted: _Wanted, header: Dict[str, Any], what: str) -> Dict[str, Any]:
-    """The properties of -o as they are stored."""
+def _checked_properties(request: _Request, header: Dict[str, Any], failure: str) -> Dict[str, Any]:
+    """Return the properties of -o as they are stored."""
     for name in _ONCE:
-        if name in wanted.own:
+        if name in request.assigned:
             raise CliError(f"cannot receive: invalid property '{name}'")
-    own = {name: value for name, value in wanted.own.items() if name != "origin"}
-    return checked(own, "v" if header["kind"] == VOLUME else "f", False, what)
+    properties = {name: value for name, value in request.assigned.items() if name != "origin"}
+    return checked(properties, "v" if header["kind"] == VOLUME else "f", False, failure)
 
 
-def _begun(session: Session, wanted: _Wanted, part: stream.Part, target: Optional[Dataset], what: str) -> Dataset:
-    """The dataset that takes the pieces of this part; CliError if none can."""
-    header, name, storage = part.header, wanted.name, session.storage
-    short = wanted.short or header["snapshot"]
+def _begin(session: Session, request: _Request, part: stream.Part, target: Optional[Dataset], failure: str) -> Dataset:
+    """Return the dataset that receives the pieces of this part. Raises CliError if none can."""
+    header, name, storage = part.header, request.name, session.storage
+    short = request.short or header["snapshot"]
     if "resume" in header:
-        return _resumed(target, header, what, name)
+        return _resumed(target, header, failure, name)
     if not header["fromguid"] and target is not None:
         if target.partial is not None:
-            raise CliError(f'{what}: destination {name} contains partially-complete state from "zfs receive -s".')
-        raise CliError(f"{what}: destination '{name}' exists\nmust specify -F to overwrite it")
+            raise CliError(f'{failure}: destination {name} contains partially-complete state from "zfs receive -s".')
+        raise CliError(f"{failure}: destination '{name}' exists\nmust specify -F to overwrite it")
     if target is None and header["fromguid"] and not header["clone"]:
-        raise CliError(f"{what}: destination '{name}' does not exist")
+        raise CliError(f"{failure}: destination '{name}' does not exist")
     try:
         if target is None:
-            return kernel.begin_new(storage, name, header, _origin(session, wanted, header))
+            return kernel.begin_new(storage, name, header, _origin(session, request, header))
         kernel.begin_receive(storage, target, header, short)
         return target
     except ZfsError as refusal:
-        raise CliError(_refusal(refusal, name, short, what)) from None
+        raise CliError(_refusal(refusal, name, short, failure)) from None
 
 
-def _origin(session: Session, wanted: _Wanted, header: Dict[str, Any]) -> Optional[Snapshot]:
+def _origin(session: Session, request: _Request, header: Dict[str, Any]) -> Optional[Snapshot]:
     if not header["fromguid"]:
         return None
-    for dataset in session.storage.pool_of(wanted.name).datasets.values():
+    for dataset in session.storage.pool_of(request.name).datasets.values():
         for snap in dataset.snapshots:
             if snap.guid == header["fromguid"]:
                 return snap
-    short = wanted.short or header["snapshot"]
-    raise CliError(f"cannot receive: local origin for clone {wanted.name}@{short} does not exist")
+    short = request.short or header["snapshot"]
+    raise CliError(f"cannot receive: local origin for clone {request.name}@{short} does not exist")
 
 
-def _resumed(target: Optional[Dataset], header: Dict[str, Any], what: str, name: str) -> Dataset:
+def _resumed(target: Optional[Dataset], header: Dict[str, Any], failure: str, name: str) -> Dataset:
     if target is None:
-        raise CliError(f"{what}: destination '{name}' does not exist")
+        raise CliError(f"{failure}: destination '{name}' does not exist")
     state = target.partial
     if state is None or (state["toguid"], len(state["pieces"])) != (header["toguid"], header["resume"]):
-        raise CliError(f"{what}: it does not go on where {name} has stopped")
+        raise CliError(f"{failure}: it does not go on where {name} has stopped")
     return target
 
 
-def _refusal(refusal: ZfsError, name: str, short: str, what: str) -> str:
+def _refusal(refusal: ZfsError, name: str, short: str, failure: str) -> str:
     if refusal.code == "EEXIST":
         return f"cannot restore to {name}@{short}: destination already exists"
     if refusal.code == "ENOENT":
         above = name.rpartition("/")[0]
-        return f"cannot open '{above}': dataset does not exist\n{what}: unable to restore to destination"
+        return f"cannot open '{above}': dataset does not exist\n{failure}: unable to restore to destination"
     texts = {
         "EBUSY": f'destination {name} contains partially-complete state from "zfs receive -s".',
         "ENODEV": f"most recent snapshot of {name} does not\nmatch incremental source",
         "ETXTBSY": f"destination {name} has been modified\nsince most recent snapshot",
     }
-    return f"{what}: {texts.get(refusal.code, refusal.text)}"
+    return f"{failure}: {texts.get(refusal.code, refusal.text)}"
 
 
-def _set(session: Session, wanted: _Wanted, target: Dataset, header: Dict[str, Any], own: Dict[str, Any]) -> None:
-    sent = {name: value for name, value in header["props"].items() if name not in wanted.without | {"encryption"}}
+def _set_properties(
+    session: Session, request: _Request, target: Dataset, header: Dict[str, Any], properties: Dict[str, Any]
+) -> None:
+    sent = {name: value for name, value in header["props"].items() if name not in request.without | {"encryption"}}
     target.received.update({name: value for name, value in sent.items() if name not in SPECIAL})
-    kernel.set_props(session.storage, target, {name: value for name, value in own.items() if name not in SPECIAL})
+    kernel.set_props(
+        session.storage, target, {name: value for name, value in properties.items() if name not in SPECIAL}
+    )
 
 
-def _reserve(session: Session, wanted: _Wanted, target: Dataset, header: Dict[str, Any], own: Dict[str, Any]) -> None:
-    """What reserves space comes last. A failure is printed, but the command succeeds."""
-    sent = {name: value for name, value in header["props"].items() if name not in wanted.without | {"volsize"}}
-    for name, value in {**sent, **own}.items():
+def _set_reservations(
+    session: Session, request: _Request, target: Dataset, header: Dict[str, Any], properties: Dict[str, Any]
+) -> None:
+    """Set the properties that reserve space, last. A failure is printed, but the command succeeds."""
+    sent = {name: value for name, value in header["props"].items() if name not in request.without | {"volsize"}}
+    for name, value in {**sent, **properties}.items():
         if name in SPECIAL and kernel.set_props(session.storage, target, {name: value}):
             session.fail(f"cannot receive {name} property on {target.name}", "size is greater than available space")

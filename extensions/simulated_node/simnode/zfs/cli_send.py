@@ -20,17 +20,17 @@ def send(session: Session, argv: List[str]) -> int:
     """`zfs send [-pnvPLecw] [-i|-I BASE] SNAPSHOT` or `zfs send [-nvPe] -t TOKEN`."""
     given, names = options(argv, "pvnPLecwi:I:t:")
     flags = {flag for flag, _value in given}
-    told = dict(given)
-    if "-t" in told:
+    values = dict(given)
+    if "-t" in values:
         if names:
             raise UsageError("invalid flags combined with -t")
-        return _resume(session, told["-t"], flags)
+        return _resume(session, values["-t"], flags)
     if len(names) != 1:
         raise UsageError("too many arguments" if names else "missing snapshot argument")
     snap = session.open(names[0], "s")
     if not isinstance(snap, Snapshot):
         return 1
-    base = _base(session, snap, told.get("-i", told.get("-I", "")))
+    base = _base(session, snap, values.get("-i", values.get("-I", "")))
     if base is None and flags & {"-i", "-I"}:
         return 1
     steps = _steps(snap, base, "-I" in flags)
@@ -44,19 +44,19 @@ def send(session: Session, argv: List[str]) -> int:
 
 
 def _base(session: Session, snap: Snapshot, name: str) -> Base:
-    """The base of that name, which may be given without its dataset."""
+    """Return the base of that name, which may lack its dataset."""
     if not name:
         return None
     if not set(name) & set("@#"):
         name = f"@{name}"
-    found = session.point(snap.dataset.name + name if name[0] in "@#" else name)
-    if found is None:
+    point = session.point(snap.dataset.name + name if name[0] in "@#" else name)
+    if point is None:
         return None
     origin = snap.dataset.origin
-    if found.createtxg >= snap.createtxg or (found.dataset is not snap.dataset and found is not origin):
+    if point.createtxg >= snap.createtxg or (point.dataset is not snap.dataset and point is not origin):
         session.fail(f"warning: cannot send '{snap.fullname}'", "not an earlier snapshot from the same fs")
         return None
-    return found
+    return point
 
 
 def _steps(snap: Snapshot, base: Base, all_between: bool) -> List[Tuple[Base, Snapshot]]:
@@ -72,7 +72,7 @@ def _since(base: Base) -> int:
 
 
 def _estimate(session: Session, steps: List[Tuple[Base, Snapshot]], flags: Set[str], done: int = 0) -> None:
-    """What will be sent; of the first step, the first pieces are done."""
+    """Print the sizes of the streams. done: the number of pieces of the first one that were sent already."""
     if not flags & {"-v", "-P"}:
         return
     total = 0
@@ -80,13 +80,16 @@ def _estimate(session: Session, steps: List[Tuple[Base, Snapshot]], flags: Set[s
         size = stream.size(snap, stream.pieces(snap, _since(base))[done:])
         done = 0
         total += size
-        shown = "" if base is None else base.name if len(steps) > 1 else base.fullname
-        _say(session, ["incremental", shown, snap.fullname, str(size)] if base else ["full", snap.fullname, str(size)])
-    _say(session, ["size", str(total)])
+        base_name = "" if base is None else base.name if len(steps) > 1 else base.fullname
+        _print_row(
+            session,
+            ["incremental", base_name, snap.fullname, str(size)] if base else ["full", snap.fullname, str(size)],
+        )
+    _print_row(session, ["size", str(total)])
 
 
-def _say(session: Session, words: List[str]) -> None:
-    session.out.append("\t".join(words) + "\n")
+def _print_row(session: Session, fields: List[str]) -> None:
+    session.out.append("\t".join(fields) + "\n")
 
 
 def _header(base: Base, snap: Snapshot, with_props: bool) -> Dict[str, Any]:
@@ -108,25 +111,25 @@ def _header(base: Base, snap: Snapshot, with_props: bool) -> Dict[str, Any]:
 
 
 def _resume(session: Session, text: str, flags: Set[str]) -> int:
-    what = "cannot resume send"
+    failure = "cannot resume send"
     try:
-        told = stream.read_token(text)
+        content = stream.read_token(text)
     except (ValueError, KeyError):
-        return session.fail(what, "resume token is corrupt (invalid format)")
+        return session.fail(failure, "resume token is corrupt (invalid format)")
     if flags & {"-v", "-P"}:
         session.out.append("resume token contents:\nnvlist version: 0\n")
-        session.out.append(f"\ttoguid = {told['toguid']:#x}\n\ttoname = {told['toname']}\n")
-    snap = _by_guid(session, told["toguid"])
+        session.out.append(f"\ttoguid = {content['toguid']:#x}\n\ttoname = {content['toname']}\n")
+    snap = _by_guid(session, content["toguid"])
     if not isinstance(snap, Snapshot):
-        raise CliError(f"{what}: {_why_gone(session, told['toname'])}", 255)
-    base = _by_guid(session, told["fromguid"]) if told["fromguid"] else None
-    if base is None and told["fromguid"]:
-        raise CliError(f"{what}: incremental source {told['fromguid']:#x} no longer exists", 255)
+        raise CliError(f"{failure}: {_why_gone(session, content['toname'])}", 255)
+    base = _by_guid(session, content["fromguid"]) if content["fromguid"] else None
+    if base is None and content["fromguid"]:
+        raise CliError(f"{failure}: incremental source {content['fromguid']:#x} no longer exists", 255)
     if "-n" in flags:
-        _estimate(session, [(base, snap)], flags, told["pieces"])
+        _estimate(session, [(base, snap)], flags, content["pieces"])
         return 0
-    header = {**_header(base, snap, False), "resume": told["pieces"]}
-    session.out.append(stream.write(header, stream.pieces(snap, _since(base))[told["pieces"] :]))
+    header = {**_header(base, snap, False), "resume": content["pieces"]}
+    session.out.append(stream.write(header, stream.pieces(snap, _since(base))[content["pieces"] :]))
     return 0
 
 
@@ -142,7 +145,7 @@ def _by_guid(session: Session, guid: int) -> Base:
     for pool in session.storage.pools.values():
         for dataset in pool.datasets.values():
             points: List[Union[Snapshot, Bookmark]] = [*dataset.snapshots, *dataset.bookmarks]
-            for found in points:
-                if found.guid == guid:
-                    return found
+            for point in points:
+                if point.guid == guid:
+                    return point
     return None

@@ -22,7 +22,7 @@ _OTHER = {"EROFS": "dataset is read-only", "E2BIG": "property value too long"}
 
 
 def set_(session: Session, argv: List[str]) -> int:
-    """`zfs set`: several properties on several datasets, going on after a failure."""
+    """`zfs set`: several properties on several datasets. A failure does not stop the rest."""
     _given, rest = options(argv, "u")
     if not rest:
         raise UsageError("missing arguments")
@@ -50,26 +50,26 @@ def set_(session: Session, argv: List[str]) -> int:
 
 
 def _set(session: Session, item: Item, props: Dict[str, str]) -> bool:
-    what = f"cannot set property for '{name_of(item)}'"
+    failure = f"cannot set property for '{name_of(item)}'"
     try:
-        stored = checked(props, kind_of(item), False, what)
+        stored = checked(props, kind_of(item), False, failure)
     except CliError as error:
         session.err.append(error.text + "\n")
         return False
     try:
         if isinstance(item, Dataset):
-            return _set_dataset(session, item, stored, what)
-        return _set_snapshot(session, item, stored, what)
+            return _set_dataset(session, item, stored, failure)
+        return _set_snapshot(session, item, stored, failure)
     except ZfsError as refusal:
-        session.fail(what, refusal.text)
+        session.fail(failure, refusal.text)
         return False
 
 
-def _set_snapshot(session: Session, item: Item, props: Dict[str, Any], what: str) -> bool:
+def _set_snapshot(session: Session, item: Item, props: Dict[str, Any], failure: str) -> bool:
     kernel.writable(session.storage, name_of(item))
     for name, value in props.items():
         if len(str(value).encode()) > kernel.MAX_USER_VALUE:
-            session.fail(what, _OTHER["E2BIG"])
+            session.fail(failure, _OTHER["E2BIG"])
             return False
         item.props[name] = value
     session.storage.next_txg()
@@ -77,13 +77,13 @@ def _set_snapshot(session: Session, item: Item, props: Dict[str, Any], what: str
     return True
 
 
-def _set_dataset(session: Session, item: Dataset, props: Dict[str, Any], what: str) -> bool:
+def _set_dataset(session: Session, item: Dataset, props: Dict[str, Any], failure: str) -> bool:
     pool = session.pool(item)
     size = props.get("volsize")
     if size is not None and (size == 0 or size % item.volblocksize):
         nice = numbers.nice(item.volblocksize, "" if pool.version == "illumos" else "B")
-        why = f"must be a multiple of volume block size ({nice})" if size else "cannot be zero"
-        session.fail(what, f"'volsize' {why}")
+        reason = f"must be a multiple of volume block size ({nice})" if size else "cannot be zero"
+        session.fail(failure, f"'volsize' {reason}")
         return False
     added = False
     if size is not None and "refreservation" not in props:
@@ -91,14 +91,14 @@ def _set_dataset(session: Session, item: Dataset, props: Dict[str, Any], what: s
     if added or props.get("refreservation") == AUTO:
         added = True
         props["refreservation"] = pool.auto(size or item.volsize, item.volblocksize)
-    old = item.volsize
+    old_volsize = item.volsize
     errors = kernel.set_props(session.storage, item, props)
     for name, _code in errors:
         code = errors[-1][1]
-        why = _NO_SPACE.get(name, "") if code == "ENOSPC" else _OTHER.get(code, "")
-        session.fail(what, why or ZfsError(code).text)
+        reason = _NO_SPACE.get(name, "") if code == "ENOSPC" else _OTHER.get(code, "")
+        session.fail(failure, reason or ZfsError(code).text)
     if errors and added and errors[-1][1] == "ENOSPC" and size is not None:
-        kernel.set_props(session.storage, item, {"volsize": old})
+        kernel.set_props(session.storage, item, {"volsize": old_volsize})
     return not errors
 
 

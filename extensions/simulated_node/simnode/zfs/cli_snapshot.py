@@ -69,12 +69,12 @@ def rollback(session: Session, argv: List[str]) -> int:
         return 1
     dataset = snap.dataset
     newer = dataset.snapshots[dataset.snapshots.index(snap) + 1 :]
-    marks = [mark for mark in dataset.bookmarks if mark.createtxg > snap.createtxg]
-    if (newer or marks) and not flags & {"-r", "-R"}:
+    bookmarks = [bookmark for bookmark in dataset.bookmarks if bookmark.createtxg > snap.createtxg]
+    if (newer or bookmarks) and not flags & {"-r", "-R"}:
         session.err.append(
             f"cannot rollback to '{names[0]}': more recent snapshots or bookmarks exist\n"
             "use '-r' to force deletion of the following snapshots and bookmarks:\n"
-            + "".join(f"{name}\n" for name in [*(one.fullname for one in newer), *(one.fullname for one in marks)])
+            + "".join(f"{name}\n" for name in [*(one.fullname for one in newer), *(one.fullname for one in bookmarks)])
         )
         return 1
     clones = [name_of(item) for one in newer for item in dependents(one)]
@@ -86,8 +86,8 @@ def rollback(session: Session, argv: List[str]) -> int:
         return 1
     if _rollback(session, dataset, snap, newer):
         return 1
-    for mark in marks:
-        dataset.bookmarks.remove(mark)
+    for bookmark in bookmarks:
+        dataset.bookmarks.remove(bookmark)
     return 0
 
 
@@ -105,7 +105,7 @@ def _rollback(session: Session, dataset: Dataset, snap: Snapshot, newer: List[Sn
 
 
 def _targets(session: Session, name: str, recursive: bool) -> List[Snapshot]:
-    """Snapshots that a hold or release is about; what is missing is printed."""
+    """Return the snapshots for a hold or release. Missing ones are printed."""
     above, at, short = name.partition("@")
     if not at:
         session.err.append(f"'{name}' is not a snapshot\n")
@@ -153,13 +153,13 @@ def release(session: Session, argv: List[str]) -> int:
     for name in names[1:]:
         before = len(session.err)
         snaps = _targets(session, name, bool(given))
-        held = [snap for snap in snaps if tag in snap.holds]
-        if not held:
+        tagged = [snap for snap in snaps if tag in snap.holds]
+        if not tagged:
             status = 1
             if len(session.err) == before:
-                why = "no such tag on this dataset" if snaps else "dataset does not exist"
-                session.fail(f"cannot release hold from snapshot '{name}'", why)
-        for snap in held:
+                reason = "no such tag on this dataset" if snaps else "dataset does not exist"
+                session.fail(f"cannot release hold from snapshot '{name}'", reason)
+        for snap in tagged:
             kernel.release(session.storage, snap, tag)
     return status
 

@@ -114,9 +114,9 @@ def _get(session: Session, argv: List[str]) -> int:
         values = _values(session, pool, "-p" in flags)
         for field in fields:
             default = field in ("readonly", "listsnapshots", "altroot", "version")
-            whole = {"name": pool.name, "property": field, "value": values[field],
+            document = {"name": pool.name, "property": field, "value": values[field],
                      "source": "default" if default else "-"}  # fmt: skip
-            rows.append([whole[column] for column in columns])
+            rows.append([document[column] for column in columns])
     if "-H" in flags:
         session.out.extend("\t".join(row) + "\n" for row in rows)
     elif rows:
@@ -185,9 +185,9 @@ _COMMANDS: Dict[str, Tuple[Callable[[Session, List[str]], int], str]] = {
 def main(storage: Storage, argv: List[str]) -> Tuple[int, str, str]:
     """Run `zpool` with these arguments; exit status, stdout, stderr."""
     if not argv or argv[0] not in _COMMANDS:
-        what = f"unrecognized command '{argv[0]}'" if argv else "missing command"
+        problem = f"unrecognized command '{argv[0]}'" if argv else "missing command"
         usages = "".join(f"\t{usage}\n" for _command, usage in _COMMANDS.values())
-        return 2, "", f"{what}\nusage: zpool command args ...\nwhere 'command' is one of the following:\n\n{usages}"
+        return 2, "", f"{problem}\nusage: zpool command args ...\nwhere 'command' is one of the following:\n\n{usages}"
     session = Session(storage)
     command, usage = _COMMANDS[argv[0]]
     try:

@@ -23,24 +23,24 @@ Extents = List[Extent]
 
 
 def cut(extents: Extents, start: int, end: int) -> Extents:
-    """Without the bytes [start, end)."""
-    kept: Extents = []
+    """Return the extents without the bytes [start, end)."""
+    result: Extents = []
     for first, last, content, birth in extents:
         if first < start:
-            kept.append((first, min(last, start), content, birth))
+            result.append((first, min(last, start), content, birth))
         if last > end:
-            kept.append((max(first, end), last, content, birth))
-    kept.sort()
-    return [extent for extent in kept if extent[0] < extent[1]]
+            result.append((max(first, end), last, content, birth))
+    result.sort()
+    return [extent for extent in result if extent[0] < extent[1]]
 
 
 def write(extents: Extents, start: int, end: int, content: str, birth: int) -> Extents:
-    """With `content` at [start, end), born in transaction group `birth`."""
+    """Return the extents with `content` at [start, end), born in transaction group `birth`."""
     return sorted([*cut(extents, start, end), (start, end, content, birth)])
 
 
 def within(extents: Extents, start: int, end: int) -> Extents:
-    """The part inside [start, end)."""
+    """Return the part inside [start, end)."""
     return [
         (max(first, start), min(last, end), content, birth)
         for first, last, content, birth in extents
@@ -49,7 +49,7 @@ def within(extents: Extents, start: int, end: int) -> Extents:
 
 
 def difference(extents: Extents, others: Extents) -> Extents:
-    """The blocks of `extents` that are not in `others` (same offset and same birth)."""
+    """Return the blocks of `extents` that are not in `others` (same offset and same birth)."""
     if extents is others:
         return []
     result: Extents = []
@@ -79,8 +79,8 @@ def _merged(extents: Iterable[Extent]) -> Iterator[Tuple[int, int, str]]:
 
 
 def digest(extents: Extents, start: int, end: int) -> str:
-    """A hex digest of the bytes [start, end): equal if and only if the contents and the range are equal."""
-    import hashlib  # only who asks pays for it
+    """Return a hex digest of the bytes [start, end). It is equal only for equal contents and ranges."""
+    import hashlib  # slow to import, and seldom needed
 
     state = hashlib.sha256(f"{start}:{end}".encode())
     for first, last, content in _merged(within(extents, start, end)):

@@ -20,9 +20,9 @@ def parse(text: str) -> int:
     if not text or not (text[0].isdigit() or text[0] == "."):
         raise ValueError(f"bad numeric value '{text}'")
     match = _NUMBER.match(text)
-    whole, fraction, suffix = match.groups() if match else ("", "", text)
+    integer, fraction, suffix = match.groups() if match else ("", "", text)
     shift = _shift(suffix or "")
-    value = int(float(f"{whole or 0}{fraction}") * (1 << shift)) if fraction else int(whole) << shift
+    value = int(float(f"{integer or 0}{fraction}") * (1 << shift)) if fraction else int(integer) << shift
     if value >= 1 << 64:
         raise ValueError("numeric value is too large")
     return value

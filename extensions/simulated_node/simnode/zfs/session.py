@@ -17,7 +17,7 @@ from simnode.zfs.values import Item, Listed, kind_of, name_of
 
 _TYPES = {"filesystem": "f", "fs": "f", "volume": "v", "vol": "v", "snapshot": "s", "snap": "s", "bookmark": "b",
           "all": "fvsb"}  # fmt: skip
-_WORDS = {"f": "filesystem", "v": "volume", "s": "snapshot", "b": "bookmark"}
+_TYPE_NAMES = {"f": "filesystem", "v": "volume", "s": "snapshot", "b": "bookmark"}
 MAX_NAME = 255
 BAD_TYPE = "operation not applicable to datasets of this type"
 
@@ -31,42 +31,42 @@ class Session:
         self.out: List[str] = []
         self.err: List[str] = []
 
-    def fail(self, what: str, why: str) -> int:
-        """Print "what: why" on stderr; returns 1."""
-        self.err.append(f"{what}: {why}\n")
+    def fail(self, failure: str, reason: str) -> int:
+        """Print "failure: reason" on stderr. Return 1."""
+        self.err.append(f"{failure}: {reason}\n")
         return 1
 
     @property
     def version(self) -> str:
-        """Whose zfs this is: illumos, 2.1 or 2.3."""
+        """The version of zfs: illumos, 2.1 or 2.3."""
         for pool in self.storage.pools.values():
             return pool.version
         return "illumos"
 
     def open(self, name: str, types: str) -> Optional[Item]:
-        """The dataset or snapshot of that name if it is of one of `types` (f, v, s); else prints why not."""
-        found = self.listed(name, types)
-        return None if isinstance(found, Bookmark) else found
+        """Return the dataset or snapshot of that name if it is of one of `types` (f, v, s), else print why not."""
+        item = self.listed(name, types)
+        return None if isinstance(item, Bookmark) else item
 
     def point(self, name: str) -> Optional[Union[Snapshot, Bookmark]]:
-        """The snapshot or bookmark of that name; None (printed) if there is none."""
-        found = self.listed(name, "sb")
-        return None if isinstance(found, Dataset) else found
+        """Return the snapshot or bookmark of that name, else None, with a message printed."""
+        item = self.listed(name, "sb")
+        return None if isinstance(item, Dataset) else item
 
     def listed(self, name: str, types: str) -> Optional[Listed]:
-        """What has that name if it is of one of `types` (f, v, s, b); else prints why not."""
-        what = f"cannot open '{name}'"
-        wrong = name_problem(name, types)
-        if wrong:
-            self.fail(what, wrong)
+        """Return the item of that name if it is of one of `types` (f, v, s, b), else print why not."""
+        failure = f"cannot open '{name}'"
+        problem = name_problem(name, types)
+        if problem:
+            self.fail(failure, problem)
             return None
         try:
             item: Listed = self.storage.bookmark(name) if "#" in name else self.storage.find(name)
         except ZfsError as refusal:
-            self.fail(what, refusal.text)
+            self.fail(failure, refusal.text)
             return None
         if kind_of(item) not in types:
-            self.fail(what, BAD_TYPE)
+            self.fail(failure, BAD_TYPE)
             return None
         return item
 
@@ -76,12 +76,12 @@ class Session:
         return item if isinstance(item, Dataset) else None
 
     def pool(self, item: Listed) -> Pool:
-        """The pool that it is in."""
+        """Return the pool of an item."""
         return self.storage.pool_of(name_of(item))
 
 
 def name_problem(name: str, types: str) -> str:
-    """Why a name cannot be one of a dataset of these types, '' if it can."""
+    """Return why a dataset of these types cannot have the name, '' if it can."""
     if "s" not in types and "@" in name:
         return "snapshot delimiter '@' is not expected here"
     if types == "s" and "@" not in name:
@@ -113,7 +113,7 @@ def _part_problem(part: str) -> str:
 
 
 def options(argv: List[str], spec: str) -> Tuple[List[Tuple[str, str]], List[str]]:
-    """getopt as zfs does it: options first, then names."""
+    """Parse options as zfs does, options first, then names."""
     try:
         return getopt.getopt(argv, spec)
     except getopt.GetoptError as error:
@@ -123,61 +123,61 @@ def options(argv: List[str], spec: str) -> Tuple[List[Tuple[str, str]], List[str
 
 
 def assignments(texts: List[str]) -> Dict[str, str]:
-    """property=value arguments; CliError when malformed or repeated."""
-    found: Dict[str, str] = {}
+    """Parse property=value arguments. Raises CliError for malformed or repeated ones."""
+    result: Dict[str, str] = {}
     for text in texts:
         name, equals, value = text.partition("=")
         if not equals:
             raise CliError("missing '=' for property=value argument")
-        if name in found:
+        if name in result:
             raise CliError(f"property '{name}' specified multiple times")
-        found[name] = value
-    return found
+        result[name] = value
+    return result
 
 
-def checked(props: Dict[str, str], kind: str, creating: bool, what: str) -> Dict[str, Any]:
-    """Properties as they are stored; CliError "what: why" for the first that is wrong."""
+def checked(props: Dict[str, str], kind: str, creating: bool, failure: str) -> Dict[str, Any]:
+    """Return properties as they are stored. Raises CliError "failure: reason" for the first invalid one."""
     result: Dict[str, Any] = {}
     for name, value in props.items():
         try:
             full, stored = check(name, value, kind, creating)
         except CliError as error:
-            raise CliError(f"{what}: {error.text}") from None
+            raise CliError(f"{failure}: {error.text}") from None
         result[full] = stored
     return result
 
 
 def types_of(text: str) -> str:
-    """The letters of a -t argument."""
-    found = ""
-    for word in text.split(","):
-        if word not in _TYPES:
-            raise UsageError(f"invalid type '{word}'")
-        found += _TYPES[word]
-    return found
+    """Return the letters of a -t argument."""
+    letters = ""
+    for name in text.split(","):
+        if name not in _TYPES:
+            raise UsageError(f"invalid type '{name}'")
+        letters += _TYPES[name]
+    return letters
 
 
-def type_word(item: Listed) -> str:
-    """filesystem, volume, snapshot or bookmark."""
-    return _WORDS[kind_of(item)]
+def type_name(item: Listed) -> str:
+    """Return filesystem, volume, snapshot or bookmark."""
+    return _TYPE_NAMES[kind_of(item)]
 
 
 def depth_of(text: str) -> int:
-    """The number of a -d argument."""
+    """Return the number of a -d argument."""
     if not text.isdigit():
         raise UsageError(f"{text} is not an integer" if text else "empty depth")
     return int(text)
 
 
 def order(item: Listed) -> Tuple[str, int, int]:
-    """Sort key of listings: by dataset name, its snapshots after it, then its bookmarks, each oldest first."""
+    """Return the sort key of listings: datasets by name, each with its snapshots, then its bookmarks, oldest first."""
     if isinstance(item, Dataset):
         return item.name, 0, 0
     return item.dataset.name, 1 if isinstance(item, Snapshot) else 2, item.createtxg
 
 
 class Selection:
-    """Which datasets a `get` or `list` is about."""
+    """The datasets that a `get` or `list` prints."""
 
     def __init__(self, types: str, snapshots: bool, depth: Optional[int]) -> None:
         self.types = types
@@ -185,14 +185,14 @@ class Selection:
         self.depth = depth
 
     def pick(self, session: Session, names: List[str]) -> Tuple[List[Listed], int]:
-        """The items, sorted, and 1 if some name could not be opened."""
-        found: Dict[int, Listed] = {}
+        """Return the items, sorted, and 1 if a name could not be opened, else 0."""
+        items: Dict[int, Listed] = {}
         status = 0
         if not names:
             depth = self.depth if self.depth is not None else 1 << 30
             for pool in session.storage.pools.values():
                 for item in self._below(pool.root, depth):
-                    found[id(item)] = item
+                    items[id(item)] = item
         depth = self.depth or 0
         allowed = self.types
         if depth:
@@ -203,8 +203,8 @@ class Selection:
                 status = 1
                 continue
             for item in self._below(opened, depth):
-                found[id(item)] = item
-        return sorted(found.values(), key=order), status
+                items[id(item)] = item
+        return sorted(items.values(), key=order), status
 
     def _below(self, item: Listed, depth: int) -> Iterator[Listed]:
         if kind_of(item) in self.types:

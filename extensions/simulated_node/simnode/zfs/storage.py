@@ -41,9 +41,9 @@ class Storage:
     # -- identities and time ---------------------------------------------------------------------------------------
 
     def new_guid(self) -> int:
-        """The next identity: random to look at, the same for the same seed and the same commands."""
+        """Return the next guid. It looks random, but is the same for the same seed and commands."""
         self.serial += 1
-        import hashlib  # only who makes something pays for it
+        import hashlib  # slow to import, and needed only to create something
 
         value = hashlib.sha256(f"{self.seed}:{self.serial}".encode()).digest()
         return int.from_bytes(value[:8], "big") or 1
@@ -55,13 +55,13 @@ class Storage:
         return self.txg
 
     def seconds(self) -> int:
-        """The present in whole epoch seconds."""
+        """Return the current time in seconds since 1970."""
         return int(self.clock.now())
 
     # -- events ----------------------------------------------------------------------------------------------------
 
     def emit(self, kind: str, name: str) -> None:
-        """Record what zfs tells the system event channel; only the newest 2000 are kept."""
+        """Record a system event. Only the newest 2000 are kept."""
         self.sequence += 1
         self.log.append((self.sequence, kind, name))
         if len(self.log) > MAX_EVENTS:
@@ -69,7 +69,7 @@ class Storage:
         self.dirty = True
 
     def events(self, cursor: int) -> List[Event]:
-        """Events newer than `cursor`; a first sequence above cursor + 1 means that some were lost."""
+        """Return the events after `cursor`. If the first sequence is above cursor + 1, some were lost."""
         if not self.log or self.log[-1][0] <= cursor:
             return []
         first = self.log[0][0]
@@ -78,43 +78,43 @@ class Storage:
     # -- names -----------------------------------------------------------------------------------------------------
 
     def pool_of(self, name: str) -> Pool:
-        """The pool that a dataset or snapshot name belongs to; ENOENT."""
+        """Return the pool of a dataset or snapshot name. Raises ZfsError ENOENT."""
         pool = self.pools.get(name.split("/", 1)[0].split("@", 1)[0].split("#", 1)[0])
         if pool is None:
             raise ZfsError("ENOENT", name)
         return pool
 
     def dataset(self, name: str) -> Dataset:
-        """The dataset of that name; ENOENT."""
-        found = self.pool_of(name).datasets.get(name)
-        if found is None:
+        """Return the dataset of that name. Raises ZfsError ENOENT."""
+        dataset = self.pool_of(name).datasets.get(name)
+        if dataset is None:
             raise ZfsError("ENOENT", name)
-        return found
+        return dataset
 
     def snapshot(self, name: str) -> Snapshot:
-        """The snapshot of that full name; ENOENT."""
+        """Return the snapshot of that full name. Raises ZfsError ENOENT."""
         parent, _at, short = name.partition("@")
-        found = self.dataset(parent).snapshot(short)
-        if found is None:
+        snapshot = self.dataset(parent).snapshot(short)
+        if snapshot is None:
             raise ZfsError("ENOENT", name)
-        return found
+        return snapshot
 
     def find(self, name: str) -> Union[Dataset, Snapshot]:
-        """Dataset or snapshot; ENOENT."""
+        """Return the dataset or snapshot of that name. Raises ZfsError ENOENT."""
         return self.snapshot(name) if "@" in name else self.dataset(name)
 
     def bookmark(self, name: str) -> Bookmark:
-        """The bookmark of that full name; ENOENT."""
-        above, _mark, short = name.partition("#")
-        found = self.dataset(above).bookmark(short)
-        if found is None:
+        """Return the bookmark of that full name. Raises ZfsError ENOENT."""
+        above, _separator, short = name.partition("#")
+        bookmark = self.dataset(above).bookmark(short)
+        if bookmark is None:
             raise ZfsError("ENOENT", name)
-        return found
+        return bookmark
 
     # -- pools -----------------------------------------------------------------------------------------------------
 
     def add_pool(self, name: str, size: int, ashift: int, vdevs: Sequence[Dict[str, Any]], version: str) -> Pool:
-        """Make an empty pool; `size` is what it can hold, redundancy already taken off."""
+        """Create an empty pool. size: its bytes without redundancy."""
         layout = [Vdev(str(vdev["type"]), int(vdev.get("disks", 1))) for vdev in vdevs]
         pool = Pool(name, size, ashift, layout, version, self.new_guid())
         pool.root.guid = self.new_guid()
@@ -130,7 +130,7 @@ class Storage:
     # -- form on disk ----------------------------------------------------------------------------------------------
 
     def to_json(self) -> Dict[str, Any]:
-        """A JSON-able copy of everything."""
+        """Return a copy of everything as JSON values."""
         return {
             "seed": self.seed,
             "serial": self.serial,
@@ -144,7 +144,7 @@ class Storage:
 
     @classmethod
     def from_json(cls, clock: Clock, data: Dict[str, Any]) -> Storage:
-        """The inverse of `to_json`."""
+        """Return the storage from the result of to_json()."""
         storage = cls(clock, data["seed"])
         storage.serial = data["serial"]
         storage.txg = data["txg"]
@@ -177,7 +177,7 @@ def _dataset_row(dataset: Dataset) -> Row:
         dataset.origin.fullname if dataset.origin else "", dataset.cryptroot, dataset.props, dataset.received,
         dataset.volsize, dataset.volblocksize, dataset.extents, dataset.referenced, dataset.unique, dataset.head,
         dataset.snapused, rows,
-        [[mark.name, mark.guid, mark.createtxg, mark.created, mark.referenced] for mark in dataset.bookmarks],
+        [[one.name, one.guid, one.createtxg, one.created, one.referenced] for one in dataset.bookmarks],
         dataset.partial,
     ]  # fmt: skip
 
@@ -206,7 +206,7 @@ def _pool_from_json(data: Dict[str, Any]) -> Pool:
         dataset.referenced, dataset.unique, dataset.head, dataset.snapused = row[12:16]
         if row[16]:
             _load_snapshots(dataset, row[16], snapshots)
-        dataset.bookmarks = [Bookmark(dataset, *mark) for mark in row[17]]
+        dataset.bookmarks = [Bookmark(dataset, *bookmark_row) for bookmark_row in row[17]]
         dataset.partial = row[18]
         if row[5]:
             origins.append((dataset, row[5]))

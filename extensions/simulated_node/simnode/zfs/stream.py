@@ -18,104 +18,105 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 from simnode.zfs.model import FILE_BLOCK, MIB, Snapshot
 
 MAGIC = "simnode-stream"
-_PARTS = 64  # that a long extent is cut into
-_LEAST = MIB // 8  # bytes of such a part
+_MAX_PARTS = 64  # a long extent is cut into at most so many parts
+_MIN_PART = MIB // 8  # minimum bytes of such a part
 _PIECE_BYTES = 312  # what the real format needs for each block, and for the beginning and the end
 Piece = Tuple[int, int, Optional[str]]
 
 
 class Part(NamedTuple):
-    """One snapshot of a stream; `whole` says whether its end has come."""
+    """One snapshot of a stream."""
 
     header: Dict[str, Any]
     pieces: List[Piece]
-    whole: bool
+    complete: bool
+    """Whether the stream has its end."""
 
 
 def pieces(snap: Snapshot, since: int) -> List[Piece]:
-    """What was born after transaction group `since`, and the holes; sorted."""
-    found: List[Piece] = []
+    """Return the data born after transaction group `since`, and the holes, sorted."""
+    result: List[Piece] = []
     last = 0
     for start, end, content, birth in snap.extents:
         if start < 0:
             continue
         if start > last:
-            found.append((last, start, None))
+            result.append((last, start, None))
         if birth > since:
-            found.extend((at, until, content) for at, until in _cut(start, end))
+            result.extend((at, until, content) for at, until in _cut(start, end))
         last = max(last, end)
     if snap.volsize > last:
-        found.append((last, snap.volsize, None))
-    return found
+        result.append((last, snap.volsize, None))
+    return result
 
 
 def _cut(start: int, end: int) -> Iterator[Tuple[int, int]]:
-    step = max(_LEAST, (end - start) // _PARTS // _LEAST * _LEAST)
+    step = max(_MIN_PART, (end - start) // _MAX_PARTS // _MIN_PART * _MIN_PART)
     for at in range(start, end, step):
         yield at, min(end, at + step)
 
 
-def size(snap: Snapshot, found: List[Piece]) -> int:
-    """About the bytes of the real stream that has these pieces of a snapshot."""
+def size(snap: Snapshot, body: List[Piece]) -> int:
+    """Return the approximate bytes of the real stream with these pieces of a snapshot."""
     block = snap.dataset.block
-    blocks = sum(-(-(end - start) // block) for start, end, content in found if content is not None)
+    blocks = sum(-(-(end - start) // block) for start, end, content in body if content is not None)
     return 2 * _PIECE_BYTES + blocks * (block + _PIECE_BYTES)
 
 
 def write(header: Dict[str, Any], body: List[Piece]) -> str:
-    """One part as text."""
+    """Return one part as text."""
     lines = [json.dumps({"magic": MAGIC, **header}), *(json.dumps(piece) for piece in body), json.dumps("end")]
     return "\n".join(lines) + "\n"
 
 
 def read(text: str) -> List[Part]:
-    """The parts of a stream, which may have been cut anywhere; ValueError if it is none."""
+    """Return the parts of a stream, which may be cut anywhere. Raises ValueError if it is no stream."""
     parts: List[Part] = []
     for line in text.splitlines(keepends=True):
         try:
-            found = json.loads(line) if line.endswith("\n") else None
+            value = json.loads(line) if line.endswith("\n") else None
         except ValueError:
-            found = None
-        if isinstance(found, dict) and found.get("magic") == MAGIC:
-            parts.append(Part(found, [], False))
+            value = None
+        if isinstance(value, dict) and value.get("magic") == MAGIC:
+            parts.append(Part(value, [], False))
         elif not parts:
             raise ValueError("bad magic number")
-        elif found == "end":
-            parts[-1] = parts[-1]._replace(whole=True)
-        elif isinstance(found, list):
-            parts[-1].pieces.append((found[0], found[1], found[2]))
+        elif value == "end":
+            parts[-1] = parts[-1]._replace(complete=True)
+        elif isinstance(value, list):
+            parts[-1].pieces.append((value[0], value[1], value[2]))
     return parts
 
 
 def cut(text: str, size: int) -> str:
-    """The lines of a stream that the first `size` bytes of the real one would have."""
-    kept: List[str] = []
+    """Return the lines that correspond to the first `size` bytes of the real stream."""
+    lines: List[str] = []
     used = 4 * _PIECE_BYTES
     for line in text.splitlines(keepends=True):
-        found = json.loads(line)
-        if isinstance(found, dict):
-            block = found["block"] or FILE_BLOCK
-        elif isinstance(found, list):
-            blocks = 0 if found[2] is None else (found[1] - found[0]) // block
+        value = json.loads(line)
+        if isinstance(value, dict):
+            block = value["block"] or FILE_BLOCK
+        elif isinstance(value, list):
+            blocks = 0 if value[2] is None else (value[1] - value[0]) // block
             used += _PIECE_BYTES + blocks * (block + _PIECE_BYTES)
         if used > size:
             break
-        kept.append(line)
-    return "".join(kept)
+        lines.append(line)
+    return "".join(lines)
 
 
 def token(state: Dict[str, Any]) -> str:
-    """The `receive_resume_token` of what has been received of a part."""
-    told = {key: state[key] for key in ("toguid", "fromguid", "toname")}
-    data = json.dumps({**told, "pieces": len(state["pieces"])}).encode()
+    """Return the `receive_resume_token` of a partly received part."""
+    content = {key: state[key] for key in ("toguid", "fromguid", "toname")}
+    data = json.dumps({**content, "pieces": len(state["pieces"])}).encode()
     return f"1-{zlib.crc32(data):x}-{len(data):x}-{zlib.compress(data).hex()}"
 
 
 def read_token(text: str) -> Dict[str, Any]:
-    """The inverse: toguid, fromguid, toname, and the number of pieces; ValueError if it is none."""
+    """Return toguid, fromguid, toname and the number of pieces of a token. Raises ValueError if it is no token."""
     _version, crc, _length, data = text.split("-")
     plain = zlib.decompress(bytes.fromhex(data)) if data else b""
     if f"{zlib.crc32(plain):x}" != crc:
         raise ValueError("wrong checksum")
-    found: Dict[str, Any] = json.loads(plain)
-    return found
+    content: Dict[str, Any] = json.loads(plain)
+    return content

@@ -55,9 +55,9 @@ class Reader:
             above = item.dataset if isinstance(item, Snapshot) else item.parent
             known = {}
             if above is not None:
-                words = f"inherited from {above.name}"
+                origin_text = f"inherited from {above.name}"
                 for name, (value, source) in self._user(above).items():
-                    known[name] = (value, words if source in ("local", "received") else source)
+                    known[name] = (value, origin_text if source in ("local", "received") else source)
             for name, value in item.received.items():
                 if ":" in name and name not in item.props:
                     known[name] = (str(value), "received")
@@ -85,9 +85,9 @@ class Reader:
         for prop in TABLE.values():
             if prop.name == "name":
                 continue
-            found = self.native(item, prop)
-            if found is not None:
-                rows.append((prop.name, found[0], found[1]))
+            values = self.native(item, prop)
+            if values is not None:
+                rows.append((prop.name, values[0], values[1]))
         for name in user_names(item):
             value, source = self.get(item, name)
             if source != "-":
@@ -95,7 +95,7 @@ class Reader:
         return rows
 
     def show(self, prop: Prop, raw: Any) -> str:
-        """A stored value as text."""
+        """Return a stored value as text."""
         if isinstance(raw, str):
             return raw
         if prop.name == "creation":

@@ -22,14 +22,15 @@ class _Group(t.NamedTuple):
 def batches(
     vms: t.Mapping[str, _Raw], group: t.Optional[str], declared: t.Sequence[_Raw], unseen: t.Sequence[str] = ()
 ) -> t.Dict[str, t.Any]:
-    """The guests that are touched, batch by batch, those that are left out, and all that is wrong with the group.
+    """Return the guests that are touched, batch by batch, those that are left out, and all that is wrong with the
+    group.
 
     vms: the variable flexdisk_vm by host, empty for a host without one. group: the name of one of those declared, None
     for all guests at once. unseen: hypervisors whose variables are not known. A batch has its guests and the pause
     after it, in seconds. absent: members that no host is. budget: so many guests may fail before the next batch; -1 is
     no limit.
     """
-    own, texts = (None, []) if group is None else _group(group, declared, unseen)
+    parsed, texts = (None, []) if group is None else _group(group, declared, unseen)
     names = {host: str(vm.get("alias") or host) for host, vm in vms.items()}
     meant = [host for host in vms if group is None or index_of(names[host], group) >= 0]
     if group is not None:
@@ -38,26 +39,26 @@ def batches(
     guests = [host for host in meant if host not in off]
     absent: t.List[str] = []
     if group is None:
-        found = [(guests, 0)] if guests else []
-    elif own is None or texts:
-        found = []
+        planned = [(guests, 0)] if guests else []
+    elif parsed is None or texts:
+        planned = []
     else:
         guests.sort(key=lambda host: -index_of(names[host], group))
-        found = _rolled(guests, names, own.policy, own.size)
-        absent = sorted({member_name(group, index) for index in range(own.size)} - {names[host] for host in meant})
+        planned = _rolled(guests, names, parsed.policy, parsed.size)
+        absent = sorted({member_name(group, index) for index in range(parsed.size)} - {names[host] for host in meant})
         off.update(dict.fromkeys(absent, "not among the guests of this run"))
-    limited = own is not None and own.policy.on_failure != CONTINUE
+    limited = parsed is not None and parsed.policy.on_failure != CONTINUE
     return {
-        "batches": [{"guests": several, "pause": pause} for several, pause in found],
+        "batches": [{"guests": several, "pause": pause} for several, pause in planned],
         "left_out": [f"{host}: {why}" for host, why in off.items()],
         "absent": absent,
-        "budget": own.policy.failure_budget.of(own.size) if own is not None and limited else -1,
+        "budget": parsed.policy.failure_budget.of(parsed.size) if parsed is not None and limited else -1,
         "problems": texts,
     }
 
 
 def _off(vm: _Raw) -> str:
-    """Why a VM is not touched, "" for one that runs or of which nothing is known."""
+    """Return why a VM is left out, "" for one that runs, or whose state is unknown."""
     if vm.get("reason"):
         return str(vm["reason"])
     state = vm.get("state", "running")
@@ -65,18 +66,21 @@ def _off(vm: _Raw) -> str:
 
 
 def _group(name: str, declared: t.Sequence[_Raw], unseen: t.Sequence[str]) -> t.Tuple[t.Optional[_Group], t.List[str]]:
-    """The group of that name. Each host may tell of it, but all must say the same of its size and its policy."""
-    said: t.List[t.Tuple[t.Any, t.Any]] = []
+    """Return the group of that name. All hosts that declare it must agree on its size and policy."""
+    declarations: t.List[t.Tuple[t.Any, t.Any]] = []
     for entry in declared:
-        own = (entry.get("size"), entry.get("policy") or {})
-        if entry.get("name") == name and own not in said:
-            said.append(own)
-    if len(said) != 1:
+        declaration = (entry.get("size"), entry.get("policy") or {})
+        if entry.get("name") == name and declaration not in declarations:
+            declarations.append(declaration)
+    if len(declarations) != 1:
         others = ", ".join(sorted({str(entry.get("name")) for entry in declared})) or "no group"
-        how = f"is declared in {len(said)} ways" if said else "is not declared"
+        how = f"is declared in {len(declarations)} ways" if declarations else "is not declared"
         where = f"these hypervisors of the VMs are not in this inventory: {', '.join(unseen)}"
-        return None, [f"group {name} {how}; flexdisk_groups has {others}", *([where] if unseen and not said else [])]
-    size, policy = said[0]
+        return None, [
+            f"group {name} {how}; flexdisk_groups has {others}",
+            *([where] if unseen and not declarations else []),
+        ]
+    size, policy = declarations[0]
     if not isinstance(policy, t.Mapping):
         return None, [f"policy of group {name} is {policy!r}, which is not a dictionary"]
     parsed, problems = parse_policy(policy)
@@ -87,7 +91,7 @@ def _group(name: str, declared: t.Sequence[_Raw], unseen: t.Sequence[str]) -> t.
 
 
 def _doubled(hosts: t.Sequence[str], names: t.Mapping[str, str], vms: t.Mapping[str, _Raw]) -> t.List[str]:
-    """A name that several VMs have could mean either."""
+    """Return the problems with names that several VMs have."""
     by_name: t.Dict[str, t.List[str]] = {}
     for host in hosts:
         home = vms[host].get("hypervisor")
@@ -98,16 +102,16 @@ def _doubled(hosts: t.Sequence[str], names: t.Mapping[str, str], vms: t.Mapping[
 def _rolled(
     guests: t.Sequence[str], names: t.Mapping[str, str], policy: RollPolicy, size: int
 ) -> t.List[t.Tuple[t.List[str], int]]:
-    """The batches, canaries first, with the pause after each."""
+    """Return the batches, canaries first, with the pause after each."""
     wanted = policy.canary
     first = list(guests[:wanted]) if isinstance(wanted, int) else [host for host in guests if names[host] in wanted]
     rest = [host for host in guests if host not in first]
     most = policy.limits(size).max_batch_size
-    found = [(batch, policy.pause) for part in (first, rest) for batch in _cut(part, most)]
+    rolled = [(batch, policy.pause) for part in (first, rest) for batch in _cut(part, most)]
     last_canary = len(_cut(first, most)) - 1
     if last_canary >= 0 and policy.canary_pause is not None:
-        found[last_canary] = (found[last_canary][0], policy.canary_pause)
-    return [(batch, pause if number + 1 < len(found) else 0) for number, (batch, pause) in enumerate(found)]
+        rolled[last_canary] = (rolled[last_canary][0], policy.canary_pause)
+    return [(batch, pause if number + 1 < len(rolled) else 0) for number, (batch, pause) in enumerate(rolled)]
 
 
 def _cut(guests: t.Sequence[str], most: int) -> t.List[t.List[str]]:

@@ -15,7 +15,7 @@ from ..rules.slots import parse_slot
 from .tables import aligned
 
 WAYS = ("disk_uuid", "serial", "pci_address")
-WISHES = ("logical_volume", "backup_dir")
+GROWTH_OPTIONS = ("logical_volume", "backup_dir")
 COLUMNS = ("DISK", "DEVICE", "SIZE", "GROWTH")
 _DISKS, _LEAVE_OUT = "guest_growth_disks", "guest_growth_leave_out"
 _CODE = "InvalidArgument"
@@ -29,7 +29,7 @@ _Target = t.Dict[str, t.Any]
 
 
 def find(vm: _Raw, asked: t.Optional[t.Sequence[_Raw]], left_out: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    """The disks that shall grow, and the texts of all that is wrong with what was asked for.
+    """Return the disks to grow, and all problems with the request.
 
     vm: the variable flexdisk_vm, empty without one. asked: the disks that the user names, None for all of the VM.
     left_out: names or UUIDs. Each disk has its label, its number among those asked for (-1 for none), one of WAYS with
@@ -50,25 +50,25 @@ def find(vm: _Raw, asked: t.Optional[t.Sequence[_Raw]], left_out: t.Sequence[str
     elif not texts:
         meant = [disk for disk in known or () if disk not in out and not disk.get("hidden")]
         targets = [{"label": label(disk), "number": -1, **_way(disk)} for disk in meant]
-    return {"disks": [] if texts else _apart(targets), "problems": texts}
+    return {"disks": [] if texts else _refuse_ambiguous(targets), "problems": texts}
 
 
 def label(disk: _Raw) -> str:
-    """What a disk is called in messages."""
+    """Return what a disk is called in messages."""
     return str(disk.get("name") or disk.get("uuid") or disk.get("path"))
 
 
 def report(vm: str, targets: t.Sequence[_Target], results: t.Sequence[_Raw]) -> t.Dict[str, t.List[str]]:
-    """The lines of a table, and a text for each disk that was refused or has failed.
+    """Return the lines of a table, and a text for each disk that was refused or has failed.
 
     results: what guest_growth returned, in the order of the targets that it was called for.
     """
-    told = iter(results)
+    answers = iter(results)
     rows: t.List[t.Tuple[str, ...]] = []
     failures = []
     for target in targets:
         refused = {"msg": f"{target.get('why')} [{_CODE}]", "error_code": _CODE}
-        result: _Raw = refused if "why" in target else next(told, {})
+        result: _Raw = refused if "why" in target else next(answers, {})
         if "steps" not in result:
             code = str(result.get("error_code", ""))
             word = "REFUSED" if code in _REFUSALS else "FAILED"
@@ -91,24 +91,26 @@ def _asked(number: int, entry: _Raw, known: t.Sequence[_Raw], texts: t.List[str]
     if ways[0] == "disk":
         disk = _named(known, value, _DISKS, texts)
         way = _way(disk) if disk else {}
-    wishes = {key: entry[key] for key in WISHES if entry.get(key) is not None}
-    return {"label": value, "number": number, **way, **wishes}
+    options = {key: entry[key] for key in GROWTH_OPTIONS if entry.get(key) is not None}
+    return {"label": value, "number": number, **way, **options}
 
 
 def _named(known: t.Sequence[_Raw], name: str, where: str, texts: t.List[str]) -> t.Optional[_Raw]:
-    """The disk of that name or UUID. If it is not one, a text is added."""
-    found = [disk for disk in known if name in (disk.get("name") or None, (disk.get("uuid") or None))]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        texts.append(f"{where}: {name} is {' and '.join(str(disk.get('uuid') or disk.get('path')) for disk in found)}")
+    """Return the disk of that name or UUID. If it is not one, a text is added."""
+    matches = [disk for disk in known if name in (disk.get("name") or None, (disk.get("uuid") or None))]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        texts.append(
+            f"{where}: {name} is {' and '.join(str(disk.get('uuid') or disk.get('path')) for disk in matches)}"
+        )
     else:
         texts.append(f"{where}: the VM has no disk {name}; it has {', '.join(map(label, known)) or 'none'}")
     return None
 
 
 def _way(disk: _Raw) -> t.Dict[str, str]:
-    """How the guest recognizes a disk that the hypervisor has, or why that is not known.
+    """Return how the guest recognizes a disk that the hypervisor has, or why that is not known.
 
     SmartOS gives guests no serial number. All others have the first digits of the UUID as theirs.
     """
@@ -122,8 +124,8 @@ def _way(disk: _Raw) -> t.Dict[str, str]:
     return {"why": f"its UUID is not known; name the disk with {_DISKS} by serial or pci_address"}
 
 
-def _apart(targets: t.Sequence[_Target]) -> t.List[_Target]:
-    """The targets; those that are named alike cannot be told from each other."""
+def _refuse_ambiguous(targets: t.Sequence[_Target]) -> t.List[_Target]:
+    """Return the targets. Those with the same identification are refused."""
     names = [next(((key, target[key]) for key in WAYS if key in target), None) for target in targets]
     count = Counter(name for name in names if name is not None)
     return [

@@ -11,7 +11,7 @@ from ..model.text import visible
 
 
 def aligned(columns: t.Sequence[str], rows: t.Sequence[t.Sequence[str]]) -> t.List[str]:
-    """The lines of a table with its head; none without rows."""
+    """Return the lines of a table with its head; none without rows."""
     if not rows:
         return []
     lines = [[visible(cell) for cell in row] for row in (columns, *rows)]

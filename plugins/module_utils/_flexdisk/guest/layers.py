@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What lies on a partition, layer by layer: encryption, LVM, file systems; and how each takes the space below it."""
+"""The layers on a partition: encryption, LVM, file systems; and how each takes the space of the one below."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import render_change
-from .growth import LEAST_BYTES
+from .growth import MIN_GROWTH_BYTES
 from .observed import Content, Mount
 
 _LARGEST_32_BIT = 2**32
@@ -23,25 +23,25 @@ class Layer:
     """One layer of a disk, from the partition up. All figures are bytes."""
 
     name: str
-    # Makes the layer take the space below.
+    # The command by which the layer takes the space below.
     argv: t.Tuple[str, ...]
     size: int
-    # What the layer does not use of the space below.
+    # Bytes below that the layer does not use.
     offset: int = 0
     unit: int = 1
-    least: int = LEAST_BYTES
+    min_growth: int = MIN_GROWTH_BYTES
     # The program and the test read the passphrase from their stdin.
     secret: bool = False
-    # Tells whether the passphrase is the right one.
+    # The command that tests the passphrase.
     test: t.Tuple[str, ...] = ()
 
     def grown(self, below: int) -> int:
-        """Its size on a device of that many bytes. Less than least is not worth a change."""
+        """Return its size on a device of this size. A growth of less than min_growth is not worth a change."""
         new = (below - self.offset) // self.unit * self.unit
-        return new if new - self.size >= self.least else self.size
+        return new if new - self.size >= self.min_growth else self.size
 
     def line(self, below: int) -> str:
-        """Its change for a reader."""
+        """Return the change for people."""
         return f"~ {self.name} {render_change(self.size, self.grown(below))}"
 
 
@@ -56,34 +56,39 @@ class Logical:
 
 
 def chosen_mount(content: Content, device: str, numbers: str, mounts: t.Sequence[Mount]) -> str:
-    """Where the file system of a device is mounted. numbers are the device's, for a root that is called /dev/root.
+    """Return where the file system of a device is mounted. numbers: those of the device, for a root that is called
+    /dev/root.
 
     Raises FlexdiskError NotMounted, UnknownLayout.
     """
     root = next((mount for mount in reversed(mounts) if mount.target == "/"), None)
-    own = [mount for mount in mounts if mount.source == device or (numbers and mount.numbers == numbers)]
-    if root is not None and root.kind == "overlay" and _may_be_below(root, own):
+    device_mounts = [mount for mount in mounts if mount.source == device or (numbers and mount.numbers == numbers)]
+    if root is not None and root.kind == "overlay" and _may_be_below(root, device_mounts):
         raise FlexdiskError("UnknownLayout", f"the root file system is an overlay; {device} may be what lies below it")
-    if not own:
+    if not device_mounts:
         raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is not mounted; only mounted ones are grown")
-    writable = [mount.target for mount in own if "rw" in mount.options]
+    writable = [mount.target for mount in device_mounts if "rw" in mount.options]
     if not writable:
-        raise FlexdiskError("NotMounted", f"the {content.kind} on {device} is mounted read-only at {own[0].target}")
+        raise FlexdiskError(
+            "NotMounted", f"the {content.kind} on {device} is mounted read-only at {device_mounts[0].target}"
+        )
     return min(writable, key=lambda target: (len(target), target))
 
 
-def _may_be_below(overlay: Mount, own: t.Sequence[Mount]) -> bool:
-    """Whether one of these mounts may hold a layer of an overlay, by the folders that its options name."""
+def _may_be_below(overlay: Mount, mounts: t.Sequence[Mount]) -> bool:
+    """Whether one of these mounts may contain a layer of an overlay, by the folders in its options."""
     named = [option.partition("=") for option in overlay.options]
     values = [value for key, _equals, value in named if key.rstrip("+") in ("lowerdir", "upperdir", "workdir")]
     folders = [folder for value in values for folder in value.split(":") if folder]
-    if not (own and folders):
+    if not (mounts and folders):
         return True
-    return any(f"{folder}/".startswith(mount.target.rstrip("/") + "/") for folder in folders for mount in own)
+    return any(f"{folder}/".startswith(mount.target.rstrip("/") + "/") for folder in folders for mount in mounts)
 
 
 def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
-    """An ext2, ext3 or ext4 file system, from the output of dumpe2fs -h. Raises UnknownLayout, UnexpectedOutput."""
+    """Return an ext2, ext3 or ext4 file system from the output of dumpe2fs -h. Raises UnknownLayout,
+    UnexpectedOutput.
+    """
     block = _figure(text, r"^Block size:\s+(\d+)", "dumpe2fs")
     state = re.search(r"^Filesystem state:\s+(.*)$", text, re.MULTILINE)
     if state and "errors" in state.group(1):
@@ -94,14 +99,14 @@ def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
     group = sum(
         _figure(text, rf"^{key}:\s+(\d+)", "dumpe2fs", 0) for key in ("Inode blocks per group", "Reserved GDT blocks")
     )
-    # A last group that holds little more than its own tables is not made.
-    least = max(LEAST_BYTES, (2 * group + 128) * block)
+    # ext does not create a last group that would hold little more than its own tables.
+    min_growth = max(MIN_GROWTH_BYTES, (2 * group + 128) * block)
     size = _figure(text, r"^Block count:\s+(\d+)", "dumpe2fs") * block
-    return Layer(name, ("resize2fs", device), size, least=least)
+    return Layer(name, ("resize2fs", device), size, min_growth=min_growth)
 
 
 def xfs_layer(name: str, mount: str, text: str) -> Layer:
-    """An XFS file system, from the output of xfs_growfs -n. Raises UnexpectedOutput."""
+    """Return an XFS file system from the output of xfs_growfs -n. Raises UnexpectedOutput."""
     match = re.search(r"^data\s+=\s+bsize=(\d+)\s+blocks=(\d+)", text, re.MULTILINE)
     if match is None:
         raise _unexpected("xfs_growfs -n", text)
@@ -109,7 +114,7 @@ def xfs_layer(name: str, mount: str, text: str) -> Layer:
 
 
 def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> Layer:
-    """One device of a btrfs, by any of its paths, from the output of btrfs filesystem show --raw.
+    """Return one device of a btrfs, by any of its paths, from the output of btrfs filesystem show --raw.
 
     Raises FlexdiskError UnexpectedOutput.
     """
@@ -120,10 +125,10 @@ def btrfs_layer(name: str, devices: t.Sequence[str], mount: str, text: str) -> L
 
 
 def full_btrfs(devices: t.Sequence[str], text: str, below: int) -> t.Optional[Layer]:
-    """A btrfs of several devices that has all of this one; None if it has only one device.
+    """Return a btrfs of several devices that already takes all of this one; None if it has only one device.
 
-    A mount names only one of several, so that it would not be known where the file system is mounted. text is the
-    output of btrfs filesystem show --raw. Raises FlexdiskError UnknownLayout if it is to grow, UnexpectedOutput.
+    A mount names only one of several devices, so it would not be known where the file system is mounted. text: the
+    output of btrfs filesystem show --raw. Raises FlexdiskError UnknownLayout if it should grow, UnexpectedOutput.
     """
     count = _figure(text, r"^\s*Total devices\s+(\d+)", "btrfs filesystem show")
     if count == 1:
@@ -145,9 +150,9 @@ def _members(text: str) -> t.List[t.Tuple[str, str, str]]:
 
 
 def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int) -> Layer:
-    """An open LUKS device on another one, from the output of cryptsetup status. passphrase: whether one was given.
+    """Return an open LUKS device, from the output of cryptsetup status. passphrase: whether one was given.
 
-    One is only needed to grow. Raises FlexdiskError MissingParameter, UnexpectedOutput.
+    A passphrase is only needed for a growth. Raises FlexdiskError MissingParameter, UnexpectedOutput.
     """
     size = _figure(text, r"^\s*size:\s+(\d+)", "cryptsetup status") * 512
     offset = _figure(text, r"^\s*offset:\s+(\d+)", "cryptsetup status") * 512
@@ -161,9 +166,9 @@ def crypt_layer(name: str, device: str, text: str, passphrase: bool, below: int)
 
 
 def check_luks(device: str, text: str) -> None:
-    """That a LUKS device can grow at all, from the output of cryptsetup luksDump. Raises FlexdiskError UnknownLayout.
+    """Check that a LUKS device can grow, by the output of cryptsetup luksDump. Raises FlexdiskError UnknownLayout.
 
-    cryptsetup would say so only when the partition has grown.
+    cryptsetup itself would refuse only after the partition has grown.
     """
     match = re.search(r"^\s*integrity:\s+(\S+)", text, re.MULTILINE)
     if match is not None:
@@ -174,10 +179,11 @@ def check_luks(device: str, text: str) -> None:
 
 
 def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tuple[t.Tuple[Layer, ...], str]:
-    """A physical volume and the logical volume that takes its space, and the latter's name in /dev/mapper or "".
+    """Return a physical volume and the logical volume that takes its space, and the name of the latter in /dev/mapper
+    or "".
 
-    pvs and lvs are JSON reports in bytes, pvs of this device. wanted names the logical volume, None takes the only
-    one, "" none at all. Raises FlexdiskError UnknownLayout, Ambiguous, ResourceNotFound, UnexpectedOutput.
+    pvs and lvs: JSON reports in bytes, pvs of this device. wanted: the logical volume; None takes the only one, "" none
+    at all. Raises FlexdiskError UnknownLayout, Ambiguous, ResourceNotFound, UnexpectedOutput.
     """
     try:
         (row,) = json.loads(pvs)["report"][0]["pv"]
@@ -190,7 +196,7 @@ def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tu
         raise FlexdiskError("UnknownLayout", f"{device} is a physical volume without volume group")
     # The end may hold a second copy of LVM's metadata.
     physical = Layer(
-        f"physical volume {known_as}", ("pvresize", known_as), size, start, extent, max(LEAST_BYTES, 2 * extent)
+        f"physical volume {known_as}", ("pvresize", known_as), size, start, extent, max(MIN_GROWTH_BYTES, 2 * extent)
     )
     if wanted == "":
         return (physical,), ""
@@ -202,9 +208,9 @@ def lvm_layers(device: str, pvs: str, lvs: str, wanted: t.Optional[str]) -> t.Tu
 
 
 def activated(volume: Layer, active: int, below: int) -> Layer:
-    """A logical volume whose device has that many bytes: less than LVM says, if lvextend was killed.
+    """Return a logical volume with the size of its device, which is less than LVM says if lvextend was killed.
 
-    lvextend without free extents fails.
+    lvextend fails without free extents.
     """
     if active >= volume.size:
         return volume
@@ -225,14 +231,14 @@ def _choose(group: str, volumes: t.Sequence[Logical], wanted: t.Optional[str]) -
 
 
 def _logicals(rows: t.Sequence[t.Mapping[str, str]]) -> t.List[Logical]:
-    """One for each name: lvs prints a row for each segment."""
-    found: t.Dict[str, Logical] = {}
+    """Return one volume for each name. lvs prints a row for each segment."""
+    by_name: t.Dict[str, Logical] = {}
     for row in rows:
         name, segment = row["lv_name"], row["segtype"]
-        if name in found and segment == "linear":
+        if name in by_name and segment == "linear":
             continue
-        found[name] = Logical(name, int(row["lv_size"]), segment, row["lv_attr"])
-    return list(found.values())
+        by_name[name] = Logical(name, int(row["lv_size"]), segment, row["lv_attr"])
+    return list(by_name.values())
 
 
 def _figure(text: str, pattern: str, program: str, missing: t.Optional[int] = None) -> int:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a guest says of its disks: the output of lsblk, blkid, findmnt, and the files swaps and fstab."""
+"""Parsers of what a guest reports about its disks: lsblk, blkid, findmnt, /proc/swaps and fstab."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Content:
 
     @property
     def name(self) -> str:
-        """What is there for a reader who knows that sfdisk has told no table."""
+        """The content for people, if sfdisk has reported no partition table."""
         if self.table and not self.kind:
             why = "before util-linux 2.27 it has no -J"
             return f"a partition table ({self.table}), of which sfdisk -J tells nothing ({why})"
@@ -84,22 +84,24 @@ class Swap:
 
 
 def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
-    """The devices in the output of lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN. Raises UnexpectedOutput."""
+    """Return the devices in the output of lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN. Raises
+    UnexpectedOutput.
+    """
     try:
         return tuple(map(_device, json.loads(text)["blockdevices"]))
     except (ValueError, KeyError, TypeError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"lsblk printed something unknown: {text[:200]!r}") from exc
 
 
-def _device(found: t.Mapping[str, t.Any]) -> Device:
-    above = tuple(map(_device, found.get("children") or ()))
-    serial = (found.get("serial") or "").strip()
-    numbers = (found.get("maj:min") or "").strip()
-    return Device(found["name"], found["kname"], found["type"], int(found["size"]), serial, numbers, above)
+def _device(row: t.Mapping[str, t.Any]) -> Device:
+    above = tuple(map(_device, row.get("children") or ()))
+    serial = (row.get("serial") or "").strip()
+    numbers = (row.get("maj:min") or "").strip()
+    return Device(row["name"], row["kname"], row["type"], int(row["size"]), serial, numbers, above)
 
 
 def parse_blkid(rc: int, text: str) -> Content:
-    """What blkid -p -o export says of a device, with its exit status. Raises UnexpectedOutput."""
+    """Return the content of a device from the output and exit status of blkid -p -o export. Raises UnexpectedOutput."""
     if rc == _BLKID_NOTHING:
         return Content()
     if rc == _BLKID_AMBIGUOUS:
@@ -115,9 +117,11 @@ def parse_blkid(rc: int, text: str) -> Content:
 
 
 def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:
-    """The mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises UnexpectedOutput."""
+    """Return the mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises
+    UnexpectedOutput.
+    """
     try:
-        found = json.loads(text)["filesystems"]
+        rows = json.loads(text)["filesystems"]
         return tuple(
             Mount(
                 _plain(each["source"]),
@@ -126,7 +130,7 @@ def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:
                 tuple(each["options"].split(",")),
                 (each.get("maj:min") or "").strip(),
             )
-            for each in found
+            for each in rows
         )
     except (ValueError, KeyError, TypeError, AttributeError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"findmnt printed something unknown: {text[:200]!r}") from exc
@@ -137,17 +141,17 @@ def _plain(source: t.Optional[str]) -> str:
 
 
 def parse_swaps(text: str) -> t.Tuple[Swap, ...]:
-    """The swaps of /proc/swaps, which has spaces and the like in names as octal numbers."""
+    """Return the swaps of /proc/swaps, which has spaces and the like in names as octal numbers."""
     rows = [line.split() for line in text.splitlines()[1:]]
     return tuple(Swap(_unescaped(row[0]), int(row[3]) * 1024, int(row[4])) for row in rows if len(row) >= 5)
 
 
 def _unescaped(name: str) -> str:
-    return re.sub(r"\\([0-7]{3})", lambda found: chr(int(found.group(1), 8)), name)
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match.group(1), 8)), name)
 
 
 def swap_page(head: bytes) -> t.Tuple[int, str]:
-    """The size of page in the first bytes of a swap, and what keeps the swap from being moved, "" for nothing."""
+    """Return the page size in the first bytes of a swap, and why the swap cannot be moved, "" if it can."""
     page = next((page for page in _PAGES if head[page - len(_SWAP_MAGIC) : page] == _SWAP_MAGIC), 0)
     if not page:
         return 0, "no header of version 1"
@@ -156,13 +160,15 @@ def swap_page(head: bytes) -> t.Tuple[int, str]:
 
 
 def available_memory(text: str) -> int:
-    """Bytes that /proc/meminfo says are available, 0 if it does not say."""
+    """Return bytes that /proc/meminfo says are available, 0 if it does not say."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB", text, re.MULTILINE)
     return int(match.group(1)) * 1024 if match else 0
 
 
 def fstab_swap(text: str, names: t.Iterable[str]) -> t.Optional[str]:
-    """The options of fstab's line for a swap of one of these names, None if there is none, or none for each boot."""
+    """Return the options of fstab's line for a swap with one of these names. None if there is none, or if it is not
+    turned on at boot.
+    """
     wanted = {name.lower() for name in names}
     for line in text.splitlines():
         fields = line.split()

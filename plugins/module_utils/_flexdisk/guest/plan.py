@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""From what a guest says of a disk to the steps that let its partition and file system take the space that came."""
+"""Plan the growth of a guest's disk: the steps by which its partition and file system take the new space."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart, render_bytes
-from .growth import Cast, places
+from .growth import Growth, places
 from .layers import Layer
 from .observed import Content, Swap, fstab_swap
 from .steps import Backup, CopySwapHeader, Plan, Run, SetActive, Step, Unchanged
@@ -22,8 +22,8 @@ _SPARE_BYTES = 64 * MIB  # of memory, when a swap is turned off: what is availab
 
 
 @dataclass(frozen=True)
-class Place:
-    """A partition as the kernel knows it, in sectors of 512 bytes. numbers are those of its device, MAJOR:MINOR."""
+class KernelPartition:
+    """A partition as the kernel knows it, in sectors of 512 bytes. numbers: MAJOR:MINOR of its device."""
 
     start: int
     size: int
@@ -32,20 +32,20 @@ class Place:
 
 @dataclass(frozen=True)
 class Disk:
-    """All that is known of one disk before the plan."""
+    """All that is known about one disk before the plan."""
 
     device: str
     # Bytes.
     size: int
-    # What lies on the partition that grows, or on the disk.
+    # The layers on the partition that grows, or on the disk.
     layers: t.Tuple[Layer, ...]
     table: t.Optional[Table] = None
     # The output of sfdisk -d.
     dump: str = ""
-    cast: t.Optional[Cast] = None
+    growth: t.Optional[Growth] = None
     # The partitions that the kernel knows.
-    kernel: t.Mapping[int, Place] = field(default_factory=dict)
-    # What is on the partitions of the table.
+    kernel: t.Mapping[int, KernelPartition] = field(default_factory=dict)
+    # The contents of the partitions of the table.
     contents: t.Mapping[int, Content] = field(default_factory=dict)
     # The swaps of the guest.
     swaps: t.Tuple[Swap, ...] = ()
@@ -60,34 +60,36 @@ class Disk:
 
 
 def plan(disk: Disk) -> Plan:
-    """The growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with what was found."""
-    if disk.table is None or disk.cast is None:
+    """Return the growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with the
+    layout found.
+    """
+    if disk.table is None or disk.growth is None:
         lines, runs = _layers(disk.layers, disk.size)
         return Plan(disk.device, disk.size, lines, runs, tests=_tests(disk.layers, runs))
-    return _partitioned(disk, disk.table, disk.cast)
+    return _partitioned(disk, disk.table, disk.growth)
 
 
-def _partitioned(disk: Disk, table: Table, found: Cast) -> Plan:
-    new = places(table, found)
+def _partitioned(disk: Disk, table: Table, growth: Growth) -> Plan:
+    new = places(table, growth)
     after = changed(table, new)
-    _check_kernel(disk, table, found)
-    _check_swap(disk, found, new)
-    sync = _Sync(disk, found, {part.number: part for part in after.partitions})
-    below = sync.after[found.grown.number].size * table.sector
+    _check_kernel(disk, table, growth)
+    _check_swap(disk, growth, new)
+    sync = _Sync(disk, growth, {part.number: part for part in after.partitions})
+    below = sync.after[growth.grown.number].size * table.sector
     layer_lines, layer_steps = _layers(disk.layers, below)
-    lines = _table_lines(table, found, new)
+    lines = _table_lines(table, growth, new)
     if not new and sync.needed:
         lines = ("~ the kernel learns the partition table",)
-    moves = _moves(found, new)
-    before = _before(disk, table, found.swap, sync) if moves or sync.dropped else ()
-    write = _write(disk, table, found, new) if new else ()
+    moves = _moves(growth, new)
+    before = _before(disk, table, growth.swap, sync) if moves or sync.dropped else ()
+    write = _write(disk, table, growth, new) if new else ()
     backup = _backup(disk, table) if new else ()
     active = (SetActive(active_name(table)),) if disk.marked or (new and table.active) else ()
     lines += () if new else tuple("~ the protective MBR is active again" for _step in active)
-    steps = (*backup, *before, *write, *active, *sync.tell())
+    steps = (*backup, *before, *write, *active, *sync.after_write())
     if steps or layer_steps:
-        on = _on(disk, table, found.swap, bool(before))
-        lines += tuple(f"> {found.swap.name} is turned on" for _run in on if found.swap and not moves)
+        on = _on(disk, table, growth.swap, bool(before))
+        lines += tuple(f"> {growth.swap.name} is turned on" for _run in on if growth.swap and not moves)
         steps += on
     tests = (*_trial(write), *_tests(disk.layers, layer_steps))
     return Plan(disk.device, disk.size, (*lines, *layer_lines), (*steps, *layer_steps), len(steps), tests)
@@ -105,41 +107,43 @@ def _layers(layers: t.Sequence[Layer], below: int) -> t.Tuple[t.Tuple[str, ...],
 
 
 def _tests(layers: t.Sequence[Layer], steps: t.Sequence[Run]) -> t.Tuple[Run, ...]:
-    """For the layers that these steps grow."""
+    """Return the tests of the layers that these steps grow."""
     grown = [step.argv for step in steps]
     return tuple(Run(layer.test, secret=True) for layer in layers if layer.test and layer.argv in grown)
 
 
 def _trial(write: t.Sequence[Step]) -> t.Tuple[Run, ...]:
-    """What sfdisk is to write, without writing it: what it does not take is known before a swap is turned off."""
+    """Return the call of sfdisk without writing, so that a table that it refuses is known before a swap is
+    turned off.
+    """
     runs = (step for step in write if isinstance(step, Run))
     return tuple(replace(run, argv=(run.argv[0], "--no-act", *run.argv[1:])) for run in runs)
 
 
-def _moves(found: Cast, new: t.Sequence[Partition]) -> bool:
-    return any(found.swap is not None and part.number == found.swap.number for part in new)
+def _moves(growth: Growth, new: t.Sequence[Partition]) -> bool:
+    return any(growth.swap is not None and part.number == growth.swap.number for part in new)
 
 
-def _table_lines(table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[str, ...]:
+def _table_lines(table: Table, growth: Growth, new: t.Sequence[Partition]) -> t.Tuple[str, ...]:
     if not new:
         return ()
-    before, after = render_apart(found.grown.size * table.sector, new[0].size * table.sector)
-    lines = [f"~ {found.grown.name} {before} -> {after}"]
-    if found.swap is not None and _moves(found, new):
-        size = render_bytes(found.swap.size * table.sector)
-        lines.append(f"> swap {found.swap.name} moves to the end, {size}, UUID kept")
+    before, after = render_apart(growth.grown.size * table.sector, new[0].size * table.sector)
+    lines = [f"~ {growth.grown.name} {before} -> {after}"]
+    if growth.swap is not None and _moves(growth, new):
+        size = render_bytes(growth.swap.size * table.sector)
+        lines.append(f"> swap {growth.swap.name} moves to the end, {size}, UUID kept")
     return tuple(lines)
 
 
-def _check_kernel(disk: Disk, table: Table, found: Cast) -> None:
-    concerned = {part.number for part in found.parts()}
+def _check_kernel(disk: Disk, table: Table, growth: Growth) -> None:
+    concerned = {part.number for part in growth.parts()}
     scale = table.sector // _SECTOR
     for part in table.partitions:
         known = disk.kernel.get(part.number)
         same = known is not None and known.start == part.start * scale
         if part.number not in concerned and not (same and (part.extended or _size(known) == part.size * scale)):
             raise _disagrees(part)
-        if part.number == found.grown.number and not (same and _size(known) <= part.size * scale):
+        if part.number == growth.grown.number and not (same and _size(known) <= part.size * scale):
             raise _disagrees(part)
     for number in sorted(set(disk.kernel) - {part.number for part in table.partitions}):
         raise FlexdiskError(
@@ -147,12 +151,12 @@ def _check_kernel(disk: Disk, table: Table, found: Cast) -> None:
         )
 
 
-def _check_swap(disk: Disk, found: Cast, new: t.Sequence[Partition]) -> None:
-    if found.swap is not None and disk.flaw and _moves(found, new):
-        raise FlexdiskError("UnknownLayout", f"the swap {found.swap.name} cannot be moved: it has {disk.flaw}")
+def _check_swap(disk: Disk, growth: Growth, new: t.Sequence[Partition]) -> None:
+    if growth.swap is not None and disk.flaw and _moves(growth, new):
+        raise FlexdiskError("UnknownLayout", f"the swap {growth.swap.name} cannot be moved: it has {disk.flaw}")
 
 
-def _size(known: t.Optional[Place]) -> int:
+def _size(known: t.Optional[KernelPartition]) -> int:
     return known.size if known is not None else 0
 
 
@@ -163,19 +167,19 @@ def _disagrees(part: Partition) -> FlexdiskError:
 
 
 class _Sync:
-    """What the kernel must be told, before the table is written and after it."""
+    """The updates that the kernel needs before the table is written, and after it."""
 
-    def __init__(self, disk: Disk, found: Cast, after: t.Mapping[int, Partition]) -> None:
+    def __init__(self, disk: Disk, growth: Growth, after: t.Mapping[int, Partition]) -> None:
         self.after = after
         self._device = disk.device
         self._kernel = disk.kernel
         scale = (disk.table.sector if disk.table else _SECTOR) // _SECTOR
-        others = [after[part.number] for part in found.parts()[1:]]
+        others = [after[part.number] for part in growth.parts()[1:]]
         self.dropped = [part for part in others if self._elsewhere(part, scale)]
         self._added = [part for part in others if part.number not in self._kernel or part in self.dropped]
-        kept = [after[found.grown.number], *(part for part in others if part not in self._added)]
+        present = [after[growth.grown.number], *(part for part in others if part not in self._added)]
         self._resized = [
-            part for part in kept if not part.extended and self._kernel[part.number].size != part.size * scale
+            part for part in present if not part.extended and self._kernel[part.number].size != part.size * scale
         ]
 
     def _elsewhere(self, part: Partition, scale: int) -> bool:
@@ -184,17 +188,21 @@ class _Sync:
 
     @property
     def needed(self) -> bool:
-        """Whether the kernel must be told anything."""
+        """Whether the kernel needs any update."""
         return bool(self.dropped or self._added or self._resized)
 
-    def drop(self) -> t.Tuple[Run, ...]:
-        """Before the table is written: what moves goes, a container after what it contains."""
+    def before_write(self) -> t.Tuple[Run, ...]:
+        """Return the steps before the table is written: they remove partitions that move, a container after its
+        partitions.
+        """
         return tuple(
             replace(self._partx("-d", part), undo=(self._partx("-a", part).argv,)) for part in reversed(self.dropped)
         )
 
-    def tell(self) -> t.Tuple[Run, ...]:
-        """After the table is written. What is not dropped first would still be at its old place."""
+    def after_write(self) -> t.Tuple[Run, ...]:
+        """Return the steps after the table is written. A partition that was not removed before would still be at its
+        old place.
+        """
         return (*(self._partx("-u", part) for part in self._resized), *(self._partx("-a", p) for p in self._added))
 
     def _partx(self, how: str, part: Partition) -> Run:
@@ -207,8 +215,8 @@ def _active(disk: Disk, swap: t.Optional[Partition]) -> t.Optional[Swap]:
 
 
 def _before(disk: Disk, table: Table, swap: t.Optional[Partition], sync: _Sync) -> t.Tuple[Run, ...]:
-    """Before the table is written. When all is undone, the swap is turned on at last."""
-    steps = (*_off(disk, swap), *sync.drop())
+    """Return the steps before the table is written. When all is undone, the swap is turned on last."""
+    steps = (*_off(disk, swap), *sync.before_write())
     on = tuple(run.argv for run in _on(disk, table, swap, True))
     return (replace(steps[0], undo=(*steps[0].undo, *on)), *steps[1:]) if steps else ()
 
@@ -228,7 +236,7 @@ def _off(disk: Disk, swap: t.Optional[Partition]) -> t.Tuple[Run, ...]:
 
 
 def _on(disk: Disk, table: Table, swap: t.Optional[Partition], turned_off: bool) -> t.Tuple[Run, ...]:
-    """What was on is turned on again. After a killed run, fstab alone can tell."""
+    """Return the steps that turn a swap on again. After a killed run, only fstab shows whether it was on."""
     if swap is None:
         return ()
     active = _active(disk, swap)
@@ -262,13 +270,13 @@ def _backup(disk: Disk, table: Table) -> t.Tuple[Backup, ...]:
 
 
 def active_name(table: Table) -> str:
-    """The file that remembers the active flag of a protective MBR, from before sfdisk clears it to when it is back."""
+    """Return the name of the file that remembers the active flag of a protective MBR while sfdisk has cleared it."""
     return f"{table.identity.lower()}.active"
 
 
-def _write(disk: Disk, table: Table, found: Cast, new: t.Sequence[Partition]) -> t.Tuple[Step, ...]:
+def _write(disk: Disk, table: Table, growth: Growth, new: t.Sequence[Partition]) -> t.Tuple[Step, ...]:
     copies: t.Tuple[Step, ...] = ()
-    if found.swap is not None and _moves(found, new):
-        copies = (CopySwapHeader(found.swap.start * table.sector, new[-1].start * table.sector),)
+    if growth.swap is not None and _moves(growth, new):
+        copies = (CopySwapHeader(growth.swap.start * table.sector, new[-1].start * table.sector),)
     argv = ("sfdisk", "--no-reread", "--no-tell-kernel", "--wipe=never", "--wipe-partitions=never", "-q", disk.device)
     return (Unchanged(disk.dump), *copies, Run(argv, script(disk.dump, new)))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How small a disk can become before it cuts a partition, its table, or what fills it. Where in doubt, no smaller."""
+"""How small a disk can become without cutting a partition, its table, or its content. In doubt, it cannot shrink."""
 
 from __future__ import annotations
 
@@ -22,67 +22,67 @@ _BEYOND_STATUS = re.compile(r"^\s*(integrity|reencryption):", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Room:
-    """The room that a disk needs. All figures are bytes."""
+    """The space that a disk needs. All figures are bytes."""
 
     device: str
     size: int
     # The smallest size that the disk can have.
-    least: int
+    min_bytes: int
     # gpt, dos or "".
     table: str = ""
-    # What fills a disk without a table.
+    # The content of a disk without a table.
     content: str = ""
     # End of the last partition, or of the content.
     end: int = 0
-    # What the second header of a GPT takes behind the end.
+    # Bytes that the second header of a GPT takes behind the end.
     backup: int = 0
-    # What least becomes after relocate.
+    # The value of min_bytes after relocate.
     compact: int = 0
     # Commands that put the second header behind the last partition.
     relocate: t.Tuple[t.Tuple[str, ...], ...] = ()
-    # Why nothing can go.
+    # Why it cannot shrink.
     why: str = ""
 
     @property
     def reason(self) -> str:
         """Why it cannot shrink, "" if it can."""
-        return self.why if whole_mib(self.least) * MIB >= self.size else ""
+        return self.why if whole_mib(self.min_bytes) * MIB >= self.size else ""
 
-    def words(self) -> str:
-        """The answer for a reader."""
+    def description(self) -> str:
+        """Return the result for people."""
         text = f"{self.device}: {render_bytes(self.size)}, "
-        text += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.least)} MiB"
+        text += f"cannot shrink: {self.reason}" if self.reason else f"can shrink to {whole_mib(self.min_bytes)} MiB"
         if self.relocate:
             text += f"; to {whole_mib(self.compact)} MiB after {shown(self.relocate)}"
         return text
 
 
 def shown(commands: t.Iterable[t.Sequence[str]]) -> str:
-    """Commands for a shell."""
+    """Return commands for a shell."""
     return " && ".join(" ".join(argv) for argv in commands)
 
 
 def whole_mib(size: int) -> int:
-    """Bytes in MiB, rounded up."""
+    """Return bytes in MiB, rounded up."""
     return -(-size // MIB)
 
 
 def unknown(device: str, size: int, why: str, content: str = "") -> Room:
-    """A disk of which nothing can go."""
+    """Return a disk that cannot shrink."""
     return Room(device, size, size, content=content, end=size, why=why)
 
 
 def filled(device: str, size: int, content: str, end: int) -> Room:
-    """A disk without a table, with something on it that reaches to end."""
+    """Return a disk without a table, with content that reaches to end."""
     end = min(end, size)
     return Room(device, size, end, content=content, end=end, why=f"the {content} on it takes all of it")
 
 
 def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Iterable[int]) -> Room:
-    """A disk with a table. head is what it begins with; ends are those of the partitions that the kernel knows, bytes.
+    """Return a disk with a table. head: its first bytes. ends: those of the partitions that the kernel knows, in bytes.
 
-    The header of a GPT says how far partitions may reach. Where that is behind the end of the disk, the GPT counts as
-    damaged, and the guest does not find its partitions. So as long as it says that, the disk cannot be smaller.
+    The header of a GPT says how far partitions may reach. If that is behind the end of the disk, the GPT counts as
+    damaged, and the guest does not find its partitions. So the disk cannot be smaller than that.
     """
     end = max([part.end * table.sector for part in table.partitions] + list(ends) + [0])
     if table.label != "gpt":
@@ -92,27 +92,31 @@ def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Itera
     (last,) = struct.unpack_from("<Q", head, table.sector + _LAST_USABLE)
     (other,) = struct.unpack_from("<Q", head, table.sector + _ALTERNATE)
     other = other + 1 if other < table.sectors else 0
-    least = min(size, max(max(used, (last + 1) * table.sector) + backup, other * table.sector))
+    min_bytes = min(size, max(max(used, (last + 1) * table.sector) + backup, other * table.sector))
     # sfdisk lets one sector more be usable.
     compact = min(size, used + table.sector + backup)
     relocate: t.Tuple[t.Tuple[str, ...], ...] = ()
-    if whole_mib(compact) < whole_mib(least):
+    if whole_mib(compact) < whole_mib(min_bytes):
         relocate = (("sfdisk", "--relocate", "gpt-bak-mini", device),)
         if table.active:  # sfdisk clears the flag
             relocate += (activate(device),)
     why = "its GPT lets partitions reach to its end" if relocate else _full(table)
-    return Room(device, size, least, "gpt", end=end, backup=backup, compact=compact, relocate=relocate, why=why)
+    return Room(device, size, min_bytes, "gpt", end=end, backup=backup, compact=compact, relocate=relocate, why=why)
 
 
 def ext_end(device: str, text: str, mounted: bool) -> int:
-    """Where an ext2, ext3 or ext4 ends, from the output of dumpe2fs -h. Raises UnknownLayout, UnexpectedOutput."""
+    """Return the end of an ext2, ext3 or ext4, from the output of dumpe2fs -h. Raises UnknownLayout,
+    UnexpectedOutput.
+    """
     if not mounted and re.search(r"^Filesystem features:.*\bneeds_recovery\b", text, re.MULTILINE):
         raise FlexdiskError("UnknownLayout", f"the file system on {device} was not unmounted; its journal may grow it")
     return ext_layer(device, device, text, 0).size
 
 
 def crypt_end(name: str, text: str) -> int:
-    """Where an open LUKS device ends, from the output of cryptsetup status. Raises UnknownLayout, UnexpectedOutput."""
+    """Return the end of an open LUKS device, from the output of cryptsetup status. Raises UnknownLayout,
+    UnexpectedOutput.
+    """
     match = _BEYOND_STATUS.search(text)
     if match:
         raise FlexdiskError("UnknownLayout", f"{name} has {match.group(1)}, so it may use more than it shows")
@@ -121,9 +125,9 @@ def crypt_end(name: str, text: str) -> int:
 
 
 def physical_end(device: str, pvs: str) -> int:
-    """Where a physical volume ends, from a JSON report of pvs in bytes. Raises UnknownLayout, UnexpectedOutput.
+    """Return the end of a physical volume, from a JSON report of pvs in bytes. Raises UnknownLayout, UnexpectedOutput.
 
-    LVM remembers a size that is up to one extent larger than all extents, and warns of a smaller device.
+    LVM records a size that is up to one extent larger than all extents, and warns about a smaller device.
     """
     try:
         (row,) = json.loads(pvs)["report"][0]["pv"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the growth of a disk does, one after another. A run that is killed between two of them plans the rest anew."""
+"""Steps that grow a disk, in order. If a run is killed between two of them, the next run plans the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Backup:
-    """The table as it was goes to a file of this name, with these words."""
+    """Save the partition table as it was to a file with this name and text."""
 
     name: str
     text: str
@@ -31,14 +31,14 @@ class Backup:
 
 @dataclass(frozen=True)
 class SetActive:
-    """The protective MBR gets its active flag back, which sfdisk clears. The file of this name is not needed then."""
+    """Set the active flag of the protective MBR again, which sfdisk clears, and remove the file with this name."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class CopySwapHeader:
-    """The header of a swap goes to where the swap shall be. All figures are bytes on the disk."""
+    """Copy the header of a swap to its new place. All figures are bytes on the disk."""
 
     source: int
     target: int
@@ -46,7 +46,7 @@ class CopySwapHeader:
 
 @dataclass(frozen=True)
 class Unchanged:
-    """The table is read again. It must still be that of the plan."""
+    """Check that the table is still the planned one."""
 
     text: str
 
@@ -56,7 +56,7 @@ Step = t.Union[Run, Backup, CopySwapHeader, Unchanged, SetActive]
 
 @dataclass(frozen=True)
 class Plan:
-    """A growth."""
+    """The growth of a disk."""
 
     device: str
     size: int
@@ -77,5 +77,5 @@ class Plan:
 
     @property
     def later(self) -> bool:
-        """Whether what was told to grow does so in the background, a moment later: ZFS."""
+        """Whether the growth happens in the background, a moment after the step: with ZFS."""
         return any(isinstance(step, Run) and step.argv[0] == "zpool" for step in self.steps)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A partition table as sfdisk shows it, and the text that makes sfdisk write a changed one."""
+"""A partition table as sfdisk shows it, and the input of sfdisk that writes a changed one."""
 
 from __future__ import annotations
 
@@ -72,25 +72,25 @@ class Table:
         """Sectors of one MiB, to which starts and ends are aligned."""
         return MIB // self.sector
 
-    def words(self) -> str:
-        """All partitions for a reader."""
+    def description(self) -> str:
+        """Return all partitions for people."""
         return ", ".join(
             f"{part.name} ({render_bytes(part.size * self.sector)}, type {part.kind})" for part in self.partitions
         )
 
 
 def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
-    """The table in the output of sfdisk -J. head is the first HEAD_BYTES of the disk, size its bytes.
+    """Return the table in the output of sfdisk -J. head: the first HEAD_BYTES of the disk. size: its bytes.
 
-    sector is the bytes of a sector, 0 if the kernel does not tell. Old sfdisk does not say it.
-    Raises FlexdiskError UnknownLayout for a table that cannot be changed safely, UnexpectedOutput.
+    sector: the bytes of a sector, 0 if the kernel does not report it. An old sfdisk does not print it. Raises
+    FlexdiskError UnknownLayout for a table that cannot be changed safely, UnexpectedOutput.
     """
     try:
-        found = json.loads(text)["partitiontable"]
-        sector = int(found.get("sectorsize") or sector)
-        device = found["device"]
-        parts = [_partition(device, part) for part in found.get("partitions", [])]
-        label, identity = found["label"], found.get("id", "")
+        data = json.loads(text)["partitiontable"]
+        sector = int(data.get("sectorsize") or sector)
+        device = data["device"]
+        parts = [_partition(device, part) for part in data.get("partitions", [])]
+        label, identity = data["label"], data.get("id", "")
     except (ValueError, KeyError, TypeError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"sfdisk -J printed something unknown: {text[:200]!r}") from exc
     if not sector:
@@ -105,19 +105,19 @@ def parse_table(text: str, head: bytes, size: int, sector: int) -> Table:
 
 
 def activate(device: str) -> t.Tuple[str, ...]:
-    """The command that sets the active flag of a protective MBR."""
+    """Return the command that sets the active flag of a protective MBR."""
     return ("sfdisk", "--no-reread", "--activate", device, "1")
 
 
 def changed(table: Table, parts: t.Iterable[Partition]) -> Table:
-    """The table with these partitions in place of those of the same numbers."""
+    """Return the table with these partitions in place of those with the same numbers."""
     new = {part.number: part for part in parts}
     places = sorted((new.get(part.number, part) for part in table.partitions), key=lambda part: part.start)
     return replace(table, partitions=tuple(places))
 
 
 def script(dump: str, parts: t.Iterable[Partition]) -> str:
-    """The output of sfdisk -d with other places for some partitions, as sfdisk takes it.
+    """Return the output of sfdisk -d with other places for some partitions, as input of sfdisk.
 
     Everything else stays as it is. Without last-lba, sfdisk puts GPT's backup at the end of the disk.
     """
@@ -135,12 +135,14 @@ def script(dump: str, parts: t.Iterable[Partition]) -> str:
 
 
 def restorable(dump: str) -> str:
-    """The output of sfdisk -d as each sfdisk takes it: some versions refuse the size of sectors that they print."""
+    """Return the output of sfdisk -d in the form that every sfdisk accepts: some refuse the sector size that they
+    print.
+    """
     return "".join(line for line in dump.splitlines(keepends=True) if not line.startswith("sector-size:"))
 
 
 def protective(head: bytes) -> int:
-    """Where the protective entry of an MBR begins, 0 if it has none."""
+    """Return the offset of the protective entry of an MBR, 0 if it has none."""
     return next((at for at in range(446, 510, 16) if head[at + 4 : at + 5] == bytes([_PROTECTIVE])), 0)
 
 

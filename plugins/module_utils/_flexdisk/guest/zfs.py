@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""ZFS on a device of a guest: what its label and its pool say, and how it takes the space below it."""
+"""ZFS on a device of a guest: its label, its pool, and how it takes the new space."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ..model.errors import FlexdiskError
-from .growth import LEAST_BYTES, ZFS
+from .growth import MIN_GROWTH_BYTES, ZFS
 from .layers import Layer
 from .observed import Content
 from .table import Partition, Table
@@ -28,21 +28,21 @@ _SUFFIX = re.compile(r"(-part|(?<=\d)p|(?<=[a-z]))1\Z")
 
 @dataclass(frozen=True)
 class Label:
-    """What the label on a device says."""
+    """The content of the ZFS label on a device."""
 
     pool: str
     guid: str
     # The type of its top-level vdev.
     kind: str
     # ZFS has made the partition table.
-    whole: bool
+    whole_disk: bool
     path: str
     # The pool grows in steps of 2 to the power of this.
     shift: int
 
 
 def parse_label(device: str, text: str) -> Label:
-    """The label in the output of zdb -l. Raises FlexdiskError UnknownLayout, UnexpectedOutput."""
+    """Return the label in the output of zdb -l. Raises FlexdiskError UnknownLayout, UnexpectedOutput."""
     labels = [_label(device, part, text) for part in re.split(r"^LABEL \d.*$", text, flags=re.MULTILINE)[1:]]
     if not labels:
         raise FlexdiskError("UnexpectedOutput", f"zdb -l {device} printed no label: {text[:200]!r}")
@@ -69,15 +69,15 @@ def _value(part: str, indent: int, key: str, missing: str = "") -> str:
 
 
 def pool_name(device: str, label: Label, text: str) -> str:
-    """The name of the imported pool, from the output of zpool list -Hp -o guid,health,readonly,name.
+    """Return the name of the imported pool, from the output of zpool list -Hp -o guid,health,readonly,name.
 
-    Raises FlexdiskError NotMounted, UnknownLayout if it cannot grow.
+    Raises FlexdiskError NotMounted; UnknownLayout if it cannot grow.
     """
     rows = [line.split("\t") for line in text.splitlines()]
-    found = next((row for row in rows if len(row) == 4 and row[0] == label.pool), None)
-    if found is None:
+    pool_row = next((row for row in rows if len(row) == 4 and row[0] == label.pool), None)
+    if pool_row is None:
         raise FlexdiskError("NotMounted", f"the ZFS pool on {device} is not imported")
-    _guid, health, readonly, name = found
+    _guid, health, readonly, name = pool_row
     if readonly != "off":
         raise FlexdiskError("NotMounted", f"the ZFS pool {name} on {device} is imported read-only")
     if health != "ONLINE":
@@ -86,7 +86,7 @@ def pool_name(device: str, label: Label, text: str) -> str:
 
 
 def pool_layer(name: str, device: str, label: Label, pool: str, text: str) -> Layer:
-    """The vdev on a device, from the output of zpool list -HpvLP of its pool.
+    """Return the vdev on a device, from the output of zpool list -HpvLP of its pool.
 
     Its size is that of its metaslabs. SIZE is not, but ALLOC and FREE together are. Raises FlexdiskError UnknownLayout,
     UnexpectedOutput.
@@ -101,17 +101,17 @@ def pool_layer(name: str, device: str, label: Label, pool: str, text: str) -> La
 
 
 def alone(label: Label) -> bool:
-    """Whether the device is a vdev of its own, so that the pool has what the device gets."""
+    """Whether the device is a vdev of its own, so that the pool gets all new space of the device."""
     return label.kind == "disk" and bool(label.shift)
 
 
 def check_member(device: str, label: Label, pool: str, text: str, gained: int) -> None:
-    """That one of several devices of a vdev has nothing to grow. gained: the bytes that its partition would get.
+    """Check that one of several devices of a vdev has nothing to grow. gained: the bytes that its partition would get.
 
-    text is the output of zpool list -HpvLP of the pool. Raises FlexdiskError UnknownLayout, UnexpectedOutput.
+    text: the output of zpool list -HpvLP of the pool. Raises FlexdiskError UnknownLayout, UnexpectedOutput.
     """
     above, _row = _rows(device, pool, text)
-    if gained < LEAST_BYTES and _SHARED.match("".join(above[1:2])) and above[_EXPANDSZ : _EXPANDSZ + 1] == ["-"]:
+    if gained < MIN_GROWTH_BYTES and _SHARED.match("".join(above[1:2])) and above[_EXPANDSZ : _EXPANDSZ + 1] == ["-"]:
         return
     raise FlexdiskError(
         "UnknownLayout",
@@ -121,7 +121,7 @@ def check_member(device: str, label: Label, pool: str, text: str, gained: int) -
 
 
 def sole_device(pool: str, text: str) -> str:
-    """The only device of a pool, from the output of zpool list -HvLP. Raises FlexdiskError Ambiguous."""
+    """Return the only device of a pool, from the output of zpool list -HvLP. Raises FlexdiskError Ambiguous."""
     names = [row[1] for row in (line.split("\t") for line in text.splitlines()) if row[0] == "" and len(row) > 1]
     devices = [name for name in names if name.startswith("/")]
     if len(devices) != 1:
@@ -130,7 +130,7 @@ def sole_device(pool: str, text: str) -> str:
 
 
 def _rows(device: str, pool: str, text: str) -> t.Tuple[t.List[str], t.List[str]]:
-    """The row of zpool list -HpvLP for a device, and the last one before it that is no device."""
+    """Return the row of zpool list -HpvLP for a device, and the last row before it that is not a device."""
     above: t.List[str] = []
     for row in (line.split("\t") for line in text.splitlines()):
         if row[:2] == ["", device]:
@@ -151,7 +151,7 @@ def _unexpected(text: str) -> FlexdiskError:
 
 
 def data_partition(table: Table, contents: t.Mapping[int, Content]) -> t.Optional[Partition]:
-    """The partition with ZFS, if another one behind it is as ZFS makes it on a whole disk."""
+    """Return the partition with ZFS, if the one behind it is the one that ZFS adds on a whole disk."""
     if table.label != "gpt" or len(table.partitions) < 2:
         return None
     data, reserved = table.partitions[-2:]
@@ -159,14 +159,14 @@ def data_partition(table: Table, contents: t.Mapping[int, Content]) -> t.Optiona
 
 
 def whole_size(table: Table, data: Partition) -> int:
-    """The bytes that ZFS would make of its partition on a whole disk. The rule is that of libefi."""
+    """Return the bytes of the partition that ZFS would create on a whole disk. The rule is that of libefi."""
     end = table.limit - 1 - _RESERVED_SECTORS
     return (end - end % _STEP_SECTORS - data.start) * table.sector
 
 
 def check_whole(layer: Layer, label: Label, device: str, pool: str, below: int) -> None:
-    """Raises FlexdiskError UnknownLayout if ZFS must write the table to grow."""
-    if label.whole and layer.grown(below) != layer.size:
+    """Raise FlexdiskError UnknownLayout if ZFS would have to write the table to grow."""
+    if label.whole_disk and layer.grown(below) != layer.size:
         disk = _SUFFIX.sub("", label.path)
         raise FlexdiskError(
             "UnknownLayout",
@@ -176,5 +176,5 @@ def check_whole(layer: Layer, label: Label, device: str, pool: str, below: int) 
 
 
 def old_label(data: bytes) -> bool:
-    """Whether the place where the last two labels will be has a label already. ZFS would take that for its own."""
+    """Whether there is already a label where the last two labels will be. ZFS would take it for its own."""
     return b"pool_guid" in data

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads a VM and its disks from the XML of a libvirt domain. It takes text and runs nothing."""
+"""Read a VM and its disks from the XML of a libvirt domain. Takes text and runs nothing."""
 
 from __future__ import annotations
 
@@ -40,24 +40,26 @@ _VOLUME = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*(/[A-Za-z0-9_.:-][A-Za-z0-9_.: -
 
 
 def volume_of(path: str) -> str:
-    """The dataset whose device is at a path; "" for any other path. udev writes a space as +, which no name has."""
+    """Return the dataset whose device is at a path; "" for any other path. udev writes a space as +, which no name
+    contains.
+    """
     name = path[len(ZVOL) :].replace("+", " ") if path.startswith(ZVOL) else ""
     return name if _VOLUME.fullmatch(name) else ""
 
 
 def path_of(disk: Element) -> str:
-    """The path of the device or file that backs a disk; "" if there is none."""
+    """Return the path of the device or file that backs a disk; "" if there is none."""
     return disk.get("source", "dev") or disk.get("source", "file")
 
 
 def name_of(disk: Element) -> str:
-    """The path of a disk, or POOL//VOLUME for a volume of libvirt's; "" if there is neither."""
+    """Return the path of a disk, or POOL//VOLUME for a volume of libvirt's; "" if there is neither."""
     source = next(iter(disk.all("source")), disk).attributes
     return path_of(disk) or (f"{source['pool']}//{source['volume']}" if {"pool", "volume"} <= source.keys() else "")
 
 
 def managed(domain: Element, disk: Element) -> bool:
-    """Whether a disk is ours: a plain disk on a volume, which bhyve's driver knows as a file, or in a file of ours."""
+    """Whether a disk is managed: a plain disk on a volume (a file to bhyve's driver), or in one of our files."""
     ours = not is_bhyve(domain) and bool(disk_in(path_of(disk)))
     kind = "file" if ours or is_bhyve(domain) else "block"
     right = disk.attributes.get("type") == kind and disk.attributes.get("device", "disk") == "disk"
@@ -70,27 +72,27 @@ def is_bhyve(domain: Element) -> bool:
 
 
 def devices(domain: Element) -> t.List[Element]:
-    """The elements below <devices>."""
+    """Return the elements below <devices>."""
     return [device for part in domain.all("devices") for device in part.children]
 
 
 def disks(domain: Element) -> t.List[Element]:
-    """The <disk> elements."""
+    """Return the <disk> elements."""
     return [device for device in devices(domain) if device.name == "disk"]
 
 
 def hard_disks(domain: Element) -> t.List[Element]:
-    """The disks, except drives with removable media."""
+    """Return the disks, except drives with removable media."""
     return [disk for disk in disks(domain) if disk.attributes.get("device", "disk") in ("disk", "lun")]
 
 
 def find(domain: Element, path: str) -> t.Optional[Element]:
-    """The managed disk with this path."""
+    """Return the managed disk with this path."""
     return next((d for d in disks(domain) if path_of(d) == path and managed(domain, d)), None)
 
 
 def slot_of(device: Element) -> t.Optional[Slot]:
-    """The PCI slot of a device; None without one, or outside of PCI domain 0, which our slots cannot name."""
+    """Return the PCI slot of a device. None without one, or outside of PCI domain 0, which our slots cannot express."""
     address = next(iter(device.all("address")), None)
     if address is None or address.attributes.get("type") != "pci":
         return None
@@ -99,32 +101,32 @@ def slot_of(device: Element) -> t.Optional[Slot]:
 
 
 def ports(domain: Element) -> t.Dict[int, Element]:
-    """The root ports by the number of the bus behind each."""
+    """Return the root ports by the number of the bus behind each."""
     return {
         int(c.attributes.get("index", "0")): c for c in controllers(domain) if c.attributes.get("model", "") == PORT
     }
 
 
 def controllers(domain: Element, kind: str = "pci") -> t.List[Element]:
-    """The controllers of this kind."""
+    """Return the controllers of this kind."""
     return [d for d in devices(domain) if d.name == "controller" and d.attributes.get("type") == kind]
 
 
 def scsi_controllers(domain: Element) -> t.List[int]:
-    """The numbers of the SCSI controllers that take disks of the model scsi."""
-    found = (c.attributes for c in controllers(domain, "scsi") if c.attributes.get("model") == "virtio-scsi")
-    return sorted(int(attributes.get("index", "0")) for attributes in found)
+    """Return the numbers of the SCSI controllers that take disks of the model scsi."""
+    virtio_scsi = (c.attributes for c in controllers(domain, "scsi") if c.attributes.get("model") == "virtio-scsi")
+    return sorted(int(attributes.get("index", "0")) for attributes in virtio_scsi)
 
 
 def digest(xml: str) -> str:
-    """The SHA-256 of the text, which shows any change."""
+    """Return the SHA-256 of the text, which shows any change."""
     return hashlib.sha256(xml.encode()).hexdigest()
 
 
 def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool) -> VmConfig:
-    """The configuration of one VM. xml is the stored one, live the running one ("" if the VM does not run).
+    """Return the configuration of one VM. xml: the stored one. live: the running one, "" if the VM does not run.
 
-    What else the domain uses, domain_uses tells. Raises FlexdiskError UnexpectedOutput for a domain of another shape.
+    domain_uses reads what else the domain uses. Raises FlexdiskError UnexpectedOutput for a domain of another form.
     """
     with supported():
         running = Text(live).root if live else None
@@ -133,7 +135,9 @@ def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool)
 
 @contextlib.contextmanager
 def supported() -> t.Iterator[None]:
-    """Around the reading of a domain: raises FlexdiskError UnexpectedOutput for one of another shape."""
+    """Context manager around the parsing of a domain. It raises FlexdiskError UnexpectedOutput for a domain of another
+    form.
+    """
     try:
         yield
     except (IndexError, KeyError, RecursionError, ValueError) as exc:
@@ -145,7 +149,7 @@ def supported() -> t.Iterator[None]:
 def vm_of(
     domain: Element, running: t.Optional[Element], digested: str, state: str, autostart: bool, persistent: bool
 ) -> VmConfig:
-    """As parse_vm, from the root elements."""
+    """Return the configuration from the root elements, like parse_vm()."""
     uuid = domain.get("uuid").lower()
     if not is_uuid(uuid):
         raise ValueError(f"uuid {uuid!r}")
@@ -188,7 +192,7 @@ def vm_of(
 
 
 def _guest_agent(running: Element) -> str:
-    """What libvirt says of the channel of QEMU's guest agent. Only a running domain has a state of it."""
+    """Return the state of the channel of QEMU's guest agent. Only a running domain has one."""
     channels = [device for device in devices(running) if device.get("target", "name") == AGENT]
     return channels[0].get("target", "state") if channels else ""
 
@@ -200,7 +204,9 @@ def _memory(domain: Element) -> int:
 
 
 def _fixed(domain: Element) -> t.Dict[str, str]:
-    """Why memory or vcpus stay as they are. libvirt refuses what does not agree, or makes it agree again."""
+    """Return why memory or vcpus cannot be changed: libvirt refuses a configuration that does not agree, or changes it
+    back.
+    """
     result = {}
     cells = any(numa.all("cell") for cpu in domain.all("cpu") for numa in cpu.all("numa"))
     if topology(domain):
@@ -213,7 +219,9 @@ def _fixed(domain: Element) -> t.Dict[str, str]:
 
 
 def min_vcpus(domain: Element) -> t.Dict[str, int]:
-    """How many vcpus each element of <cputune> needs that lists them. libvirt refuses a list with more, or cuts it."""
+    """Return how many vcpus each element of <cputune> needs, if it lists vcpus. libvirt refuses a list with more, or
+    cuts it.
+    """
     result = {}
     for part in domain.all("cputune"):
         for name in ("vcpusched", "cachetune", "memorytune"):
@@ -237,7 +245,7 @@ def _numbers(listed: str) -> t.Set[int]:
 
 
 def topology(domain: Element) -> int:
-    """How many vcpus the topology of the CPU makes, 0 without one."""
+    """Return how many vcpus the CPU topology has, 0 without one."""
     for cpu in domain.all("cpu"):
         for one in cpu.all("topology"):
             parts = [int(one.attributes.get(key, "1")) for key in ("sockets", "dies", "clusters", "cores", "threads")]
@@ -246,18 +254,18 @@ def topology(domain: Element) -> int:
 
 
 def order_of(device: Element) -> int:
-    """The boot order of a device; 0 if it has none."""
+    """Return the boot order of a device; 0 if it has none."""
     return int(device.get("boot", "order") or 0)
 
 
 def boot_types(domain: Element) -> str:
-    """The types of device that the domain boots from, in order; "" if these are only disks, or none are named."""
+    """Return the types of device that the domain boots from, in order; "" if they are only disks, or none is given."""
     types = [boot.attributes.get("dev", "") for part in domain.all("os") for boot in part.all("boot")]
     return ", ".join(types) if set(types) - {"hd"} else ""
 
 
 def boot_disk(domain: Element) -> t.Optional[Element]:
-    """The first disk in the boot order; without any order, the first disk."""
+    """Return the first disk in the boot order; without any order, the first disk."""
     rows = hard_disks(domain)
     if any(order_of(d) for d in devices(domain)):
         rows = sorted((d for d in rows if order_of(d)), key=order_of)
@@ -276,7 +284,7 @@ def _entries(domain: Element, running: t.Optional[Element] = None) -> t.Iterator
 
 
 def described(domain: Element, running: t.Optional[Element], disk: Element, boot: bool) -> DiskConfig:
-    """A disk with all that is known of it."""
+    """Return a disk with all its settings."""
     slot = slot_of(disk)
     return DiskConfig(
         path=path_of(disk),
@@ -291,7 +299,7 @@ def described(domain: Element, running: t.Optional[Element], disk: Element, boot
 
 
 def _left_out(domain: Element, disk: Element, media: str) -> str:
-    """Which disk is not managed, and why; "" for drives with removable media."""
+    """Return which disk is not managed, and why; "" for drives with removable media."""
     if media not in ("disk", "lun"):
         return ""
     kind, path = disk.attributes.get("type", ""), path_of(disk)
@@ -311,17 +319,17 @@ def _left_out(domain: Element, disk: Element, media: str) -> str:
 
 
 def usual_driver(domain: Element) -> str:
-    """The driver element of a new disk; bhyve's has none."""
+    """Return the driver element of a new disk; bhyve's has none."""
     return "" if is_bhyve(domain) else _USUAL_DRIVER
 
 
 def _mentions(domain: Element, running: t.Optional[Element], disk: Element) -> t.Tuple[str, ...]:
-    """Where else the configuration or the running domain names the path of a disk."""
-    path, found = path_of(disk), [domain_disk.mentions(domain, disk, path_of(disk))] if path_of(disk) else []
+    """Return where else the configuration or the running domain names the path of a disk."""
+    path, names = path_of(disk), [domain_disk.mentions(domain, disk, path_of(disk))] if path_of(disk) else []
     same = find(running, path) if running is not None else None
     if running is not None and same is not None:
-        found.append(domain_disk.mentions(running, same, path))
-    return tuple(dict.fromkeys(word for words in found for word in words))
+        names.append(domain_disk.mentions(running, same, path))
+    return tuple(dict.fromkeys(word for group in names for word in group))
 
 
 def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> str:
@@ -335,7 +343,9 @@ def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> 
 
 
 def _unplugged(domain: Element, running: t.Optional[Element]) -> t.Tuple[str, ...]:
-    """Configured disks that the running guest lacks: it may have released one when nobody waited for it any more."""
+    """Return the configured disks that the running guest lacks. It may have released one after nobody waited
+    any more.
+    """
     there = {path_of(d) for d in disks(running)} if running is not None else set()
     paths = (path_of(d) for d in disks(domain) if managed(domain, d))
     return tuple(p for p in paths if p not in there) if running is not None else ()
@@ -348,7 +358,7 @@ def _who(device: Element) -> str:
 
 
 def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
-    """The PCI slots of a domain: free, taken, and usable while it runs. running is the running domain, if any."""
+    """Return the PCI slots of a domain: free, in use, and usable while it runs. running: the running domain, if any."""
     both = [domain] if running is None else [domain, running]
     taken = _taken(both)
     if is_bhyve(domain):
@@ -363,7 +373,7 @@ def _pci(domain: Element, running: t.Optional[Element]) -> Pci:
 
 
 def _taken(both: t.Sequence[Element]) -> t.Dict[str, str]:
-    """The owners of the slots BUS:DEVICE that devices other than managed disks have."""
+    """Return the owners of the slots BUS:DEVICE of devices other than managed disks."""
     taken = {}
     for one in both:
         for device in devices(one):
@@ -374,9 +384,10 @@ def _taken(both: t.Sequence[Element]) -> t.Dict[str, str]:
 
 
 def _pci_express(both: t.Sequence[Element], taken: t.Mapping[str, str]) -> Pci:
-    """Slots of a PCI Express machine: each is behind a root port, and more ports can be added while the guest is off.
+    """Return the slots of a PCI Express machine. Each is behind a root port, and more ports can be added while the
+    guest is stopped.
 
-    both are the configuration and, if the domain runs, the running domain.
+    both: the configuration and, if the domain runs, the running domain.
     """
     there = [sorted(ports(one)) for one in both]
     last = max([int(c.attributes.get("index", "0")) for one in both for c in controllers(one)] or [0])
@@ -390,19 +401,19 @@ def _pci_express(both: t.Sequence[Element], taken: t.Mapping[str, str]) -> Pci:
 
 
 def _pci_conventional(root: t.Optional[Element], taken: t.Mapping[str, str]) -> Pci:
-    """Slots of a conventional PCI machine: all are on the root bus."""
+    """Return slots of a conventional PCI machine: all are on the root bus."""
     candidates = [f"0:{device}:0" for device in range(3, 32)]
     fixed = root is not None and _is_fixed(root)
     return _offer(candidates, [] if fixed else candidates, {**_RESERVED_PC, **taken}, 8)
 
 
 def _is_fixed(controller: Element) -> bool:
-    """Whether nothing can be plugged into a controller while the guest runs."""
+    """Whether no device can be added to a controller while the guest runs."""
     return controller.get("target", "hotplug") == "off"
 
 
 def _port_slot(bus: int) -> str:
-    """The only slot behind a root port, by the number of the bus."""
+    """Return the only slot behind a root port, by the number of the bus."""
     return f"{bus}:0:0"
 
 

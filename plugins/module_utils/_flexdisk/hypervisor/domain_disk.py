@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a libvirt domain knows of a disk beside path, target, address and serial: as text, and back in an element."""
+"""Settings of a disk in a libvirt domain beyond path, target, address and serial: read them as text, and write them
+back to an element.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from ..rules.identity import is_serial
 from .xml_text import Element, Text, dump
 
 _BLKIOTUNE = "blkiotune"
-# Attributes and children that a disk keeps. "tune" is what <blkiotune> of the domain says of its path.
+# Attributes and children that a disk keeps. "tune" has the limits for its path in <blkiotune> of the domain.
 _ATTRIBUTES = ("snapshot", "model")
 _CHILDREN = (
     "driver", "iotune", "throttlefilters", "blockio", "geometry", "wwn", "vendor", "product", "readonly", "shareable",
@@ -24,9 +26,9 @@ _CHILDREN = (
 _OF_SOURCE = ("encryption", "seclabel", "reservations", "slices")
 _OF_TARGET = ("removable", "rotation_rate", "tray")
 _TUNE = "tune"
-# What a disk gets anew wherever it comes, or what libvirt only shows.
+# Children that a disk gets again wherever it is attached, or that libvirt only reports.
 _ANEW = ("source", "target", "address", "serial", "boot", "privateData")
-# Without these the data cannot be read, or is not whole.
+# Without these the data cannot be read, or is incomplete.
 _HOLDS = ("backingStore", "dataStore", "mirror", "auth")
 # Options of the driver that only disks of the model virtio have.
 _VIRTIO = ("queues", "queue_size", "ioeventfd", "event_idx", "iommu", "ats", "packed", "page_per_vq")
@@ -38,38 +40,40 @@ DEVICE = re.compile(r"/dev/[^,\s\"'\\]+")
 
 
 def known(domain: Element, disk: Element, path: str, usual: str) -> DiskElement:
-    """What the domain knows of one of its disks. usual: the driver element of a new disk, "" for none."""
+    """Return the settings that the domain has of one of its disks. usual: the driver element of a new disk, "" for
+    none.
+    """
     parts = [dump(child) for child in disk.children if _is_kept(child)]
     inner = "".join(dump(c) for one in disk.all("source") for c in one.children if c.name in _OF_SOURCE)
     parts += [_wrap("source", {}, inner)] if inner else []
     target = {key: value for one in disk.all("target") for key, value in one.attributes.items() if key in _OF_TARGET}
     parts += [_wrap("target", target, "")] if target else []
     parts += [_wrap(_TUNE, {}, "".join(map(dump, tune))) for tune in [_tunes(domain, path)] if tune]
-    kept = {key: value for key, value in disk.attributes.items() if key in _ATTRIBUTES}
+    attributes = {key: value for key, value in disk.attributes.items() if key in _ATTRIBUTES}
     odd = [c.name for c in disk.children if not (_is_kept(c) or c.name in _ANEW or c.name == "alias")]
     odd += [c.name for s in disk.all("source") for c in s.children if c.name not in (*_OF_SOURCE, "privateData")]
-    text = "" if parts == [usual] * bool(usual) and not kept else _wrap("disk", kept, "".join(parts))
-    words = [f"<{name}>" for name in odd]
+    text = "" if parts == [usual] * bool(usual) and not attributes else _wrap("disk", attributes, "".join(parts))
+    names = [f"<{name}>" for name in odd]
     return DiskElement(
         text=text,
         format=_format(disk),
         needs=(*dict.fromkeys(_needs(disk)), *([LATE_LIMITS] if _tunes(domain, path) else [])),
         claims=tuple(_claims(disk)),
-        lost=(*(word for word in words if word[1:-1] not in _HOLDS), *_serial(disk)),
-        holds=tuple(f"its data needs {word}" for word in words if word[1:-1] in _HOLDS),
+        lost=(*(word for word in names if word[1:-1] not in _HOLDS), *_serial(disk)),
+        holds=tuple(f"its data needs {word}" for word in names if word[1:-1] in _HOLDS),
         unresizable=_unresizable(disk),
     )
 
 
 def _serial(disk: Element) -> t.Iterator[str]:
-    """The serial of a disk, if it is not of a uuid. An attached disk shows that of its uuid."""
+    """Yield the serial of a disk, if it does not come from a uuid. An attached disk shows the serial of its uuid."""
     serial = disk.get("serial")
     if serial and not is_serial(serial):
         yield f"serial {serial}"
 
 
 def _unresizable(disk: Element) -> str:
-    """QEMU resizes no read-only disk, and what it encrypts is smaller than its volume."""
+    """Return why QEMU cannot resize the disk: it is read-only, or its data is smaller than its volume."""
     if disk.all("readonly"):
         return "it is read-only"
     if any(one.name == "slices" for one in disk.walk()):
@@ -79,7 +83,9 @@ def _unresizable(disk: Element) -> str:
 
 
 def _is_kept(child: Element) -> bool:
-    """Whether a disk keeps an element. An alias of libvirt is chosen anew; of a backing chain only its end stays."""
+    """Whether a disk keeps an element. libvirt's own aliases are chosen again; of a backing chain only its end
+    stays.
+    """
     if child.name == "alias":
         return child.attributes.get("name", "").startswith(_OWN_ALIAS)
     if child.name == "backingStore":
@@ -92,7 +98,7 @@ def _wrap(name: str, attributes: t.Mapping[str, str], inner: str) -> str:
 
 
 def tunes(domain: Element, path: str) -> t.List[Element]:
-    """What <blkiotune> of the domain says of a path."""
+    """Return the elements of <blkiotune> for a path."""
     every = [device for part in domain.all(_BLKIOTUNE) for device in part.all("device")]
     return [device for device in every if device.get("path") == path]
 
@@ -135,7 +141,7 @@ def _claims(disk: Element) -> t.Iterator[str]:
 
 
 def offers(domain: Element) -> t.FrozenSet[str]:
-    """What a domain has of what a disk may need."""
+    """Return which needs of disks a domain can meet."""
     ids = [one.attributes.get("id", "") for part in domain.all("iothreadids") for one in part.all("iothread")]
     count = domain.get("iothreads")
     free = (str(number) for number in range(1, len(ids) + 1 + (int(count) if count.isdigit() else 0)))
@@ -146,26 +152,28 @@ def offers(domain: Element) -> t.FrozenSet[str]:
 
 
 def claims(others: t.Iterable[Element]) -> t.FrozenSet[str]:
-    """What devices that are none of our disks have of what only one can have."""
+    """Return which values that must be unique devices other than our disks have."""
     return frozenset(claim for device in others for claim in _claims(device))
 
 
 def mentions(domain: Element, disk: Element, path: str) -> t.Tuple[str, ...]:
-    """Elements beside its own source, and a limit of <blkiotune>, that name the path of a disk or a partition of it."""
+    """Return the elements that name the path of a disk or a partition of it, besides its own source and its limit in
+    <blkiotune>.
+    """
     token = re.compile(rf"(?<![{_NOT_A_PATH}]){re.escape(path)}(?:-part\d+)?(?![{_NOT_A_PATH}])")
-    own = disk.all("source")
-    ours = [*own, *(part for device in tunes(domain, path) for part in device.all("path"))]
-    found = [
+    sources = disk.all("source")
+    ours = [*sources, *(part for device in tunes(domain, path) for part in device.all("path"))]
+    actual = [
         f"<{one.name}>" for one in _functional(domain) if not any(one is other for other in ours) and _names(one, token)
     ]
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(actual))
 
 
 def other_names(domain: Element, disks: t.Iterable[Element]) -> t.Iterator[t.Tuple[str, str]]:
-    """Elements that name a device, each with its path. The sources of these disks are left out."""
-    own = [source for disk in disks for source in disk.all("source")]
+    """Yield the elements that name a device, each with its path. The sources of these disks are left out."""
+    sources = [source for disk in disks for source in disk.all("source")]
     for one in _functional(domain):
-        if not any(one is source for source in own):
+        if not any(one is source for source in sources):
             texts = (*one.attributes.values(), one.text)
             yield from ((one.name, path) for text in texts for path in DEVICE.findall(text))
 
@@ -175,7 +183,7 @@ def _names(element: Element, token: t.Pattern[str]) -> bool:
 
 
 def _functional(element: Element) -> t.Iterator[Element]:
-    """All elements but those that only people or other tools read."""
+    """Yield all elements, except those that only people or other tools read."""
     for child in element.children:
         if child.name not in ("metadata", "title", "description"):
             yield child
@@ -185,9 +193,9 @@ def _functional(element: Element) -> t.Iterator[Element]:
 # -- and back
 
 
-class Kept(t.NamedTuple):
-    """What a new disk element gets of what is known: its attributes, the attributes of its target, the children of its
-    source, its other children as they are, and what <blkiotune> says of its path.
+class DiskParts(t.NamedTuple):
+    """The preserved settings for a new disk element: attributes, attributes of the target, children of the source,
+    other children as text, and the limits of <blkiotune>.
     """
 
     attributes: t.Mapping[str, str]
@@ -197,8 +205,8 @@ class Kept(t.NamedTuple):
     tune: str
 
 
-def parts(text: str, without: t.Collection[str] = ()) -> Kept:
-    """What known() has written, as parts of an element. without: in words, what the VM cannot have."""
+def parts(text: str, without: t.Collection[str] = ()) -> DiskParts:
+    """Return the settings in the text that known() has written. without: the names of those that the VM cannot have."""
     root = Text(text).root
     if root.name != "disk":
         raise FlexdiskError("InvalidArgument", "what is kept of the disk is not of libvirt")
@@ -209,7 +217,7 @@ def parts(text: str, without: t.Collection[str] = ()) -> Kept:
     if "scsi rotation_rate" in without:
         target.pop("rotation_rate", None)
     limits = [] if BLOCK_LIMITS in without else [c for one in root.all(_TUNE) for c in one.children]
-    return Kept(
+    return DiskParts(
         {k: v for k, v in root.attributes.items() if k in _ATTRIBUTES and f"virtio {k}" not in without},
         target,
         source,
@@ -237,20 +245,24 @@ def _claims_of(child: Element) -> t.List[str]:
 
 
 def _driver(driver: Element, without: t.Collection[str], raw: bool) -> str:
-    """The driver element without iothreads and options that the VM cannot have."""
+    """Return the driver element without iothreads and options that the VM cannot have."""
     lacks_threads = any(word.startswith("iothread ") for word in without)
     gone = {word[len("virtio option ") :] for word in without if word.startswith("virtio option ")}
-    kept = {k: v for k, v in driver.attributes.items() if k not in gone and not (lacks_threads and k == "iothread")}
-    kept.update({"type": "raw"} if raw and "type" in kept else {})
+    attributes = {
+        k: v for k, v in driver.attributes.items() if k not in gone and not (lacks_threads and k == "iothread")
+    }
+    attributes.update({"type": "raw"} if raw and "type" in attributes else {})
     inner = [dump(c) for c in driver.children if not (lacks_threads and c.name == "iothreads")]
-    return _wrap("driver", kept, "".join(inner))
+    return _wrap("driver", attributes, "".join(inner))
 
 
-def absent(wanted: Element, found: Element) -> t.List[str]:
-    """The children of a wanted element that the found one lacks, or has with other values, in words."""
-    return [f"<{one.name}>" for one in wanted.children if not any(_covers(one, other) for other in found.all(one.name))]
+def absent(wanted: Element, actual: Element) -> t.List[str]:
+    """Return the children of a wanted element that the actual one lacks, or has with other values, as text."""
+    return [
+        f"<{one.name}>" for one in wanted.children if not any(_covers(one, other) for other in actual.all(one.name))
+    ]
 
 
-def _covers(wanted: Element, found: Element) -> bool:
-    same = all(found.attributes.get(key) == value for key, value in wanted.attributes.items())
-    return same and wanted.text.strip() == found.text.strip() and not absent(wanted, found)
+def _covers(wanted: Element, actual: Element) -> bool:
+    same = all(actual.attributes.get(key) == value for key, value in wanted.attributes.items())
+    return same and wanted.text.strip() == actual.text.strip() and not absent(wanted, actual)

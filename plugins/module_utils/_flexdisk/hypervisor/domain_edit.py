@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changes the XML of a libvirt domain: text in, text out. Only what is asked for changes."""
+"""Change the XML of a libvirt domain: text in, text out. All other bytes stay the same."""
 
 from __future__ import annotations
 
@@ -21,12 +21,14 @@ _Entry = t.Mapping[str, t.Any]
 
 
 def device(xml: str, disk: _Entry, live: str = "") -> str:
-    """The XML element of a new disk: path, uuid, pci_slot, model, boot. live is the running domain's XML, or ""."""
+    """Return the XML element of a new disk: path, uuid, pci_slot, model, boot. live: the running domain's XML,
+    or "".
+    """
     domain = Text(xml).root
     both = [domain, Text(live).root] if live else [domain]
     boots = disk["boot"] and _by_os(domain)
     block = not (facts.is_bhyve(domain) or disk_in(disk["path"]))
-    given = _kept(domain, disk)
+    given = _preserved(domain, disk)
     source = render("source", **{"dev" if block else "file": disk["path"]})
     target = {"dev": _target(disk["model"], both, boots), "bus": disk["model"], **given.target}
     parts = [
@@ -42,30 +44,30 @@ def device(xml: str, disk: _Entry, live: str = "") -> str:
     return "\n".join(part for part in parts if part.strip())
 
 
-def _kept(domain: Element, disk: _Entry) -> domain_disk.Kept:
-    """What a disk has had before; for a new one, what all have."""
+def _preserved(domain: Element, disk: _Entry) -> domain_disk.DiskParts:
+    """Return the settings that a disk had before; for a new disk, the usual ones."""
     usual = facts.usual_driver(domain)
     text = disk.get("element", "") or f"<disk>{usual}</disk>"
     return domain_disk.parts(text, disk.get("without", ()))
 
 
 def tuned(xml: str, disk: _Entry) -> str:
-    """The XML with what <blkiotune> has said of a disk, for its present path."""
-    given = _kept(Text(xml).root, disk).tune
+    """Return the XML with the disk's limits in <blkiotune>, for its present path."""
+    given = _preserved(Text(xml).root, disk).tune
     if not given:
         return xml
     text = Text(untuned(xml, disk["path"]))
     device = f"<device><path>{escape(disk['path'])}</path>{given}</device>"
-    old = text.root.all("blkiotune")
-    if old:
-        text.append(old[0], device)
+    tunes = text.root.all("blkiotune")
+    if tunes:
+        text.append(tunes[0], device)
     else:
         text.append(text.root, f"<blkiotune>{device}</blkiotune>", text.root.all("memory")[0])
     return str(text)
 
 
 def untuned(xml: str, path: str) -> str:
-    """The XML without what <blkiotune> says of a path."""
+    """Return the XML without the limits in <blkiotune> for a path."""
     text = Text(xml)
     for device in domain_disk.tunes(text.root, path):
         text.remove(device)
@@ -73,42 +75,43 @@ def untuned(xml: str, path: str) -> str:
 
 
 def added(xml: str, disk: _Entry) -> str:
-    """The XML with one more disk."""
+    """Return the XML with one more disk."""
     text = Text(tuned(xml, disk))
     there = facts.disks(text.root)
     text.append(_devices(text), device(xml, disk), there[-1] if there else None)
-    return whole(str(text))
+    return with_multifunction(str(text))
 
 
 def removed(xml: str, path: str) -> str:
-    """The XML without the disk that has this path."""
+    """Return the XML without the disk that has this path."""
     text = Text(untuned(xml, path))
-    text.remove(_found(text, path))
-    return whole(str(text))
+    text.remove(_disk_at(text, path))
+    return with_multifunction(str(text))
 
 
 def edited(xml: str, entries: t.Sequence[_Entry]) -> str:
-    """The XML with other values for the disks with these paths: uuid, pci_slot, model and boot, where given. All change
-    at once, so that two disks can swap slots. volume gives a disk another path.
+    """Return the XML with other values for the disks with these paths: uuid, pci_slot, model and boot, where given.
+
+    All change at once, so that two disks can swap slots. volume gives a disk another path.
     """
     text = Text(xml)
     renamed = {entry["path"] for entry in entries if "model" in entry}
     for booting in [entry["path"] for entry in entries if entry.get("boot")] or _first(text.root, renamed):
-        _boot(text, _found(text, booting))
+        _boot(text, _disk_at(text, booting))
     for entry in entries:
         text = Text(str(text))
         _edit(text, entry)
-    return whole(str(text))
+    return with_multifunction(str(text))
 
 
 def _edit(text: Text, entry: _Entry) -> None:
-    disk = _found(text, entry["path"], "volume" in entry)
+    disk = _disk_at(text, entry["path"], "volume" in entry)
     if "uuid" in entry:
         _put(text, disk, "serial", f"<serial>{serial_of(entry['uuid'])}</serial>")
     if "model" in entry:
-        kept = {key: value for one in disk.all("target") for key, value in one.attributes.items()}
-        kept.update(dev=_target(entry["model"], [text.root]), bus=entry["model"])
-        _put(text, disk, "target", render("target", **kept))
+        attributes = {key: value for one in disk.all("target") for key, value in one.attributes.items()}
+        attributes.update(dev=_target(entry["model"], [text.root]), bus=entry["model"])
+        _put(text, disk, "target", render("target", **attributes))
     if "pci_slot" in entry or "model" in entry:
         _put(text, disk, "address", _address(entry, [text.root]))
     if "volume" in entry:
@@ -118,7 +121,7 @@ def _edit(text: Text, entry: _Entry) -> None:
 
 
 def _set_source(text: Text, disk: Element, path: str) -> None:
-    """Give a disk another path. A volume of libvirt's becomes a block device."""
+    """Give a disk another path. A volume of a libvirt storage pool becomes a block device."""
     (source,) = disk.all("source")
     if disk.attributes.get("type") != "volume":
         text.set(source, "dev" if disk.get("source", "dev") else "file", path)
@@ -130,22 +133,22 @@ def _set_source(text: Text, disk: Element, path: str) -> None:
 
 
 def resized(xml: str, changes: t.Mapping[str, int]) -> str:
-    """The XML with other memory (MiB) and vcpus, where given."""
+    """Return the XML with other memory (MiB) and vcpus, where given."""
     text = Text(xml)
-    words = {"vcpu": str(changes["vcpus"])} if "vcpus" in changes else {}
+    values = {"vcpu": str(changes["vcpus"])} if "vcpus" in changes else {}
     if "memory" in changes:
-        words.update({"memory": str(changes["memory"]), "currentMemory": str(changes["memory"])})
-    for name, value in words.items():
-        for old in text.root.all(name):
-            kept = {key: word for key, word in old.attributes.items() if key not in ("unit", "current")}
+        values.update({"memory": str(changes["memory"]), "currentMemory": str(changes["memory"])})
+    for name, value in values.items():
+        for element in text.root.all(name):
+            attributes = {key: word for key, word in element.attributes.items() if key not in ("unit", "current")}
             unit = {} if name == "vcpu" else {"unit": "MiB"}
-            start = render(name, **kept, **unit)[: -len("/>")]
-            text.replace(old, f"{start}>{value}</{name}>")
+            start = render(name, **attributes, **unit)[: -len("/>")]
+            text.replace(element, f"{start}>{value}</{name}>")
     return str(text)
 
 
-def whole(xml: str) -> str:
-    """The XML with multifunction set on devices that have several functions in use."""
+def with_multifunction(xml: str) -> str:
+    """Return the XML with multifunction set on devices that have several functions in use."""
     text = Text(xml)
     domain = text.root
     places = [(disk, facts.slot_of(disk)) for disk in facts.disks(domain) if facts.managed(domain, disk)]
@@ -159,7 +162,7 @@ def whole(xml: str) -> str:
 
 
 def ported(xml: str, buses: t.Iterable[int]) -> str:
-    """The XML with added root ports, with these bus numbers."""
+    """Return the XML with added root ports, with these bus numbers."""
     text = Text(xml)
     controllers = facts.controllers(text.root)
     added = [render("controller", type="pci", index=str(bus), model=facts.PORT) for bus in buses]
@@ -172,8 +175,10 @@ def _devices(text: Text) -> Element:
     return text.root.all("devices")[0]
 
 
-def _found(text: Text, path: str, any_name: bool = False) -> Element:
-    """The managed disk with this path. any_name: also a disk that has this name, and is not managed for it."""
+def _disk_at(text: Text, path: str, any_name: bool = False) -> Element:
+    """Return the managed disk with this path. any_name: also a disk with this name that is not managed because of its
+    name.
+    """
     disk = facts.find(text.root, path)
     if disk is None and any_name:
         disk = next((one for one in facts.hard_disks(text.root) if facts.name_of(one) == path), None)
@@ -184,17 +189,19 @@ def _found(text: Text, path: str, any_name: bool = False) -> Element:
 
 def _put(text: Text, parent: Element, name: str, new: str) -> None:
     """Replace the child with this name, or append it; "" removes it."""
-    old = next(iter(parent.all(name)), None)
-    if old is not None and new:
-        text.replace(old, new)
-    elif old is not None:
-        text.remove(old)
+    present = next(iter(parent.all(name)), None)
+    if present is not None and new:
+        text.replace(present, new)
+    elif present is not None:
+        text.remove(present)
     elif new:
         text.append(parent, new)
 
 
 def _address(entry: _Entry, domains: t.Sequence[Element]) -> str:
-    """The address of a disk: its slot, or a unit at the first SCSI controller if not 0; "" if libvirt finds one."""
+    """Return the address of a disk: its slot, or a unit at the first SCSI controller if that is not 0; "" if libvirt
+    chooses it.
+    """
     if entry.get("pci_slot"):
         slot = parse_slot(entry["pci_slot"])
         return "<address type='pci' domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/>" % slot
@@ -219,7 +226,7 @@ def _free_order(domain: Element) -> int:
 
 
 def _boot(text: Text, disk: Element) -> None:
-    """Make a disk the boot disk, in the place of the present one. Devices that are no disks keep their places."""
+    """Make a disk the boot disk, in the place of the present one. Devices that are not disks keep their places."""
     types = facts.boot_types(text.root)
     if types:
         raise FlexdiskError(
@@ -237,14 +244,18 @@ def _boot(text: Text, disk: Element) -> None:
 
 
 def _first(domain: Element, renamed: t.Container[str]) -> t.List[str]:
-    """The disk that boots only because it is the first, if it is renamed: then it may not be the first any more."""
+    """Return the disk that boots only because it is the first, if it is renamed: afterwards it may not be the first any
+    more.
+    """
     disk = facts.boot_disk(domain)
     path = facts.path_of(disk) if disk is not None and not facts.order_of(disk) else ""
     return [path] if path in renamed and not facts.boot_types(domain) else []
 
 
 def _target(model: str, domains: t.Iterable[Element], boots: bool = False) -> str:
-    """A free name after that of the first disk, which may boot only because it is the first. boots: this disk boots."""
+    """Return a free name after that of the first disk, which may boot only because it is the first. boots: this disk
+    boots.
+    """
     prefix = _PREFIX.get(model, "vd")
     names = {disk.get("target", "dev") for domain in domains for disk in facts.disks(domain)}
     free = [number for number in range(702) if _name(prefix, number) not in names]

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a libvirt domain that another host describes must not have here, unless this host's inventory allows it.
+"""Refuse dangerous parts of a libvirt domain that another host describes, unless this host's inventory allows them.
 
 The other host may be hostile. Its description must not let a guest read or write files of this host, run programs of
-its choice, or run unconfined. What libvirt itself serves is known and allowed; everything else is refused by its name.
+its choice, or run unconfined. What libvirt itself serves is allowed; everything else is refused by name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _PLAIN_TEXTS = ("entry", "serial", "vendor", "product", "wwn", "name")
 # Attributes and texts that hold a path, also a relative one.
 _PATH = frozenset(("path", "file", "socket", "dir", "template", "logFile", "tap", "vhost", "rendernode", "tty"))
 _PATH_TEXTS = frozenset(("kernel", "initrd", "dtb", "emulator", "loader", "nvram", "table", "shim", "bootloader"))
-# What a disk of the collection may say of itself beside its children.
+# Attributes that a disk of the collection may have.
 _DISK_ATTRIBUTES: t.Mapping[str, t.Collection[str]] = {
     "type": ("block", "file"),
     "device": ("disk",),
@@ -44,29 +44,29 @@ _OF_SOURCE = ("index", "startupPolicy")
 
 
 def refused(xml: str, allowed: t.Collection[str]) -> t.List[str]:
-    """Return what of the domain is refused, each as its kind and its value.
+    """Return the refused parts of the domain, each as its kind and its value.
 
-    allowed: paths and names as rules.incoming checks them.
+    allowed: paths and names, as rules/incoming.py checks them.
     """
     root = Text(xml).root
-    found = [word for element in root.children for word in _below(element, (root,), allowed)]
-    return list(dict.fromkeys(found))
+    refusals = [word for element in root.children for word in _below(element, (root,), allowed)]
+    return list(dict.fromkeys(refusals))
 
 
 def refused_disk(element: str, allowed: t.Collection[str]) -> t.List[str]:
-    """Return what of a managed disk's element is refused. The path of its source is replaced here, and nothing else."""
+    """Return the refused parts of a managed disk's element. Only the path of its source is replaced here."""
     root = Text(element).root
-    found = [
+    refusals = [
         f"disk {key} {value}" for key, value in root.attributes.items() if value not in _DISK_ATTRIBUTES.get(key, ())
     ]
     wanted = {"block": "dev", "file": "file"}.get(root.attributes.get("type", ""), "")
     for source in root.all("source"):
-        found += [f"disk source {key}" for key in source.attributes if key not in (wanted, *_OF_SOURCE)]
+        refusals += [f"disk source {key}" for key in source.attributes if key not in (wanted, *_OF_SOURCE)]
     # Of other formats QEMU opens further files, whose names are in the data of the disk.
     formats = [driver.attributes.get("type", "raw") for driver in root.all("driver")]
-    found += [word for word in (f"disk driver {kind}" for kind in formats if kind != "raw") if word not in allowed]
+    refusals += [word for word in (f"disk driver {kind}" for kind in formats if kind != "raw") if word not in allowed]
     inside = [child for child in root.children if child.name != "source"]
-    return found + [word for child in inside for word in _below(child, (root,), allowed)]
+    return refusals + [word for child in inside for word in _below(child, (root,), allowed)]
 
 
 def _below(element: Element, above: t.Tuple[Element, ...], allowed: t.Collection[str]) -> t.Iterator[str]:
@@ -82,7 +82,7 @@ def _below(element: Element, above: t.Tuple[Element, ...], allowed: t.Collection
 
 
 def _paths(element: Element, parent: Element) -> t.Iterator[str]:
-    """Return what may be a path of this host, or name something of it: whatever has a slash, and all of a source."""
+    """Return the values that may be a path or a name on this host: all with a slash, and all of a source."""
     source = element.name == "source" and parent.name == "disk"
     for key, value in element.attributes.items():
         slash = "/" in value and key not in _NO_PATH and not key.startswith("xmlns")
@@ -94,14 +94,14 @@ def _paths(element: Element, parent: Element) -> t.Iterator[str]:
 
 
 def _label(element: Element, above: t.Tuple[Element, ...]) -> str:
-    """The element for people, after the device that it belongs to."""
+    """Return the element for people, after the device that it belongs to."""
     if above[0].name == "disk":
         return f"disk {element.name}"
     return f"{above[2].name} {element.name}" if len(above) > 2 else element.name
 
 
 def _is_known(element: Element, path: str, above: t.Tuple[Element, ...]) -> bool:
-    """Whether every host of libvirt has this path for this purpose."""
+    """Whether every libvirt host has this path for this purpose."""
     if not path or posixpath.normpath(path) != path:
         return False
     name, parent = element.name, above[-1]
@@ -117,14 +117,17 @@ def _is_known(element: Element, path: str, above: t.Tuple[Element, ...]) -> bool
     if name == "backend":
         return parent.name == "rng" and path in _RANDOM
     if name == "source" and parent.attributes.get("type") == "unix":
-        own = re.escape(above[0].get("name")[:20])
-        return bool(re.fullmatch(_SOCKETS % (own, own), path)) and element.attributes.get("mode", "bind") == "bind"
+        domain_name = re.escape(above[0].get("name")[:20])
+        return (
+            bool(re.fullmatch(_SOCKETS % (domain_name, domain_name), path))
+            and element.attributes.get("mode", "bind") == "bind"
+        )
     if name == "source" and parent.name == "disk":
         return _is_medium(parent, path)
     return False
 
 
 def _is_medium(disk: Element, path: str) -> bool:
-    """Whether this is an image that a guest can only read, where everybody on the host keeps them."""
+    """Whether this is an image in the usual folder that a guest can only read."""
     reads = disk.attributes.get("device") == "cdrom"
     return reads and path.startswith(_IMAGES) and path.endswith(".iso")

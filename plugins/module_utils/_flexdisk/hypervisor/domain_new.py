@@ -34,15 +34,15 @@ TEMPLATE = """<domain type='kvm'>
 
 
 def rendered(new: NewVm) -> str:
-    """The template with C(${name}), C(${uuid}), C(${memory}) in MiB and C(${vcpus}) filled in.
+    """Return the template with C(${name}), C(${uuid}), C(${memory}) in MiB and C(${vcpus}) filled in.
 
-    Raises FlexdiskError InvalidArgument where it has other words in such braces, or what comes out is another VM.
+    Raises FlexdiskError InvalidArgument if it has other names in such braces, or if the result is another VM.
     """
-    words = {"name": new.alias, "uuid": new.uuid, "memory": new.memory, "vcpus": new.vcpus}
+    values = {"name": new.alias, "uuid": new.uuid, "memory": new.memory, "vcpus": new.vcpus}
     try:
-        xml = Template(new.template or TEMPLATE).substitute({k: escape(str(v)) for k, v in words.items()})
+        xml = Template(new.template or TEMPLATE).substitute({k: escape(str(v)) for k, v in values.items()})
     except (KeyError, ValueError) as exc:
-        raise FlexdiskError("InvalidArgument", f"template: {exc}; it may have ${{{'}, ${'.join(words)}}}") from exc
+        raise FlexdiskError("InvalidArgument", f"template: {exc}; it may have ${{{'}, ${'.join(values)}}}") from exc
     domain = Text(xml).root
     if (domain.get("name"), domain.get("uuid").lower()) != (new.alias, new.uuid):
         raise FlexdiskError("InvalidArgument", "template: <name> and <uuid> must be ${name} and ${uuid}")

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What of a libvirt domain travels to another host, what stays, and what the other host must have; from its text."""
+"""Moving a libvirt domain to another host: which parts are moved, which are bound to the host, and what the other host
+must have. By its text only.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ _TRAVELS: t.Mapping[str, t.Collection[str]] = {
     "memoryBacking": ("nosharepages", "locked", "source", "access", "allocation", "discard"),
     "backingStore": (),
 }
-# Where a character device leads to: what QEMU itself serves.
+# Backends of character devices that QEMU itself serves.
 _SERVED = ("pty", "unix", "file", "null", "vc", "spicevmc", "spiceport", "qemu-vdagent", "dbus")
 _TYPES: t.Mapping[str, t.Collection[str]] = {
     "interface": ("network", "bridge", "direct", "user"),
@@ -74,7 +76,7 @@ class Needs(t.NamedTuple):
 
 
 def template(xml: str) -> str:
-    """The domain without its managed disks, as a template for a new one."""
+    """Return the domain without its managed disks, as a template for a new one."""
     text = Text(xml)
     for disk in facts.disks(text.root):
         if facts.managed(text.root, disk):
@@ -83,18 +85,18 @@ def template(xml: str) -> str:
 
 
 def plain(given: str) -> str:
-    """The domain that a template is of."""
+    """Return the domain that a template describes."""
     return given.replace("$$", "$")
 
 
 def elements(xml: str) -> t.Dict[str, str]:
-    """The managed disks by their paths, as they are in the text."""
+    """Return the managed disks by their paths, as they are in the text."""
     text = Text(xml)
     return {facts.path_of(disk): text.of(disk) for disk in facts.disks(text.root) if facts.managed(text.root, disk)}
 
 
 def dressed(xml: str, given: t.Mapping[str, str]) -> str:
-    """The domain whose managed disks are these elements, by the paths that they have now."""
+    """Return the domain whose managed disks are these elements, by the paths that they have now."""
     text = Text(xml)
     for path, element in given.items():
         disk = facts.find(text.root, path)
@@ -108,20 +110,20 @@ def dressed(xml: str, given: t.Mapping[str, str]) -> str:
 
 
 def stays(xml: str) -> t.List[str]:
-    """What of a domain belongs to its host, in words."""
+    """Return the parts of a domain that are bound to its host, as text."""
     domain = Text(xml).root
     kind = domain.attributes.get("type", "")
     if kind not in ("kvm", "qemu"):
         return [f"the hypervisor {kind}"]
-    found = [word for element in domain.walk() for word in _odd(element)]
-    found += domain_variables.stays(domain)
-    found += ["CPUs of its own (cpuset)"] if domain.get("vcpu", "cpuset") else []
-    found += [f"the address {one}, at which it listens" for one in _listens(domain)]
-    return list(dict.fromkeys(found))
+    items = [word for element in domain.walk() for word in _odd(element)]
+    items += domain_variables.stays(domain)
+    items += ["CPUs of its own (cpuset)"] if domain.get("vcpu", "cpuset") else []
+    items += [f"the address {one}, at which it listens" for one in _listens(domain)]
+    return list(dict.fromkeys(items))
 
 
 def odd_disk(element: str) -> t.List[str]:
-    """What of a disk's element belongs to its host, or is none of a disk, in words."""
+    """Return the parts of a disk's element that are bound to its host, or do not belong to a disk, as text."""
     root = Text(element).root
     sources = root.all("source")
     right = root.name == "disk" and len(sources) == 1 and bool(facts.path_of(root))
@@ -129,7 +131,7 @@ def odd_disk(element: str) -> t.List[str]:
 
 
 def _odd(element: Element) -> t.Iterator[str]:
-    """What of an element does not travel."""
+    """Yield the parts of an element that cannot be moved."""
     name, kind = element.name, element.attributes.get("type", "")
     allowed = _TRAVELS.get(name)
     if allowed is not None:
@@ -161,7 +163,7 @@ def _devices(domain: Element, name: str) -> t.List[Element]:
 
 
 def needs(xml: str) -> Needs:
-    """What a host must have for a domain."""
+    """Return what a host must have for a domain."""
     text = Text(xml)
     domain = text.root
     nics, graphics = _devices(domain, "interface"), _devices(domain, "graphics")
@@ -181,12 +183,12 @@ def needs(xml: str) -> Needs:
     )
 
 
-def _named(found: t.Iterable[str]) -> t.Tuple[str, ...]:
-    return tuple(sorted({one for one in found if one}))
+def _named(names: t.Iterable[str]) -> t.Tuple[str, ...]:
+    return tuple(sorted({one for one in names if one}))
 
 
 def _cpu(text: Text) -> str:
-    """A model that is compared with the host's: those of the host itself are what it has."""
+    """Return a CPU model to compare with the host's. The host's own models are always available."""
     for cpu in text.root.all("cpu"):
         custom = cpu.attributes.get("mode", "custom") == "custom" and cpu.all("model")
         if custom and cpu.attributes.get("check") != "none" and text.root.attributes.get("type") == "kvm":
@@ -195,19 +197,21 @@ def _cpu(text: Text) -> str:
 
 
 def macs(domain: Element) -> t.FrozenSet[str]:
-    """The MAC addresses of the NICs that are written down in the domain."""
+    """Return the MAC addresses of the NICs in the domain."""
     return frozenset(mac_of(nic.get("mac", "address")) for nic in _devices(domain, "interface")) - {""}
 
 
 def ports(domain: Element) -> t.FrozenSet[int]:
-    """The ports of the host that are written down in the domain."""
+    """Return the ports of the host that the domain uses."""
     fixed = (g.attributes for g in _devices(domain, "graphics") if g.attributes.get("autoport") != "yes")
     given = (one.get(key, "") for one in fixed for key in _PORTS)
     return frozenset(int(text) for text in given if text.isdecimal()) - {0}
 
 
 def _paths(element: Element, kind: str = "") -> t.Iterator[str]:
-    """Absolute paths of what must be there, and the folders of what is made. kind: the type of the element above."""
+    """Yield absolute paths that must exist, and the folders of files that will be created. kind: the type of the
+    element above.
+    """
     if element.name in _NO_PATHS:
         return
     made = element.name == "log" or kind == "file" or element.attributes.get("mode") == "bind"

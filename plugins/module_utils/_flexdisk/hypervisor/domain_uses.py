@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads all that a domain uses from its XML and that of its snapshots, whatever its list of disks says."""
+"""Read everything that a domain uses from its XML and that of its snapshots, beyond its list of disks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _EXTERNAL = "external"
 
 
 class Snapshot:
-    """One of libvirt's snapshots: what it has written down of the domain and of its disks."""
+    """The content of one libvirt snapshot: the domain and its disks at that time."""
 
     def __init__(self, xml: str) -> None:
         root = Text(xml).root
         self.name = root.get("name")
-        # The domain as it was: the configuration, and what ran.
+        # The domain at that time: the configuration, and the running domain.
         self.domains = [part for name in ("domain", "inactiveDomain") for part in root.all(name)]
         rows = [disk for part in root.all("disks") for disk in part.all("disk")]
-        # The overlays that were made, by the disks' targets.
+        # The overlays that were created, by the disks' targets.
         self.overlays = {
             disk.attributes.get("name", ""): domain.path_of(disk)
             for disk in rows
@@ -36,7 +36,7 @@ class Snapshot:
         }
 
     def bases(self) -> t.Iterator[t.Tuple[str, Element]]:
-        """Each overlay with the disk that lies below it, as it was."""
+        """Return each overlay with the disk below it, as it was."""
         for part in reversed(self.domains):
             for disk in domain.disks(part):
                 top = self.overlays.get(disk.get("target", "dev")) or self.overlays.get(domain.path_of(disk))
@@ -55,11 +55,11 @@ def parse_vm(
     backup: str = "",
     device_at: t.Callable[[str], str] = lambda path: "",
 ) -> VmConfig:
-    """As domain.parse_vm, with the paths that the domain uses in any way. snapshots are the XML of libvirt's own;
-    volume_at returns the volume of a device, "" for any other, and device_at that of one that is there, as a whole;
-    backup is the XML of the backup under way, if any.
+    """Return the configuration like domain.parse_vm(), with all paths that the domain uses.
 
-    Raises FlexdiskError UnexpectedOutput for a domain of another shape.
+    snapshots: the XML of libvirt's snapshots. volume_at: returns the volume of a device, "" for any other path.
+    device_at: the same for an existing device as a whole. backup: the XML of a running backup, if any. Raises
+    FlexdiskError UnexpectedOutput for a domain of another form.
     """
     with domain.supported():
         stored = Text(xml).root
@@ -89,7 +89,9 @@ def _by_other_name(
     entry: DiskConfig,
     device_at: t.Callable[[str], str],
 ) -> DiskConfig:
-    """The entry of a disk. One that is left out only for its name, such as /dev/zd16, has its volume as named."""
+    """Return the entry of a disk. If it is not managed only because of its name, such as /dev/zd16, `named` is its
+    volume.
+    """
     kind = disk.attributes.get("type")
     plain = entry.left_out and entry.media == "disk" and kind in ("block", "volume") and not domain.is_bhyve(stored)
     name = domain.name_of(disk)
@@ -103,7 +105,7 @@ def _by_other_name(
 def _with_names(
     entries: t.Iterable[DiskConfig], both: t.Iterable[Element], volume_at: t.Callable[[str], str]
 ) -> t.Iterator[DiskConfig]:
-    """The disks with the elements that name their volumes by another path, such as /dev/zd16."""
+    """Return the disks with the elements that name their volumes by another path, such as /dev/zd16."""
     names: t.Dict[str, t.List[t.Tuple[str, str]]] = {}
     for one in both:
         ours = [disk for disk in domain.disks(one) if domain.managed(one, disk)]
@@ -117,7 +119,7 @@ def _with_names(
 
 
 def _with_backup(entries: t.Iterable[DiskConfig], name: str, running: Element, backup: str) -> t.Iterator[DiskConfig]:
-    """The disks with what a backup under way says of them."""
+    """Return the disks, marked as busy if a running backup uses them."""
     rows = [disk for part in Text(backup).root.all("disks") for disk in part.all("disk")] if backup else []
     targets = {row.attributes.get("name") for row in rows if row.attributes.get("backup", "yes") == "yes"}
     paths = {domain.path_of(disk) for disk in domain.disks(running) if disk.get("target", "dev") in targets}
@@ -127,7 +129,9 @@ def _with_backup(entries: t.Iterable[DiskConfig], name: str, running: Element, b
 
 
 def _uses(name: str, both: t.Sequence[Element], snapshots: t.Sequence[Snapshot]) -> t.Dict[str, Use]:
-    """The paths that a domain names anywhere, POOL//VOLUME for a volume of libvirt's. The first word on a path wins."""
+    """Return the paths that a domain names anywhere, POOL//VOLUME for a volume of libvirt's. The first use of a path
+    counts.
+    """
     result: t.Dict[str, Use] = {}
     for one in both:
         for path, use in _of_domain(name, one, one is both[0]):
@@ -145,24 +149,24 @@ def _uses(name: str, both: t.Sequence[Element], snapshots: t.Sequence[Snapshot])
 
 
 def _bases(disk: Element, snapshots: t.Sequence[Snapshot]) -> t.List[Element]:
-    """The disks that were there before a disk, and lie below it, as far as the snapshots tell."""
+    """Return the disks below a disk that it was based on before, as far as the snapshots show."""
     below = {top: base for snapshot in snapshots for top, base in snapshot.bases()}
-    found, seen = [disk], set()
+    chain, seen = [disk], set()
     top = domain.path_of(_lowest(disk))
     while top in below and top not in seen:
         seen.add(top)
-        found.append(below[top])
+        chain.append(below[top])
         top = domain.path_of(_lowest(below[top]))
-    return found[1:]
+    return chain[1:]
 
 
 def _lowest(disk: Element) -> Element:
-    """The end of the chain that a disk is configured with."""
+    """Return the end of the chain that a disk is configured with."""
     return next((_lowest(part) for part in disk.all("backingStore")), disk)
 
 
 def _of_domain(name: str, one: Element, stored: bool) -> t.Iterator[t.Tuple[str, Use]]:
-    """Paths and how they are used. The plain ones come first: a disk may be below another one, too."""
+    """Yield paths and how they are used. Plain uses come first: a disk may also be below another one."""
     for disk in domain.disks(one):
         if domain.managed(one, disk) and not domain.PARTITION.search(domain.path_of(disk)):
             running = f"as disk {disk.get('target', 'dev')} of the running VM"
@@ -190,9 +194,9 @@ def _of_disk(name: str, disk: Element) -> t.Iterator[t.Tuple[str, Use]]:
 
 
 def _overlay(name: str, disk: Element, base: str, snapshots: t.Sequence[Snapshot]) -> Use:
-    """What lies below a disk. Its data since then are in the overlay alone.
+    """Return the use of the volume below an overlay. Data written since then is only in the overlay.
 
-    Without --base they would go to the end of the chain, which may be an image that others have, too.
+    Without --base it would be written back to the end of the chain, which may be an image that others use, too.
     """
     target, top = disk.get("target", "dev"), domain.path_of(disk)
     made = [f"virsh snapshot-delete {name} {one.name} --metadata" for one in snapshots if top in one.overlays.values()]
@@ -209,20 +213,24 @@ def _end_of_job(name: str, target: str) -> str:
 
 
 def _paths(element: Element) -> t.Iterator[str]:
-    """Paths that an element, or one below it, names as a source, and devices in arguments of QEMU's command line."""
+    """Yield the paths that an element, or one below it, has as a source, and devices in arguments of QEMU's command
+    line.
+    """
     for one in element.walk():
         if one.name == "source":
             source = one.attributes
             if "pool" in source and "volume" in source:
                 yield f"{source['pool']}//{source['volume']}"
-            found = (re.sub("/+", "/", source.get(key, "")) for key in _PATHS)
-            yield from (path for path in found if path[:1] == "/")
+            paths = (re.sub("/+", "/", source.get(key, "")) for key in _PATHS)
+            yield from (path for path in paths if path[:1] == "/")
         elif one.name == "qemu:arg":
             yield from domain_disk.DEVICE.findall(one.attributes.get("value", ""))
 
 
 def _unclear(stored: Element, snapshots: t.Sequence[Snapshot]) -> t.Iterator[DiskConfig]:
-    """Disks that may be overlays: libvirt stores no chain that it only found, and a running VM tells it."""
+    """Return disks that may be overlays. libvirt does not store a chain that it has only detected, but reports it for a
+    running VM.
+    """
     for disk in domain.hard_disks(stored):
         if any(_is_told(one) for one in (disk, *_bases(disk, snapshots))):
             continue
@@ -235,9 +243,9 @@ def _unclear(stored: Element, snapshots: t.Sequence[Snapshot]) -> t.Iterator[Dis
 
 
 def _is_told(disk: Element) -> bool:
-    """Whether the chain of a disk is told to its end. libvirt itself looks for the rest of any other.
+    """Whether the chain of a disk is described up to its end. libvirt detects the rest of any other chain itself.
 
-    The end is an empty element, what is raw, or a volume of which nothing else is said.
+    The end is an empty element, a raw one, or a volume without further description.
     """
     last = _lowest(disk)
     if last.name == "backingStore" and not last.all("source"):
@@ -249,7 +257,7 @@ def _is_told(disk: Element) -> bool:
 
 
 def _copied(name: str, running: t.Optional[Element]) -> str:
-    """Why a VM is not changed while a block job copies one of its disks: the job may end with another disk."""
+    """Return why a VM is not changed while a block job copies one of its disks: it may end with another disk."""
     for disk in domain.disks(running) if running is not None else ():
         if disk.all("mirror"):
             target = disk.get("target", "dev")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The UEFI variables of a libvirt domain: which file has them, and whether they travel; from its text."""
+"""UEFI variables of a libvirt domain: their file, and whether they can be moved. By its text only."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from ..rules.uefi import LIMIT
 from .xml_text import Element
 
 FOLDER = "/var/lib/libvirt/qemu/nvram"
-_WHAT = "UEFI variables"
+_UEFI_VARIABLES = "UEFI variables"
 _NAME = re.compile(r"(?!\.{1,2}\Z)[^/\0]{1,200}")
 
 
 def path_of(domain: Element) -> str:
-    """The file with the variables of a domain; "" if it names none."""
-    found = [path_of_nvram(one) for system in domain.all("os") for one in system.all("nvram")]
-    return found[0] if found else ""
+    """Return the file with the variables of a domain; "" if it names none."""
+    paths = [path_of_nvram(one) for system in domain.all("os") for one in system.all("nvram")]
+    return paths[0] if paths else ""
 
 
 def path_of_nvram(nvram: Element) -> str:
-    """The same of its <nvram>."""
+    """Return the file in an <nvram> element."""
     return nvram.get("source", "file") or nvram.text.strip()
 
 
 def stays(domain: Element) -> t.Iterator[str]:
-    """Why the variables of a domain do not travel, in words."""
+    """Yield why the variables of a domain cannot be moved, as text."""
     for system in domain.all("os"):
-        kept = system.all("nvram")
+        nvrams = system.all("nvram")
         if system.all("varstore"):
-            yield f"{_WHAT} (varstore)"
-        elif not kept and _is_uefi(system):
-            yield f"{_WHAT} (nvram) in a file that its XML does not name"
-        elif len(kept) > 1 or not all(map(_is_file, kept)):
-            yield f"{_WHAT} (nvram) that are not in a plain file"
-        elif kept and not is_place(path_of_nvram(kept[0])):
-            yield f"{_WHAT} (nvram) in {path_of_nvram(kept[0]) or 'no file'}, which is not in {FOLDER}"
+            yield f"{_UEFI_VARIABLES} (varstore)"
+        elif not nvrams and _is_uefi(system):
+            yield f"{_UEFI_VARIABLES} (nvram) in a file that its XML does not name"
+        elif len(nvrams) > 1 or not all(map(_is_file, nvrams)):
+            yield f"{_UEFI_VARIABLES} (nvram) that are not in a plain file"
+        elif nvrams and not is_place(path_of_nvram(nvrams[0])):
+            yield f"{_UEFI_VARIABLES} (nvram) in {path_of_nvram(nvrams[0]) or 'no file'}, which is not in {FOLDER}"
 
 
 def _is_uefi(system: Element) -> bool:
-    """Whether libvirt gives a domain a file with variables when it starts."""
+    """Whether libvirt creates a file with variables when the domain starts."""
     uefi = system.attributes.get("firmware") == "efi" or system.get("loader", "type") == "pflash"
     return uefi and system.get("loader", "stateless") != "yes"
 
@@ -54,12 +54,12 @@ def _is_file(nvram: Element) -> bool:
 
 
 def is_place(path: str) -> bool:
-    """Whether this is the path of a file in the folder of libvirt: another host may have named any."""
+    """Whether this is the path of a file in libvirt's folder. Another host may have named any path."""
     folder, _slash, name = path.rpartition("/")
     return folder == FOLDER and bool(_NAME.fullmatch(name))
 
 
 def too_large(content: bytes) -> t.List[str]:
-    """Why the content of a file does not travel, in words."""
-    text = f"{_WHAT} (nvram) of more than {render_bytes(LIMIT)}"
+    """Return why the content of a file cannot be moved, as text."""
+    text = f"{_UEFI_VARIABLES} (nvram) of more than {render_bytes(LIMIT)}"
     return [text] if len(content) > LIMIT else []

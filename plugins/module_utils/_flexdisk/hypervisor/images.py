@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Images in files, raw or qcow2, through qemu-img: it reads their size, and copies them onto a volume."""
+"""Image files, raw or qcow2: qemu-img reads their size, and copies them to a volume."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class ImageFile(t.NamedTuple):
     format: str
     # Bytes, as a guest sees it.
     size: int
-    # Tells the file from any other, and from itself after a change. "" for one that cannot be opened here.
-    mark: str = ""
+    # Identifies the file and its last change. "" if it cannot be opened here.
+    fingerprint: str = ""
 
 
 class _Opened:
-    """Context manager: an image file that stays the same file, whatever gets its path meanwhile."""
+    """Context manager: keep an image file open, so that it stays the same file even if its path is replaced."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self._fd = -1
 
     def __enter__(self) -> _Opened:
-        # If it is not there, qemu-img says so.
+        # If it does not exist, qemu-img reports it.
         with contextlib.suppress(OSError):
             self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return self
@@ -46,8 +46,8 @@ class _Opened:
             os.close(self._fd)
 
     @property
-    def mark(self) -> str:
-        """The file and its last change. Nobody can set the time of an inode's change."""
+    def fingerprint(self) -> str:
+        """The identity of the file and its last change. The time of an inode's change cannot be set by users."""
         if self._fd < 0:
             return ""
         now = os.fstat(self._fd)
@@ -55,12 +55,12 @@ class _Opened:
 
     @property
     def name(self) -> str:
-        """A path by which a child opens this file and no other, where the platform has one."""
+        """A path by which a child process opens exactly this file, where the platform has one."""
         mine = f"/proc/{os.getpid()}/fd/{self._fd}"
         return mine if self._fd >= 0 and os.path.exists(mine) else self.path
 
     def _swapped(self) -> bool:
-        """Whether a child, which opens the file by its path, may have got another one."""
+        """Whether a child process, which opens the file by its path, may have got another one."""
         if self._fd < 0 or self.name != self.path:
             return False
         try:
@@ -69,33 +69,35 @@ class _Opened:
             return True
 
     def confirm(self, known: str) -> None:
-        """Raise FlexdiskError C(Changed) if it is not the file that was planned, or has changed since."""
-        if self._swapped() or self.mark != known:
+        """Raise FlexdiskError C(Changed) if it is not the planned file, or has changed since."""
+        if self._swapped() or self.fingerprint != known:
             raise FlexdiskError("Changed", f"image_file {self.path} changed since it was read; run the task again")
 
 
 def probe(runner: Runner, path: str) -> ImageFile:
-    """Read an image file. Raises FlexdiskError InvalidArgument for a path that is not absolute or names no file, for
-    other formats, and for an overlay, whose other half is at a path that somebody has written into it.
+    """Read an image file.
+
+    Raises FlexdiskError InvalidArgument for a path that is not absolute or names no file, for other formats, and for an
+    overlay, which depends on another file at a path that its author has chosen.
     """
     if not path.startswith("/") or any(ord(c) < 32 for c in path):
         raise FlexdiskError(
             "InvalidArgument", f"image_file {path!r}: give the absolute path of a file on the hypervisor"
         )
     with _Opened(path) as file:
-        mark = file.mark
+        fingerprint = file.fingerprint
         answer = runner(("qemu-img", "info", "--output=json", file.name))
         if answer.rc != 0:
             text = answer.stderr.strip().replace(file.name, path)
             raise FlexdiskError("InvalidArgument", f"image_file {path}: {text or 'no message'}")
-        file.confirm(mark)
-    return _parse(path, answer.stdout)._replace(mark=mark)
+        file.confirm(fingerprint)
+    return _parse(path, answer.stdout)._replace(fingerprint=fingerprint)
 
 
 def _parse(path: str, stdout: str) -> ImageFile:
     try:
-        found = json.loads(stdout)
-        image = ImageFile(path, found["format"], int(found["virtual-size"]))
+        data = json.loads(stdout)
+        image = ImageFile(path, data["format"], int(data["virtual-size"]))
     except (KeyError, RecursionError, TypeError, ValueError) as exc:
         raise FlexdiskError("UnexpectedOutput", f"qemu-img info {path} printed no JSON of an image: {exc!r}") from exc
     if image.format not in FORMATS or image.size <= 0:
@@ -103,17 +105,17 @@ def _parse(path: str, stdout: str) -> ImageFile:
         raise FlexdiskError(
             "InvalidArgument", "image_file %s is an image of format %s and %d bytes; it must be %s" % parts
         )
-    if found.get("backing-filename") or found.get("format-specific", {}).get("data", {}).get("data-file"):
+    if data.get("backing-filename") or data.get("format-specific", {}).get("data", {}).get("data-file"):
         raise FlexdiskError("InvalidArgument", f"image_file {path} depends on another file; flatten it first")
     return image
 
 
 def convert(runner: Runner, image: ImageFile, device: str) -> None:
-    """Copy the whole image onto a device, which must be large enough and empty. Raises FlexdiskError Changed if it is
-    not the file that was read before, or changes meanwhile.
+    """Copy the whole image to a device, which must be large enough and empty. Raises FlexdiskError Changed if it is not
+    the file that was read before, or changes meanwhile.
     """
     with _Opened(image.path) as file:
-        file.confirm(image.mark)
+        file.confirm(image.fingerprint)
         argv = ("qemu-img", "convert", "-n", "--target-is-zero", "-f", image.format, "-O", "raw", file.name, device)
         answer = runner(argv, timeout=PATIENCE)
         if answer.rc != 0:
@@ -122,4 +124,4 @@ def convert(runner: Runner, image: ImageFile, device: str) -> None:
                 "ImageNotImported",
                 f"{text or 'qemu-img failed without a message'} (rc {answer.rc} of: {' '.join(argv)})",
             )
-        file.confirm(image.mark)
+        file.confirm(image.fingerprint)

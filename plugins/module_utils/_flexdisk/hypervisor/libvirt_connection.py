@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The few calls to libvirt that the driver makes. The XML of a domain may contain passwords, so no message shows it."""
+"""All calls to libvirt. The XML of a domain may contain passwords, so no message shows it."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _CODES = {_NO_DOMAIN: "ResourceNotFound", 9: "AlreadyExists", 88: "NotPermitted"
 
 
 class Status(t.NamedTuple):
-    """The status of a domain. state is C(running), C(stopped), C(saved) if it is off and an image of its memory waits
-    for its next start, or a word for anything in between.
+    """The status of a domain. state: C(running), C(stopped), C(saved) if it is stopped with a saved image of its
+    memory, or a word for a state in between.
     """
 
     uuid: str
@@ -38,51 +38,53 @@ class Status(t.NamedTuple):
 
 
 class Domains(t.Protocol):
-    """Domains by uuid. Methods that do not read something change something. All raise FlexdiskError."""
+    """Domains by uuid. All methods raise FlexdiskError."""
 
     def all(self) -> t.List[Status]:
-        """Every domain."""
+        """Return every domain."""
 
     def status(self, uuid: str) -> Status: ...
 
     def xml(self, uuid: str, live: bool) -> str:
-        """The persistent configuration, or with live=True that of the running domain."""
+        """Return the persistent configuration, or with live=True that of the running domain."""
 
     def snapshots(self, uuid: str) -> t.List[str]:
-        """The XML of libvirt's own snapshots of a domain."""
+        """Return the XML of libvirt's own snapshots of a domain."""
 
     def backup(self, uuid: str) -> str:
-        """The XML of the backup that libvirt makes of a running domain; "" for none, or if libvirt does not tell."""
+        """Return the XML of the backup that libvirt makes of a running domain; "" for none, or if libvirt does not
+        tell.
+        """
 
     def keeps(self, uuid: str) -> t.List[str]:
-        """What libvirt keeps of a domain beside its configuration, in words."""
+        """Return what libvirt keeps of a domain beside its configuration, in words."""
 
     def lacks(self, needs: Needs) -> t.List[str]:
-        """What of these the host lacks, in words. Ports are not looked at."""
+        """Return what of these the host lacks, in words. Ports are not looked at."""
 
     def variables(self, path: str) -> bytes:
-        """The content of a file with UEFI variables, as far as it may travel; none if it does not exist."""
+        """Return the content of a file with UEFI variables, as far as it may travel; none if it does not exist."""
 
     def set_variables(self, path: str, content: bytes) -> None:
         """Write such a file, whole or not at all."""
 
     def secrets(self) -> t.Optional[t.List[str]]:
-        """The uuids and usages of the secrets that libvirt has, None if it does not tell. Never their values."""
+        """Return the uuids and usages of the secrets that libvirt has, None if it does not tell. Never their values."""
 
     def resources(self) -> Resources:
         """Memory and CPUs of the host."""
 
     def boot_id(self) -> str:
-        """A text that differs from boot to boot of the host; "" where there is none."""
+        """Return a text that differs from boot to boot of the host; "" where there is none."""
 
     def device(self, path: str) -> bool:
         """Whether the host has this block device, and it belongs to the volume that the path names."""
 
     def volume(self, path: str) -> str:
-        """The volume whose device, or a partition of it, is at the path; "" if there is none."""
+        """Return the volume whose device, or a partition of it, is at the path; "" if there is none."""
 
     def path(self, pool: str, volume: str) -> str:
-        """The path of a volume in one of libvirt's storage pools; "" if it is unknown."""
+        """Return the path of a volume in one of libvirt's storage pools; "" if it is unknown."""
 
     def define(self, xml: str) -> None:
         """Store a configuration."""
@@ -133,16 +135,16 @@ class Connection:
             raise FlexdiskError("HypervisorUnreachable", f"libvirt at {uri}: {exc}") from exc
 
     @contextlib.contextmanager
-    def _call(self, what: str) -> t.Iterator[None]:
+    def _call(self, action: str) -> t.Iterator[None]:
         try:
             yield
         except self._library.libvirtError as exc:
             code = _CODES.get(exc.get_error_code(), "LibvirtFailed")
-            raise FlexdiskError(code, f"libvirt at {self._uri}, {what}: {exc.get_error_message()}") from exc
+            raise FlexdiskError(code, f"libvirt at {self._uri}, {action}: {exc.get_error_message()}") from exc
 
     @contextlib.contextmanager
-    def _domain(self, uuid: str, what: str) -> t.Iterator[t.Any]:
-        with self._call(f"{what} of {uuid}"):
+    def _domain(self, uuid: str, action: str) -> t.Iterator[t.Any]:
+        with self._call(f"{action} of {uuid}"):
             yield self._connection.lookupByUUIDString(uuid)
 
     def all(self) -> t.List[Status]:
@@ -176,8 +178,8 @@ class Connection:
         with self._domain(uuid, "snapshots") as domain:
             taken = self._unless(_NO_SUPPORT, domain.listAllSnapshots) or ()
             # One may have been deleted meanwhile.
-            found = [self._unless(_NO_SNAPSHOT, functools.partial(one.getXMLDesc, 0)) for one in taken]
-            return [str(xml) for xml in found if xml is not None]
+            documents = [self._unless(_NO_SNAPSHOT, functools.partial(one.getXMLDesc, 0)) for one in taken]
+            return [str(xml) for xml in documents if xml is not None]
 
     def backup(self, uuid: str) -> str:
         try:
@@ -233,7 +235,7 @@ class Connection:
         return self._volume_at(path)
 
     def path(self, pool: str, volume: str) -> str:
-        """The path, by the pool's description: a pool that is not active knows no volumes."""
+        """Return the path, by the pool's description: a pool that is not active knows no volumes."""
         if pool not in self._pools:
             self._pools[pool] = self._target(pool)
         return f"{self._pools[pool]}/{volume}" if self._pools[pool] else ""
@@ -298,8 +300,8 @@ def _resources(memory: t.Any, node: t.Any) -> Resources:
     """The figures, from libvirt's in KiB and its description of the host, whose third entry is the number of CPUs."""
     try:
         free = memory["free"] + sum(memory.get(key, 0) for key in _CACHES)
-        found = Resources(int(memory["total"]) // 1024, int(free) // 1024, int(node[2]))
+        resources = Resources(int(memory["total"]) // 1024, int(free) // 1024, int(node[2]))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as exc:
         text = f"libvirt describes the host in a form that is not supported: {exc!r}"
         raise FlexdiskError("UnexpectedOutput", text) from exc
-    return checked(found, "libvirt")
+    return checked(resources, "libvirt")

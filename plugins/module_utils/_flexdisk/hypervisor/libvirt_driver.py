@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""libvirt: QEMU/KVM on Linux, and bhyve on FreeBSD, whose driver in libvirt changes nothing while a VM runs.
+"""Driver for libvirt: QEMU/KVM on Linux, and bhyve on FreeBSD, where libvirt changes nothing while a VM runs.
 
 The driver changes a configuration by defining it again, and a running domain by hot-plug. The engine sets sizes and
 quotas.
@@ -53,7 +53,7 @@ _HOT = ("grow", "attach", "create", "detach", "destroy")
 
 
 class Libvirt:
-    """The driver for libvirt. A change is refused unless the configuration is still the one that was read last."""
+    """The driver for libvirt. It refuses a change if the configuration has changed since it was last read."""
 
     storage = None
 
@@ -127,18 +127,18 @@ class Libvirt:
         return replace(config, uses=uses, offers=config.offers | self._secrets())
 
     def _secrets(self) -> t.FrozenSet[str]:
-        """The secrets of the host as what its VMs have; asked once. Nothing if libvirt does not tell them."""
+        """Read the secrets of the host, once, as what its VMs can use. Nothing if libvirt does not report them."""
         if self._host_offers is None:
             known = self._domains.secrets()
-            told = [] if known is None else [SECRETS_KNOWN, *(f"secret {one}" for one in known)]
-            self._host_offers = frozenset(told)
+            offers = [] if known is None else [SECRETS_KNOWN, *(f"secret {one}" for one in known)]
+            self._host_offers = frozenset(offers)
         return self._host_offers
 
     def _used(self, use: str) -> str:
-        """The volume or the file of a disk that a domain uses under any name; "" for anything else.
+        """Return the volume or the file of a disk that a domain uses under any name; "" for anything else.
 
-        Only devices are looked up. Other paths may lie on a network file system that does not answer. A device that is
-        not there has the name of its volume: below /dev/zvol, or right below /dev.
+        Only devices are looked up, because other paths may be on a network file system that does not answer. A missing
+        device gets the name of its volume: below /dev/zvol, or right below /dev.
         """
         path = self._domains.path(*use.split("//", 1)) if "//" in use else use
         if not path.startswith("/dev/"):
@@ -150,7 +150,7 @@ class Libvirt:
         return self._domains.volume(path) or domain.PARTITION.sub("", named)
 
     def _whole(self, use: str) -> str:
-        """The volume whose device has this name, as far as it is there; "" for a partition and for anything else."""
+        """Return the volume whose device has this name, if it exists; "" for a partition and for anything else."""
         path = self._domains.path(*use.split("//", 1)) if "//" in use else use
         return self._domains.volume(path) if path.startswith("/dev/") and not _PART.search(path) else ""
 
@@ -158,21 +158,21 @@ class Libvirt:
         return self._domains.boot_id()
 
     def _fresh(self, vm: str) -> str:
-        """The configuration, if it has not changed since the last read. Raises FlexdiskError Changed."""
+        """Return the configuration, if it has not changed since the last read. Raises FlexdiskError Changed."""
         xml = self._domains.xml(vm, False)
         if self._seen.get(vm) != domain.digest(xml):
             raise FlexdiskError("Changed", "the domain's configuration was changed by something else since it was read")
         return xml
 
     def _live(self, vm: str) -> str:
-        """The XML of the running domain; "" if it does not run."""
+        """Return the XML of the running domain; "" if it does not run."""
         return self._domains.xml(vm, True) if self._domains.status(vm).state == "running" else ""
 
     def _define(self, vm: str, xml: str) -> None:
         self._domains.define(xml)
         self.vm(vm)
 
-    def _prove(self, vm: str, disk_path: str, what: str, **wanted: t.Any) -> None:
+    def _prove(self, vm: str, disk_path: str, change: str, **wanted: t.Any) -> None:
         """Check that the disk is as wanted in the configuration and, if the domain runs, in the running domain."""
         for live in (False, True) if self._live(vm) else (False,):
             xml = self._domains.xml(vm, live)
@@ -182,7 +182,7 @@ class Libvirt:
                 where = "running domain" if live else "configuration"
                 raise FlexdiskError(
                     "NotApplied",
-                    f"{what} has not taken effect in the {where}, although libvirt reported no error",
+                    f"{change} has not taken effect in the {where}, although libvirt reported no error",
                 )
 
     def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
@@ -220,10 +220,10 @@ class Libvirt:
             self._prove_given(vm, path, Text(domain_edit.device(xml, disk, live)).root)
 
     def _prove_given(self, vm: str, path: str, wanted: Element) -> None:
-        """Check that a disk has got back what it had. Its target and its boot order are chosen anew."""
+        """Check that a disk has got back its settings. Its target and its boot order are chosen again."""
         for live in (False, True) if self._live(vm) else (False,):
-            found = domain.find(Text(self._domains.xml(vm, live)).root, path)
-            lacking = domain_disk.absent(wanted, found) if found is not None else ["the disk"]
+            actual = domain.find(Text(self._domains.xml(vm, live)).root, path)
+            lacking = domain_disk.absent(wanted, actual) if actual is not None else ["the disk"]
             if lacking:
                 where = "running domain" if live else "configuration"
                 text = f"{', '.join(lacking)} of disk {path} is not in the {where}, although libvirt reported no error"
@@ -237,7 +237,7 @@ class Libvirt:
         self._define(vm, domain_edit.ported(self._fresh(vm), ports))
 
     def forget_disk(self, vm: str, path: str) -> None:
-        """Remove the disk from the guest first. If the guest does not release it, the configuration still has it."""
+        """Remove the disk from the guest first. If the guest does not release it, it stays in the configuration."""
         self._fresh(vm)
         live = self._live(vm)
         running = Text(live) if live else None
@@ -261,7 +261,7 @@ class Libvirt:
             raise FlexdiskError(code, f"{message} after {int(PATIENCE)} s")
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
-        """Shut the guest down. It is asked repeatedly, because a guest that still boots does not notice."""
+        """Shut the guest down. The request is repeated, because a guest that is still booting ignores it."""
         for second in range(max(timeout, 1)):
             if second % ASK_AGAIN == 0:
                 self._ask_to_stop(vm)
@@ -289,7 +289,7 @@ class Libvirt:
                 raise
 
     def start(self, vm: str) -> None:
-        """Start the VM. It is no error if it still runs because its guest did not shut down."""
+        """Start the VM. It is no error if it is still running because its guest did not shut down."""
         if self._is_down(vm):
             self._domains.create(vm)
         state = self.vm(vm).state
@@ -308,7 +308,7 @@ class Libvirt:
         if makes not in (0, config.vcpus):
             text = f"vcpus is {config.vcpus}, but the <topology> in template makes {makes}; libvirt takes only the same"
             raise FlexdiskError("InvalidArgument", text)
-        lacking = [part for part, least in config.min_vcpus.items() if least > config.vcpus]
+        lacking = [part for part, minimum in config.min_vcpus.items() if minimum > config.vcpus]
         if lacking:
             text = (
                 f"vcpus is {config.vcpus}, but {lacking[0]} in template names vcpu {config.min_vcpus[lacking[0]] - 1}"
@@ -367,7 +367,9 @@ class Libvirt:
         return [*domain_incoming.refused(xml, allowed), *inside]
 
     def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
-        """A record is checked as a domain of this host is: it comes from another one."""
+        """Return what this host lacks for the VM. The description is checked like a domain of this host, because it
+        comes from another one.
+        """
         xml = domain_travel.plain(description["template"])
         odd = [*domain_travel.stays(xml), *(word for disk in disks for word in domain_travel.odd_disk(disk))]
         if odd:
@@ -385,7 +387,7 @@ class Libvirt:
         ]
 
     def _lacks_place(self, root: Element, others: t.Sequence[Element], new: bool) -> t.Iterator[str]:
-        """The place of its UEFI variables, if another domain has it. new: the domain is not here yet."""
+        """Return the path of its UEFI variables, if another domain uses it. new: the domain is not on this host yet."""
         path = domain_variables.path_of(root)
         if path and (path in map(domain_variables.path_of, others) or (new and self._variables(root))):
             yield f"a free place {path}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host of libvirt lacks for a domain, and what libvirt keeps of a domain beside its configuration."""
+"""What a libvirt host lacks for a domain, and what libvirt stores for a domain beside its configuration."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Ask = t.Callable[[], t.Any]
 
 
 def unless(library: t.Any, code: int, ask: _Ask) -> t.Any:
-    """Return the answer, or None if libvirt fails with this code."""
+    """Return the answer of a call, or None if libvirt fails with this code."""
     try:
         return ask()
     except library.libvirtError as exc:
@@ -34,27 +34,30 @@ class LibvirtHost:
         self._library = library
 
     def keeps(self, domain: t.Any) -> t.List[str]:
-        """What libvirt keeps of a domain beside its configuration, in words."""
+        """Return what libvirt stores for a domain beside its configuration, as text."""
         result = ["a saved state (managed save)"] if self._unless(_NO_SUPPORT, domain.hasManagedSaveImage) else []
-        for what, ask in (("snapshots", domain.listAllSnapshots), ("checkpoints", domain.listAllCheckpoints)):
+        for kind, ask in (("snapshots", domain.listAllSnapshots), ("checkpoints", domain.listAllCheckpoints)):
             names = sorted(one.getName() for one in self._unless(_NO_SUPPORT, ask) or ())
-            result += [f"{what} of libvirt ({', '.join(names)})"] if names else []
+            result += [f"{kind} of libvirt ({', '.join(names)})"] if names else []
         return result
 
     def _unless(self, code: int, ask: _Ask) -> t.Any:
         return unless(self._library, code, ask)
 
     def lacks(self, needs: Needs) -> t.List[str]:
-        """What of these the host lacks, in words. Ports are not looked at."""
-        found = [*self._machine(needs), *(f"the network {name}" for name in needs.networks if not self._network(name))]
-        found += [f"the filter {name}" for name in needs.filters if not self._filter(name)]
-        found += [f"the bridge {name}" for name in needs.bridges if not _is_bridge(name)]
-        found += [f"the network device {name}" for name in needs.devices if not _is_net(name)]
-        return found + [path for path in needs.paths if not os.path.exists(path)]
+        """Return which of these needs the host does not meet, as text. Ports are not checked."""
+        missing = [
+            *self._machine(needs),
+            *(f"the network {name}" for name in needs.networks if not self._network(name)),
+        ]
+        missing += [f"the filter {name}" for name in needs.filters if not self._filter(name)]
+        missing += [f"the bridge {name}" for name in needs.bridges if not _is_bridge(name)]
+        missing += [f"the network device {name}" for name in needs.devices if not _is_net(name)]
+        return missing + [path for path in needs.paths if not os.path.exists(path)]
 
     def _machine(self, needs: Needs) -> t.Iterator[str]:
-        """Whether libvirt can run such a machine, and show it its CPU, is libvirt's own word. Without KVM, it stores a
-        domain for KVM, too, and does not start it.
+        """Yield the machine or CPU that libvirt says it cannot provide. Without KVM, it would store a KVM domain, but
+        not start it.
         """
         if needs.kind == "kvm" and not os.path.exists(KVM):
             yield "KVM"
@@ -67,7 +70,7 @@ class LibvirtHost:
             yield f"its machine ({exc.get_error_message()})"
 
     def _network(self, name: str) -> bool:
-        """Whether there is an active network of this name."""
+        """Whether there is an active network with this name."""
         network = self._unless(_NO_NETWORK, lambda: self._connection.networkLookupByName(name))
         return network is not None and bool(network.isActive())
 
@@ -80,5 +83,5 @@ def _is_net(name: str) -> bool:
 
 
 def _is_bridge(name: str) -> bool:
-    """A bridge of Linux, or one of Open vSwitch, which looks like any other device."""
+    """Whether it is a Linux bridge, or one of Open vSwitch, which looks like any other device."""
     return _is_net(name) and (os.path.exists(f"{NET}/{name}/bridge") or os.path.exists(f"{NET}/ovs-system"))

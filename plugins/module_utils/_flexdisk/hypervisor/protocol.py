@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the engine asks of a hypervisor. A driver does what it is told and reads it back; it never decides."""
+"""The interface of a hypervisor's driver. A driver carries out a command and verifies it; it never decides."""
 
 from __future__ import annotations
 
@@ -15,10 +15,12 @@ from .images import ImageFile
 
 
 class Storage(t.Protocol):
-    """Commands of a hypervisor that itself keeps sizes, quotas and snapshots of its VMs; otherwise the engine does."""
+    """Commands of a hypervisor that manages sizes, quotas and snapshots of its VMs itself. Otherwise the engine
+    does.
+    """
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Resize a disk. shrink is the user's own permission for a smaller size."""
+        """Resize a disk. shrink: the user permits a smaller size."""
 
     def set_flexible(self, vm: str, size: int) -> None:
         """Set the stored flexible_disk_size."""
@@ -37,7 +39,9 @@ class Storage(t.Protocol):
 
 
 class Hypervisor(t.Protocol):
-    """A driver. Sizes are MiB. Every method raises FlexdiskError, and leaves the VM as it was found or as asked."""
+    """A driver. Sizes are MiB. Every method raises FlexdiskError, and leaves the VM either as it was or as
+    requested.
+    """
 
     capabilities: Capabilities
 
@@ -50,22 +54,24 @@ class Hypervisor(t.Protocol):
         """A function that waits for a number of seconds."""
 
     def vms(self) -> t.List[VmConfig]:
-        """All VMs, those of other brands too, by one process."""
+        """Return all VMs, those of other brands too, by one process."""
 
     def vm(self, vm: str) -> VmConfig:
-        """One VM."""
+        """Return one VM."""
 
     def resources(self) -> Resources:
-        """Memory and CPUs of the host, by at most two processes."""
+        """Return memory and CPUs of the host, by at most two processes."""
 
     def boot_id(self) -> str:
-        """A text that differs from boot to boot of this host; "" if nothing tells them apart."""
+        """Return a text that differs for each boot of this host; "" if boots cannot be told apart."""
 
     def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Tell a running guest the size that a disk has. No guest is told that a disk has shrunk: that is an error."""
+        """Tell a running guest the size of a disk. A smaller size is an error: no guest is told that a disk has
+        shrunk.
+        """
 
     def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-        """Change attached disks, all at once: by path, and of uuid, pci_slot, model and boot what changes."""
+        """Change attached disks, all at once: for each path those of uuid, pci_slot, model and boot that change."""
 
     def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
         """Configure an existing volume as a disk: path, size, uuid, pci_slot, model, boot, image."""
@@ -74,10 +80,10 @@ class Hypervisor(t.Protocol):
         """Add root ports with these numbers to a stopped VM."""
 
     def forget_disk(self, vm: str, path: str) -> None:
-        """Remove a disk from the configuration. Its volume may have been moved away before."""
+        """Remove a disk from the configuration. Its volume may have been renamed before."""
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
-        """Stop the VM. A guest that still runs after timeout seconds is an error, unless force allows to halt it."""
+        """Stop the VM. A guest that still runs after timeout seconds is an error, unless force permits to halt it."""
 
     def start(self, vm: str) -> None: ...
 
@@ -85,48 +91,51 @@ class Hypervisor(t.Protocol):
         """Store whether the VM starts with the host."""
 
     def draft(self, new: NewVm) -> VmConfig:
-        """The configuration that a new VM will have, without its disks. This changes nothing."""
+        """Return the configuration that a new VM will have, without its disks. This changes nothing."""
 
     def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
-        """Size (MiB) and block size (bytes) of each disk that the platform adds to a VM that boots from this image."""
+        """Return size (MiB) and block size (bytes) of each disk that the platform adds to a VM that boots from this
+        image.
+        """
 
     def image_file(self, path: str) -> ImageFile:
-        """The image in a file on the host."""
+        """Return the image in a file on the host."""
 
     def import_image(self, image: ImageFile, volume: str) -> None:
-        """Copy an image onto a volume, which must be large enough and empty."""
+        """Copy an image to a volume, which must be large enough and empty."""
 
     def create_vm(
         self, new: NewVm, disks: t.Sequence[t.Mapping[str, t.Any]], protected: bool, ports: t.Sequence[int]
     ) -> None:
-        """Create a stopped VM that does not boot by itself, with all its disks and these root ports, or not at all.
+        """Create a stopped VM without autoboot, with all its disks and these root ports, or not at all.
 
-        disks are as for attach_disk. A hypervisor with storage makes their volumes, with block_size and compression.
+        disks: as for attach_disk(). A hypervisor with storage also creates their volumes, with block_size and
+        compression.
         """
 
     def description(self, vm: str) -> Description:
-        """What create_vm needs to make the VM again on another host, and what of it cannot be there."""
+        """Return what create_vm() needs to create the VM on another host, and which parts cannot be moved."""
 
     def refuses(
         self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]
     ) -> t.List[str]:
-        """Return what a VM of another host asks for that no other host may ask for, each as its kind and value.
+        """Return the parts of a VM from another host that must not be accepted, each as its kind and value.
 
-        description and disks: as for lacks. They are data of a host that may be hostile. allowed: what the inventory
-        of this host allows (rules/incoming.py).
+        description and disks: as for lacks(). They come from a host that may be hostile. allowed: what the inventory of
+        this host allows (rules/incoming.py).
         """
 
     def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
-        """What a VM needs that comes from another host, and this host does not have, in words. Nothing is changed.
+        """Return what a VM from another host needs and this host does not have, as text. Nothing is changed.
 
-        description has the fields of a NewVm that a Description has, disks what that says of each disk. Both are data.
+        description: fields of a NewVm in a Description. disks: those of a Description. Both are untrusted data.
         """
 
     def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
-        """Write the UEFI variables that a VM had on another host. It has no disks yet. description: as for lacks."""
+        """Write the UEFI variables that a VM had on another host. It has no disks yet. description: as for lacks()."""
 
     def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
-        """Give the disks of a stopped VM, by path, what a Description says of them."""
+        """Give the disks of a stopped VM, by path, their settings in a Description."""
 
     def delete_vm(self, vm: str) -> None:
         """Delete a stopped VM. A hypervisor with storage also deletes everything below its dataset."""

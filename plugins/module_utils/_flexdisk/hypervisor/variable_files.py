@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files with the UEFI variables of domains: read, and written whole or not at all."""
+"""Files with the UEFI variables of domains. They are written whole or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import whole_files
 
 
 def read(path: str) -> bytes:
-    """The first LIMIT + 1 bytes of a file; none if it does not exist. Raises FlexdiskError FileFailed."""
+    """Return the first LIMIT + 1 bytes of a file; none if it does not exist. Raises FlexdiskError FileFailed."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         with os.fdopen(handle, "rb") as file:
@@ -25,8 +25,8 @@ def read(path: str) -> bytes:
 
 
 def write(path: str, content: bytes) -> None:
-    """Write a file, whole or not at all. Its owner is that of the folder, until libvirt starts the domain and gives it
-    to the user of its guests. Raises FlexdiskError FileFailed.
+    """Write a file, whole or not at all. It gets the owner of the folder; libvirt gives it to the user of its guests
+    when it starts the domain. Raises FlexdiskError FileFailed.
     """
     try:
         owner = os.stat(os.path.dirname(path))

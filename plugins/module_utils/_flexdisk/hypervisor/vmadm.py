@@ -1,10 +1,11 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""SmartOS: bhyve VMs through vmadm.
+"""Driver for SmartOS: bhyve VMs through vmadm.
 
-vmadm ignores what it does not know, with exit code 0. It crashes on some payloads. It may report a time-out (vminfod)
-although the change was made. So every payload is built from validated values, has one kind of change, and is read back.
+vmadm ignores unknown keys, with exit code 0. It crashes on some payloads. It may report a time-out (vminfod) although
+the change was made. So every payload is built from validated values, makes one kind of change, and is verified by
+reading it back.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class Vmadm:
         return answer.stdout
 
     def _confirmed(self, *argv: str, stdin: str = "") -> Answer:
-        """The answer of a command whose effect the caller reads back: a time-out of vminfod is no failure."""
+        """Return the answer of a command whose effect the caller verifies. A time-out of vminfod is no failure."""
         answer = self._vmadm(*argv, stdin=stdin)
         if answer.rc != 0 and not vmadm_read.VMINFOD_TIMEOUT.search(answer.stderr):
             raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
@@ -102,11 +103,15 @@ class Vmadm:
         answer = self._runner(("kstat", "-p", *sysinfo_read.BOOT))
         return sysinfo_read.parse_boot(answer.stdout) if answer.rc == 0 else ""
 
-    def _update(self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], what: str) -> None:
-        """Make one update and prove it. A time-out of vminfod proves nothing: only the VM that is read back does."""
+    def _update(
+        self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], change: str
+    ) -> None:
+        """Make one update and verify it. After a time-out of vminfod, only the VM as it is read back shows whether it
+        was made.
+        """
         answer = self._confirmed("update", vm, stdin=json.dumps(payload))
         if not proof(self.vm(vm)):
-            raise FlexdiskError("NotApplied", f"{what} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
+            raise FlexdiskError("NotApplied", f"{change} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         entry: t.Dict[str, t.Any] = {"path": path, "size": size}
@@ -181,7 +186,9 @@ class Vmadm:
         self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, f"the removal of {path}")
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
-        """vmadm halts a guest at its own time-out, with exit 0. Without force, that time-out is set beyond ours."""
+        """Stop the VM. vmadm halts a guest at its own time-out, with exit 0; without force, that time-out is set beyond
+        ours.
+        """
         try:
             self._checked(
                 "stop",
@@ -292,14 +299,14 @@ class Vmadm:
             )
 
     def description(self, vm: str) -> Description:
-        told = vmadm_read.parse_json(self._checked("get", vm))
-        options = {key: told[key] for key in sorted(_OPTIONS & told.keys()) if told[key] not in (None, [], {}, "")}
+        raw = vmadm_read.parse_json(self._checked("get", vm))
+        options = {key: raw[key] for key in sorted(_OPTIONS & raw.keys()) if raw[key] not in (None, [], {}, "")}
         if NOCLOUD_HASH in options.get("internal_metadata", {}):
-            kept = {key: value for key, value in options["internal_metadata"].items() if key != NOCLOUD_HASH}
-            options["internal_metadata"] = kept
-        stays = ("PCI devices of this host",) if told.get("pci_devices") else ()
-        known = {disk.path: disk.element.text for disk in vmadm_read.parse_vm(told).disks if disk.element.text}
-        return Description(options, told.get("customer_metadata") or {}, disks=known, host_bound=stays)
+            metadata = {key: value for key, value in options["internal_metadata"].items() if key != NOCLOUD_HASH}
+            options["internal_metadata"] = metadata
+        stays = ("PCI devices of this host",) if raw.get("pci_devices") else ()
+        known = {disk.path: disk.element.text for disk in vmadm_read.parse_vm(raw).disks if disk.element.text}
+        return Description(options, raw.get("customer_metadata") or {}, disks=known, host_bound=stays)
 
     def refuses(
         self, description: t.Mapping[str, t.Any], disks: t.Sequence[str], allowed: t.Collection[str]
@@ -316,12 +323,14 @@ class Vmadm:
         if not macs:
             return []
         taken = vmadm_read.taken_macs(self._checked("lookup", "-j"), vm)
-        found = [f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())]
+        missing = [f"the MAC address {mac}, which {taken[mac]} has" for mac in sorted(macs & taken.keys())]
         tags = vmadm_read.nic_tags(description["options"])
-        return found + [f"the network tag {tag}" for tag in (self._missing_tags(tags) if tags else ())]
+        return missing + [f"the network tag {tag}" for tag in (self._missing_tags(tags) if tags else ())]
 
     def _missing_tags(self, tags: t.Sequence[str]) -> t.List[str]:
-        """The network tags that the host does not have. None if it does not tell: vmadm itself refuses them then."""
+        """Return the network tags that the host does not have. None if it does not report them; vmadm itself refuses
+        the VM then.
+        """
         try:
             answer = self._runner(("nictagadm", "exists", "-l", *tags))
         except FlexdiskError:
@@ -330,7 +339,7 @@ class Vmadm:
         return [tag for tag in tags if tag in missing]
 
     def restore_variables(self, description: t.Mapping[str, t.Any]) -> None:
-        """Nothing: bhyve keeps none beside the VM's own dataset."""
+        """Do nothing: bhyve stores none outside of the VM's own dataset."""
 
     def dress(self, vm: str, disks: t.Mapping[str, str]) -> None:
         entries = [{"path": path, **vmadm_read.decode_options(text)} for path, text in disks.items()]
@@ -343,7 +352,7 @@ class Vmadm:
             self._update(vm, {"update_disks": entries}, proof, "what the disks had beside their sizes")
 
     def delete_vm(self, vm: str) -> None:
-        """Delete the VM. A vmadm that ends early because vminfod does not answer goes on when it is run again."""
+        """Delete the VM. If vmadm ends early because vminfod does not answer, it continues when it is run again."""
         for _attempt in range(2):
             answer = self._confirmed("delete", vm)
             left = [config for config in self.vms() if config.uuid == vm]
@@ -355,10 +364,10 @@ class Vmadm:
         raise FlexdiskError("NotApplied", f"the VM still exists after vmadm delete, and is {left[0].state}{text}")
 
     def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
-        words = {"memory": "ram", "vcpus": "vcpus"}
+        names = {"memory": "ram", "vcpus": "vcpus"}
         self._update(
             vm,
-            {words[key]: value for key, value in changes.items()},
+            {names[key]: value for key, value in changes.items()},
             lambda seen: all(getattr(seen, key) == value for key, value in changes.items()),
             ", ".join("%s %d" % change for change in sorted(changes.items())),
         )
@@ -373,7 +382,7 @@ class Vmadm:
 
 
 def _new_disk(disk: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
-    """The entry of a disk that vmadm makes. vmadm chooses the path, with the lowest free number in turn."""
+    """Return the entry of a disk that vmadm creates. vmadm chooses the path, with the lowest free number in turn."""
     keys = ("size", "model", "boot", "pci_slot", "uuid", "image_uuid", "block_size", "compression")
     return dict({key: disk[key] for key in keys if disk.get(key) not in (None, "")}, media="disk")
 

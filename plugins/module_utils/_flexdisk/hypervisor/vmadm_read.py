@@ -21,7 +21,7 @@ _ZVOL = re.compile(r"/dev/zvol/r?dsk/([^,\s\"'\\]+)")
 OLDEST_PLATFORM = "20181206"
 # Options of a VM that may name the path of a disk.
 _MAY_NAME_PATHS = ("bhyve_extra_opts", "qemu_extra_opts", "qemu_opts", "filesystems", "pci_devices")
-# What vmadm knows of a disk beside the model, and which values it takes.
+# Settings that vmadm has of a disk beyond our model, and the values that it accepts.
 DISK_OPTIONS: t.Mapping[str, t.Callable[[t.Any], bool]] = {
     "guest_block_size": lambda value: isinstance(value, str) and bool(re.fullmatch(r"[0-9]{1,7}(/[0-9]{1,7})?", value)),
     "notrim": lambda value: isinstance(value, bool),
@@ -48,7 +48,7 @@ _ERRORS = (
 
 
 def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
-    """The error for a failed vmadm. A negative rc, or one from 128, means that vmadm itself has crashed."""
+    """Return the error for a failed vmadm. A negative rc, or one from 128, means that vmadm itself has crashed."""
     code = next((code for pattern, code in _ERRORS if re.search(pattern, stderr)), "VmadmFailed")
     if rc < 0 or rc >= 128:
         code = "VmadmCrashed"
@@ -58,7 +58,7 @@ def classify(argv: t.Sequence[str], rc: int, stderr: str) -> FlexdiskError:
 
 
 def parse_json(stdout: str) -> t.Any:
-    """The parsed value; None if the text is no JSON."""
+    """Return the parsed value; None if the text is not JSON."""
     try:
         return json.loads(stdout)
     except (RecursionError, ValueError):
@@ -66,17 +66,18 @@ def parse_json(stdout: str) -> t.Any:
 
 
 def parse_manifest(stdout: str) -> t.Dict[str, t.Any]:
-    """The manifest of an image, from C(imgadm get)."""
-    found = parse_json(stdout)
-    manifest = found.get("manifest") if isinstance(found, dict) else None
+    """Return the manifest of an image, from C(imgadm get)."""
+    data = parse_json(stdout)
+    manifest = data.get("manifest") if isinstance(data, dict) else None
     if not isinstance(manifest, dict) or not isinstance(manifest.get("tags", {}), dict):
         raise FlexdiskError("UnexpectedOutput", "imgadm get did not print the JSON of an image")
     return manifest
 
 
 def parse_lookup(stdout: str) -> t.List[VmConfig]:
-    """The VMs from C(vmadm lookup -j). A VM that is described in an unknown way does not stop the others from being
-    served: it gets no dataset, so nothing can be done to it.
+    """Return the VMs from C(vmadm lookup -j).
+
+    A VM in an unknown form does not prevent work on the others: it gets no dataset, so nothing can be done to it.
     """
     rows = parse_json(stdout)
     if not isinstance(rows, list) or not all(isinstance(row, dict) and row.get("uuid") for row in rows):
@@ -97,9 +98,9 @@ def _vm_or_stub(row: t.Mapping[str, t.Any]) -> VmConfig:
 
 
 def parse_vm(row: t.Mapping[str, t.Any]) -> VmConfig:
-    """The configuration of one VM. Keys that the platform omits get the meaning that their absence has.
+    """Return the configuration of one VM. Keys that the platform omits get their defaults.
 
-    Raises FlexdiskError UnexpectedOutput for a VM of another shape.
+    Raises FlexdiskError UnexpectedOutput for a VM of another form.
     """
     try:
         return _vm(row)
@@ -142,7 +143,9 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
 
 
 def _uses(row: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, Use]]:
-    """Volumes that the VM has in another way than as a disk: as a CD-ROM, by their other device, for bhyve itself."""
+    """Return the volumes that the VM uses other than as a disk: as a CD-ROM, by their other device, for bhyve
+    itself.
+    """
     for disk in row.get("disks") or ():
         path, media = _text(disk, "path"), _text(disk, "media") or "disk"
         match = _ZVOL.fullmatch(path)
@@ -154,7 +157,7 @@ def _uses(row: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, Use]]:
 
 
 def _place(zonepath: str, uuid: str) -> t.Tuple[str, str]:
-    """The pool and the dataset of a VM whose dataset vmadm does not know, as its zone path has them."""
+    """Return the pool and the dataset from the zone path of a VM whose dataset vmadm does not report."""
     pool = zonepath.strip("/").partition("/")[0]
     return (pool, f"{pool}/{uuid}") if zonepath == f"/{pool}/{uuid}" and is_pool(pool) else ("", "")
 
@@ -164,7 +167,7 @@ def _text(row: t.Mapping[str, t.Any], key: str) -> str:
 
 
 def _moment(text: str) -> int:
-    """Seconds since 1970 of a time as vmadm writes it; 0 for anything else."""
+    """Return seconds since 1970 of a time as vmadm writes it; 0 for anything else."""
     try:
         return seconds_of(f"{text[:19]}Z") if text.endswith("Z") else 0
     except ValueError:
@@ -172,35 +175,37 @@ def _moment(text: str) -> int:
 
 
 def _tags(tags: t.Any) -> t.Dict[str, str]:
-    """The tags. Nothing depends on them, so a VM with malformed tags is still accepted."""
-    found = tags.items() if isinstance(tags, dict) else ()
-    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in found}
+    """Return the tags. Nothing depends on them, so a VM with malformed tags is still accepted."""
+    pairs = tags.items() if isinstance(tags, dict) else ()
+    return {key: value if isinstance(value, str) else json.dumps(value) for key, value in pairs}
 
 
 def macs(row: t.Mapping[str, t.Any]) -> t.FrozenSet[str]:
-    """The MAC addresses of a VM's NICs. Malformed ones count for nothing."""
+    """Return the MAC addresses of a VM's NICs. Malformed ones are ignored."""
     nics = row.get("nics")
-    found = [nic.get("mac") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
-    return frozenset(mac_of(str(mac)) for mac in found) - {""}
+    addresses = [nic.get("mac") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
+    return frozenset(mac_of(str(mac)) for mac in addresses) - {""}
 
 
 def nic_tags(row: t.Mapping[str, t.Any]) -> t.List[str]:
-    """The network tags of a VM's NICs that C(nictagadm) can be asked for. Those of overlays are not among them."""
+    """Return the network tags of a VM's NICs that C(nictagadm) knows. Those of overlays are left out."""
     nics = row.get("nics")
-    found = [nic.get("nic_tag") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
-    return sorted({tag for tag in found if isinstance(tag, str) and _NIC_TAG.fullmatch(tag)})
+    names = [nic.get("nic_tag") for nic in nics if isinstance(nic, dict)] if isinstance(nics, list) else []
+    return sorted({tag for tag in names if isinstance(tag, str) and _NIC_TAG.fullmatch(tag)})
 
 
 def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
-    """The VMs that have MAC addresses, by these, from C(vmadm lookup -j). but: the UUID of one that is left out."""
-    found = parse_json(stdout)
-    rows = [row for row in found if isinstance(row, dict)] if isinstance(found, list) else []
+    """Return the VMs by their MAC addresses, from C(vmadm lookup -j). but: the UUID of a VM to leave out."""
+    data = parse_json(stdout)
+    rows = [row for row in data if isinstance(row, dict)] if isinstance(data, list) else []
     others = [row for row in rows if row.get("uuid") != but]
     return {mac: _text(row, "alias") or _text(row, "uuid") for row in others for mac in macs(row)}
 
 
 def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
-    """The disk, with the options and other disks of the VM that name its path, or another device of its volume, too."""
+    """Return the disk, with the options and other disks of the VM that name its path, or another device of its
+    volume.
+    """
     match = _ZVOL.fullmatch(disk.path)
     name = rf"/dev/zvol/r?dsk/{re.escape(match.group(1))}(?:[sp]\d+)?" if match else re.escape(disk.path)
     path = re.compile(name + r"(?![A-Za-z0-9_.:/-])")
@@ -212,7 +217,7 @@ def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
 
 
 def passed_through(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
-    """The devices of the host that a VM has or gets: their paths by their slots. Malformed ones count for nothing."""
+    """Return the devices of the host that a VM has or gets: their paths by their slots. Malformed ones are ignored."""
     result: t.Dict[str, str] = {}
     for key in ("pci_devices", "add_pci_devices"):
         devices = row.get(key)
@@ -223,7 +228,7 @@ def passed_through(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
 
 
 def _naming(row: t.Mapping[str, t.Any]) -> t.Dict[str, str]:
-    """The options of a VM that may name devices, as texts."""
+    """Return the options of a VM that may name devices, as text."""
     return {key: json.dumps(row[key]) for key in _MAY_NAME_PATHS if row.get(key)}
 
 
@@ -246,12 +251,14 @@ def _disk(row: t.Mapping[str, t.Any]) -> DiskConfig:
 
 
 def encode_options(options: t.Mapping[str, t.Any]) -> str:
-    """What vmadm knows of a disk beside the model, "" for nothing."""
+    """Return the settings that vmadm has of a disk beyond our model as text, "" if there are none."""
     return json.dumps(dict(options), sort_keys=True, separators=(",", ":")) if options else ""
 
 
 def decode_options(text: str) -> t.Dict[str, t.Any]:
-    """What encode_options() has written. Raises FlexdiskError InvalidArgument for anything else: it is data."""
+    """Return the settings that encode_options() has written. Raises FlexdiskError InvalidArgument for anything else,
+    because the text is untrusted.
+    """
     options = parse_json(text) if text else {}
     known = isinstance(options, dict) and all(DISK_OPTIONS.get(key, _never)(value) for key, value in options.items())
     if not known:

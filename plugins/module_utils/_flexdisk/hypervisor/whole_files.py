@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Small files that are replaced whole or not at all."""
+"""Replace small files whole or not at all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEW = ".flexdisk-new"  # at the end of the name of a file that is being written,
 def replace(
     path: str, content: bytes, mode: int = 0o600, owner: t.Optional[t.Tuple[int, int]] = None, durable: bool = True
 ) -> None:
-    """Write a file, so that whoever reads it finds the old content or the new one. Links are not followed.
+    """Write a file so that readers find either the old or the new content. Links are not followed.
 
     owner: user and group, by default those of this process. durable: the file must survive a loss of power, so wait
     until it is on storage. Raises OSError, and leaves the old file as it was.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""XML as text with a tree over it. A change replaces the bytes of single elements, and nothing else."""
+"""XML text with a tree of its elements. A change replaces the bytes of single elements, and nothing else."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _ATTRIBUTE = r"""<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:"[^"]*"|'[^']*'))*?\s+%s\s*=\s*
 
 
 class Element:
-    """An element with its place in the text, in bytes: C(start) to C(end). C(inner_end) is where its end tag begins, -1
-    if it has none.
+    """An element with its place in the text, in bytes: C(start) to C(end). inner_end: where its end tag begins, -1 if
+    it has none.
     """
 
     def __init__(self, name: str, attributes: t.Mapping[str, str], start: int) -> None:
@@ -29,11 +29,11 @@ class Element:
         self.start, self.inner_end, self.end = start, -1, -1
 
     def all(self, name: str) -> t.List[Element]:
-        """The children with this name."""
+        """Return the children with this name."""
         return [child for child in self.children if child.name == name]
 
     def get(self, path: str, attribute: str = "") -> str:
-        """The attribute, or else the text, of the first element at a path of names; "" if there is none."""
+        """Return the attribute, or else the text, of the first element at a path of names; "" if there is none."""
         here: t.Optional[Element] = self
         for name in path.split("/"):
             here = next(iter(here.all(name)), None) if here is not None else None
@@ -42,7 +42,7 @@ class Element:
         return here.attributes.get(attribute, "") if attribute else here.text.strip()
 
     def walk(self) -> t.Iterator[Element]:
-        """The element and all elements below it, in document order."""
+        """Yield the element and all elements below it, in document order."""
         yield self
         for child in self.children:
             yield from child.walk()
@@ -52,15 +52,15 @@ class Text:
     """A parsed document and the changes to make in it."""
 
     def __init__(self, text: str) -> None:
-        """Parse a document. Raises FlexdiskError UnexpectedOutput if it is no XML, or has a document type, which may
-        define entities that grow without end.
+        """Parse a document. Raises FlexdiskError UnexpectedOutput if it is not XML, or has a document type, which may
+        define entities that grow without limit.
         """
         self._data = text.encode()
         self._edits: t.List[t.Tuple[int, int, bytes]] = []
         self.root = _parse(self._data)
 
     def of(self, element: Element) -> str:
-        """The text of an element, as it was."""
+        """Return the original text of an element."""
         return self._data[element.start : element.end].decode()
 
     def replace(self, element: Element, text: str) -> None:
@@ -79,7 +79,7 @@ class Text:
         self._edits.append((start, element.end, b""))
 
     def append(self, parent: Element, text: str, after: t.Optional[Element] = None) -> None:
-        """Insert text as the last child, or as the next one after a given child, on a line of its own.
+        """Insert text as the last child, or after a given child, on a line of its own.
 
         An element without an end tag accepts one child.
         """
@@ -100,14 +100,14 @@ class Text:
 
 
 def render(name: str, **attributes: str) -> str:
-    """The text of an empty element with these attributes."""
+    """Return the text of an empty element with these attributes."""
     return f"<{name}{''.join(f' {key}={quoteattr(value)}' for key, value in attributes.items())}/>"
 
 
 def dump(element: Element, attributes: t.Optional[t.Mapping[str, str]] = None) -> str:
-    """The text of an element and all below it. attributes: others than it has.
+    """Return the text of an element and all below it. attributes: replace its own.
 
-    It has no comments and no white space, and attributes in the order of their names, so that texts can be compared.
+    Comments and white space are left out, and attributes are sorted by name, so that texts can be compared.
     """
     given = element.attributes if attributes is None else attributes
     start = element.name + "".join(f" {key}={quoteattr(given[key])}" for key in sorted(given))

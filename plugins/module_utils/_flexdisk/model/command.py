@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one way to the outside: a program, its arguments, its answer."""
+"""The interface to programs: arguments in, answer out."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program said. rc is negative when a signal ended it, as in subprocess."""
+    """The result of a program. rc is negative if a signal ended it, as in subprocess."""
 
     rc: int
     stdout: str
@@ -35,28 +35,28 @@ _READS = (
 
 
 def changes(argv: t.Sequence[str]) -> bool:
-    """Whether a command may change something. A command that is not known here may."""
+    """Whether a command may change something. True for unknown commands."""
     return not any(tuple(argv[: len(read)]) == read for read in _READS)
 
 
 class Runner(t.Protocol):
     """Runs an argv list without a shell, under LC_ALL=C.
 
-    timeout is seconds. Raises FlexdiskError CommandNotFound, CommandFailed or CommandTimeout; a non-zero rc is the
-    caller's business.
+    timeout: seconds. Raises FlexdiskError CommandNotFound, CommandFailed or CommandTimeout; the caller handles a
+    non-zero rc.
     """
 
     def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer: ...
 
 
 class Carrier(Runner, t.Protocol):
-    """A Runner that also carries what one program writes to another."""
+    """A Runner that can also connect the output of one program with the input of another."""
 
     def carry(
         self, first: t.Sequence[str], second: t.Sequence[str], carried: t.Callable[[int], None]
     ) -> t.Tuple[Answer, Answer]:
-        """Both answers. carried is told the bytes of each piece."""
+        """Return both answers. carried is called with the number of bytes of each piece."""
 
 
-# Two programs, the second reads what the first writes; both answers. They take as long as they take.
+# Runs two programs, the second of which reads the output of the first, without a time-out. Returns both answers.
 Pipe = t.Callable[[t.Sequence[str], t.Sequence[str]], t.Tuple[Answer, Answer]]

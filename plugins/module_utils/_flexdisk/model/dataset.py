@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What ZFS says: datasets and pools. All sizes are bytes."""
+"""Datasets and pools as ZFS reports them. All sizes are bytes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ ZVOL = "/dev/zvol/"
 RAW_ZVOL = "/dev/zvol/rdsk/"
 
 
-class Planned(t.NamedTuple):
-    """A dataset or snapshot that a plan names. Another one may get the name later, but never the guid."""
+class DatasetId(t.NamedTuple):
+    """The name and guid of a dataset or snapshot in a plan. Another one may get the same name later, but never the
+    guid.
+    """
 
     name: str
     guid: int
@@ -29,11 +31,11 @@ class Planned(t.NamedTuple):
 class Dataset:
     """A file system, volume or snapshot as C(zfs get -Hp) shows it.
 
-    Of a file system that holds a disk's file volsize is the size of that file, and volblocksize the block size.
+    For a file system with the file of a disk, volsize is the size of the file, and volblocksize the block size.
 
-    user holds our own properties without their C(flexdisk:) prefix, and only those whose source is local or
-    received: an inherited value says nothing about this dataset. received names those that are not set here but came
-    with C(zfs receive); inherited has those that only show through, each with the dataset that it is set on.
+    user has our own properties without their prefix C(flexdisk:), and only those whose source is local or received: an
+    inherited value says nothing about this dataset. received has the names of those that came with C(zfs receive).
+    inherited has the names of inherited ones, each with the dataset that it is set on.
     """
 
     name: str
@@ -66,13 +68,13 @@ class Dataset:
     inherited: t.Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
-    def planned(self) -> Planned:
-        """What a plan remembers of this dataset or snapshot, if it is to be destroyed."""
-        return Planned(self.name, self.guid)
+    def dataset_id(self) -> DatasetId:
+        """The name and guid for a plan."""
+        return DatasetId(self.name, self.guid)
 
     @property
     def parent(self) -> str:
-        """Name of the dataset above; of a snapshot, the dataset that it was taken of."""
+        """The dataset above; for a snapshot, the dataset that it was taken of."""
         if self.kind == "snapshot":
             return self.name.split("@", 1)[0]
         return self.name.rsplit("/", 1)[0] if "/" in self.name else ""
@@ -91,9 +93,9 @@ class Dataset:
     def pinned(self) -> int:
         """Bytes that only this volume's snapshots hold.
 
-        A volume is charged its whole reservation beside what snapshots share with it, so C(used - refreservation) is
-        exact at once, where C(usedbysnapshots) follows only as blocks are overwritten. Where nothing of the
-        reservation is left (a sparse volume has none), everything written before the last snapshot is held.
+        The whole reservation of a volume counts as used beside what snapshots share with it, so C(used -
+        refreservation) is exact at once, while C(usedbysnapshots) grows only as blocks are overwritten. If nothing of
+        the reservation is left (a sparse volume has none), everything written before the last snapshot counts.
         """
         if self.usedbyrefreservation or self.refreservation >= self.volsize > 0:
             return max(0, self.used - self.refreservation)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an operator declares. None means: not managed."""
+"""Declarations of users. None means: not managed."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class DiskDeclaration:
     block_size: t.Optional[int] = None
     type: t.Optional[str] = None
     compression: t.Optional[str] = None
-    # What is declared of the properties in rules/disk_properties.py.
+    # The declared properties of rules/disk_properties.py.
     user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     dangerous_allow_shrink: bool = False
     # MiB that the guest uses, below which the disk may not shrink. None: unknown.
     min_size: t.Optional[int] = None
     destroy_snapshots: bool = False
     recreate: bool = False
-    # A label. A boot disk that was made for another label is made again.
+    # A label. A boot disk that was created for another label is recreated.
     recreate_for: str = ""
     # The number in the volume's name.
     index: t.Optional[int] = None
@@ -46,16 +46,16 @@ class DiskDeclaration:
 
 @dataclass(frozen=True)
 class ReleasedIdentity:
-    """Identity of a disk without its volume, from a task or from what a release has saved.
+    """The identity of a disk without its volume, from a task or saved by a release.
 
-    uuid, index and pci_slot say which disk it is. None says nothing of a field, and so does "", but not of remaining.
+    uuid, index and pci_slot say which disk it is. None and "" leave a field open; for remaining, only None does.
     """
 
     uuid: str = ""
     index: t.Optional[int] = None
     pci_slot: t.Optional[str] = None
     name: str = ""
-    # What is said of the properties in rules/disk_properties.py.
+    # The properties of rules/disk_properties.py.
     user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     ctime: str = ""
     mtime: str = ""
@@ -65,7 +65,7 @@ class ReleasedIdentity:
 
 @dataclass(frozen=True)
 class AdoptionDeclaration:
-    """One VM whose disks are to have an identity; disks are what is said of some of them."""
+    """A VM whose disks should get an identity. disks: what is declared about some of them."""
 
     vm: str
     package: str = ""
@@ -74,17 +74,17 @@ class AdoptionDeclaration:
 
 @dataclass(frozen=True)
 class PlacedDiskDeclaration:
-    """What a task wants of one disk, wherever it is."""
+    """What a task declares of one disk, wherever it is."""
 
     # present, attached, detached or absent.
     state: str
-    # uuid and name, by which the disk is found, and what it shall be.
+    # uuid and name, by which the disk is found, and its declaration.
     spec: DiskDeclaration
-    # The VM that shall have the disk, or among whose disks it is looked for.
+    # The VM that should have the disk, or among whose disks it is searched.
     vm: str = ""
     # The VM that has the disk now.
     from_vm: str = ""
-    # These two tell a disk of vm by its place. -1: the last one.
+    # Either of these two selects a disk of vm by its place. -1: the last one.
     index: t.Optional[int] = None
     slot: str = ""
     take: bool = False
@@ -95,7 +95,7 @@ class PlacedDiskDeclaration:
     # The clone or copy is of this snapshot of the source.
     source_snapshot: str = ""
     clone: bool = False
-    # Holds and clones that are given up with the disk.
+    # Holds that are released, and clones that are destroyed, with the disk.
     release_holds: bool = False
     destroy_clones: t.FrozenSet[str] = frozenset()
 
@@ -123,7 +123,7 @@ class VmDisksDeclaration:
 
 @dataclass(frozen=True)
 class Package:
-    """A named size class of RFD 154. Without flexible_disk a VM gets an image and one disk."""
+    """A named size class of RFD 154. Without flexible_disk, a VM gets an image and one disk."""
 
     name: str
     # MiB that the disks of a VM may use together, without flexible_disk the size of the one disk.
@@ -138,7 +138,7 @@ class Package:
 
 @dataclass(frozen=True)
 class VmDeclaration:
-    """What a task wants of one VM."""
+    """What a task declares of one VM."""
 
     # A uuid, the beginning of one, or an alias, which a new VM gets.
     vm: str
@@ -168,6 +168,8 @@ class VmDeclaration:
     generation: str = ""
     # The VM is restarted if a change needs it.
     restart: bool = False
+    # The VM is restarted in any case, and started if it is stopped. Its state is running then.
+    restarted: bool = False
     destroy_disks: bool = False
     destroy_snapshots: bool = False
     # These three are read by the driver, and only for a new VM.
@@ -178,7 +180,7 @@ class VmDeclaration:
 
 @dataclass(frozen=True)
 class NewVm:
-    """A new VM, completely decided."""
+    """A new VM with everything decided."""
 
     uuid: str
     alias: str
@@ -197,7 +199,7 @@ class NewVm:
 
 @dataclass(frozen=True)
 class Description:
-    """What another host needs in order to make a VM again. It may hold secrets."""
+    """What another host needs to create the VM again. It may contain secrets."""
 
     # As those of NewVm.
     options: t.Mapping[str, t.Any] = field(default_factory=dict)
@@ -205,19 +207,19 @@ class Description:
     template: str = ""
     # The UEFI variables, as a text of the driver. They may change as long as the VM runs.
     variables: str = ""
-    # What disks have beside what any attached disk gets, by path.
+    # Settings of disks beyond those of any attached disk, by path.
     disks: t.Mapping[str, str] = field(default_factory=dict)
     # Parts of the VM that cannot leave its host, for messages.
     host_bound: t.Tuple[str, ...] = ()
 
     @property
     def of_new(self) -> t.Dict[str, t.Any]:
-        """The fields of a NewVm, and the variables."""
+        """The fields of a NewVm, and the UEFI variables."""
         return {key: getattr(self, key) for key in ("options", "metadata", "template", "variables")}
 
 
 class Approval(t.NamedTuple):
-    """A plan that was approved: its digest, and its lines if they are known."""
+    """An approved plan: its digest, and its lines if they are known."""
 
     digest: str
     lines: t.Tuple[str, ...] = ()
@@ -243,7 +245,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Keep:
-    """A retention rule: how many of the newest snapshots, of the daily and of the weekly ones are kept."""
+    """A retention rule: how many of the newest, daily and weekly snapshots are kept."""
 
     last: int = 0
     daily: int = 0
@@ -254,7 +256,7 @@ class Keep:
 
 @dataclass(frozen=True)
 class SnapshotDeclaration:
-    """What a task wants of the snapshots of its VMs."""
+    """What a task declares of the snapshots of its VMs."""
 
     # present, absent or rolled_back.
     state: str
@@ -270,15 +272,15 @@ class SnapshotDeclaration:
 
 @dataclass(frozen=True)
 class LeaseDeclaration:
-    """What a run wants of the lease of a group."""
+    """What a run requests of the lease of a group."""
 
     group: str
     # Identifies the run.
     token: str
     # Names the run for people.
     holder: str = ""
-    # The lease is to be held, else released.
-    held: bool = True
+    # The run wants to hold the lease, else to release it.
+    hold: bool = True
     # Seconds.
     ttl: int = 900
     # Also from another run.

@@ -15,19 +15,21 @@ _LONGEST = 9  # figures of a number; more would be centuries
 
 
 def parse_duration(text: object) -> int:
-    """Seconds of C(PT1H30M5S): whole numbers, capital letters, in this order. C(PT) alone is 0.
+    """Return the seconds of C(PT1H30M5S): whole numbers, capital letters, in this order. C(PT) alone is 0.
 
-    Days and longer have no fixed length in ISO 8601, so there are none. Raises FlexdiskError InvalidArgument.
+    Days and longer have no fixed length in ISO 8601, so they are not accepted. Raises FlexdiskError InvalidArgument.
     """
-    found = _ISO.fullmatch(text) if isinstance(text, str) else None
-    if found is None or any(part and len(part) > _LONGEST for part in found.groups()):
+    match = _ISO.fullmatch(text) if isinstance(text, str) else None
+    if match is None or any(part and len(part) > _LONGEST for part in match.groups()):
         raise FlexdiskError("InvalidArgument", f"{text!r} is not a duration: write PT1H30M5S, or parts of it in order")
-    hours, minutes, seconds = (int(part or 0) for part in found.groups())
+    hours, minutes, seconds = (int(part or 0) for part in match.groups())
     return (hours * 60 + minutes) * 60 + seconds
 
 
 def parse_seconds(value: object) -> int:
-    """Seconds of a whole number of them, or of what parse_duration takes. Raises FlexdiskError InvalidArgument."""
+    """Return seconds from a whole number, or from what parse_duration() accepts. Raises FlexdiskError
+    InvalidArgument.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str) and _SECONDS.fullmatch(value) and len(value) <= _LONGEST:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Errors that carry a code of RFD 154 and a message for the operator."""
+"""Errors with a code of RFD 154 and a message for the user."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .text import cut, visible, visible_lines
 
 
 class FlexdiskError(Exception):
-    """An error that ends the work on a VM, or the task. code is its name, from RFD 154; message is for the operator."""
+    """An error that ends the work on a VM, or the task. code: its name, from RFD 154. message: for the user."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -30,14 +30,16 @@ class Problem:
     disk: str = ""
 
     def as_dict(self) -> t.Dict[str, str]:
-        """The problem as a task returns it."""
+        """Return the problem as results show it."""
         kind = {"VmNotStopped": "restart", "FixedAtBirth": "recreate"}.get(self.code, "refused")
         return {"code": self.code, "message": self.message, "vm": self.vm, "disk": self.disk, "class": kind}
 
 
 def failure_text(problems: t.Sequence[Problem], noun: str = "VM ") -> str:
-    """Return the problems as a message, one a line; of many, the first ones and how many more there are. noun: what
-    stands before the name of a VM.
+    """Return the problems as a message, one per line; only the first ones and the number of the others if they are
+    many.
+
+    noun: what stands before the name of a VM.
     """
     return "\n".join(cut([_line(problem, noun) for problem in problems]))
 
@@ -49,7 +51,7 @@ def _line(problem: Problem, noun: str) -> str:
 
 
 def refusal(problems: t.Sequence[Problem], noun: str = "VM ") -> t.Dict[str, t.Any]:
-    """Return the keys of a result that refuses, which are arguments of fail_json. The key problems has all of them."""
+    """Return the arguments of fail_json for these problems. The key problems has all of them."""
     return {
         "msg": failure_text(problems, noun),
         "error_code": problems[0].code,
@@ -58,18 +60,18 @@ def refusal(problems: t.Sequence[Problem], noun: str = "VM ") -> t.Dict[str, t.A
 
 
 class Problems(t.List[Problem]):
-    """The problems of one VM, so that the user sees all of them at once. vm is its name in messages, "" for none."""
+    """All problems of one VM, so that the user sees them at once. vm: its name in messages, "" for none."""
 
     def __init__(self, vm: str) -> None:
         super().__init__()
         self.vm = vm
 
     def add(self, code: str, message: str, disk: str = "") -> None:
-        """Add a problem of the VM, or of its disk of this name."""
+        """Add a problem of the VM, or of its disk with this label."""
         self.append(Problem(code, message, self.vm, disk))
 
     def attempt(self, disk: str, check: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
-        """The result of check(*args), or None if it raises FlexdiskError, which becomes a problem."""
+        """Return check(*args). If it raises FlexdiskError, add the problem and return None."""
         try:
             return check(*args)
         except FlexdiskError as exc:
@@ -78,7 +80,7 @@ class Problems(t.List[Problem]):
 
 
 def named(key: str, act: t.Callable[..., t.Any], *args: t.Any) -> t.Any:
-    """What act(*args) returns. The option's name is put before the message of its FlexdiskError."""
+    """Return act(*args). The message of a FlexdiskError gets the name of the option in front."""
     try:
         return act(*args)
     except FlexdiskError as exc:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Sizes as users write them, and as people read them.
+"""Parse sizes as users write them, and render them for people.
 
 All units are binary: C(K) and C(KiB) are 1024 bytes. Disk sizes are MiB, quotas are bytes.
 """
@@ -28,75 +28,77 @@ _HOW_SIZE = "give whole MiB (20480) or a number with K, M, G, T, KiB, MiB, GiB o
 _HOW_QUOTA = "give a number with its unit K, M, G, T, KiB, MiB, GiB or TiB (10GiB, 512M)"
 
 
-def parse_size(value: object, *, what: str = "size") -> int:
-    """A size in MiB.
+def parse_size(value: object, *, name: str = "size") -> int:
+    """Return a size in MiB.
 
     value is an integer (MiB; an integral float, as JSON may carry it, counts) or a string: digits with an optional
-    fraction, an optional space and an optional unit in any case; no unit is MiB.
-    Raises FlexdiskError C(InvalidArgument) for anything else, for what is not a whole number of MiB, below 1 MiB, or
-    8 EiB and more.
+    fraction, an optional space and an optional unit in any case; without a unit it is MiB. Raises FlexdiskError
+    C(InvalidArgument) for anything else, for a size that is not a whole number of MiB, below 1 MiB, or 8 EiB and more.
+    name: what messages call it.
     """
     if isinstance(value, str):
-        return _in_range(_bytes(value, what, _HOW_SIZE), value, what) // MIB
+        return _in_range(_bytes(value, name, _HOW_SIZE), value, name) // MIB
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value):
-        raise _invalid(what, value, _HOW_SIZE)
+        raise _invalid(name, value, _HOW_SIZE)
     if isinstance(value, float) and not value.is_integer():
-        raise _invalid(what, value, "a size is a whole number of MiB")
-    return _in_range(int(value) * MIB, value, what) // MIB
+        raise _invalid(name, value, "a size is a whole number of MiB")
+    return _in_range(int(value) * MIB, value, name) // MIB
 
 
-def parse_size_or_remaining(value: object, *, what: str = "size") -> t.Union[int, str]:
-    """A size in MiB, or REMAINING. Raises as parse_size does."""
+def parse_size_or_remaining(value: object, *, name: str = "size") -> t.Union[int, str]:
+    """Return a size in MiB, or REMAINING. Raises like parse_size()."""
     if value == REMAINING:
         return REMAINING
     if isinstance(value, str) and value.strip()[:1].isalpha():
-        raise _invalid(what, value, _HOW_SIZE + ', or "remaining"')
-    return parse_size(value, what=what)
+        raise _invalid(name, value, _HOW_SIZE + ', or "remaining"')
+    return parse_size(value, name=name)
 
 
-def parse_quota(value: object, *, what: str = "quota") -> int:
-    """A quota in bytes, a whole number of MiB, at least 1 MiB.
+def parse_quota(value: object, *, name: str = "quota") -> int:
+    """Return a quota in bytes, a whole number of MiB, at least 1 MiB.
 
-    vmadm counts quotas in GiB and disks in MiB, so that a bare number would be read in two ways: a unit is demanded.
-    Raises FlexdiskError C(InvalidArgument).
+    A unit is required: vmadm counts quotas in GiB and disks in MiB, so a bare number would be ambiguous. Raises
+    FlexdiskError C(InvalidArgument).
     """
     if not isinstance(value, str) or not re.search("[A-Za-z]", value):
-        raise _invalid(what, value, _HOW_QUOTA)
-    return _in_range(_bytes(value, what, _HOW_QUOTA), value, what)
+        raise _invalid(name, value, _HOW_QUOTA)
+    return _in_range(_bytes(value, name, _HOW_QUOTA), value, name)
 
 
 def render_mib(mib: int) -> str:
-    """MiB for a reader: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only when exact."""
+    """Return a size in MiB for people: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only if
+    exact.
+    """
     return render_bytes(mib * MIB) if mib else "0 MiB"
 
 
 def render_exact(mib: int) -> str:
-    """MiB for a reader who may write the figure down: C(120 GiB), C(122881 MiB), in the largest unit that is exact."""
+    """Return a size in MiB that a user may copy: C(120 GiB), C(122881 MiB), in the largest unit that is exact."""
     return render_mib(mib) if mib % 1024 == 0 else f"{mib} MiB"
 
 
 def render_pair(needed: int, free: int) -> str:
-    """Two figures in MiB that a reader compares, exact and in one unit: C(16 GiB needed, 10 GiB free)."""
-    whole = needed % 1024 == free % 1024 == 0
-    return "%s needed, %s free" % tuple(render_mib(mib) if whole else f"{mib} MiB" for mib in (needed, free))
+    """Return two figures in MiB to be compared, exact and in one unit: C(16 GiB needed, 10 GiB free)."""
+    in_gib = needed % 1024 == free % 1024 == 0
+    return "%s needed, %s free" % tuple(render_mib(mib) if in_gib else f"{mib} MiB" for mib in (needed, free))
 
 
 def render_bytes(size: int) -> str:
-    """Bytes for a reader, in the largest unit that is not above the figure, rounded down to a tenth."""
+    """Return bytes for people, in the largest unit that is not above the figure, rounded down to a tenth."""
     for unit, name in ((TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")):
         if abs(size) >= unit and (unit != TIB or size % TIB == 0):
             return _in_unit(size, unit, name)
     return f"{size} B"
 
 
-def _in_unit(size: int, unit: int, name: str) -> str:
-    whole, tenth = divmod(abs(size * 10 // unit), 10)
+def _in_unit(size: int, unit: int, unit_name: str) -> str:
+    units, tenth = divmod(abs(size * 10 // unit), 10)
     sign = "-" if size < 0 else ""
-    return f"{sign}{whole} {name}" if size % unit == 0 else f"{sign}{whole}.{tenth} {name}"
+    return f"{sign}{units} {unit_name}" if size % unit == 0 else f"{sign}{units}.{tenth} {unit_name}"
 
 
 def render_apart(*sizes: int) -> t.Tuple[str, ...]:
-    """Figures in bytes that a reader compares, with more digits if rounding would make different ones look equal."""
+    """Return figures in bytes to be compared. They get more digits if rounding would make different ones look equal."""
     finer = [tuple(_in_unit(size, unit, name) for size in sizes) for unit, name in ((MIB, "MiB"), (KIB, "KiB"))]
     for texts in (tuple(map(render_bytes, sizes)), *finer):
         if len({text.replace(".0 ", " ") for text in texts}) == len(set(sizes)):  # who reads 10.0 and 10 reads the same
@@ -105,33 +107,33 @@ def render_apart(*sizes: int) -> t.Tuple[str, ...]:
 
 
 def render_change(before: int, after: int) -> str:
-    """Two figures in bytes as C(BEFORE -> AFTER)."""
+    """Return two figures in bytes as C(BEFORE -> AFTER)."""
     return "%s -> %s" % render_apart(before, after)
 
 
-def _bytes(text: str, what: str, how: str) -> int:
+def _bytes(text: str, name: str, how: str) -> int:
     match = _SIZE.fullmatch(text.strip())
     unit = _UNITS.get(match.group(3).lower()) if match else None
     if match is None or unit is None:
-        raise _invalid(what, text, how)
+        raise _invalid(name, text, how)
     fraction = match.group(2) or ""
     scale: int = 10 ** len(fraction)
     size, rest = divmod(int(match.group(1) + fraction) * unit, scale)
     if rest or size % MIB:
-        raise _invalid(what, text, "it must come out as a whole number of MiB")
+        raise _invalid(name, text, "it must come out as a whole number of MiB")
     return size
 
 
-def _in_range(size: int, value: object, what: str) -> int:
+def _in_range(size: int, value: object, name: str) -> int:
     if size < MIB:
-        raise _invalid(what, value, "it must be at least 1 MiB")
+        raise _invalid(name, value, "it must be at least 1 MiB")
     if size >= _LIMIT:
-        raise _invalid(what, value, "it must be below 8 EiB")
+        raise _invalid(name, value, "it must be below 8 EiB")
     return size
 
 
-def _invalid(what: str, value: object, rule: str) -> FlexdiskError:
-    return FlexdiskError("InvalidArgument", f"{what} {_quoted(value)} is not valid: {rule}")
+def _invalid(name: str, value: object, rule: str) -> FlexdiskError:
+    return FlexdiskError("InvalidArgument", f"{name} {_quoted(value)} is not valid: {rule}")
 
 
 def _quoted(value: object) -> str:

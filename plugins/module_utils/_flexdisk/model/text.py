@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Text for readers: names of anybody's made visible, numbers with their nouns, and long lists cut."""
+"""Text for people: hidden characters made visible, numbers with nouns, long lists cut."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _HIDDEN = re.compile(
 
 
 def visible(text: object) -> str:
-    """Return the text in one line, with each hidden character as its number: C(web[U+202E]10). What is visible already
-    comes back unchanged.
+    """Return the text in one line, with each hidden character as its number: C(web[U+202E]10). Visible text is not
+    changed.
     """
-    told = str(text)
-    return told if told.isascii() and told.isprintable() else _HIDDEN.sub(lambda found: _number(found[0]), told)
+    shown = str(text)
+    return shown if shown.isascii() and shown.isprintable() else _HIDDEN.sub(lambda match: _number(match[0]), shown)
 
 
 def visible_lines(text: object) -> str:
-    """Return the text with its line ends, and each line as visible() has it."""
+    """Return the text with its line ends, and each line as visible() returns it."""
     return "\n".join(map(visible, str(text).split("\n")))
 
 
 def hidden_characters(text: str) -> t.List[str]:
-    """Return the different characters of the text that a reader does not see, each as its number."""
-    return list(dict.fromkeys(_number(found) for found in _HIDDEN.findall(text)))
+    """Return the different hidden characters of the text, each as its number."""
+    return list(dict.fromkeys(_number(character) for character in _HIDDEN.findall(text)))
 
 
 def _number(character: str) -> str:
@@ -51,6 +51,6 @@ def verb(number: int, word: str) -> str:
 
 
 def cut(lines: t.Sequence[str], noun: str = "problem", most: int = MOST) -> t.List[str]:
-    """Return the first lines, and one that says how many more there are."""
+    """Return the first lines, and one with the number of the others."""
     more = len(lines) - most
     return list(lines) if more <= 0 else [*lines[:most], f"and {count(more, f'more {noun}')}"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a hypervisor says of its VMs, and the disks linked to their volumes."""
+"""VMs as the hypervisor reports them, and disks linked to their volumes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .sizes import MIB
 from .text import visible
 
 ABSENT = "absent"
-# Shut off, with the memory of its guest in a file: its next start goes on with that, on the disks as they were.
+# Stopped, with the memory of its guest in a file. Its next start resumes from that, and expects the disks unchanged.
 SAVED = "saved"
 NO_GROUP = "none"  # what is written for a VM that was said to be in no group; the name of a member has a number
 THICK, SPARSE, FILE = "thick", "sparse", "file"
@@ -21,11 +21,11 @@ THICK, SPARSE, FILE = "thick", "sparse", "file"
 
 @dataclass(frozen=True)
 class Pci:
-    """Where a VM's disks can be. Slots are C(BUS:DEVICE:FUNCTION), devices C(BUS:DEVICE)."""
+    """The PCI slots of a VM. Slots are C(BUS:DEVICE:FUNCTION), devices C(BUS:DEVICE)."""
 
     # Slots for new disks, the best first.
     candidates: t.Tuple[str, ...] = ()
-    # Those of the candidates at which a running VM takes and gives up disks.
+    # Those of the candidates at which disks can be attached to a running VM, and detached.
     hot: t.FrozenSet[str] = frozenset()
     # Devices that are in use, with their owners.
     taken: t.Mapping[str, str] = field(default_factory=dict)
@@ -33,9 +33,9 @@ class Pci:
     functions: int = 8
     # Every slot is written down, and of other buses than 0 only the candidates can be used.
     strict: bool = False
-    # Those of the candidates behind root ports that take disks while the VM runs, in the order of their numbers.
+    # Those of the candidates behind existing root ports with hot-plug, in the order of their numbers.
     ports: t.Tuple[str, ...] = ()
-    # Those behind root ports that a stopped VM can get, in the order of their numbers.
+    # Those behind root ports that can be added to a stopped VM, in the order of their numbers.
     addable_ports: t.Tuple[str, ...] = ()
     # Single slots of devices that are no disks, with their owners. Disks may have other functions of these devices.
     others: t.Mapping[str, str] = field(default_factory=dict)
@@ -43,24 +43,24 @@ class Pci:
 
 @dataclass(frozen=True)
 class DiskElement:
-    """What a hypervisor knows of a disk beyond our model: options of its driver, limits, sizes of sectors, encryption.
+    """Settings of a disk beyond our model: options of its driver, limits, sector sizes, encryption.
 
-    The sentences and names of things that fields hold are for messages.
+    The texts in the fields are used in messages.
     """
 
-    # The element in its driver's own notation, "" if it says no more than that of a new disk.
+    # The element in its driver's own notation, "" if it is the same as for a new disk.
     text: str = ""
-    # What lies on the volume if not the guest's own bytes, such as C(qcow2). C(luks): those bytes, encrypted.
+    # The format of the data if it is not raw, such as C(qcow2). C(luks): raw and encrypted.
     format: str = ""
-    # What the VM or the host must have for the disk.
+    # Objects of the VM or the host that the disk needs.
     needs: t.Tuple[str, ...] = ()
-    # What only one device of a VM can have.
+    # Values that must be unique in a VM.
     claims: t.Tuple[str, ...] = ()
-    # What a detached disk cannot keep.
+    # Settings that a detached disk cannot keep.
     lost: t.Tuple[str, ...] = ()
-    # What keeps the disk from being detached.
+    # Reasons why the disk cannot be detached.
     holds: t.Tuple[str, ...] = ()
-    # Why a running guest cannot be told another size.
+    # Why the size cannot be changed for a running guest.
     unresizable: str = ""
     # The job of the hypervisor that has the disk. Until its end a running VM neither resizes nor gives up the disk.
     busy: str = field(default="", compare=False)
@@ -81,14 +81,14 @@ class DiskConfig:
     image_size: int = 0
     pci_slot: str = ""
     uuid: str = ""
-    # What a hypervisor that keeps no uuids shows the guest.
+    # The serial that the guest sees, if the hypervisor does not store uuids.
     serial: str = ""
     element: DiskElement = field(default_factory=DiskElement)
     # Other places of the configuration that name the path, and do not follow when it changes.
     mentions: t.Tuple[str, ...] = ()
     # Which disk this is, and why no task manages it, as a sentence. "" if it is managed, or no disk.
     left_out: str = ""
-    # The volume of a disk that is left out because of its path's name. An adoption can take the disk in.
+    # The volume of a disk that is left out only because of its path. An adoption can manage the disk.
     named: str = ""
 
 
@@ -97,7 +97,7 @@ class Use(t.NamedTuple):
 
     # Follows the VM in a message: "below the overlay /x".
     how: str = ""
-    # What ends the use, as a sentence without its end.
+    # How to end the use, as a sentence without its end.
     remedy: str = ""
     # Whether the volume is part of a disk that the list shows as something else, or not at all.
     hides: bool = False
@@ -106,7 +106,7 @@ class Use(t.NamedTuple):
 
 
 class Sharer(t.NamedTuple):
-    """Another VM that has a disk of a VM. label: the other VM, with how it uses the volume."""
+    """Another VM that uses a disk of the VM. label: the other VM, with how it uses the volume."""
 
     volume: str
     uuid: str
@@ -116,7 +116,7 @@ class Sharer(t.NamedTuple):
 
 @dataclass(frozen=True)
 class VmConfig:
-    """A VM's configuration."""
+    """The configuration of a VM."""
 
     uuid: str
     alias: str
@@ -134,7 +134,7 @@ class VmConfig:
     transition: str = ""
     tags: t.Mapping[str, str] = field(default_factory=dict)
     pci: Pci = field(default_factory=Pci)
-    # ZFS alone keeps flexible_disk_size and the uuids of disks. The hypervisor has no place for them.
+    # Only ZFS stores flexible_disk_size and the uuids of disks. The hypervisor cannot.
     identity_in_zfs: bool = False
     # Models that the disks of this VM can have. Empty: all of the hypervisor.
     models: t.Tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class VmConfig:
     frozen: str = ""
     # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
-    # Volumes that the VM has open or configured in any way, where the hypervisor tells more than the list of disks.
+    # Volumes that the VM uses in any way, if the hypervisor reports more than the list of disks.
     uses: t.Mapping[str, Use] = field(default_factory=dict)
     # Disks which may use volumes that no path names.
     unclear: t.Tuple[DiskConfig, ...] = ()
@@ -156,41 +156,41 @@ class VmConfig:
     # MiB.
     memory: int = 0
     vcpus: int = 0
-    # C(connected) or C(disconnected), "" where nobody can tell.
+    # C(connected) or C(disconnected), "" if not known.
     guest_agent: str = ""
     # Differs after each start of the VM, "" while it is stopped.
     run_id: str = ""
-    # Seconds since 1970 when a stopped VM ended, 0 where nobody can tell.
+    # Seconds since 1970 when a stopped VM ended, 0 if not known.
     ended_at: int = field(default=0, compare=False)
     # The hypervisor never starts the VM with the host. autoboot is the setting that is stored beside.
     failover: bool = False
-    # What the VM and its host have for the needs of a DiskElement.
+    # Objects of the VM and its host that meet the needs of a DiskElement.
     offers: t.FrozenSet[str] = frozenset()
-    # What devices other than its disks have of what only one device can have.
+    # Values that must be unique in the VM, and that devices other than its disks have.
     claims: t.FrozenSet[str] = frozenset()
-    # Why memory or vcpus cannot be changed, by these names: another part of the configuration says the same.
+    # Why memory or vcpus cannot be changed, by these names: another part of the configuration has the same figure.
     fixed: t.Mapping[str, str] = field(default_factory=dict, compare=False)
     # How many vcpus other parts of the configuration need, because they name vcpus by number. Keys say which part.
     min_vcpus: t.Mapping[str, int] = field(default_factory=dict, compare=False)
 
     @property
     def left_out(self) -> t.Tuple[str, ...]:
-        """Its disks that no task manages, each with the reason, as sentences."""
+        """The VM's disks that no task manages, each with the reason, as sentences."""
         return tuple(disk.left_out for disk in self.disks if disk.left_out)
 
     @property
     def label(self) -> str:
-        """The VM in messages: its alias and uuid, or the one that it has."""
+        """The VM in messages: alias and uuid, or whichever it has."""
         alias = visible(self.alias)
         return f"{alias} ({self.uuid})" if alias and self.uuid else alias or self.uuid
 
 
 @dataclass(frozen=True)
 class Disk:
-    """A volume that backs a disk, attached to a VM or detached.
+    """A volume with a disk, attached to a VM or detached.
 
-    uuid, pci_slot, model, boot and element of an attached disk are those of the hypervisor, and of a detached one those
-    that its volume has kept.
+    uuid, pci_slot, model, boot and element of an attached disk are those that the hypervisor reports; those of a
+    detached disk are stored in its volume.
     """
 
     volume: Dataset
@@ -214,7 +214,7 @@ class Disk:
     snapshots: t.Tuple[Dataset, ...] = ()
     # An interrupted run has left its guard, a snapshot that is not among snapshots.
     guarded: bool = False
-    # Name of what an interrupted conversion has copied so far.
+    # The name of the partial copy that an interrupted conversion has left.
     partial_copy: str = ""
     element: DiskElement = field(default_factory=DiskElement)
 
@@ -247,19 +247,21 @@ class Disk:
 
     @property
     def adopted(self) -> bool:
-        """Whether a task has given this volume its identity. The uuid of a file alone only tells the path."""
+        """Whether a task has given this volume its identity. The uuid of a file alone does not count: it is part of the
+        path.
+        """
         identity = "serial_no" if self.volume.kind == "filesystem" else "uuid"
         return bool(self.volume.user.get(identity) or self.volume.user.get("name"))
 
     @property
     def disowned(self) -> bool:
-        """Whether the hypervisor and the volume name different uuids, because somebody has moved something by hand."""
+        """Whether the hypervisor and the volume have different uuids, because somebody has moved a volume manually."""
         stored = self.volume.user.get("uuid", "")
         return bool(stored) and stored != self.uuid
 
 
-class JournalEntry(t.NamedTuple):
-    """What a run wrote down before it changed a VM."""
+class Intent(t.NamedTuple):
+    """What a run writes to the journal before it changes a VM."""
 
     # Id of the plan.
     plan: str
@@ -277,7 +279,7 @@ class JournalEntry(t.NamedTuple):
     moves: t.Tuple[t.Tuple[int, str, str], ...] = ()
     # The snapshot that all disks are going back to.
     rollback: str = ""
-    # The VM that was being made.
+    # The VM that was being created.
     creates: str = ""
     # The VM had a boot disk.
     boots: bool = False
@@ -292,13 +294,13 @@ class JournalEntry(t.NamedTuple):
 
     @property
     def changes_power(self) -> bool:
-        """Whether the run stops the VM, or starts it, as the hypervisor's own rollback does."""
+        """Whether the run stops or starts the VM, or the hypervisor's own rollback does."""
         return self.stops or bool(self.rollback)
 
 
 @dataclass(frozen=True)
 class Vm:
-    """A VM with everything ZFS knows of it."""
+    """A VM with everything that ZFS knows about it."""
 
     config: VmConfig
     root: Dataset
@@ -319,15 +321,15 @@ class Vm:
     strays: t.Tuple[str, ...] = ()
     # Paths in a pool that this task has not read.
     unread: t.Tuple[str, ...] = ()
-    # The entry of a run of this host that did not come to its end.
-    interrupted: t.Optional[JournalEntry] = None
+    # The journal entry of an interrupted run of this host.
+    interrupted: t.Optional[Intent] = None
     # How the VM uses a volume among orphans, so that its list of disks is not complete.
     overlaid: str = ""
     # overlaid follows only from the list of disks, which lacks the volume.
     doubted: bool = False
     # The entry of a run that has asked the guest to shut down, which can still happen.
-    asked: t.Optional[JournalEntry] = None
-    # Nobody can have taken the VM over, if it has failover (rules/power.py).
+    asked: t.Optional[Intent] = None
+    # This host is known to be the home of the VM, if it has failover (rules/power.py).
     at_home: bool = False
     # Snapshots of the file systems that others have made below its dataset. A recursive snapshot takes them, too.
     snapshots_below: t.Tuple[Dataset, ...] = ()
@@ -335,7 +337,7 @@ class Vm:
     sharers: t.Tuple[Sharer, ...] = field(default=(), compare=False)
     # The VM ran when it was read.
     ran: bool = field(default=False, compare=False)
-    # The host does not tell one boot from the next, so that at_home is never known.
+    # The host cannot tell one boot from the next, so at_home is never known.
     home_unknowable: bool = False
 
     @property
@@ -345,20 +347,20 @@ class Vm:
 
     @property
     def shared(self) -> t.Tuple[str, ...]:
-        """The volumes of its disks that VMs which are not stopped use as well, each with these VMs, in words."""
+        """The volumes of its disks that running VMs use as well, each with these VMs, as text."""
         users: t.Dict[str, t.List[str]] = {}
         for one in self.writers:
             users.setdefault(one.volume, []).append(f"{one.label}, which is {one.state}")
         return tuple(f"{volume} is in use by {', '.join(labels)}" for volume, labels in users.items())
 
     def beside_no_more_than(self, before: Vm) -> bool:
-        """Whether nobody writes to its disks who did not when the VM was read before."""
+        """Whether all VMs that write to its disks did so already when the VM was read before."""
         known = {(one.volume, one.uuid) for one in before.writers}
         return {(one.volume, one.uuid) for one in self.writers} <= known
 
     @property
     def halted(self) -> bool:
-        """Whether an interrupted run has stopped the VM, which ran before."""
+        """Whether an interrupted run has stopped the VM, which was running before."""
         left = self.interrupted
         return left is not None and left.stops and left.state == "running" and self.config.state == "stopped"
 
@@ -380,11 +382,11 @@ class Vm:
 
     @property
     def label(self) -> str:
-        return self.config.label if self.there else self.config.alias or self.config.uuid
+        return self.config.label if self.exists else self.config.alias or self.config.uuid
 
     @property
-    def there(self) -> bool:
-        """Whether the VM exists: not before it is made, nor after it was deleted."""
+    def exists(self) -> bool:
+        """Whether the VM exists: False before its creation and after its deletion."""
         return self.config.state != ABSENT
 
     @property
@@ -399,23 +401,23 @@ class Vm:
 
     @property
     def member(self) -> t.Optional[str]:
-        """The member of a group that the VM is, C(web-3). C("") for none, None if nobody has said anything of it."""
+        """The member of a group that the VM is, C(web-3). C("") for none, None if it was never declared."""
         value = self.root.user.get("member", "")
         return ("" if value == NO_GROUP else value) if value else None
 
     @property
     def drained(self) -> bool:
-        """Whether somebody has taken the VM out of service to change it, and has not put it back."""
+        """Whether the VM was taken out of service for a change, and not put back yet."""
         return self.root.user.get("drained") == "true"
 
     @property
     def volumes(self) -> t.Tuple[Dataset, ...]:
-        """Every volume below the VM's dataset, configured or not: the quota law counts them all."""
+        """Every volume below the VM's dataset, configured or not. The quota law counts them all."""
         return tuple(d.volume for d in self.disks + self.orphans)
 
     @property
     def ghosts(self) -> t.Tuple[str, ...]:
-        """Configured paths of detached disks, whose volumes an interrupted run has moved out already."""
+        """Configured paths whose volumes an interrupted run has detached already."""
         detached = {disk.uuid for disk in self.detached if disk.uuid}
         return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in detached)
 
@@ -431,6 +433,6 @@ class Vm:
 
     @property
     def declared_flexible(self) -> t.Optional[int]:
-        """flexible_disk_size in MiB as an operator declares it: without hidden disks."""
+        """flexible_disk_size in MiB as users declare it: without hidden disks."""
         stored = self.config.flexible_disk_size
         return None if stored is None else stored - self.hidden_mib

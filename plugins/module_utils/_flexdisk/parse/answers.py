@@ -46,8 +46,9 @@ class Unclear(ValueError):
 def meant(
     specification: t.Mapping[str, Wanted], given: t.Mapping[str, object], read: Read
 ) -> t.Tuple[t.Dict[str, object], t.Dict[str, str]]:
-    """The values that are meant, without those that are not set, and what is wrong with others, by name.
-    Whether values fit the specification is another question.
+    """Return the values that are meant, without those that are not set, and problems with others, both by name.
+
+    Whether the values match the specification is checked later.
     """
     values: t.Dict[str, object] = {}
     problems: t.Dict[str, str] = {}
@@ -67,7 +68,7 @@ def meant(
 
 
 def _checked(name: str, wanted: Wanted, value: object) -> object:
-    """A value that has been understood, unless it chooses nothing or has keys that nothing reads."""
+    """Return a value that was understood, unless it chooses nothing or has unknown keys."""
     refuse_empty(name, wanted, value)
     options = wanted.get("keys") or wanted.get("options")
     unknown = cut(list(entry_keys.problems(name, options, value))) if options else []
@@ -77,8 +78,8 @@ def _checked(name: str, wanted: Wanted, value: object) -> object:
 
 
 def refuse_empty(path: str, wanted: Wanted, value: object) -> None:
-    """Empty text may be a variable of a shell that is not set, and an empty list one that a template has not filled.
-    Neither may mean all, or the default. Raises Unclear.
+    """Refuse empty text, which may come from an unset shell variable, and an empty list, which a template may not have
+    filled. Neither may mean all, or the default. Raises Unclear.
     """
     instead = ", but is needed" if wanted.get("required") else LEAVE_OUT
     if isinstance(value, str) and not value.strip():
@@ -90,17 +91,19 @@ def refuse_empty(path: str, wanted: Wanted, value: object) -> None:
 
 
 def _unanswered(wanted: Wanted, value: object) -> bool:
-    """Whether this is what AWX makes of a list of choices of which nobody has chosen one."""
+    """Whether this is what AWX sends for a list of choices if nobody has chosen one."""
     return bool(wanted.get("choices")) and isinstance(value, (list, tuple)) and not value
 
 
 def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
-    """A variable that roles read themselves: they get it as it is. Modules read commas, truth and numbers in text."""
+    """Return a variable that roles read themselves, unchanged. Only modules read commas, truth values and numbers in
+    text.
+    """
     if value is None:
         raise Unclear(f"{name} is empty{LEAVE_OUT}")
     understood = _value(name, wanted, value, read)
-    told = isinstance(understood, (bool, int, float)) or understood == value
-    if isinstance(value, str) and not told and understood not in (_commas(value), _pairs(value)):
+    clear = isinstance(understood, (bool, int, float)) or understood == value
+    if isinstance(value, str) and not clear and understood not in (_commas(value), _pairs(value)):
         raise Unclear(
             f"{name} is read by roles, which do not read such text. Set it in the inventory, or with -e @FILE"
         )
@@ -112,7 +115,7 @@ def _blank(value: object) -> bool:
 
 
 def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = False) -> object:
-    """exact: the value was read from text here, so that a number is written in one way only."""
+    """Return the value as its type. exact: it was read from text here, so that a number has only one spelling."""
     if wanted.get("no_log") and not isinstance(value, str):
         raise Unclear(f"{path} must be text. Write it in quotes")
     kind = wanted.get("type", "str")
@@ -135,7 +138,7 @@ def _value(path: str, wanted: Wanted, value: object, read: Read, exact: bool = F
 
 
 def _duration(path: str, value: object) -> object:
-    """The seconds of a duration in ISO 8601, or a number of seconds like any other number."""
+    """Return the seconds of a duration in ISO 8601, or a number of seconds like any other number."""
     number = _simple(path, "int", value)
     if not isinstance(number, str):
         return number
@@ -146,16 +149,18 @@ def _duration(path: str, value: object) -> object:
 
 
 def _size(path: str, value: object) -> object:
-    """What modules take as a size, as it is."""
+    """Return a size unchanged, if modules accept it."""
     try:
-        parse_size(value, what=path)
+        parse_size(value, name=path)
     except FlexdiskError as exc:
         raise Unclear(exc.message) from exc
     return value
 
 
 def _matching(path: str, wanted: Wanted, value: object) -> object:
-    """Text in the form that it must have. It is a name, a path or an address, unless the specification says free."""
+    """Return text if it has the required form. It must be a name, a path or an address, unless the specification says
+    free.
+    """
     wrong = "" if wanted.get("free") or wanted.get("no_log") else why_not_seen(path, str(value))
     if wrong:
         raise Unclear(wrong)
@@ -166,18 +171,22 @@ def _matching(path: str, wanted: Wanted, value: object) -> object:
 
 
 def _within(path: str, wanted: Wanted, value: object) -> object:
-    """A number that is not too small or too big. What is none stays for the check against the specification."""
-    least, most = wanted.get("least", -_MOST), wanted.get("most", _MOST)
-    if isinstance(value, (int, float)) and not least <= value <= most:
+    """Return a number if it is within its limits. Other values are left to the check against the specification."""
+    minimum, maximum = wanted.get("least", -_MOST), wanted.get("most", _MOST)
+    if isinstance(value, (int, float)) and not minimum <= value <= maximum:
         limits = (
-            f"{least} to {most}" if "most" in wanted else f"at least {least}" if value < least else f"at most {most}"
+            f"{minimum} to {maximum}"
+            if "most" in wanted
+            else f"at least {minimum}"
+            if value < minimum
+            else f"at most {maximum}"
         )
         raise Unclear(f"{path} is {value if isinstance(value, float) else _digits(value)}, but must be {limits}")
     return value
 
 
 def _digits(value: int) -> str:
-    """A number for people, who do not want to read hundreds of digits."""
+    """Return a number for people, who do not want to read hundreds of digits."""
     return str(value) if abs(value) < 10**30 else "a number of more than 30 digits"
 
 
@@ -193,11 +202,11 @@ def _text(path: str, value: object, exact: bool) -> object:
         raise Unclear(_lost(path, "number", str(value), _spellings(value)))
     if isinstance(value, float):
         raise Unclear(_lost(path, "number", str(value), [str(value), f"{value}0"]))
-    raise Unclear(f"{path} must be text, but is {_said(value)}")
+    raise Unclear(f"{path} must be text, but is {_described(value)}")
 
 
 def _spellings(number: int) -> t.List[str]:
-    """Some ways to write a number that YAML 1.1 knows: with base 60 and base 8."""
+    """Return some ways to write a number that YAML 1.1 knows: with base 60 and base 8."""
     sign, size = ("-", -number) if number < 0 else ("", number)
     sexagesimal = [f"{sign}{size // 60}:{size % 60}"] if 60 <= size < 3600 else []
     return [str(number), *sexagesimal, f"{sign}0{size:o}"]
@@ -218,7 +227,7 @@ def _lost(path: str, kind: str, value: str, spellings: t.Sequence[str]) -> str:
 
 
 def _simple(path: str, kind: str, value: object) -> object:
-    """A truth value or a number. What is neither stays for the check against the specification."""
+    """Return a truth value or a number. Other values are left to the check against the specification."""
     if isinstance(value, bool) and kind != "bool":
         raise Unclear(f"{path} must be a number, but has arrived as the truth value {str(value).lower()}")
     word = value.strip().lower() if isinstance(value, str) else value
@@ -241,7 +250,7 @@ def _simple(path: str, kind: str, value: object) -> object:
 
 
 def _taken_for_number(word: str) -> bool:
-    """Whether Python makes a number of text that is not written with digits alone: 1e3, 1_000, nan."""
+    """Whether Python accepts text as a number that is not written with digits alone: 1e3, 1_000, nan."""
     try:
         float(word)
     except ValueError:
@@ -265,11 +274,11 @@ def _list(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> 
 
 
 def _listed(path: str, text: str, read: Read) -> object:
-    """A list as text: JSON or YAML, else lines, else with commas."""
+    """Return a list that is given as text: JSON or YAML, else lines, else with commas."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if text.lstrip().startswith(("[", "{")) or lines[0].startswith("- "):
-        found = _read(path, "list", text, read)
-        return [found] if isinstance(found, dict) else found
+        data = _read(path, "list", text, read)
+        return [data] if isinstance(data, dict) else data
     return lines if len(lines) > 1 else _commas(text)
 
 
@@ -289,21 +298,21 @@ def _dict(path: str, wanted: Wanted, value: object, read: Read, exact: bool) -> 
     if not options:
         return value
     if not isinstance(value, dict):
-        raise Unclear(f"{path} must be a dictionary, but is {_said(value)}")
+        raise Unclear(f"{path} must be a dictionary, but is {_described(value)}")
     for key, item in value.items():
         refuse_empty(f"{path}.{key}", options.get(key, {}), item)
-    kept = {key: item for key, item in value.items() if not (key in options and item is None)}
+    items = {key: item for key, item in value.items() if not (key in options and item is None)}
     return {
         key: _value(f"{path}.{key}", options[key], item, read, exact) if key in options else item
-        for key, item in kept.items()
+        for key, item in items.items()
     }
 
 
 def _pairs(text: str) -> object:
-    """A dictionary from a=1,b=2. Text with quotes or spaces stays as it is, for the check against the specification."""
-    found = [item.partition("=") for item in text.strip().split(",")]
-    simple = not _NOT_SIMPLE.search(text.strip()) and all(key and sign for key, sign, _value in found)
-    return {key: value for key, _sign, value in found} if simple else text
+    """Return a dictionary from a=1,b=2. Text with quotes or spaces is left to the check against the specification."""
+    pairs = [item.partition("=") for item in text.strip().split(",")]
+    simple = not _NOT_SIMPLE.search(text.strip()) and all(key and sign for key, sign, _value in pairs)
+    return {key: value for key, _sign, value in pairs} if simple else text
 
 
 def _read(path: str, kind: str, text: str, read: Read) -> object:
@@ -324,5 +333,5 @@ def _refuse_dates(path: str, value: object) -> None:
             _refuse_dates(f"{path}[{index}]", item)
 
 
-def _said(value: object) -> str:
+def _described(value: object) -> str:
     return "a list" if isinstance(value, (list, tuple)) else "a dictionary" if isinstance(value, dict) else repr(value)

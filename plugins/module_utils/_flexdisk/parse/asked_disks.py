@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What variables of the role flexible_disks ask of a host, as arguments of vm_disks; or why they do not go together."""
+"""Arguments of vm_disks from the variables of the role flexible_disks, and variables that contradict each other."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _Dict = t.Mapping[str, t.Any]
 
 
 def refusal(variables: _Dict, plans_only: bool, recalculates: bool) -> str:
-    """Return why the variables cannot count together, or nothing. Their names are without flexible_disks."""
+    """Return why the variables contradict each other, or nothing. Their names are given without flexible_disks."""
     only = variables["only"]
     if recalculates and (only or plans_only or "expect_plan" in variables):
-        what = (
+        subject = (
             f"{PREFIX}only chooses"
             if only
             else f"{PREFIX}plan_only plans"
             if plans_only
             else f"{PREFIX}expect_plan approves"
         )
-        return f"{what} the disks of the declared VMs only; set {PREFIX}recalculate_quota to false"
+        return f"{subject} the disks of the declared VMs only; set {PREFIX}recalculate_quota to false"
     count = len(_chosen(variables))
     if only and count != 1:
         return f"{PREFIX}only is {only}, which {PREFIX}vms declares {count} times; it has to be there once"
@@ -45,9 +45,9 @@ def refusal(variables: _Dict, plans_only: bool, recalculates: bool) -> str:
 
 
 def contradicted(given: _Dict, extra: _Dict) -> str:
-    """Return why a playbook cannot give the role these variables, or nothing: extra variables say something else.
+    """Return why a playbook cannot give the role these variables, or nothing: extra variables override them.
 
-    They would be ignored in silence, though each restricts what is done.
+    They would be ignored silently, though each restricts what is done.
     """
     names = [PREFIX + name for name in ("only", "plan_only", "expect_plan", "expect_lines")]
     both = [name for name in names if name in given and name in extra]

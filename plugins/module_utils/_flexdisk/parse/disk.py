@@ -17,7 +17,7 @@ from .values import Raw, check_seen, optional_slot
 
 _MOST_INDEX = 99999
 
-# What an entry can say besides which disk it means, and the states that take it.
+# Options of an entry besides those that select the disk, and the states that accept them.
 _OF_STATE = {
     "size": ("present", "attached"),
     "image": ("present",),
@@ -39,7 +39,7 @@ _OF_STATE = {
 
 
 def parse_disk(raw: Raw, number: int) -> t.Tuple[PlacedDiskDeclaration, t.List[Problem]]:
-    """One entry of O(disks), and all its problems. number is its place in the list, counted from 0."""
+    """Return one entry of O(disks), and all its problems. number: its place in the list, counted from 0."""
     state = str(raw.get("state") or "present")
     problems = Problems(str(raw.get("vm") or ""))
     label = str(raw.get("name") or raw.get("uuid") or f"disks[{number}]")

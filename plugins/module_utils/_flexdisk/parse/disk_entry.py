@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What an entry says about a disk itself, in the modules vm_disks, vm and disk alike."""
+"""The options of an entry that are about the disk itself, in the modules vm_disks, vm and disk alike."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _UNCHANGED = ("boot", "image", "model", "block_size", "type", "compression")
 
 
 def parse_disk_entry(raw: Raw, label: str, problems: Problems) -> DiskDeclaration:
-    """What an entry says about a disk. label is its name in messages; what is wrong is added to problems."""
+    """Return the declaration in an entry. label: what messages call the disk. Problems are added to problems."""
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
     disk_values.check_name(problems, label, name)
     disk_values.check_uuid(problems, label, uuid)
@@ -61,7 +61,7 @@ def _recreate_for(raw: Raw, label: str, problems: Problems) -> str:
 
 
 def _size(problems: Problems, label: str, raw: Raw) -> t.Tuple[t.Optional[int], bool]:
-    """The size in MiB, and whether it is what the other disks leave."""
+    """Return the size in MiB, and whether it is what the other disks leave."""
     if raw.get("size") is None:
         return None, False
     size = problems.attempt(label, parse_size_or_remaining, raw["size"])
@@ -72,7 +72,7 @@ def _min_size(problems: Problems, label: str, raw: Raw) -> t.Optional[int]:
     value = raw.get("min_size_from_guest")
     if value is None:
         return None
-    return t.cast(t.Optional[int], problems.attempt(label, partial(parse_size, what="min_size_from_guest"), value))
+    return t.cast(t.Optional[int], problems.attempt(label, partial(parse_size, name="min_size_from_guest"), value))
 
 
 def _check_block_size(problems: Problems, label: str, raw: Raw) -> None:
@@ -89,12 +89,14 @@ def _check_block_size(problems: Problems, label: str, raw: Raw) -> None:
 
 def _check_type(problems: Problems, label: str, raw: Raw) -> None:
     _check_choice(problems, label, raw, "type", TYPES)
-    for what, why in _OF_VOLUMES.items():
-        if raw.get("type") == FILE and raw.get(what) is not None:
-            problems.add("InvalidArgument", f"{what} and type=file exclude each other: {why}", label)
+    for option, why in _OF_VOLUMES.items():
+        if raw.get("type") == FILE and raw.get(option) is not None:
+            problems.add("InvalidArgument", f"{option} and type=file exclude each other: {why}", label)
 
 
-def _check_choice(problems: Problems, label: str, raw: Raw, what: str, choices: t.Sequence[str]) -> None:
-    value = raw.get(what)
+def _check_choice(problems: Problems, label: str, raw: Raw, option: str, choices: t.Sequence[str]) -> None:
+    value = raw.get(option)
     if value is not None and value not in choices:
-        problems.add("InvalidArgument", f"{what} {value!r} is not valid: it must be one of {', '.join(choices)}", label)
+        problems.add(
+            "InvalidArgument", f"{option} {value!r} is not valid: it must be one of {', '.join(choices)}", label
+        )

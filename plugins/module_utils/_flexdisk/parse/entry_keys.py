@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Finds unknown keys in entries. Ansible's own message would show the whole argument specification of the role."""
+"""Find unknown keys in entries. Ansible's own message would show the whole argument specification of the role."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ _Options = t.Mapping[str, t.Mapping[str, t.Any]]
 
 
 def problems(path: str, options: _Options, value: object, names: t.Sequence[str] = ()) -> t.Iterator[str]:
-    """Yield what is wrong with the keys of a dictionary, or of those in a list, at any depth. options: an argument
-    specification. names: of the entries around it.
+    """Yield problems with the keys of a dictionary, or of the dictionaries in a list, at any depth.
+
+    options: an argument specification. names: of the entries around it.
     """
     if isinstance(value, (list, tuple)):
         for index, entry in enumerate(value):
             yield from problems(f"{path}[{index}]", options, entry, names)
     elif isinstance(value, t.Mapping):
-        own = value.get("vm") or value.get("name")
-        names = [*names, own] if isinstance(own, str) else names
+        name = value.get("vm") or value.get("name")
+        names = [*names, name] if isinstance(name, str) else names
         for key, inner in value.items():
             if key not in options:
                 yield _unknown(f"{path}.{key}", str(key), options, names)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of list_disks that do not go together: columns that are not there, and a layout for what is no table."""
+"""Check variables of list_disks: columns that do not exist, and a layout without a table."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts that variables of playbooks name, on which modules run although the play may not have them."""
+"""Hosts that variables of playbooks name. Modules run on them even if the play does not include them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def problems(variables: t.Mapping[str, t.Any], hosts: t.Collection[str]) -> t.Li
 
 
 def named(variables: t.Mapping[str, t.Any]) -> t.List[t.Tuple[str, object]]:
-    """Return the hosts that the variables name, each with where it is named. One of a wrong type names none."""
+    """Return the hosts that the variables name, each with where it is named. A value of a wrong type names none."""
     listed = variables.get(LISTED)
     replicas = [one for one in listed if isinstance(one, t.Mapping)] if isinstance(listed, list) else []
     return [

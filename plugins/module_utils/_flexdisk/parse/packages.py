@@ -16,7 +16,7 @@ from .values import Raw, optional_size
 
 
 def parse_packages(raw: t.Sequence[Raw]) -> t.Tuple[t.Dict[str, Package], t.List[Problem]]:
-    """The packages by their names, and all problems of the list."""
+    """Return the packages by their names, and all problems of the list."""
     problems = Problems("")
     packages: t.Dict[str, Package] = {}
     for entry in raw:
@@ -36,7 +36,7 @@ def _package(name: str, raw: Raw, problems: Problems) -> Package:
         problems.add("InvalidArgument", f"package {name} has disks, so it needs flexible_disk: true")
     return Package(
         name=name,
-        disk=problems.attempt("", lambda: parse_size(raw.get("disk"), what=f"disk of package {name}")) or 0,
+        disk=problems.attempt("", lambda: parse_size(raw.get("disk"), name=f"disk of package {name}")) or 0,
         flexible_disk=bool(raw.get("flexible_disk")),
         memory=optional_size(raw.get("memory"), f"memory of package {name}", problems),
         vcpus=parse_vcpus(raw, problems, f" of package {name}"),
@@ -45,7 +45,7 @@ def _package(name: str, raw: Raw, problems: Problems) -> Package:
 
 
 def parse_vcpus(raw: Raw, problems: Problems, of: str = "") -> t.Optional[int]:
-    """The number of virtual CPUs. of tells in a message to what they belong."""
+    """Return the number of virtual CPUs. of: what they belong to, in messages."""
     count = raw.get("vcpus")
     if count is not None and not 1 <= count <= 255:
         problems.add("InvalidArgument", f"vcpus{of} is {count}; it must be from 1 to 255")

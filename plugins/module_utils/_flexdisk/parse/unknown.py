@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables that a playbook does not have: misspelt ones, and options of modules. They would be ignored in silence."""
+"""Find variables that a playbook does not have: misspelt ones, and options of modules. They would be ignored
+silently.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +14,16 @@ import typing as t
 _ALIKE = 0.74  # of difflib, for one word of a name: a letter is wrong, missing or added, or two have changed places
 _LONG = 7  # letters of a first word that is ours alone: flexdisk, flexible, virtual, instance
 _MARKED = "flexdisk"  # only variables of playbooks begin so
-# How names of this collection begin, or almost; all others are somebody else's.
+# How names of this collection begin, nearly. All other names are not ours.
 _OURS = re.compile(r"flex|virtual_?m|instance_?g|disks?_?r|rfd|vm_?[mr]|guests?_?g")
-# Options of modules that nobody else has, and that change what may be lost. Others could be a user's own names.
+# Options of modules that are unlikely to be a user's own names, and that permit losses.
 _OPTIONS = re.compile(r"allow_(restart|force_stop)$|dangerous_|destroy_")
 
 
-class Names(t.NamedTuple):
+class VariableNames(t.NamedTuple):
     """Names of variables."""
 
-    own: t.Sequence[str]
+    of_playbook: t.Sequence[str]
     """Variables of the playbook that runs."""
     known: t.Collection[str]
     """All variables of the collection: of every playbook, of roles, and those that one play sets for the next."""
@@ -29,41 +31,42 @@ class Names(t.NamedTuple):
     """A regular expression of the variables without which a playbook takes every VM."""
 
     def misses(self, name: str) -> bool:
-        """Whether the playbook lacks a variable that chooses, wherever it is set."""
-        return name in self.known and name not in self.own and bool(re.match(self.choosing, name))
+        """Whether the playbook does not have a variable that chooses VMs, wherever it is set."""
+        return name in self.known and name not in self.of_playbook and bool(re.match(self.choosing, name))
 
 
-def problems(given: t.Iterable[str], names: Names) -> t.List[str]:
+def problems(given: t.Iterable[str], names: VariableNames) -> t.List[str]:
     """Return what is wrong with the names of variables that are set."""
     known, given = set(names.known), set(given)
-    options = {option(name): name for name in names.own if _OPTIONS.match(option(name))}
-    found, unknown = [], []
+    options = {option(name): name for name in names.of_playbook if _OPTIONS.match(option(name))}
+    messages, unknown = [], []
     squeezed = {_squeezed(one): one for one in known}
     for name in sorted(given - known):
         if name.startswith(_MARKED):
             unknown.append(name)
         elif _squeezed(name) in squeezed:
-            found.append(f"{name} is unknown. Did you mean {squeezed[_squeezed(name)]}?")
+            messages.append(f"{name} is unknown. Did you mean {squeezed[_squeezed(name)]}?")
         elif name in options and options[name] not in given:
-            found.append(f"{name} is an option of modules. This playbook has {options[name]}")
+            messages.append(f"{name} is an option of modules. This playbook has {options[name]}")
         elif _OURS.match(name) or _begins_almost(name, known):
-            found += [f"{name} is unknown. Did you mean {meant}?" for meant in _alike(name, known)]
+            messages += [f"{name} is unknown. Did you mean {meant}?" for meant in _alike(name, known)]
     unknown += sorted(filter(names.misses, given))
     if unknown:
-        meant = [word for name in unknown for word in _alike(name, names.own)]
+        meant = [word for name in unknown for word in _alike(name, names.of_playbook)]
         text = f" Did you mean {' and '.join(meant)}?" if meant else ""
-        found.append(f"{', '.join(unknown)} is unknown.{text} This playbook has {', '.join(names.own)}")
-    return found
+        messages.append(f"{', '.join(unknown)} is unknown.{text} This playbook has {', '.join(names.of_playbook)}")
+    return messages
 
 
 def _squeezed(name: str) -> str:
-    """A name without what is easily mistaken: capitals, and lines between words."""
+    """Return a name without capitals and underscores, which are easily mistaken."""
     return name.replace("_", "").lower()
 
 
 def _begins_almost(name: str, known: t.Collection[str]) -> bool:
-    """Whether the first word is one of ours with a wrong, missing or additional letter, or two in each other's place.
-    The short words that we have in common with everybody do not count.
+    """Whether the first word is one of ours with a wrong, missing or additional letter, or two letters exchanged.
+
+    Short words that other projects use, too, do not count.
     """
     first, _line, rest = name.partition("_")
     ours = {one.split("_")[0] for one in known}
@@ -71,7 +74,7 @@ def _begins_almost(name: str, known: t.Collection[str]) -> bool:
 
 
 def _is_slip(word: str, meant: str) -> bool:
-    """Whether one slip of the hand makes this word of the one that was meant."""
+    """Whether the word is the meant one with a single typing error."""
     if len(word) != len(meant):
         short, long = sorted((word, meant), key=len)
         return any(long[:at] + long[at + 1 :] == short for at in range(len(long)))
@@ -87,15 +90,15 @@ def option(name: str) -> str:
 
 
 def _alike(name: str, known: t.Collection[str]) -> t.List[str]:
-    """The known name that this one was meant to be, if there is one. It is compared word by word: names of a user's own
-    that are built from ours have other words.
+    """Return the known name that was probably meant, if there is one. Names are compared word by word: a user's own
+    names that contain ours have other words.
     """
-    words = name.split("_")
+    parts = name.split("_")
     scores = []
     for one in known:
         meant = one.split("_")
-        if len(meant) == len(words) and one != name:
-            ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in zip(words, meant) if pair[0] != pair[1]]
+        if len(meant) == len(parts) and one != name:
+            ratios = [difflib.SequenceMatcher(None, *pair).ratio() for pair in zip(parts, meant) if pair[0] != pair[1]]
             if min(ratios) > _ALIKE:
                 scores.append((sum(ratios) / len(ratios) - len(ratios), one))
     return [max(scores)[1]] if scores else []

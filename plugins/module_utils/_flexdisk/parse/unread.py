@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Variables of -e that do nothing in a run: only other playbooks read them, or they count beside something else."""
+"""Find variables of -e that have no effect in a run: only other playbooks read them, or another variable
+excludes them.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +14,9 @@ from .answers import LEAVE_OUT, Wanted
 from .unknown import option
 
 _NAMED = 5  # so many readers are named
-# What a workflow of AWX hands on goes to all its jobs, as extra variables.
+# AWX hands extra variables of a workflow to all its jobs. These show that a job belongs to one.
 _HANDED_ON = ("awx_workflow_job_id", "tower_workflow_job_id")
-# Options of modules that messages name, and that nobody has as variables of their own.
+# Options of modules that messages name, and that are unlikely to be a user's own variables.
 _OF_MODULES = (
     "allow_force_stop",
     "allow_restart",
@@ -26,15 +28,15 @@ _OF_MODULES = (
 
 
 class Readers:
-    """Which playbook reads which variable. told: playbooks/vars/arguments.yml."""
+    """Which playbook reads which variable. specification: playbooks/vars/arguments.yml."""
 
-    def __init__(self, told: t.Mapping[str, t.Any]) -> None:
-        self.arguments: t.Mapping[str, t.Mapping[str, Wanted]] = told["_flexdisk_arguments"]
-        self._roles: t.Mapping[str, t.Collection[str]] = told.get("_flexdisk_roles", {})
-        self._of_roles = set(told["_flexdisk_of_roles"])
-        self.known = self._of_roles.union(told["_flexdisk_left"], *self.arguments.values())
-        self.choosing: str = told["_flexdisk_choosing"]
-        self.secret: str = told["_flexdisk_secret"]
+    def __init__(self, specification: t.Mapping[str, t.Any]) -> None:
+        self.arguments: t.Mapping[str, t.Mapping[str, Wanted]] = specification["_flexdisk_arguments"]
+        self._roles: t.Mapping[str, t.Collection[str]] = specification.get("_flexdisk_roles", {})
+        self._of_roles = set(specification["_flexdisk_of_roles"])
+        self.known = self._of_roles.union(specification["_flexdisk_left"], *self.arguments.values())
+        self.choosing: str = specification["_flexdisk_choosing"]
+        self.secret: str = specification["_flexdisk_secret"]
 
     def reads(self, playbook: str, name: str) -> bool:
         """Whether this playbook, or a role that it runs, reads the variable."""
@@ -48,23 +50,23 @@ class Readers:
 
 
 def problems(extra: t.Mapping[str, object], playbooks: t.Collection[str], readers: Readers) -> t.List[str]:
-    """Return what is wrong with extra variables of a run of these playbooks. What is null is not set."""
+    """Return problems with extra variables of a run of these playbooks. A variable that is null is not set."""
     if any(name in extra for name in _HANDED_ON):
         return []
     given = {name: value for name, value in extra.items() if name in readers.known and value is not None}
-    found = []
+    messages = []
     for name, value in sorted(given.items()):
         mine = [playbook for playbook in playbooks if readers.reads(playbook, name)]
         if not mine:
-            found.append(_unread(name, playbooks, readers))
+            messages.append(_unread(name, playbooks, readers))
         elif isinstance(value, str) and not value.strip() and not any(name in readers.arguments[one] for one in mine):
-            found.append(f"{name} is empty{LEAVE_OUT}")
+            messages.append(f"{name} is empty{LEAVE_OUT}")
         elif len(playbooks) == 1:
-            found += _idle(name, extra, readers.arguments[mine[0]])
-    own = {option(name) for playbook in playbooks for name in readers.arguments[playbook]}
+            messages += _idle(name, extra, readers.arguments[mine[0]])
+    options = {option(name) for playbook in playbooks for name in readers.arguments[playbook]}
     who = " or ".join(sorted(playbooks))
-    strange = [name for name in _OF_MODULES if extra.get(name) is not None and name not in own]
-    return found + [f"{name} is an option of modules, which {who} does not read. Leave it out" for name in strange]
+    strange = [name for name in _OF_MODULES if extra.get(name) is not None and name not in options]
+    return messages + [f"{name} is an option of modules, which {who} does not read. Leave it out" for name in strange]
 
 
 def _idle(name: str, extra: t.Mapping[str, object], specification: t.Mapping[str, Wanted]) -> t.Iterator[str]:
@@ -80,7 +82,7 @@ def _unread(name: str, playbooks: t.Collection[str], readers: Readers) -> str:
     """C(flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm. Leave it out)."""
     others = cut(readers.of(name), "playbook", _NAMED)
     by = f", but by {', '.join(others)}" if others else ""
-    own = {one for playbook in playbooks for one in readers.arguments[playbook]}
-    meant = sorted(one for one in own if option(one) == option(name))
+    variables = {one for playbook in playbooks for one in readers.arguments[playbook]}
+    meant = sorted(one for one in variables if option(one) == option(name))
     instead = f"Use {' or '.join(meant)}" if meant else "Leave it out"
     return f"{name} is not read by {' or '.join(sorted(playbooks))}{by}. {instead}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Values that entries of several modules have: the name of a VM, sizes, quotas, slots, images."""
+"""Options that entries of several modules have: names of VMs, sizes, quotas, slots, images."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ def check_vm(vm: t.Any, problems: Problems) -> None:
     check_seen("vm", vm, problems)
 
 
-def check_seen(what: str, name: object, problems: Problems, label: str = "") -> None:
-    """Check that a reader sees all characters of a name. what is the name of the option in messages."""
-    wrong = naming.why_not_seen(what, str(name or ""))
+def check_seen(option: str, name: object, problems: Problems, label: str = "") -> None:
+    """Check that a name has no invisible characters. option: where it was given."""
+    wrong = naming.why_not_seen(option, str(name or ""))
     if wrong:
         problems.add("InvalidArgument", wrong, label)
 
 
-def optional_size(value: object, what: str, problems: Problems) -> t.Optional[int]:
-    """A size in MiB, None if there is none or it is wrong. what is the name of the option in messages."""
+def optional_size(value: object, option: str, problems: Problems) -> t.Optional[int]:
+    """Return a size in MiB, None if there is none or it is wrong. option: its name in messages."""
     return (
-        None if value is None else t.cast(t.Optional[int], problems.attempt("", lambda: parse_size(value, what=what)))
+        None if value is None else t.cast(t.Optional[int], problems.attempt("", lambda: parse_size(value, name=option)))
     )
 
 
 def optional_quota(value: object, problems: Problems) -> t.Optional[int]:
-    """A quota in bytes, None if there is none or it is wrong."""
+    """Return a quota in bytes, None if there is none or it is wrong."""
     return None if value is None else t.cast(t.Optional[int], problems.attempt("", parse_quota, value))
 
 
 def optional_slot(value: object, label: str, problems: Problems) -> t.Optional[str]:
-    """A PCI slot as it is stored, None if there is none or it is wrong."""
+    """Return a PCI slot as it is stored, None if there is none or it is wrong."""
     if value is None:
         return None
     return t.cast(t.Optional[str], problems.attempt(label, slots.normalise, str(value)))

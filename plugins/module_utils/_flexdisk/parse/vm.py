@@ -13,9 +13,11 @@ from ..rules import identity
 from .packages import parse_vcpus
 from .values import Raw, check_image, check_vm, optional_quota, optional_size
 
+RESTARTED = "restarted"
+
 
 def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclaration, t.List[Problem]]:
-    """One entry of O(vms), and all its problems. packages are the known packages by their names."""
+    """Return one entry of O(vms), and all its problems. packages: the known packages by name."""
     vm, uuid = str(raw["vm"]), str(raw.get("uuid") or "").lower()
     problems = Problems(vm)
     check_vm(vm, problems)
@@ -27,7 +29,7 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
     declared = VmDeclaration(
         vm=vm,
         uuid=uuid,
-        state=raw["state"],
+        state="running" if raw["state"] == RESTARTED else raw["state"],
         package=package,
         flexible_disk_size=optional_size(raw.get("flexible_disk_size"), "flexible_disk_size", problems),
         memory=optional_size(raw.get("memory"), "memory", problems),
@@ -43,6 +45,7 @@ def parse_vm(raw: Raw, packages: t.Mapping[str, Package]) -> t.Tuple[VmDeclarati
         generation=identity.check_word("generation", str(raw.get("generation") or ""), problems),
         member=_member(raw, problems),
         restart=bool(raw.get("restart")),
+        restarted=raw["state"] == RESTARTED,
         destroy_disks=bool(raw.get("destroy_disks")),
         destroy_snapshots=bool(raw.get("destroy_snapshots")),
         template=raw.get("template") or "",
@@ -67,7 +70,7 @@ def _check_image(raw: Raw, problems: Problems) -> None:
 
 
 def _member(raw: Raw, problems: Problems) -> t.Optional[str]:
-    """The member of a group that the VM is, "" for none, None if the task does not say it."""
+    """Return the member of a group that the VM is, "" for none, None if the task does not declare it."""
     member = raw.get("member")
     if member is None:
         return None
@@ -89,7 +92,7 @@ def _package(raw: Raw, packages: t.Mapping[str, Package], problems: Problems) ->
 
 
 def _metadata(raw: Raw, problems: Problems) -> t.Dict[t.Any, t.Any]:
-    """Customer metadata and secret metadata in one map."""
+    """Return customer metadata and secret metadata in one map."""
     metadata, secret = raw.get("customer_metadata") or {}, raw.get("secret_metadata") or {}
     both = sorted(map(str, {*metadata} & {*secret}))
     if both:

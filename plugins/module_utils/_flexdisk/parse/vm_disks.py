@@ -14,7 +14,7 @@ from .values import Raw, check_vm, optional_quota, optional_size
 
 
 def parse_vm_disks(raw: Raw) -> t.Tuple[VmDisksDeclaration, t.List[Problem]]:
-    """One entry of O(vms), and all its problems."""
+    """Return one entry of O(vms), and all its problems."""
     vm = str(raw.get("vm") or "")
     problems = Problems(vm)
     check_vm(vm, problems)
@@ -51,15 +51,15 @@ def _check_list(problems: Problems, disks: t.Sequence[DiskDeclaration]) -> None:
             problems.add("InvalidArgument", f'pci_slot "{slot}" is asked for by {" and ".join(labels)}')
 
 
-def _check_twice(values: t.Iterable[str], what: str, problems: Problems) -> None:
-    """Refuse a name or uuid that two disks have. what is name or uuid."""
+def _check_twice(values: t.Iterable[str], key: str, problems: Problems) -> None:
+    """Refuse a name or uuid that two disks have. key: which of the two."""
     seen: t.Set[str] = set()
     for value in filter(None, values):
         if value in seen:
-            problems.add("InvalidArgument", f"two disks have the {what} {value}", value)
+            problems.add("InvalidArgument", f"two disks have the {key} {value}", value)
         seen.add(value)
 
 
-def _check_one(problems: Problems, what: str, labels: t.Sequence[str]) -> None:
+def _check_one(problems: Problems, key: str, labels: t.Sequence[str]) -> None:
     if len(labels) > 1:
-        problems.add("InvalidArgument", f"only one disk of a VM can have {what}, not {', '.join(labels)}")
+        problems.add("InvalidArgument", f"only one disk of a VM can have {key}, not {', '.join(labels)}")

@@ -17,7 +17,7 @@ MOST_KEPT = 100000  # far more than a host has snapshots
 
 
 def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotDeclaration, t.List[Problem]]:
-    """The arguments of the module, and all their problems."""
+    """Return the arguments of the module, and all their problems."""
     problems = Problems("")
     state, name = raw["state"], raw["name"] or ""
     _check_name(raw, problems)
@@ -41,7 +41,7 @@ def parse_snapshot(raw: Raw) -> t.Tuple[SnapshotDeclaration, t.List[Problem]]:
 
 
 def _check_name(raw: Raw, problems: Problems) -> None:
-    """Require a name, unless a retention rule tells which snapshots to remove."""
+    """Require a name, unless a retention rule selects the snapshots."""
     if raw["name"]:
         problems.attempt("", snapshots.check_name, raw["name"])
     elif raw["state"] != "absent" or raw["keep"] is None:
@@ -49,7 +49,7 @@ def _check_name(raw: Raw, problems: Problems) -> None:
 
 
 def _keep(raw: Raw, problems: Problems) -> t.Optional[Keep]:
-    """The retention rule, None if there is none."""
+    """Return the retention rule, None if there is none."""
     given = raw["keep"]
     if given is None:
         return None
@@ -72,7 +72,7 @@ def _keep(raw: Raw, problems: Problems) -> t.Optional[Keep]:
 
 
 def _counts(given: t.Mapping[str, t.Any]) -> str:
-    """The numbers of a retention rule as they were written: C(daily -1)."""
+    """Return the numbers of a retention rule as they were written: C(daily -1)."""
     written = [f"{key} {value}" for key, value in given.items() if key != "names" and value is not None]
     return ", ".join(written) or "none"
 

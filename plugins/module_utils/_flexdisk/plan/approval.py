@@ -1,14 +1,14 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A plan that people approve: its lines, and the digest that stands for what is to be done."""
+"""Approval of plans: the lines that people read, and the digest of what will be done."""
 
 from __future__ import annotations
 
 import typing as t
 from dataclasses import fields, is_dataclass, replace
 
-from ..model.dataset import Planned
+from ..model.dataset import DatasetId
 from ..model.desired import Approval, Policy
 from ..model.sizes import render_change
 from ..model.text import visible
@@ -22,17 +22,19 @@ from .vm_steps import RollBack, SettleQuota
 
 _Plain = t.Any  # what JSON has
 
-# Fields of steps that say nothing of what is done: words, the clock, names that snapshots get when their disk leaves a
+# Fields of steps that do not change what is done: texts, the clock, names that snapshots get when their disk leaves a
 # VM, and space that is only foreseen.
-_ASIDE = frozenset(("told", "creation", "newest", "renames", "beside_bytes"))
-# What is done at once, so that the order says nothing.
+_ASIDE = frozenset(("report", "creation", "newest", "renames", "beside_bytes"))
+# Fields whose order does not matter: all parts are done at once.
 _AT_ONCE = frozenset(("edits",))
-# What may be secret: a digest could be compared with guesses.
+# Fields that may be secret: a digest could be compared with guesses.
 _SECRET = frozenset(("metadata", "template"))
+# Fields by the names that digests have for them. A digest that was approved must not change when a field is renamed.
+_DIGEST_NAMES = {"on_hold": "held", "complete": "whole"}
 
 
 def lines(plans: t.Sequence[VmPlan]) -> t.List[str]:
-    """The plans for a human: one block for each VM that changes, and the number of the others."""
+    """Return the plans for a human: one block for each VM that changes, and the number of the others."""
     if not any(plan.changed for plan in plans):
         return []
     idle = summary.unchanged(plans)
@@ -40,7 +42,7 @@ def lines(plans: t.Sequence[VmPlan]) -> t.List[str]:
 
 
 def in_order(plans: t.Iterable[VmPlan]) -> t.List[VmPlan]:
-    """The plans in an order that does not depend on the declaration: by the names of the VMs."""
+    """Return the plans in an order that does not depend on the declaration: by the names of the VMs."""
     return sorted(plans, key=lambda plan: (plan.name, plan.vm))
 
 
@@ -48,7 +50,7 @@ def _block(plan: VmPlan) -> t.Iterator[str]:
     yield f"{plan.before.label}:"
     yield from (f"  {step.text}" for step in plan.steps if step.text and not isinstance(step, SettleQuota))
     before, after = plan.before.root, plan.after.root
-    if not (plan.before.there and plan.after.there):
+    if not (plan.before.exists and plan.after.exists):
         return
     if before.quota != after.quota:
         yield f"  quota {render_change(before.quota, after.quota)}"
@@ -57,7 +59,7 @@ def _block(plan: VmPlan) -> t.Iterator[str]:
 
 
 def changed(approved: Approval, now: t.Sequence[str], digest_now: str) -> str:
-    """The message for a plan that is not the approved one. now: its lines."""
+    """Return the message for a plan that differs from the approved one. now: its lines."""
     text = f"the plan has changed since it was approved: its digest is {digest_now}, not {approved.digest}"
     if not approved.lines:
         return "\n".join([f"{text}. Nothing was changed. The plan is now:", *now])
@@ -70,7 +72,7 @@ def changed(approved: Approval, now: t.Sequence[str], digest_now: str) -> str:
 
 
 def _standing_alone(those: t.Sequence[str]) -> t.Iterator[str]:
-    """The lines, those of a VM each with the name of that VM."""
+    """Put the name of its VM before each line about a VM, so that the line can be read alone."""
     head = ""
     for number, line in enumerate(those):
         if line.startswith(" "):
@@ -82,14 +84,16 @@ def _standing_alone(those: t.Sequence[str]) -> t.Iterator[str]:
 
 
 def digest(plans: t.Iterable[VmPlan], policy: t.Optional[Policy] = None) -> str:
-    """The digest of what the plans do, and to which datasets. The order of VMs and disks in the declaration, the clock
-    and the free space do not count, and neither do VMs that do not change. policy: how a VM is stopped.
+    """Return the digest of what the plans do, and to which datasets. policy: how a VM is stopped.
+
+    It does not depend on the order of VMs and disks in the declaration, the clock, the free space, or VMs that do not
+    change.
     """
     return digest_of([_plan(plan, policy or Policy()) for plan in in_order(plans) if plan.changed])
 
 
 def _plan(plan: VmPlan, policy: Policy) -> t.Dict[str, _Plain]:
-    steps = [_without_syncs(step, plan.after) for step in plan.steps if not step.silent]
+    steps = [_without_syncs(step, plan.after) for step in plan.steps if not step.facts_only]
     guids = _guids(plan.before)
     return {
         "vm": plan.vm,
@@ -105,20 +109,26 @@ def _plan(plan: VmPlan, policy: Policy) -> t.Dict[str, _Plain]:
 
 
 def _without_syncs(step: Step, vm: Vm) -> Step:
-    """The step without what each sync of a replica adds to the quota anew."""
+    """Return the step without the space that each sync of a replica adds to the quota."""
     if not isinstance(step, SettleQuota):
         return step
-    return replace(step, quota_bytes=_own(step.quota_bytes, vm))
+    return replace(step, quota_bytes=_without_sync_space(step.quota_bytes, vm))
 
 
-def _own(quota: int, vm: Vm) -> int:
-    """A quota without the space for syncs, 0 for none."""
+def _without_sync_space(quota: int, vm: Vm) -> int:
+    """Return a quota without the space for syncs; 0 stays 0."""
     return quota and quota - space.sync_space(vm)
 
 
 def _step(step: Step) -> t.Dict[str, _Plain]:
-    told = step.told
-    return {"kind": step.kind, "disk": told.disk, "destroys": told.destroys, "anew": told.recreates, **_fields(step)}
+    report = step.report
+    return {
+        "kind": step.kind,
+        "disk": report.disk,
+        "destroys": report.destroys,
+        "anew": report.recreates,
+        **_fields(step),
+    }
 
 
 def _fields(thing: _Plain) -> t.Dict[str, _Plain]:
@@ -128,7 +138,7 @@ def _fields(thing: _Plain) -> t.Dict[str, _Plain]:
         if name in _ASIDE or isinstance(value, Vm) or (name == "snapshots" and isinstance(value, bool)):
             continue
         plain = _keys(value) if name in _SECRET else _plain(value)
-        result[name] = sorted(plain, key=digest_of) if name in _AT_ONCE else plain
+        result[_DIGEST_NAMES.get(name, name)] = sorted(plain, key=digest_of) if name in _AT_ONCE else plain
     return result
 
 
@@ -155,19 +165,19 @@ def _plain(value: _Plain) -> _Plain:
 
 
 def _of_sync(value: _Plain) -> bool:
-    """Whether this is the name of a snapshot of a sync. Each sync makes others, and they are no data."""
-    name = value.name if isinstance(value, Planned) else value
+    """Whether this is the name of a snapshot of a sync. Each sync replaces them, and they hold no data of the VM."""
+    name = value.name if isinstance(value, DatasetId) else value
     return isinstance(name, str) and is_synced(name.rpartition("@")[2])
 
 
 def _guids(vm: Vm) -> t.Dict[str, int]:
-    """The guids of the VM's datasets by name. Another dataset of a name would be another one that is changed."""
+    """Return the guids of the VM's datasets by name: another dataset of the same name is not the approved one."""
     disks = (*vm.disks, *vm.orphans, *vm.detached)
     return {dataset.name: dataset.guid for dataset in (vm.root, *(disk.volume for disk in disks))}
 
 
 def _changes(before: t.Mapping[str, _Plain], after: t.Mapping[str, _Plain]) -> t.List[_Plain]:
-    """What was and what will be, by name, where the two differ."""
+    """Return name, value before and value after, where the two values differ."""
     names = sorted({*before, *after})
     pairs = [(name, before.get(name), after.get(name)) for name in names]
     return [[name, was, will] for name, was, will in pairs if was != will]
@@ -183,8 +193,8 @@ def _figures(vm: Vm) -> t.Dict[str, _Plain]:
         "vcpus": config.vcpus,
         "flexible_mib": config.flexible_disk_size,
         "vm_quota": root.refquota,
-        "quota": _own(root.quota, vm),
-        "reservation": _own(root.reservation, vm),
+        "quota": _without_sync_space(root.quota, vm),
+        "reservation": _without_sync_space(root.reservation, vm),
     }
 
 
@@ -208,21 +218,21 @@ def _disks(vm: Vm) -> t.Dict[str, _Plain]:
 
 
 def _lost(plan: VmPlan) -> t.List[_Plain]:
-    """The snapshots that are destroyed, but those of syncs."""
+    """Return the snapshots that are destroyed, without those of syncs."""
     before, after = _snapshots(plan.before), _snapshots(plan.after)
     return sorted([*moment, before[moment]] for moment in {*before} - {*after})
 
 
 def _back(plan: VmPlan) -> t.List[_Plain]:
-    """The snapshots that the VM goes back to, with the guids of their datasets, which a rollback does not name: another
-    one may have received the same snapshots.
+    """Return the snapshots that the VM is rolled back to, with the guids of their datasets. The step does not have
+    these, and another dataset may have received the same snapshots.
     """
     names = {part for step in plan.steps if isinstance(step, RollBack) for part, _guid in step.parts}
     return sorted([*moment, name] for moment, name in _snapshots(plan.before).items() if name in names)
 
 
 def _snapshots(vm: Vm) -> t.Dict[t.Tuple[int, int], str]:
-    """The names of all snapshots but those of syncs, by the guid of the dataset and the createtxg."""
+    """Return the names of snapshots by the guid of their dataset and createtxg, without those of syncs."""
     places = [(vm.root, vm.snapshots), *((disk.volume, disk.snapshots) for disk in vm.disks + vm.orphans + vm.detached)]
     return {
         (dataset.guid, snapshot.createtxg): snapshot.name

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Steps for disks that come to a VM: existing disks are attached, new disks are created."""
+"""Steps for disks that a VM gets: existing disks are attached, new disks are created."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from .changes import facts_of, stale
 from .disk_steps import AttachDisk, Attachment, CreateDisk
 from .hot_plug import why_cold
 from .resolve import Target
-from .steps import Told
+from .steps import StepReport
 
 
 def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> t.Union[AttachDisk, CreateDisk]:
-    """The step that attaches or creates the disk. Both put the volume in place, then add it to the configuration."""
+    """Return the step that attaches or creates the disk. Both put the volume in place, then add it to the
+    configuration.
+    """
     if target.disk is not None:
         return attach(vm, target, target.disk, capabilities)
     return create(vm, target, capabilities)
@@ -44,12 +46,12 @@ def _attachment(vm: Vm, target: Target, volume: str, capabilities: Capabilities)
 
 
 def path_of(capabilities: Capabilities, volume: str, kind: str, uuid: str) -> str:
-    """The path at which the hypervisor finds a disk of the type kind: a file or a block device."""
+    """Return the path at which the hypervisor finds a disk of the type kind: a file or a block device."""
     return identity.file_of(uuid) if kind == FILE else capabilities.device_prefix + volume
 
 
 def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
-    """The disk's index, and the name of its volume. An orphan stays where it is."""
+    """Return the disk's index, and the name of its volume. An orphan stays where it is."""
     disk = target.disk
     if disk is not None and not disk.detached:
         return disk.index, disk.volume.name
@@ -59,7 +61,7 @@ def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
 
 
 def _free_index(vm: Vm, remembered: int) -> int:
-    """The remembered index if it is free, else the lowest index that no path and no volume uses."""
+    """Return the remembered index if it is free, else the lowest index that no path and no volume uses."""
     used = used_indexes(vm)
     if remembered and remembered not in used:
         return remembered
@@ -67,12 +69,14 @@ def _free_index(vm: Vm, remembered: int) -> int:
 
 
 def used_indexes(vm: Vm) -> t.Set[int]:
-    """The indexes of the VM's volumes. A missing disk, a configured path without a volume, keeps its index, too."""
+    """Return the indexes of the VM's volumes. A missing disk, a configured path without a volume, keeps its
+    index, too.
+    """
     return {index_of(name) for name in (*(v.name for v in vm.volumes), *vm.missing)}
 
 
 def _facts(vm: Vm, target: Target, index: int, attachment: Attachment) -> t.Dict[str, str]:
-    """All facts that the disk's volume is to carry."""
+    """Return all properties that the disk's volume gets."""
     disk, spec = target.disk, target.spec
     base = disk or Disk(volume=vm.root, vm=vm.config.uuid, index=index, uuid=attachment.uuid)
     declared = {key: wanted for key, (_now, wanted) in fact_changes(spec, base).items()}
@@ -96,7 +100,7 @@ def _at(target: Target) -> str:
 
 
 def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> AttachDisk:
-    """The step that attaches an existing disk, with the size, type and compression of the target."""
+    """Return the step that attaches an existing disk, with the size, type and compression of the target."""
     target = replace(target, disk=disk)
     index, volume = _place(vm, target)
     attachment = _attachment(vm, target, volume, capabilities)
@@ -107,13 +111,15 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
         f"+ {target.label} ",
         render_mib(target.size) if size == disk.size else render_change(disk.size, size),
         f" re-attached{_at(target)}",
-        f", {target.kept} -> {target.type}" if target.type != target.kept else "",
+        f", {target.current_type} -> {target.type}" if target.type != target.current_type else "",
         f", compression {now} -> {wanted}" if wanted not in (None, now) else "",
         f", detached since {since}" if since and disk.detached else "",
         disk_travel.without_text(attachment.element, attachment.without),
     ]
     return AttachDisk(
-        Told("".join(parts), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)),
+        StepReport(
+            "".join(parts), target.label, size < disk.size, why_cold(vm, target.model, target.slot, capabilities)
+        ),
         volume=volume,
         size_mib=target.size,
         type=target.type,
@@ -128,7 +134,7 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
 
 
 def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
-    """The step that creates a new disk for the VM."""
+    """Return the step that creates a new disk for the VM."""
     spec = target.spec
     index, volume = _place(vm, target)
     attachment = _attachment(vm, target, volume, capabilities)
@@ -137,7 +143,9 @@ def create(vm: Vm, target: Target, capabilities: Capabilities) -> CreateDisk:
     image = f" from image {spec.image}" if spec.image else ""
     lost = disk_travel.without_text(attachment.element, attachment.without)
     return CreateDisk(
-        Told(f"+ {target.label} {render_mib(target.size)}{kind}{_at(target)}{image}{lost}", target.label, cold=why),
+        StepReport(
+            f"+ {target.label} {render_mib(target.size)}{kind}{_at(target)}{image}{lost}", target.label, cold=why
+        ),
         volume=volume,
         size_mib=target.size,
         type=target.type,

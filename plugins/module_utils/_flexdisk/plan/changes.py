@@ -1,13 +1,13 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Steps that change a disk where it is: its properties, its configuration, its size, its type."""
+"""Steps that change a disk in place: its properties, its configuration, its size, its type."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import RECORD, Planned
+from ..model.dataset import RECORD, DatasetId
 from ..model.sizes import render_change, render_mib
 from ..model.text import count
 from ..model.vm import FILE, SPARSE, Disk, Vm
@@ -30,7 +30,7 @@ from .disk_steps import (
     WriteIdentity,
 )
 from .resolve import Target
-from .steps import Told
+from .steps import StepReport
 from .vm_steps import AddPorts
 
 DEFAULT_BLOCK = 16384
@@ -38,7 +38,7 @@ DEFAULT_BLOCK = 16384
 
 # Any: the values of properties are of several types, and identity.facts() checks each.
 def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
-    """The facts of the disk as it is now, with changes."""
+    """Return the facts of the disk as it is now, with changes."""
     fields: t.Dict[str, t.Any] = {
         "uuid": disk.uuid or disk.volume.user.get("uuid", ""),
         "name": disk.name,
@@ -54,27 +54,35 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "remaining": disk.remaining,
     }
     fields.update(changes)
-    # The identity that is written takes the place of the saved one that it comes from.
-    saved = {released_identity.KEY: ""} if released_identity.counts(disk) else {}
+    # The identity that is written replaces the saved one that it comes from.
+    saved = {released_identity.RELEASED_PROPERTY: ""} if released_identity.has_saved_identity(disk) else {}
     return {**identity.facts(**fields), **saved}
 
 
 def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """Those of the facts that the volume does not carry yet."""
+    """Return those of the facts that the volume does not have yet."""
     return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}
 
 
 def unmarked(disk: Disk) -> t.Dict[str, str]:
-    """Facts that remove from a disk in its place the mark of a conversion, and what it kept while it was detached."""
-    kept = {disk_element.FACT: ""} if disk.path and disk_element.FACT in disk.volume.user else {}
-    return {"from": "", "copied": "", **kept} if identity.is_converting(disk.volume.user.get("from", "")) else kept
+    """Return the facts that remove, from a disk that is back in its place, the mark of a conversion and what it kept
+    while it was detached.
+    """
+    element = (
+        {disk_element.ELEMENT_PROPERTY: ""} if disk.path and disk_element.ELEMENT_PROPERTY in disk.volume.user else {}
+    )
+    return (
+        {"from": "", "copied": "", **element} if identity.is_converting(disk.volume.user.get("from", "")) else element
+    )
 
 
 # -- properties
 
 
 def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
-    """The step that writes facts that differ, or None. Mere copies of what the hypervisor says are written silently."""
+    """Return the step that writes facts that differ, or None. If only copies of what the hypervisor says differ, it is
+    a SyncFacts.
+    """
     changes = fact_changes(target.spec, disk)
     wanted = {key: value for key, (_now, value) in changes.items()}
     facts = facts_of(disk, remaining=target.basis if target.spec.remaining else "", **wanted)
@@ -82,9 +90,9 @@ def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
     if not missing:
         return None
     if disk.adopted and not changes:
-        return SyncFacts(Told("", target.label), volume=disk.volume.name, facts=missing)
-    told = Told(_identity_text(disk, target, changes), target.label)
-    return WriteIdentity(told, volume=disk.volume.name, facts=missing)
+        return SyncFacts(StepReport("", target.label), volume=disk.volume.name, facts=missing)
+    report = StepReport(_identity_text(disk, target, changes), target.label)
+    return WriteIdentity(report, volume=disk.volume.name, facts=missing)
 
 
 def _identity_text(disk: Disk, target: Target, changes: t.Mapping[str, t.Tuple[object, object]]) -> str:
@@ -106,37 +114,40 @@ def _word(value: object) -> str:
 
 
 def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
-    """The step that corrects an adopted disk's facts to what the hypervisor says; None if they are right."""
+    """Return the step that corrects an adopted disk's facts to what the hypervisor says; None if they are right."""
     missing = stale(disk, {**facts_of(disk), **unmarked(disk)}) if disk.adopted else {}
-    return SyncFacts(Told("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
+    return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
 # Any: as for facts_of().
 def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, str]) -> WriteIdentity:
-    """The step that gives an attached disk its identity. more: properties to write that do not describe the disk."""
+    """Return the step that gives an attached disk its identity. more: properties to write that do not describe the
+    disk.
+    """
     facts = facts_of(disk, **changes)
     again = " again" if more.get("serial_no") else ""
     text = f"= {facts['name']} adopted{again} ({disk.volume.name} at {disk.pci_slot or 'legacy slot'})"
-    return WriteIdentity(Told(text, facts["name"]), volume=disk.volume.name, facts={**stale(disk, facts), **more})
+    return WriteIdentity(StepReport(text, facts["name"]), volume=disk.volume.name, facts={**stale(disk, facts), **more})
 
 
 def unname(disk: Disk) -> WriteIdentity:
-    """The step that takes the name from a preserved, detached disk, so that a new disk can have it."""
+    """Return the step that removes the name of a preserved, detached disk, so that a new disk can have it."""
     text = f"~ {disk.label} stays where it is without its name (uuid {disk.uuid})"
     facts = {"name": "", **stale(disk, unmarked(disk))}
-    return WriteIdentity(Told(text, disk.label), volume=disk.volume.name, facts=facts)
+    return WriteIdentity(StepReport(text, disk.label), volume=disk.volume.name, facts=facts)
 
 
 # -- the configuration
 
 
 def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
-    """The step that configures UUIDs that an old vmadm left out and, with places=True, the slots that bhyve has chosen.
+    """Return the step that configures UUIDs that an old vmadm left out and, with places=True, the slots that bhyve has
+    chosen.
 
-    A disk without a configured slot would move when another disk is removed. The uuid follows from the guid, so that
-    it can be predicted.
+    A disk without a configured slot would move when another disk is removed. The uuid follows from the guid, so that it
+    can be predicted.
     """
-    edits, words, serials = [], [], []
+    edits, labels, serials = [], [], []
     configured = {entry.path: entry for entry in vm.config.disks}
     for disk in vm.disks:
         entry = configured[disk.path]
@@ -147,23 +158,23 @@ def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
             lacks["pci_slot"] = disk.pci_slot
         if lacks:
             edits.append(DiskEdit(disk.volume.name, disk.path, lacks))
-            words.append(disk.label)
+            labels.append(disk.label)
         if entry.serial and "uuid" in lacks:
             serials.append(f", serial of {disk.label} {entry.serial} -> {identity.serial_of(str(lacks['uuid']))}")
     if not edits:
         return None
-    text = f"~ uuid and slot of {', '.join(words)} written down{''.join(serials)}"
-    return EditDisks(Told(text), edits=tuple(edits))
+    text = f"~ uuid and slot of {', '.join(labels)} written down{''.join(serials)}"
+    return EditDisks(StepReport(text), edits=tuple(edits))
 
 
 def ports(numbers: t.Sequence[int]) -> t.Iterator[AddPorts]:
-    """The step that adds PCIe root ports with these consecutive numbers, if any."""
+    """Yield the step that adds PCIe root ports with these consecutive numbers, if any."""
     if numbers:
-        yield AddPorts(Told(f"+ {ports_text(numbers)}"), ports=tuple(numbers))
+        yield AddPorts(StepReport(f"+ {ports_text(numbers)}"), ports=tuple(numbers))
 
 
 def ports_text(numbers: t.Sequence[int]) -> str:
-    """The ports in words."""
+    """Return the ports as text."""
     if len(numbers) == 1:
         return f"PCIe root port {numbers[0]}"
     return f"PCIe root ports {numbers[0]} to {numbers[-1]}"
@@ -173,12 +184,12 @@ def ports_text(numbers: t.Sequence[int]) -> str:
 
 
 def grow(target: Target) -> t.Optional[Grow]:
-    """The step that makes the disk larger; None if the target is not larger."""
+    """Return the step that makes the disk larger; None if the target is not larger."""
     disk = t.cast(Disk, target.disk)
     if target.bytes <= disk.size:
         return None
     return Grow(
-        _resize_told(target, disk)._replace(cold=disk_travel.why_cold_growth(disk)),
+        _resize_report(target, disk)._replace(cold=disk_travel.why_cold_growth(disk)),
         volume=disk.volume.name,
         path=disk.path,
         size_mib=target.size,
@@ -189,40 +200,42 @@ def grow(target: Target) -> t.Optional[Grow]:
 
 
 def shrink(target: Target) -> t.Optional[Shrink]:
-    """The step that makes the disk smaller; None if the target is not smaller. The disk still has its old type then."""
+    """Return the step that makes the disk smaller; None if the target is not smaller. The disk still has its old type
+    then.
+    """
     disk = t.cast(Disk, target.disk)
     if target.bytes >= disk.size:
         return None
     return Shrink(
-        _resize_told(target, disk),
+        _resize_report(target, disk),
         volume=disk.volume.name,
         path=disk.path,
         size_mib=target.size,
         guid=disk.volume.guid,
-        type=target.kept,
+        type=target.current_type,
         snapshots=bool(disk.snapshots),
     )
 
 
 def resize_detached(target: Target) -> t.Optional[ResizeDetached]:
-    """The step that gives a detached disk another size; None if the target has the same size."""
+    """Return the step that gives a detached disk another size; None if the target has the same size."""
     resize = shrink(target) or grow(target)
     if resize is None:
         return None
     return ResizeDetached(
-        resize.told, resize.volume, resize.path, resize.size_mib, resize.guid, resize.type, resize.snapshots
+        resize.report, resize.volume, resize.path, resize.size_mib, resize.guid, resize.type, resize.snapshots
     )
 
 
-def _resize_told(target: Target, disk: Disk) -> Told:
+def _resize_report(target: Target, disk: Disk) -> StepReport:
     text = f"~ {target.label} {render_change(disk.size, target.bytes)}"
-    return Told(text, target.label, destroys=target.bytes < disk.size)
+    return StepReport(text, target.label, destroys=target.bytes < disk.size)
 
 
 def convert(
     disk: Disk, wanted: str, geometry: PoolGeometry, label: str = "", block_size: int = DEFAULT_BLOCK, cold: str = ""
 ) -> t.Optional[Convert]:
-    """The step that gives the disk another type; None if it has the type. To or from a file, its data is copied.
+    """Return the step that gives the disk another type; None if it has the type. To or from a file, its data is copied.
 
     The disk must be detached for a copy. block_size (bytes) is that of a volume made from a file.
     """
@@ -234,13 +247,15 @@ def convert(
     if copying is not None:
         lost = f", {count(len(disk.snapshots), 'snapshot')} DESTROYED" if disk.snapshots else ""
         text += f": {render_mib(disk.size_mib)} to copy{lost}"
-    told = Told(text, label, destroys=copying is not None and bool(disk.snapshots), cold=cold)
-    return Convert(told, volume=disk.volume.name, guid=disk.volume.guid, type=wanted, copying=copying)
+    report = StepReport(text, label, destroys=copying is not None and bool(disk.snapshots), cold=cold)
+    return Convert(report, volume=disk.volume.name, guid=disk.volume.guid, type=wanted, copying=copying)
 
 
-def short_names(disk: Disk) -> t.Tuple[Planned, ...]:
-    """The snapshots that go with a disk, by their short names: these stay when the disk moves."""
-    return tuple(Planned(s.name.split("@", 1)[1], s.guid) for s in disk.snapshots)
+def short_names(disk: Disk) -> t.Tuple[DatasetId, ...]:
+    """Return the snapshots that are destroyed with a disk, by their short names, which stay the same when the disk is
+    renamed.
+    """
+    return tuple(DatasetId(s.name.split("@", 1)[1], s.guid) for s in disk.snapshots)
 
 
 def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -> Copying:
@@ -257,9 +272,9 @@ def _copying(disk: Disk, wanted: str, geometry: PoolGeometry, block_size: int) -
 
 
 def set_compression(target: Target) -> t.Optional[SetCompression]:
-    """The step that sets the declared compression; None if none is declared or the disk has it."""
+    """Return the step that sets the declared compression; None if none is declared or the disk has it."""
     disk, wanted = t.cast(Disk, target.disk), target.spec.compression
     if wanted is None or wanted == disk.volume.compression:
         return None
     text = f"~ {target.label} compression {disk.volume.compression} -> {wanted}"
-    return SetCompression(Told(text, target.label), volume=disk.volume.name, path=disk.path, value=wanted)
+    return SetCompression(StepReport(text, target.label), volume=disk.volume.name, path=disk.path, value=wanted)

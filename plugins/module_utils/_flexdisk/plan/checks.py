@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Checks that refuse a VM's declaration before the first change. Their messages name numbers."""
+"""Checks that refuse a VM's declaration before the first change. Their messages have the figures."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
-from ..rules.usage import also_attached, labels, renamed
+from ..rules.usage import also_attached, labels, why_renamed
 from . import disk_travel, predict
 from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
 
 
 def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: Problems) -> None:
-    """All checks of one VM that do not depend on the order of steps."""
+    """Run all checks of one VM that do not depend on the order of steps."""
     for target in resolved.targets:
         _target(resolved, target, capabilities, problems)
         check_type(target, host, resolved.vm.config.pool, capabilities, problems)
@@ -47,7 +47,7 @@ def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: 
 
 
 def check_departures(resolved: Resolved, host: Host, problems: Problems) -> None:
-    """Checks before a VM is deleted. All its disks are destroyed or detached, so the boot disk may leave, too."""
+    """Check a VM that is deleted. All its disks are destroyed or detached, so the boot disk may leave, too."""
     for leaver in resolved.leavers:
         _gone(leaver, problems)
         disk_travel.check_keeping(leaver, problems)
@@ -83,11 +83,11 @@ def check_name(target: Target, problems: Problems) -> None:
 
 
 def check_guest(target: Target, disk: Disk, problems: Problems) -> bool:
-    """Whether a disk, or the one in its place, becomes smaller than its guest needs; then it is added to problems."""
-    least = target.spec.min_size
-    if least is None or not target.bytes < min(disk.size, least * MIB):
+    """Whether a disk, or the one that replaces it, would be smaller than its guest needs. Adds a problem if so."""
+    min_mib = target.spec.min_size
+    if min_mib is None or not target.bytes < min(disk.size, min_mib * MIB):
         return False
-    wanted, limit = render_apart(target.bytes, least * MIB)
+    wanted, limit = render_apart(target.bytes, min_mib * MIB)
     problems.add(
         "TooSmallForGuest",
         f"{wanted} would cut off what the guest uses: min_size_from_guest is {limit}, and the disk has "
@@ -98,7 +98,7 @@ def check_guest(target: Target, disk: Disk, problems: Problems) -> bool:
 
 
 def check_shrink(target: Target, problems: Problems) -> bool:
-    """Whether the disk becomes smaller. What forbids it is added to problems."""
+    """Whether the disk becomes smaller. Adds a problem for each reason against that."""
     disk = target.disk
     if disk is None or target.bytes >= disk.size:
         return False
@@ -121,34 +121,34 @@ def check_shrink(target: Target, problems: Problems) -> bool:
     return True
 
 
-def _replicated(disk: Disk, what: str, problems: Problems) -> None:
-    """A replica that cannot follow its disk must be given up first."""
+def _replicated(disk: Disk, action: str, problems: Problems) -> None:
+    """Add a problem if the disk has replicas, which cannot follow this change: they must be given up first."""
     there = hosts(disk)
     if there:
-        text = f"cannot be {what}: it has replicas on {', '.join(there)}; the playbook replicate with"
+        text = f"cannot be {action}: it has replicas on {', '.join(there)}; the playbook replicate with"
         vm = f" and flexdisk_vm={disk.vm}, flexdisk_replica_host={', then '.join(there)}" if disk.detached else ""
         problems.add("Replicated", f"{text} flexdisk_replica_state=absent{vm} gives them up", disk.label)
 
 
-def _ownership(disk: Disk, what: str, problems: Problems) -> None:
+def _ownership(disk: Disk, action: str, problems: Problems) -> None:
     if disk.disowned:
         problems.add(
             "IdentityMismatch",
-            f"will not {what} {disk.volume.name}: the hypervisor says uuid {disk.uuid or 'none'}, "
+            f"will not {action} {disk.volume.name}: the hypervisor says uuid {disk.uuid or 'none'}, "
             f"the volume says {disk.volume.user['uuid']}",
             disk.label,
         )
 
 
-def _protected(vm: Vm, disk: Disk, what: str, problems: Problems) -> None:
-    """The deletion protection of a VM also protects its disks. RFD 154 left this open."""
+def _protected(vm: Vm, disk: Disk, action: str, problems: Problems) -> None:
+    """Add a problem if the VM is indestructible: this protects its disks, too. RFD 154 leaves it open."""
     if vm.config.indestructible and not disk.detached:
-        problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {what}", disk.label)
+        problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {action}", disk.label)
 
 
 def _leaver(leaver: Leaver, problems: Problems) -> None:
     disk = leaver.disk
-    if disk.boot and disk.path and not leaver.anew:
+    if disk.boot and disk.path and not leaver.replaced:
         problems.add("InvalidArgument", "the boot disk cannot be removed", disk.label)
     _gone(leaver, problems)
 
@@ -161,15 +161,17 @@ def _gone(leaver: Leaver, problems: Problems) -> None:
 
 
 def check_destruction(leaver: Leaver, problems: Problems) -> None:
-    """Refuse to destroy a disk with replicas, clones, held snapshots or snapshots that the leaver does not give up."""
+    """Refuse to destroy a disk with replicas, clones, snapshots on hold or snapshots that the leaver does not
+    give up.
+    """
     disk = leaver.disk
     _replicated(disk, "destroyed or replaced", problems)
     clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
     if clones:
         problems.add("HasClones", f"cannot be destroyed: it has clones ({', '.join(clones)})", disk.label)
-    held = [snapshot.name for snapshot in disk.snapshots if snapshot.userrefs]
-    if held and not leaver.held:
-        problems.add("Held", f"cannot be destroyed: snapshots are held ({', '.join(held)})", disk.label)
+    on_hold = [snapshot.name for snapshot in disk.snapshots if snapshot.userrefs]
+    if on_hold and not leaver.release_holds:
+        problems.add("Held", f"cannot be destroyed: snapshots are held ({', '.join(on_hold)})", disk.label)
     if disk.snapshots and not leaver.snapshots:
         problems.add(
             "HasSnapshots",
@@ -197,13 +199,15 @@ def _renamed(resolved: Resolved, problems: Problems) -> None:
     """Refuse to touch a volume that is configured under another name."""
     claimed = [target.disk for target in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     for disk in (d for d in resolved.vm.orphans if any(d is other for other in claimed)):
-        why = renamed(resolved.vm, disk)
+        why = why_renamed(resolved.vm, disk)
         if why:
             problems.add("InUse", why, disk.label)
 
 
 def _moves(resolved: Resolved, host: Host, problems: Problems) -> None:
-    """Renamed volumes must stay in their pool and below their encryption root, and their new name must be free."""
+    """Check volumes that are renamed: they must stay in their pool and below their encryption root, and the new name
+    must be free.
+    """
     pool = resolved.vm.config.pool
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     for leaver in resolved.leavers:
@@ -245,18 +249,18 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
 
 
 def _encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems) -> None:
-    own = disk.volume.encryptionroot
-    if own and own != disk.volume.name and own != destination.encryptionroot:
+    root = disk.volume.encryptionroot
+    if root and root != disk.volume.name and root != destination.encryptionroot:
         problems.add(
             "EncryptionRoot",
-            f"cannot be {verb}: its encryption root is {own}, that of {destination.name} is "
+            f"cannot be {verb}: its encryption root is {root}, that of {destination.name} is "
             f"{destination.encryptionroot or 'none'}",
             disk.label,
         )
 
 
 def _names(resolved: Resolved, problems: Problems) -> None:
-    """Names are unique among a VM's attached disks and those detached from it."""
+    """Check that names are unique among the VM's attached disks and those detached from it."""
     claimed = {id(g.disk) for g in resolved.targets if g.disk is not None}
     leaving = {id(leaver.disk): leaver for leaver in resolved.leavers}
     others: t.Dict[str, str] = {}
@@ -274,7 +278,9 @@ def _names(resolved: Resolved, problems: Problems) -> None:
 
 
 def _boot(resolved: Resolved, problems: Problems) -> None:
-    """At most one disk boots. A VM with a boot disk keeps one. The hypervisor must be able to boot from it."""
+    """Check the boot disk: a VM has at most one, keeps one if it has one, and the hypervisor must be able to boot from
+    it.
+    """
     vm = resolved.vm
     boots = [disk.label for disk in vm.disks if disk.boot and _stays_unmanaged(resolved, disk)]
     for target in resolved.targets:
@@ -304,7 +310,7 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
             "give its devices a boot order",
             target.label,
         )
-    elif target.anew and config.identity_in_zfs:
+    elif target.replaces_another and config.identity_in_zfs:
         problems.add(
             "NotSupported",
             "the boot disk cannot be replaced with libvirt, where another disk would be the boot disk for a moment; "
@@ -320,13 +326,13 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
 
 
 def _replaced_for_now(resolved: Resolved) -> bool:
-    """Whether another disk is the boot disk only while the data of the real one is copied."""
+    """Whether another disk is the boot disk only while the data of the real boot disk is copied."""
     returns = any(g.disk is not None and g.disk.boot and in_conversion(resolved.vm, g.disk) for g in resolved.targets)
     return returns and resolved.vm.config.first_boots
 
 
 def _stays_unmanaged(resolved: Resolved, disk: Disk) -> bool:
-    """Whether a boot disk that no entry means is still the boot disk in the end."""
+    """Whether a boot disk that no entry means stays the boot disk."""
     named = [g.disk for g in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     return not _replaced_for_now(resolved) and not any(disk is other for other in named)
 
@@ -378,10 +384,9 @@ def _inflexible(resolved: Resolved, problems: Problems) -> None:
 
 
 def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
-    """Everything that the VM holds in the end must fit into flexible_disk_size, exactly.
+    """Check that everything that the VM holds in the end fits into flexible_disk_size, exactly.
 
-    If snapshots already hold more than there is, every change that concerns space is refused. A task without such a
-    change is not.
+    If snapshots already hold more, every change that concerns space is refused. A task without such a change is not.
     """
     if resolved.flexible is None:
         return
@@ -402,7 +407,7 @@ def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
 
 
 def _reserved(resolved: Resolved, geometry: PoolGeometry, problems: Problems) -> None:
-    """The quota of a VM without flexible_disk_size does not count snapshots, so it may lack room for a reservation."""
+    """Check that an inflexible VM has room for a reservation. Its quota does not count snapshots, so it may lack it."""
     growing = [g for g in resolved.targets if g.disk is not None and g.stays and _converts(g) and g.type == THICK]
     if resolved.flexible is not None or not growing:
         return
@@ -423,7 +428,9 @@ def _converts(target: Target) -> bool:
 
 
 def _at_rest(resolved: Resolved, geometry: PoolGeometry) -> bool:
-    """Whether the VM obeys the law and keeps its disks, their sizes, its flexible_disk_size and its quota."""
+    """Whether the VM follows the quota law, and the task changes neither disks nor sizes, flexible_disk_size or
+    quota.
+    """
     vm = resolved.vm
     asked = (resolved.flexible, resolved.quota) != (vm.config.flexible_disk_size, vm.root.refquota)
     resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size or _converts(g) for g in resolved.targets)
@@ -431,7 +438,9 @@ def _at_rest(resolved: Resolved, geometry: PoolGeometry) -> bool:
 
 
 def _overdrawn(vm: Vm) -> int:
-    """Bytes that the VM lacks already, for example by a snapshot, at most 1 MiB. The plan may lack that much, too."""
+    """Return the bytes that the VM lacks already, for example by a snapshot, at most 1 MiB. The plan may lack
+    as much.
+    """
     room = space.allocatable(vm)
     return 0 if room is None else min(MIB, max(0, -room))
 
@@ -447,11 +456,11 @@ def _quota(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
     if resolved.quota == root.refquota:
         return
     check_quota_unit(resolved.quota, capabilities, problems)
-    held = root.usedbydataset
-    if resolved.quota < held:
+    used = root.usedbydataset
+    if resolved.quota < used:
         problems.add(
             "InUse",
-            "quota %s is below the %s that %s holds" % (*render_apart(resolved.quota, held), root.name),
+            "quota %s is below the %s that %s holds" % (*render_apart(resolved.quota, used), root.name),
         )
 
 

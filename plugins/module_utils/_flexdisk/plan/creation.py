@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for new VMs: one step creates a VM with all its new disks, exact to the byte."""
+"""Plans for new VMs: one step creates a VM with all its new disks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
-from ..model.dataset import Dataset, Planned
+from ..model.dataset import Dataset, DatasetId
 from ..model.desired import NewVm, VmDeclaration, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_mib
@@ -18,20 +18,20 @@ from ..parse.vm_disks import parse_vm_disks
 from ..rules import identity, packages, slots
 from ..rules.differences import crosses
 from ..rules.inventory import Host
-from ..rules.journal import used
+from ..rules.journal import datasets_in_use
 from ..rules.layout import container, disk_dataset, final
 from ..rules.matching import match
-from ..rules.moves import away
+from ..rules.moves import why_moved_away
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.slots import slot_problems
 from ..rules.space import quota_law
-from ..rules.unfinished import Left, in_place, left_of, room
+from ..rules.unfinished import Leftovers, in_place, leftovers_of, space_taken
 from ..rules.usage import labels
 from . import arrivals, changes, checks, predict
 from .disk_steps import CreateDisk
 from .ordering import Sequence
 from .resolve import Resolved, Target, resolve, slots_after
-from .steps import Step, Told, VmPlan
+from .steps import Step, StepReport, VmPlan
 from .vm import power, remove_left, uuid_of_new
 from .vm_steps import ClearRemains, CreateVm, ImportImage
 
@@ -44,11 +44,11 @@ def decide(
     pool: str,
     capabilities: Capabilities,
     problems: Problems,
-    unfinished: t.Optional[Left] = None,
+    unfinished: t.Optional[Leftovers] = None,
 ) -> t.Optional[NewVm]:
-    """The new VM, with everything decided that the declaration leaves open; None if there are problems.
+    """Return the new VM with everything decided that the declaration leaves open; None if there are problems.
 
-    Problems are added to problems. unfinished: what the hypervisor has made of it before, which goes first.
+    Problems are added to problems. unfinished: what is left of an interrupted creation, which is removed first.
     """
     package = declared.package
     packages.check_new_name(declared.vm, problems)
@@ -83,17 +83,19 @@ def decide(
 
 
 def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
-    """The place of the new VM must be free. Unused remains of its own interrupted creation or deletion are allowed."""
-    gone = away(host.moves, alias) or away(host.moves, uuid)
+    """Check that the place of the new VM is free. Unused leftovers of its own interrupted creation or deletion are
+    allowed.
+    """
+    gone = why_moved_away(host.moves, alias) or why_moved_away(host.moves, uuid)
     if gone is not None:
         problems.add(gone.code, gone.message)
-    left = left_of(host, pool, uuid)
+    left = leftovers_of(host, pool, uuid)
     if left is not None and left.entry.deletes:
         return  # the plan removes it, or says why not
-    root, record = f"{pool}/{uuid}", host.intents.get((pool, uuid))
+    root, entry = f"{pool}/{uuid}", host.intents.get((pool, uuid))
     there = in_place(host, root)
-    ours = record is not None and record.creates == alias and record.host == host.name
-    lasting = used(there, host.datasets.get(container(pool))) if ours else sorted(d.name for d in there)
+    ours = entry is not None and entry.creates == alias and entry.host == host.name
+    lasting = datasets_in_use(there, host.datasets.get(container(pool))) if ours else sorted(d.name for d in there)
     if lasting:
         problems.add("AlreadyExists", f"{', '.join(lasting)} exists, belongs to no VM, and may still be needed")
     for name, users in ((d.name, host.usage.of(d.name)) for d in there):
@@ -102,7 +104,9 @@ def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) ->
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
-    """A free uuid, always the same for a name in a pool, so that a VM that is made again gets its old uuid."""
+    """Return a free uuid. It is always the same for a name in a pool, so that a VM that is created again gets its old
+    uuid.
+    """
     taken = {config.uuid for config in host.configs}
     guid = host.datasets[pool].guid
     return next(u for u in (identity.uuid_for(guid, alias, n) for n in range(len(taken) + 1)) if u not in taken)
@@ -119,14 +123,14 @@ class Import(t.NamedTuple):
 
 
 def image_import(host: Host, volume: str, file: t.Any, capabilities: Capabilities) -> Import:
-    """The import of an image file, at the size that the file names, rounded up to whole MiB."""
+    """Return the import of an image file, at the size that the file names, rounded up to whole MiB."""
     geometry = host.geometry[volume.split("/", 1)[0]]
     block = default_block_size(geometry, platform=capabilities.platform)
     return Import(volume, -(-file.size // MIB) * MIB, block, file)
 
 
 def with_image(host: Host, one: Import) -> Host:
-    """The host as it is after the import, with the image's volume and snapshot."""
+    """Return the host as it is after the import, with the image's volume and snapshot."""
     volume = Dataset(one.volume, "volume", volsize=one.size, volblocksize=one.block_size)
     parts = {one.volume: volume, final(one.volume): replace(volume, name=final(one.volume), kind="snapshot")}
     return replace(host, datasets={**host.datasets, **parts})
@@ -149,18 +153,20 @@ def plan_creation(
     image: t.Optional[Import],
     capabilities: Capabilities,
     problems: Problems,
-    unfinished: t.Optional[Left] = None,
+    unfinished: t.Optional[Leftovers] = None,
 ) -> VmPlan:
-    """All steps of a new VM. draft is its configuration without disks. hidden has a size (MiB) and a block size (bytes)
-    for each disk that the platform adds. unfinished: what the hypervisor has made of the VM in an interrupted task.
+    """Return the plan for a new VM.
+
+    draft: its configuration without disks. hidden: size (MiB) and block size (bytes) of each disk that the platform
+    adds. unfinished: what is left of an interrupted creation.
     """
     geometry = host.geometry[new.pool]
     blank = _blank(host, new, draft, geometry)
     before = _before(blank)
     spec = _spec(new, declared, blank, problems)
-    left = tuple(d.planned for d in in_place(host, blank.root.name))
+    left = tuple(d.dataset_id for d in in_place(host, blank.root.name))
     known = unfinished is not None
-    unfinished = unfinished or left_of(host, new.pool, new.uuid)
+    unfinished = unfinished or leftovers_of(host, new.pool, new.uuid)
     removing = remove_left(unfinished, problems, known) if unfinished and (known or unfinished.entry.deletes) else None
     if problems:
         return VmPlan(new.uuid, before, before, (), tuple(problems))
@@ -183,7 +189,7 @@ def plan_creation(
     if removing is not None and (removing.parts or known):
         seq.add(removing)
     elif left:
-        seq.add(_clearing(left, room(host.datasets[left[0].name])))
+        seq.add(_clearing(left, space_taken(host.datasets[left[0].name])))
     if image is not None:
         seq.add(_import(image))
     seq.add(_creation(new, declared, resolved, geometry, capabilities, _taken(host)))
@@ -224,7 +230,7 @@ def _blank(host: Host, new: NewVm, draft: VmConfig, geometry: PoolGeometry) -> V
 
 
 def _before(blank: Vm) -> Vm:
-    """The VM before its creation: nothing of it exists."""
+    """Return the VM before its creation, when nothing of it exists."""
     root = replace(blank.root, kind="", quota=0, reservation=0, refquota=0, refreservation=0, usedbyrefreservation=0)
     return replace(blank, config=replace(blank.config, state=ABSENT, flexible_disk_size=None), root=root)
 
@@ -248,7 +254,7 @@ def _resolved(
     capabilities: Capabilities,
     problems: Problems,
 ) -> Resolved:
-    """Targets of the declared disks, with the disks that the platform adds taken into account."""
+    """Return the targets of the declared disks. The disks that the platform adds are taken into account."""
     unrelated = [disk for disk in host.detached if disk.vm != blank.config.uuid]
     matched = match(blank, t.cast(t.Any, spec.disks), unrelated, "name", Problems(spec.vm) if hidden else problems)
     if hidden:
@@ -262,7 +268,9 @@ def _resolved(
 def _with_hidden(
     blank: Vm, hidden: t.Sequence[Hidden], count: int, geometry: PoolGeometry, capabilities: Capabilities
 ) -> Vm:
-    """The VM with its hidden disks, numbered after count new disks. They get a slot when the platform starts the VM."""
+    """Return the VM with its hidden disks, numbered after count new disks. They get a slot when the platform starts the
+    VM.
+    """
     for number, (size, block_size) in enumerate(hidden, start=count):
         volume = disk_dataset(blank.root.name, number)
         entry = DiskConfig(capabilities.device_prefix + volume, volume, model=capabilities.models[0])
@@ -277,12 +285,12 @@ def _taken(host: Host) -> t.Set[str]:
 
 def _import(one: Import) -> Step:
     text = f"+ image {one.volume} of {render_bytes(one.size)} from {one.file.path}"
-    return ImportImage(Told(text), one.volume, one.size, one.block_size, one.file)
+    return ImportImage(StepReport(text), one.volume, one.size, one.block_size, one.file)
 
 
-def _clearing(left: t.Tuple[Planned, ...], frees: int) -> Step:
+def _clearing(left: t.Tuple[DatasetId, ...], frees: int) -> Step:
     text = f"- unused remains of an interrupted creation: {', '.join(one.name for one in left)}"
-    return ClearRemains(Told(text, destroys=True), left=left, frees_bytes=frees)
+    return ClearRemains(StepReport(text, destroys=True), left=left, frees_bytes=frees)
 
 
 def _creation(
@@ -293,27 +301,29 @@ def _creation(
     capabilities: Capabilities,
     taken: t.Set[str],
 ) -> Step:
-    """One step for the VM and its new disks: a hypervisor that makes disks itself makes all or none of them."""
+    """Return the step that creates the VM and its new disks. It is one step, because a hypervisor that creates disks
+    itself creates all or none.
+    """
     seq = Sequence(resolved.vm, geometry)
-    words, disks = [], []
+    parts, disks = [], []
     for number, target in enumerate(resolved.targets):
         if target.disk is None:
             step = _with_uuid(arrivals.create(seq.vm, target, capabilities), target, new, number, capabilities, taken)
             seq.add(step)
             disks.append(step)
-            words.append(step.text[len("+ ") :])
-    words += [f"{render_mib(d.size_mib)} of the platform" for d in resolved.vm.disks if d.hidden]
+            parts.append(step.text[len("+ ") :])
+    parts += [f"{render_mib(d.size_mib)} of the platform" for d in resolved.vm.disks if d.hidden]
     ports = slots.new_ports((), slots_after(resolved)[1], resolved.vm.config.pci)
-    words += [changes.ports_text(ports)] if ports else []
+    parts += [changes.ports_text(ports)] if ports else []
     facts = _root_facts(new, declared, capabilities)
     vm = replace(seq.vm, root=replace(seq.vm.root, user={k: v for k, v in facts.items() if v}))
     vm = replace(vm, config=replace(vm.config, indestructible=bool(declared.indestructible)))
     named = f" (package {declared.package.name})" if declared.package is not None else ""
     text = (
-        f"+ VM {new.alias}{named}, {render_mib(new.memory)} memory, {new.vcpus} vcpus: {', '.join(words) or 'no disks'}"
+        f"+ VM {new.alias}{named}, {render_mib(new.memory)} memory, {new.vcpus} vcpus: {', '.join(parts) or 'no disks'}"
     )
     return CreateVm(
-        Told(text),
+        StepReport(text),
         new=new,
         disks=tuple(disks),
         facts=facts,
@@ -326,7 +336,9 @@ def _creation(
 def _with_uuid(
     step: CreateDisk, target: Target, new: NewVm, number: int, capabilities: Capabilities, taken: t.Set[str]
 ) -> CreateDisk:
-    """The step with the uuid that a disk of a new VM has from the start. The disk boots only if that is declared."""
+    """Return the step with the uuid that a disk of a new VM has from the start. The disk boots only if that is
+    declared.
+    """
     uuid = uuid_of_new(new.uuid, number, taken)
     path = arrivals.path_of(capabilities, step.volume, target.type, uuid)
     attachment = step.attachment._replace(uuid=uuid, boot=bool(target.spec.boot), path=path)

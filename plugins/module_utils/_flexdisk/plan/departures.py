@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Steps that detach or destroy disks, and steps that remove what interrupted runs have left of disks."""
+"""Steps that detach or destroy disks, and steps that remove what interrupted runs have left."""
 
 from __future__ import annotations
 
@@ -16,64 +16,66 @@ from . import disk_travel
 from .changes import facts_of, short_names, stale, unmarked
 from .disk_steps import Destroy, DestroyDetached, Detach, DetachUnattached, DiscardCopy, ForgetDisk, LiftGuard
 from .resolve import Leaver
-from .steps import Told
+from .steps import StepReport
 
 DETACHED_PREFIX = "flexdisk-parked-"
 
 
 def forget(vm: Vm) -> t.Iterator[ForgetDisk]:
-    """Take ghosts out of the configuration. Their volumes are detached, so vmadm finds nothing to destroy."""
+    """Remove ghosts from the configuration. Their volumes are detached already, so vmadm finds nothing to destroy."""
     configured = {entry.path: entry for entry in vm.config.disks}
     detached = {disk.uuid: disk for disk in vm.detached}
     for entry in (configured[path] for path in vm.ghosts):
         label = detached[entry.uuid].label
-        told = Told(f"- {label}, detached already, out of the configuration", label)
-        yield ForgetDisk(told, volume=entry.volume, path=entry.path)
+        report = StepReport(f"- {label}, detached already, out of the configuration", label)
+        yield ForgetDisk(report, volume=entry.volume, path=entry.path)
 
 
 def unguard(disks: t.Iterable[Disk]) -> t.Iterator[LiftGuard]:
     """Remove the guards of an interrupted run."""
     for disk in (d for d in disks if d.guarded):
-        told = Told(f"- left-over guard of {disk.label}", disk.label)
-        yield LiftGuard(told, volume=disk.volume.name, snapshots=bool(disk.snapshots))
+        report = StepReport(f"- left-over guard of {disk.label}", disk.label)
+        yield LiftGuard(report, volume=disk.volume.name, snapshots=bool(disk.snapshots))
 
 
 def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
     """Remove the partial copies that interrupted conversions have left. The original disks are complete."""
     for disk in (d for d in disks if d.partial_copy):
         text = f"- half a copy of {disk.label}, left by an interrupted conversion, DESTROYED"
-        told = Told(text, disk.label, destroys=True)
-        yield DiscardCopy(told, volume=disk.volume.name, guid=disk.volume.guid, partial_copy=disk.partial_copy)
+        report = StepReport(text, disk.label, destroys=True)
+        yield DiscardCopy(report, volume=disk.volume.name, guid=disk.volume.guid, partial_copy=disk.partial_copy)
 
 
 def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
     """Detach a disk with its data: Detach if the VM has it attached, DetachUnattached if not.
 
-    lean: a later step sets the VM's reservation anyway, so the pool need not give the disk's space twice.
+    lean: a later step sets the VM's reservation anyway, so the pool need not provide the disk's space twice.
     """
     disk = leaver.disk
     attached = "" if disk.path else " (not attached)"
     named = f" without its name (uuid {disk.uuid})" if leaver.nameless else ""
     lost = "" if leaver.becomes_replica else disk_travel.lost_text(disk)
-    told = Told(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}{lost}", disk.label)
+    report = StepReport(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}{lost}", disk.label)
     changes = {"boot": False, "remaining": "", **({"name": ""} if leaver.nameless else {})}
-    travels = {disk_element.FACT: ""} if leaver.becomes_replica else disk_travel.facts_of_leaver(disk)
+    travels = {disk_element.ELEMENT_PROPERTY: ""} if leaver.becomes_replica else disk_travel.facts_of_leaver(disk)
     facts = {**facts_of(disk, **changes), **unmarked(disk), **travels}
-    return _leaving(disk, told, facts, lean, renames={} if leaver.becomes_replica else _renames(vm, disk))
+    return _leaving(disk, report, facts, lean, renames={} if leaver.becomes_replica else _renames(vm, disk))
 
 
 def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
-    """Detach a disk while its data is copied. It keeps all its facts, boot and remaining too, for its return."""
+    """Detach a disk while its data is copied. It keeps all its facts, also boot and remaining, until it returns."""
     facts = {**facts_of(disk), **unmarked(disk), **disk_travel.facts_of_leaver(disk)}
     if disk.volume.user.get("from") != identity.MAKING:
         facts["from"] = identity.CONVERTING
     lost = disk_travel.lost_text(disk)
-    told = Told(f"- {label} {render_mib(disk.size_mib)} detached to be copied{lost}", label)
-    return _leaving(disk, told, facts, lean=True, renames=_renames(vm, disk), vm_waits=True)
+    report = StepReport(f"- {label} {render_mib(disk.size_mib)} detached to be copied{lost}", label)
+    return _leaving(disk, report, facts, lean=True, renames=_renames(vm, disk), vm_waits=True)
 
 
 def _renames(vm: Vm, disk: Disk) -> t.Dict[str, str]:
-    """Names of parts of VM snapshots that no later snapshot of another VM can have, by the present ones."""
+    """Return new names for parts of VM snapshots, by the present ones. No later snapshot of another VM can have these
+    names.
+    """
     parts = ((snapshot, snapshot.name.split("@", 1)[1]) for snapshot in disk.snapshots)
     return {
         short: f"{DETACHED_PREFIX}{vm.config.uuid[:8]}-{snapshot.createtxg}-{short}"
@@ -84,7 +86,7 @@ def _renames(vm: Vm, disk: Disk) -> t.Dict[str, str]:
 
 def _leaving(
     disk: Disk,
-    told: Told,
+    report: StepReport,
     facts: t.Mapping[str, str],
     lean: bool,
     renames: t.Mapping[str, str],
@@ -92,7 +94,7 @@ def _leaving(
 ) -> Detach:
     kind = Detach if disk.path else DetachUnattached
     return kind(
-        told,
+        report,
         volume=disk.volume.name,
         path=disk.path,
         target=detached_place(disk),
@@ -106,7 +108,7 @@ def _leaving(
 
 
 def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
-    """The short name of the newest snapshot after the renames; "" if there is no snapshot."""
+    """Return the short name of the newest snapshot after the renames; "" if there is no snapshot."""
     if not disk.snapshots:
         return ""
     short = disk.snapshots[-1].name.split("@", 1)[1]
@@ -133,12 +135,12 @@ def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
 def destroy_detached(leaver: Leaver) -> DestroyDetached:
     """Destroy a volume that no VM has attached."""
     disk = leaver.disk
-    told = _destroyed(disk, " (detached)" if disk.detached else " (not attached)")
-    return DestroyDetached(told, volume=disk.volume.name, guid=disk.volume.guid, snapshots=short_names(disk))
+    report = _destroyed(disk, " (detached)" if disk.detached else " (not attached)")
+    return DestroyDetached(report, volume=disk.volume.name, guid=disk.volume.guid, snapshots=short_names(disk))
 
 
-def _destroyed(disk: Disk, where: str) -> Told:
+def _destroyed(disk: Disk, where: str) -> StepReport:
     lost = (
         f" with {count(len(disk.snapshots), 'snapshot')} ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
     )
-    return Told(f"- {disk.label} {render_mib(disk.size_mib)}{where} DESTROYED{lost}", disk.label, destroys=True)
+    return StepReport(f"- {disk.label} {render_mib(disk.size_mib)}{where} DESTROYED{lost}", disk.label, destroys=True)

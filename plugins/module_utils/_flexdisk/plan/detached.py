@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans that make, change and destroy detached disks where they lie. All of a pool are planned together."""
+"""Plans that create, change and destroy detached disks. All disks of a pool are planned together."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from ..rules.reservation import default_block_size
 from . import changes, checks, departures, disk_travel, predict
 from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence
-from .resolve import Leaver, Target, kept_type, missing_image, unfinished, unfinished_words
-from .steps import Step, Told, VmPlan
+from .resolve import Leaver, Target, creation_interrupted, current_type, missing_image, unfinished_disk_text
+from .steps import Step, StepReport, VmPlan
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Job:
 
 
 def no_vm(host: Host, pool: str, brand: str) -> Vm:
-    """A stand-in for a VM, with the detached disks of a pool. It has no quota, no power and no uuid."""
+    """Return a stand-in for a VM that has the detached disks of a pool. It has no quota, no power and no uuid."""
     place = container(pool)
     root = host.datasets.get(place) or replace(host.datasets[pool], name=place, kind="", user={})
     config = VmConfig("", f"detached disks of pool {pool}", brand, "stopped", False, pool, place, None)
@@ -48,7 +48,7 @@ def no_vm(host: Host, pool: str, brand: str) -> Vm:
 
 
 def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Capabilities) -> VmPlan:
-    """One plan for all changes of detached disks in a pool."""
+    """Return one plan for all changes of detached disks in a pool."""
     before = no_vm(host, pool, capabilities.brand)
     problems = Problems("")
     seq = Sequence(before, host.geometry[pool])
@@ -71,7 +71,7 @@ def _check_clones(jobs: t.Sequence[Job], problems: Problems) -> None:
 
 
 def _turn(job: Job) -> t.Tuple[bool, bool]:
-    """Sort key: new disks come first, because they may be made from a disk that is destroyed."""
+    """Sort key: new disks first, because they may be made from a disk that is destroyed."""
     return job.declared.state == "absent", job.place is not None
 
 
@@ -94,12 +94,12 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, problems
 def _changes(
     host: Host, pool: str, disk: Disk, spec: DiskDeclaration, capabilities: Capabilities, problems: Problems
 ) -> t.Iterator[Step]:
-    kept = disk.volume.user.get("type", THICK) if unfinished(disk) else kept_type(disk, capabilities)
+    current = disk.volume.user.get("type", THICK) if creation_interrupted(disk) else current_type(disk, capabilities)
     size = -(-disk.size // MIB) if spec.size is None else spec.size
-    target = Target(spec, disk, size, type=spec.type or kept, kept=kept)
+    target = Target(spec, disk, size, type=spec.type or current, current_type=current)
     checks.check_name(target, problems)
     checks.check_shrink(target, problems)
-    if target.bytes != disk.size or target.type != kept:
+    if target.bytes != disk.size or target.type != current:
         disk_travel.check_known(disk, target.label, problems)
     disk_travel.check_size(target, problems)
     checks.check_type(target, host, pool, capabilities, problems)
@@ -114,15 +114,15 @@ def _changes(
     if first is not None:
         yield first
         disk = predict.apply(replace(before, detached=(disk,)), first, host.geometry[pool]).detached[0]
-        target = replace(target, disk=disk, kept=target.type)
+        target = replace(target, disk=disk, current_type=target.type)
     last = (changes.resize_detached(target), changes.set_compression(target), changes.write_identity(disk, target))
     yield from (step for step in last if step is not None)
 
 
 def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) -> t.Optional[Step]:
-    """The step that ends an interrupted creation of the disk, or converts it; None if neither is needed."""
+    """Return the step that finishes an interrupted creation of the disk, or converts it; None if neither is needed."""
     disk = t.cast(Disk, target.disk)
-    if unfinished(disk):
+    if creation_interrupted(disk):
         return _finish(disk, target.size, target.type)
     if target.spec.type is None:
         return None
@@ -132,23 +132,23 @@ def _begun(host: Host, pool: str, target: Target, capabilities: Capabilities) ->
 
 
 def _ended(host: Host, disk: Disk) -> t.Optional[Step]:
-    """The step that ends a conversion whose original has gone, or None. The copy gets the original's name. It loses its
-    mark unless a VM waits for it.
+    """Return the step that finishes a conversion whose original is destroyed already, or None. The copy gets the
+    original's name, and loses its mark unless a VM waits for it.
     """
-    mark, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, detached_place(disk)
-    if not mark.isdigit() or any(str(dataset.guid) == mark for dataset in host.datasets.values()):
+    original, now, wanted = disk.volume.user.get("from", ""), disk.volume.name, detached_place(disk)
+    if not original.isdigit() or any(str(dataset.guid) == original for dataset in host.datasets.values()):
         return None
     if now != copy_place(wanted) or wanted in host.datasets:
         wanted = now
     waits = any(vm.config.uuid == disk.vm and vm.interrupted is not None for vm in host.vms)
     facts = {"from": identity.CONVERTING if waits else "", "copied": ""}
-    told = Told(f"= conversion of {disk.label} ended", disk.label)
-    return EndConversion(told, volume=now, guid=disk.volume.guid, target=wanted, facts=facts)
+    report = StepReport(f"= conversion of {disk.label} ended", disk.label)
+    return EndConversion(report, volume=now, guid=disk.volume.guid, target=wanted, facts=facts)
 
 
 def _source_of(host: Host, disk: Disk, declared: PlacedDiskDeclaration) -> t.List[Disk]:
-    """The source of an interrupted copy, if there is one: a guard may be left on it."""
-    if not (declared.source and unfinished(disk)):
+    """Return the source of an interrupted copy, if there is one. A guard may be left on it."""
+    if not (declared.source and creation_interrupted(disk)):
         return []
     try:
         return [find_source(host, declared.source).disk]
@@ -157,12 +157,14 @@ def _source_of(host: Host, disk: Disk, declared: PlacedDiskDeclaration) -> t.Lis
 
 
 def _finish(disk: Disk, size: int, kind: str) -> Step:
-    told = Told(f"= creation of {disk.label} ended: {render_mib(size)}", disk.label)
-    return FinishDetached(told, volume=disk.volume.name, size_mib=size, guid=disk.volume.guid, type=kind)
+    report = StepReport(f"= creation of {disk.label} ended: {render_mib(size)}", disk.label)
+    return FinishDetached(report, volume=disk.volume.name, size_mib=size, guid=disk.volume.guid, type=kind)
 
 
 def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, problems: Problems) -> t.Iterator[Step]:
-    """Destroy a disk. The clones that are given up go first, because the disk cannot be destroyed before them."""
+    """Yield the steps that destroy a disk. Its clones in destroy_clones come first, because it cannot be destroyed
+    before them.
+    """
     given_up = declared.destroy_clones
     detached = {other.volume.name: other for other in host.detached}
     for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
@@ -173,10 +175,10 @@ def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, proble
             yield from departures.unguard([other])
             yield from departures.discard([other])
             yield from _destruction(host, other, declared, problems)
-    leaver = Leaver(disk, True, declared.spec.destroy_snapshots, held=declared.release_holds, clones=given_up)
+    leaver = Leaver(disk, True, declared.spec.destroy_snapshots, release_holds=declared.release_holds, clones=given_up)
     checks.check_destruction(leaver, problems)
-    held = tuple(s.name for s in disk.snapshots if s.userrefs)
-    yield replace(departures.destroy_detached(leaver), held=held)
+    on_hold = tuple(s.name for s in disk.snapshots if s.userrefs)
+    yield replace(departures.destroy_detached(leaver), on_hold=on_hold)
 
 
 def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, problems: Problems) -> t.Optional[Step]:
@@ -190,11 +192,11 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, probl
     origin = _origin(host, pool, job.declared, capabilities, problems)
     text = ""
     if origin is not None:
-        least = origin.volume.volsize
-        target.size = spec.size or -(-least // MIB)
+        min_bytes = origin.volume.volsize
+        target.size = spec.size or -(-min_bytes // MIB)
         target.block_size = origin.volume.volblocksize
-        if target.size * MIB < least:
-            small, large = render_apart(target.size * MIB, least)
+        if target.size * MIB < min_bytes:
+            small, large = render_apart(target.size * MIB, min_bytes)
             text = f"size {small} is too small: {origin.name}, which the disk is made from, has {large}"
             problems.add("InvalidArgument", text, target.label)
         if origin.disk is not None:
@@ -225,8 +227,8 @@ def _origin(
         name = final(volume)
         image = host.datasets.get(volume)
         if image is None or name not in host.datasets or not image.volsize:
-            words = missing_image(pool, declared.spec.image, capabilities)
-            problems.add("ResourceNotFound", words, declared.label)
+            message = missing_image(pool, declared.spec.image, capabilities)
+            problems.add("ResourceNotFound", message, declared.label)
             return None
         return _Origin(name, image, False)
     place = problems.attempt(declared.label, find_source, host, declared.source) if declared.source else None
@@ -241,7 +243,7 @@ def _of_disk(
     disk = place.disk
     if disk.volume.encryptionroot:
         problems.add(
-            "EncryptionRoot", f"{place.words} is encrypted, so a disk made from it would be, too", declared.label
+            "EncryptionRoot", f"{place.description} is encrypted, so a disk made from it would be, too", declared.label
         )
     if declared.clone and disk.volume.pool != pool:
         problems.add(
@@ -251,12 +253,12 @@ def _of_disk(
         )
     if FILE in (disk.type, declared.spec.type):
         text = (
-            f"{place.words}: a disk of type file cannot be copied or cloned, nor can its copy or "
+            f"{place.description}: a disk of type file cannot be copied or cloned, nor can its copy or "
             "clone be one; convert it in place"
         )
         problems.add("NotSupported", text, declared.label)
-    if unfinished(disk):
-        problems.add("InUse", unfinished_words(place.words), declared.label)
+    if creation_interrupted(disk):
+        problems.add("InUse", unfinished_disk_text(place.description), declared.label)
     if not declared.source_snapshot:
         _check_room(host, place, declared, problems)
         return _Origin(disk.volume.name, disk.volume, True, disk)
@@ -266,7 +268,7 @@ def _of_disk(
         have = ", ".join(sorted(short)) or "none"
         problems.add(
             "ResourceNotFound",
-            f"{place.words} has no snapshot {declared.source_snapshot}; it has: {have}",
+            f"{place.description} has no snapshot {declared.source_snapshot}; it has: {have}",
             declared.label,
         )
         return None
@@ -275,7 +277,7 @@ def _of_disk(
 
 
 def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, problems: Problems) -> None:
-    """A copy needs a snapshot of its source. While the copy lasts, that takes room where the source is."""
+    """Check that there is room for the snapshot of the source that a copy needs while it lasts."""
     pins = charge(place.disk.volume)
     where, room = "pool " + place.disk.volume.pool, host.available(place.disk.volume.pool)
     if place.vm is not None and place.vm.root.quota:
@@ -283,11 +285,15 @@ def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, probl
     if pins > room:
         text = "%s has %s left, but a copy of %s needs %s there for its snapshot"
         left, needed = render_apart(room, pins)
-        problems.add("InsufficientSpace", text % (where, left, place.words, needed), declared.label)
+        problems.add("InsufficientSpace", text % (where, left, place.description, needed), declared.label)
 
 
-def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], words: str) -> CreateDetached:
-    """The step that creates the disk. Its uuid, which also names its place, is chosen when the step is done."""
+def _create(
+    host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], made_from: str
+) -> CreateDetached:
+    """Return the step that creates the disk. Its uuid, and with it the name of its dataset, is chosen when the step is
+    carried out.
+    """
     spec, owner = target.spec, job.owner
     disk = Disk(volume=Dataset("", "volume"), vm=owner.config.uuid if owner is not None else "", index=0)
     facts = changes.facts_of(
@@ -300,7 +306,7 @@ def _create(host: Host, pool: str, job: Job, target: Target, origin: t.Optional[
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     kind = f" {target.type}" if target.type != THICK else ""
     return CreateDetached(
-        Told(f"+ {target.label} {render_mib(target.size)}{kind} detached{words}", target.label),
+        StepReport(f"+ {target.label} {render_mib(target.size)}{kind} detached{made_from}", target.label),
         volume=f"{container(pool)}/{target.label}",
         size_mib=target.size,
         type=target.type,

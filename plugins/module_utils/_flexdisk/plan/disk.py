@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for entries that each mean one disk, wherever it is: for each VM, and for the detached disks of each pool."""
+"""Plans for entries that each mean one disk, wherever it is: one plan for each VM, and one for the detached disks of
+each pool.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,13 @@ from . import arrivals
 from .detached import Job, plan_detached
 from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
-from .resolve import unfinished, unfinished_words
+from .resolve import creation_interrupted, unfinished_disk_text
 from .steps import VmPlan
 
 
 @dataclass
 class _Visit:
-    """What a task has to do in one VM. takes: disks that other VMs give up for this VM."""
+    """What a task does in one VM. takes: disks that other VMs give up for this VM."""
 
     vm: Vm
     name: str
@@ -45,8 +47,8 @@ class _Visit:
 class Registry:
     """Plans for the declarations of one task.
 
-    jobs has the disk that each declaration means. entries has what each one touches, and whether it is refused.
-    problems has the reasons.
+    jobs has the disk that each declaration means, entries what each one touches and whether it is refused, problems the
+    reasons.
     """
 
     def __init__(self, host: Host, policy: Policy, capabilities: Capabilities, pool: str) -> None:
@@ -62,9 +64,10 @@ class Registry:
         self.problems: t.List[Problem] = []
 
     def plan(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int] = ()) -> t.List[VmPlan]:
-        """Plans in the order in which they can be done; an empty list if there are problems.
+        """Return the plans in the order in which they can be done; an empty list if there are problems.
 
-        wrong has the numbers of declarations that are refused already. With any, only what depends on them is found.
+        wrong: the numbers of declarations that are refused already. If there are any, only what depends on them is
+        determined.
         """
         for number, declared in enumerate(declarations):
             self.entries.append(Entry(declared, number in wrong))
@@ -121,7 +124,7 @@ class Registry:
         return result
 
     def _note(self, entry: Entry, place: t.Optional[Place]) -> None:
-        """Note what the entry touches, besides the VMs that it names."""
+        """Record what the entry touches, besides the VMs that it names."""
         entry.volumes.update(entry.declared.destroy_clones)
         with contextlib.suppress(FlexdiskError):
             if entry.declared.source:
@@ -134,7 +137,7 @@ class Registry:
     def _is_new(self, declared: PlacedDiskDeclaration, place: Place) -> bool:
         volume = place.disk.volume.name
         if volume in self._seen:
-            self._add(declared, "InvalidArgument", f"listed twice, also as {self._seen[volume]}: {place.words}")
+            self._add(declared, "InvalidArgument", f"listed twice, also as {self._seen[volume]}: {place.description}")
             return False
         self._seen[volume] = declared.label
         return True
@@ -160,7 +163,9 @@ class Registry:
             )
 
     def _nameless(self, job: Job) -> t.Optional[Disk]:
-        """The disk of the entry's VM that has no name yet, but is shown by the end of its volume's name."""
+        """Return the disk of the entry's VM that has no name yet, but that reports call by the last part of its
+        volume.
+        """
         disks = [d for d in job.owner.disks if not (d.hidden or d.adopted)] if job.owner is not None else []
         name = job.declared.spec.name
         return next((d for d in disks if names_volume(name, d.name, d.volume.name)), None)
@@ -195,10 +200,10 @@ class Registry:
             self._add(declared, "InUse", place.vm.overlaid)
             return
         self._check_owners(job, place)
-        for what, (now, wanted) in birth_differences(declared.spec, disk).items():
-            self._add(declared, "FixedAtBirth", f"{what} of {place.words} is {now} and cannot become {wanted}")
-        if unfinished(disk) and declared.state not in ("present", "absent"):
-            self._add(declared, "InUse", unfinished_words(place.words))
+        for name, (now, wanted) in birth_differences(declared.spec, disk).items():
+            self._add(declared, "FixedAtBirth", f"{name} of {place.description} is {now} and cannot become {wanted}")
+        if creation_interrupted(disk) and declared.state not in ("present", "absent"):
+            self._add(declared, "InUse", unfinished_disk_text(place.description))
         elif declared.state == "absent":
             self._destroyed(job, place)
         elif declared.state == "detached":
@@ -211,7 +216,7 @@ class Registry:
         elif disk.path:
             self._visit(place.vm).stays.append(job)
         else:
-            self._add(declared, "InUse", f"{place.words} is not configured; attach or detach it first")
+            self._add(declared, "InUse", f"{place.description} is not configured; attach or detach it first")
 
     def _detached(self, place: Place) -> None:
         if place.vm is not None:
@@ -222,7 +227,7 @@ class Registry:
             self._visit(last)
 
     def _left_over(self, disk: Disk) -> t.Optional[Vm]:
-        """The VM that the disk has left in a run that did not come to its end there; None if there is no such VM."""
+        """Return the VM that the disk has left in a run that was interrupted; None if there is no such VM."""
         vm = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
         if vm is None or not (vm.interrupted or vm.ghosts or drift_cause(vm, self._host.geometry[vm.config.pool])):
             return None
@@ -230,7 +235,7 @@ class Registry:
 
     def _destroyed(self, job: Job, place: Place) -> None:
         if place.vm is not None:
-            text = f"{place.words}: only a detached disk can be destroyed; use state=detached first"
+            text = f"{place.description}: only a detached disk can be destroyed; use state=detached first"
             self._add(job.declared, "InUse", text)
             return
         self._loose.setdefault(place.disk.volume.pool, []).append(job)
@@ -244,11 +249,11 @@ class Registry:
             self._add(job.declared, "Ambiguous", text)
         users = self._host.usage.of(disk.volume.name) if place.vm is None else None
         if users:
-            text = f"{place.words} is configured in {labels(users)}"
+            text = f"{place.description} is configured in {labels(users)}"
             self._add(job.declared, "InUse", text)
 
     def _check_name(self, job: Job, place: Place) -> None:
-        """The new name of a detached disk must be free among the disks of the VM that had it."""
+        """Check that the new name of a detached disk is free among the disks of the VM that had it."""
         name, disk = job.declared.spec.name, place.disk
         owner = next((v for v in self._host.vms if v.config.uuid == disk.vm), None)
         others = (*owner.disks, *owner.detached) if owner is not None and name != disk.name else ()
@@ -271,7 +276,9 @@ class Registry:
                 self._visit(last)
                 self._visit(vm).takes.append((job, last))
         elif not declared.take:
-            self._add(declared, "InUse", f"{place.words} belongs to another VM; take: true moves it to {vm.label}")
+            self._add(
+                declared, "InUse", f"{place.description} belongs to another VM; take: true moves it to {vm.label}"
+            )
         else:
             self._visit(place.vm).leaves.append(place.disk)
             self._visit(vm).takes.append((job, place.vm))
@@ -283,7 +290,9 @@ class Registry:
     # -- plans
 
     def _plans(self) -> t.List[VmPlan]:
-        """A VM that gives a disk up comes before the one that takes it. Otherwise, VMs that free space come first."""
+        """Return the plans in order. A VM that gives up a disk comes before the VM that takes it; otherwise, VMs that
+        release space come first.
+        """
         plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())
@@ -303,7 +312,7 @@ class Registry:
         return plans
 
     def _detached_plan(self, pool: str, jobs: t.Sequence[Job]) -> VmPlan:
-        """Plan the detached disks of a pool. If entries are wrong only together, all of them are refused."""
+        """Plan the detached disks of a pool. If entries are refused only in combination, all of them are refused."""
         plan = plan_detached(self._host, pool, jobs, self._capabilities)
         self.problems += plan.problems
         wrong = [job for job in jobs if plan.problems and self._alone(pool, job).problems]
@@ -315,7 +324,7 @@ class Registry:
         return plan_detached(self._host, pool, [job], self._capabilities)
 
     def _check_room(self, plans: t.Sequence[VmPlan]) -> None:
-        """If a pool lacks room, refuse the VM that needs most, or the detached disk that needs most."""
+        """Refuse the VM or the detached disk that needs most, if a pool lacks room."""
         short = lacking(self._host, plans)
         self.problems += short
         names = {problem.vm for problem in short}
@@ -391,13 +400,13 @@ class Registry:
 
 
 def _of_disk(declared: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:
-    """The declaration for an existing disk. block_size counts only for a file, which may become a volume."""
+    """Return the declaration for an existing disk. block_size counts only for a file, which may become a volume."""
     block = declared.spec.block_size if disk.type == FILE else None
     return replace(declared.spec, uuid=disk.uuid, image=None, block_size=block)
 
 
 def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:
-    """The disk as it is after the VM giver has given it up; None where that is refused."""
+    """Return the disk as it is after the VM giver has given it up; None if that is refused."""
     return next((d for d in giver.detached if d.volume.guid == disk.volume.guid), None)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans that give the disks of a VM their identity, or take it away and keep it as a property of each volume."""
+"""Plans that give the disks of a VM their identity, or remove it and save it as a property of each volume."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..model.errors import Problems
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import disk_properties, identity, released_identity
-from ..rules.inventory import Host, agrees, own_uuid, serial_shown
+from ..rules.inventory import Host, may_have_uuid, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of, pool_of
-from ..rules.power import unfinished
+from ..rules.power import interrupted_run_text
 from ..rules.unmanaged import unmanaged
 from ..rules.usage import check_whole
 from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
-from .steps import Step, Told, VmPlan
+from .steps import Step, StepReport, VmPlan
 from .vm_steps import WritePackage
 
 
 def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
-    """Steps that give an identity to every disk of the VM that has none, or every problem."""
+    """Return the plan that gives an identity to every disk of the VM that has none."""
     problems = Problems(spec.vm)
     if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
@@ -34,38 +34,40 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     volumes = {entry.path: entry.volume for entry in vm.config.disks}
     for path in (path for path in vm.strays if pool_of(volumes[path]) == vm.root.pool):
         problems.add("NotSupported", f"{path} lies outside {vm.root.name}; vm_disks with adopt: true moves it in")
-    said = _said(vm, spec, problems)
+    declared = _declared_identities(vm, spec, problems)
     warnings = list(_left_alone(vm))
-    new = [_New(vm, disk, said.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)]
-    old = [disk for disk in vm.disks if not disk.hidden and released_identity.registered(disk.volume)]
-    _check_names(vm, old, new, said, problems)
-    _check_uuids(host, new, problems)
-    known = _with_uuids(vm, new)
+    candidates = [
+        _Candidate(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)
+    ]
+    adopted = [disk for disk in vm.disks if not disk.hidden and released_identity.has_whole_identity(disk.volume)]
+    _check_names(vm, adopted, candidates, declared, problems)
+    _check_uuids(host, candidates, problems)
+    known = _with_uuids(vm, candidates)
     seq = Sequence(known, host.geometry[vm.config.pool])
     if vm.config.state == "stopped":
         seq.add(changes.persist(known, False))
-    for candidate in new:
+    for candidate in candidates:
         seq.add(candidate.step(seq.volume_of(candidate.disk)))
-    for disk in old:
-        warnings += _ignored(vm, disk, said.get(disk.volume.name, ReleasedIdentity()))
+    for disk in adopted:
+        warnings += _ignored(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()))
         seq.add(_settled(seq.volume_of(disk), warnings))
     seq.add(_package(vm, spec))
     if seq.steps and vm.interrupted is not None:
-        problems.add("InUse", unfinished(vm.interrupted))
+        problems.add("InUse", interrupted_run_text(vm.interrupted))
     warnings += [f"{vm.label}: disk {d.label} has no uuid yet" for d in seq.vm.disks if not (d.hidden or d.uuid)]
     return _plan(vm, seq, problems, warnings)
 
 
 def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
-    """Steps that take the identity of the VM's disks away, or every problem. forget: remove the saved copy, too."""
+    """Return the plan that removes the identity of the VM's disks. forget: remove the saved copy, too."""
     problems = Problems(vm.config.alias or vm.config.uuid)
     if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _contradictions(host, vm, problems)
     for disk in vm.detached:
-        problems.add("InUse", unknown(disk), disk.label)
+        problems.add("InUse", would_become_unknown(disk), disk.label)
     for disk in vm.orphans:
-        if released_identity.taken(disk.volume):
+        if released_identity.facts_to_release(disk.volume):
             problems.add(
                 "InUse",
                 f"{disk.volume.name} is not attached and would become unknown; vm_disks attaches or detaches it",
@@ -76,21 +78,21 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
         seq.add(_release(vm, disk, problems))
     root, package = vm.root.name, vm.root.user.get("package")
     if package:
-        facts = {released_identity.KEY: package, "package": ""}
-        seq.add(WritePackage(Told(f"- package {package} released"), dataset=root, facts=facts))
+        facts = {released_identity.RELEASED_PROPERTY: package, "package": ""}
+        seq.add(WritePackage(StepReport(f"- package {package} released"), dataset=root, facts=facts))
     if forget:
         for disk in seq.vm.disks:
-            if released_identity.KEY in disk.volume.user:
+            if released_identity.RELEASED_PROPERTY in disk.volume.user:
                 text = f"- saved identity of {disk.volume.name} FORGOTTEN"
-                seq.add(_released(vm, disk, text, {released_identity.KEY: ""}))
-        if released_identity.KEY in seq.vm.root.user:
-            told = Told(f"- saved identity of {root} FORGOTTEN")
-            seq.add(WritePackage(told, dataset=root, facts={released_identity.KEY: ""}))
+                seq.add(_released(vm, disk, text, {released_identity.RELEASED_PROPERTY: ""}))
+        if released_identity.RELEASED_PROPERTY in seq.vm.root.user:
+            report = StepReport(f"- saved identity of {root} FORGOTTEN")
+            seq.add(WritePackage(report, dataset=root, facts={released_identity.RELEASED_PROPERTY: ""}))
     return _plan(vm, seq, problems, [])
 
 
-def unknown(disk: Disk) -> str:
-    """Why a detached disk forbids a release."""
+def would_become_unknown(disk: Disk) -> str:
+    """Return the message that a detached disk prevents a release."""
     return (
         f"{disk.volume.name} ({render_mib(disk.size_mib)}, uuid {disk.uuid or 'none'}) is "
         "detached and would become unknown; attach or destroy it first"
@@ -98,13 +100,13 @@ def unknown(disk: Disk) -> str:
 
 
 def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
-    """The identities that a release saves or has saved, as an entry of O(vms); None if there are none."""
+    """Return the identities that a release saves or has saved, as an entry of O(vms); None if there are none."""
     disks = []
     for disk in vm.disks:
-        kept = released_identity.identity_of(disk)
-        if kept.uuid or kept.name:
-            disks.append(released_identity.entry(replace(kept, index=disk.index)))
-    package = vm.package or vm.root.user.get(released_identity.KEY, "")
+        saved = released_identity.identity_of(disk)
+        if saved.uuid or saved.name:
+            disks.append(released_identity.entry(replace(saved, index=disk.index)))
+    package = vm.package or vm.root.user.get(released_identity.RELEASED_PROPERTY, "")
     if not (disks or package):
         return None
     result: t.Dict[str, t.Any] = {"vm": vm.config.uuid, "disks": disks}
@@ -139,63 +141,69 @@ def _contradictions(host: Host, vm: Vm, problems: Problems) -> None:
 
 
 def _open(vm: Vm) -> t.List[Disk]:
-    """The disks that lack an identity, or a part of it."""
-    return [disk for disk in vm.disks if not disk.hidden and not released_identity.registered(disk.volume)]
+    """Return the disks that lack an identity, or a part of it."""
+    return [disk for disk in vm.disks if not disk.hidden and not released_identity.has_whole_identity(disk.volume)]
 
 
 def _configured(vm: Vm, disk: Disk) -> DiskConfig:
     return next(entry for entry in vm.config.disks if entry.path == disk.path)
 
 
-class _New:
-    """A disk that gets an identity, with everything that is known of it."""
+class _Candidate:
+    """A disk that gets an identity, with everything that is known about it."""
 
-    def __init__(self, vm: Vm, disk: Disk, said: ReleasedIdentity, warnings: t.List[str]) -> None:
+    def __init__(self, vm: Vm, disk: Disk, declared: ReleasedIdentity, warnings: t.List[str]) -> None:
         entry = _configured(vm, disk)
-        kept = released_identity.left(disk.volume)
-        if released_identity.KEY in disk.volume.user and (kept is None or (kept.uuid and not agrees(entry, kept.uuid))):
-            why = "cannot be read" if kept is None else f"is that of another disk, {kept.uuid},"
+        saved = released_identity.saved_identity(disk.volume)
+        if released_identity.RELEASED_PROPERTY in disk.volume.user and (
+            saved is None or (saved.uuid and not may_have_uuid(entry, saved.uuid))
+        ):
+            why = "cannot be read" if saved is None else f"is that of another disk, {saved.uuid},"
             warnings.append(f"{vm.label}: the saved identity of {disk.volume.name} {why} and is not used")
-            kept = None
+            saved = None
         self.disk = disk
-        self.kept = kept
-        self.identity = released_identity.merged(said, kept)
+        self.saved = saved
+        self.identity = released_identity.merged(declared, saved)
         self.name = self.identity.name or disk.name or disk_name(disk.index)
         self.uuid = own_uuid(vm.config, entry, disk.volume) or self._uuid(vm, entry)
         # A serial that is the beginning of the uuid needs no edit.
         self.shown = bool(self.uuid) and serial_shown(entry)
 
     def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
-        """The uuid of a disk without a configured one; "" if unknown, or if the hypervisor gives one at next start."""
-        told = vm.config.identity_in_zfs or vm.config.state == "stopped"
+        """Return the uuid of a disk without a configured one; "" if it is unknown, or if the hypervisor gives one at
+        the next start.
+        """
+        report = vm.config.identity_in_zfs or vm.config.state == "stopped"
         known = self.identity.uuid or self.disk.uuid
-        if known and agrees(entry, known):
-            return known if told else ""
+        if known and may_have_uuid(entry, known):
+            return known if report else ""
         return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
 
     def step(self, disk: Disk) -> Step:
-        """The step that writes the identity. disk is the disk as it is at this point of the plan."""
-        said = self.identity
-        wanted: t.Dict[str, t.Any] = {"name": self.name, **said.user_properties}
-        if said.remaining is not None:
-            wanted["remaining"] = said.remaining
-        stamps = {"ctime": said.ctime, "mtime": said.mtime, "serial_no": str(said.serial_no or "")}
+        """Return the step that writes the identity. disk: the disk at this point of the plan."""
+        merged = self.identity
+        wanted: t.Dict[str, t.Any] = {"name": self.name, **merged.user_properties}
+        if merged.remaining is not None:
+            wanted["remaining"] = merged.remaining
+        stamps = {"ctime": merged.ctime, "mtime": merged.mtime, "serial_no": str(merged.serial_no or "")}
         more = {key: value for key, value in stamps.items() if value}
-        return changes.register(disk, wanted, more if self.kept is None else {**more, released_identity.KEY: ""})
+        return changes.register(
+            disk, wanted, more if self.saved is None else {**more, released_identity.RELEASED_PROPERTY: ""}
+        )
 
 
-def _said(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
-    """What the task says of each disk, by the name of its volume."""
+def _declared_identities(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
+    """Return the identities that the task declares, by the names of the volumes."""
     result: t.Dict[str, ReleasedIdentity] = {}
-    for number, said in enumerate(spec.disks):
-        label = said.name or said.uuid or f"disks[{number}]"
-        fitting = [disk for disk in vm.disks if _is(said, disk, _configured(vm, disk))]
+    for number, declared in enumerate(spec.disks):
+        label = declared.name or declared.uuid or f"disks[{number}]"
+        fitting = [disk for disk in vm.disks if _matches(declared, disk, _configured(vm, disk))]
         if len(fitting) > 1:
-            problems.add("Ambiguous", f"{_address(said)} fits several disks: {_listed(fitting)}", label)
+            problems.add("Ambiguous", f"{_address(declared)} fits several disks: {_listed(fitting)}", label)
         elif not fitting:
-            lost = [path for path in vm.missing if said.index is not None and index_of(path) == said.index]
+            lost = [path for path in vm.missing if declared.index is not None and index_of(path) == declared.index]
             why = f"the volume of {lost[0]} does not exist" if lost else f"there are: {_listed(vm.disks)}"
-            problems.add("ResourceNotFound", f"no disk with {_address(said)}; {why}", label)
+            problems.add("ResourceNotFound", f"no disk with {_address(declared)}; {why}", label)
         elif fitting[0].hidden:
             problems.add(
                 "InvalidArgument", f"{fitting[0].volume.name} is a disk of the platform and cannot be adopted", label
@@ -203,26 +211,26 @@ def _said(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, 
         elif fitting[0].volume.name in result:
             problems.add("InvalidArgument", f"{fitting[0].volume.name} is listed twice", label)
         else:
-            result[fitting[0].volume.name] = said
+            result[fitting[0].volume.name] = declared
     return result
 
 
-def _is(said: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
-    """Whether index, slot and uuid of an entry fit the disk. A uuid that nothing confirms is not enough alone."""
-    if said.index not in (None, disk.index) or said.pci_slot not in (None, disk.pci_slot):
+def _matches(declared: ReleasedIdentity, disk: Disk, entry: DiskConfig) -> bool:
+    """Whether index, slot and uuid of an entry match the disk. A uuid that nothing confirms does not suffice alone."""
+    if declared.index not in (None, disk.index) or declared.pci_slot not in (None, disk.pci_slot):
         return False
-    if not said.uuid:
+    if not declared.uuid:
         return True
-    placed = said.index is not None or said.pci_slot is not None
-    kept = released_identity.left(disk.volume)
-    theirs = disk.uuid or (kept.uuid if kept is not None else "")
-    if not agrees(entry, said.uuid) or theirs not in ("", said.uuid):
+    placed = declared.index is not None or declared.pci_slot is not None
+    saved = released_identity.saved_identity(disk.volume)
+    theirs = disk.uuid or (saved.uuid if saved is not None else "")
+    if not may_have_uuid(entry, declared.uuid) or theirs not in ("", declared.uuid):
         return False
     return placed or bool(theirs) or serial_shown(entry)
 
 
-def _address(said: ReleasedIdentity) -> str:
-    parts = [("uuid", said.uuid), ("index", said.index), ("pci_slot", said.pci_slot)]
+def _address(declared: ReleasedIdentity) -> str:
+    parts = [("uuid", declared.uuid), ("index", declared.index), ("pci_slot", declared.pci_slot)]
     return ", ".join(f"{key} {value}" for key, value in parts if value not in (None, ""))
 
 
@@ -232,16 +240,20 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 
 
 def _check_names(
-    vm: Vm, old: t.Sequence[Disk], new: t.Sequence[_New], said: t.Mapping[str, ReleasedIdentity], problems: Problems
+    vm: Vm,
+    adopted: t.Sequence[Disk],
+    candidates: t.Sequence[_Candidate],
+    declared: t.Mapping[str, ReleasedIdentity],
+    problems: Problems,
 ) -> None:
-    """Names are unique among the VM's attached disks and those detached from it."""
-    taken = {disk.name: disk.volume.name for disk in (*old, *vm.detached) if disk.name}
-    for disk in old:
-        wanted = said.get(disk.volume.name, ReleasedIdentity()).name
+    """Check that names are unique among the VM's attached disks and those detached from it."""
+    taken = {disk.name: disk.volume.name for disk in (*adopted, *vm.detached) if disk.name}
+    for disk in adopted:
+        wanted = declared.get(disk.volume.name, ReleasedIdentity()).name
         if wanted not in ("", disk.name):
             is_now = f"is called {disk.name}" if disk.name else "is adopted without a name"
             problems.add("NameConflict", f"{disk.volume.name} {is_now}; vm_disks renames it", wanted)
-    for candidate in new:
+    for candidate in candidates:
         name, volume = candidate.name, candidate.disk.volume.name
         if name in taken:
             free = next(n for n in (f"{name[:58]}-{k}" for k in range(2, len(taken) + 3)) if n not in taken)
@@ -254,23 +266,23 @@ def _check_names(
         taken.setdefault(name, volume)
 
 
-def _check_uuids(host: Host, new: t.Sequence[_New], problems: Problems) -> None:
-    """Refuse duplicate UUIDs that only a released identity or the task names. The inventory does not know these."""
+def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Problems) -> None:
+    """Refuse duplicate UUIDs that only a saved identity or the task has. The inventory does not know these."""
     everything = [disk for vm in host.vms for disk in vm.disks + vm.orphans] + list(host.detached)
     places: t.Dict[str, t.Set[str]] = {}
     for disk in everything:
         places.setdefault(disk.uuid, set()).add(disk.volume.name)
-    for candidate in new:
+    for candidate in candidates:
         places.setdefault(candidate.uuid, set()).add(candidate.disk.volume.name)
-    for candidate in (c for c in new if c.uuid and c.uuid not in host.duplicates):
+    for candidate in (c for c in candidates if c.uuid and c.uuid not in host.duplicates):
         if len(places[candidate.uuid]) > 1:
             volumes = ", ".join(sorted(places[candidate.uuid]))
             problems.add("Ambiguous", f"the uuid {candidate.uuid} is on several volumes: {volumes}", candidate.name)
 
 
-def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
-    """The VM with the UUIDs that its disks get."""
-    uuids = {candidate.disk.path: candidate for candidate in new}
+def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:
+    """Return the VM with the UUIDs that its disks get."""
+    uuids = {candidate.disk.path: candidate for candidate in candidates}
     disks = tuple(replace(d, uuid=uuids[d.path].uuid) if d.path in uuids else d for d in vm.disks)
     entries = tuple(
         replace(e, uuid=uuids[e.path].uuid) if e.path in uuids and uuids[e.path].shown else e for e in vm.config.disks
@@ -279,23 +291,25 @@ def _with_uuids(vm: Vm, new: t.Sequence[_New]) -> Vm:
 
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
-    """The step for a disk that is adopted already, or None: it corrects facts and removes the disk's saved identity."""
+    """Return the step for a disk that has its identity already: it corrects facts and removes the saved identity. None
+    if nothing is to do.
+    """
     step = changes.sync_facts(disk)
-    if released_identity.KEY not in disk.volume.user:
+    if released_identity.RELEASED_PROPERTY not in disk.volume.user:
         return step
-    kept = released_identity.decode(disk.volume.user[released_identity.KEY])
-    if kept is None or kept.uuid != disk.volume.user.get("uuid", ""):
+    saved = released_identity.decode(disk.volume.user[released_identity.RELEASED_PROPERTY])
+    if saved is None or saved.uuid != disk.volume.user.get("uuid", ""):
         warnings.append(
             f"{disk.volume.name} has an identity, and a saved one of another disk (zfs inherit "
-            f"{identity.PREFIX}{released_identity.KEY} removes that)"
+            f"{identity.PREFIX}{released_identity.RELEASED_PROPERTY} removes that)"
         )
         return step
-    facts = {**(step.facts if step is not None else {}), released_identity.KEY: ""}
-    return SyncFacts(Told("", disk.label), volume=disk.volume.name, facts=facts)
+    facts = {**(step.facts if step is not None else {}), released_identity.RELEASED_PROPERTY: ""}
+    return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=facts)
 
 
-def _ignored(vm: Vm, disk: Disk, said: ReleasedIdentity) -> t.Iterator[str]:
-    for key in disk_properties.differing(said.user_properties, disk.user_properties):
+def _ignored(vm: Vm, disk: Disk, declared: ReleasedIdentity) -> t.Iterator[str]:
+    for key in disk_properties.differing(declared.user_properties, disk.user_properties):
         yield f"{vm.label}: disk {disk.label} is adopted and keeps its {key}; vm_disks changes it"
 
 
@@ -308,34 +322,36 @@ def _left_alone(vm: Vm) -> t.Iterator[str]:
 
 
 def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
-    """The step that writes the package that the task names or a release has saved; None if it is not needed."""
-    kept = vm.root.user.get(released_identity.KEY, "")
-    package = spec.package or kept
-    if not package or vm.package not in ("", kept):
+    """Return the step that writes the package that the task names or a release has saved; None if it is not needed."""
+    saved = vm.root.user.get(released_identity.RELEASED_PROPERTY, "")
+    package = spec.package or saved
+    if not package or vm.package not in ("", saved):
         return None
-    facts = {"package": package, **({released_identity.KEY: ""} if kept else {})}
-    return WritePackage(Told(f"= package {package}"), dataset=vm.root.name, facts=facts)
+    facts = {"package": package, **({released_identity.RELEASED_PROPERTY: ""} if saved else {})}
+    return WritePackage(StepReport(f"= package {package}"), dataset=vm.root.name, facts=facts)
 
 
 # -- release
 
 
 def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
-    present = released_identity.taken(disk.volume)
+    present = released_identity.facts_to_release(disk.volume)
     if not present:
         return None
-    kept = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
+    saved = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
     uuid = disk.volume.user.get("uuid")
     text = f"- {disk.label} released ({disk.volume.name}{f', uuid {uuid}' if uuid else ''})"
     facts = dict.fromkeys(present, "")
-    if disk.volume.user.get(released_identity.KEY) != kept:
-        facts[released_identity.KEY] = kept or ""
+    if disk.volume.user.get(released_identity.RELEASED_PROPERTY) != saved:
+        facts[released_identity.RELEASED_PROPERTY] = saved or ""
     return _released(vm, disk, text, facts)
 
 
 def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:
     entry, user = _configured(vm, disk), {**disk.volume.user, **facts}
-    kept = released_identity.left(replace(disk.volume, user={key: value for key, value in user.items() if value}))
-    saved = kept.uuid if kept is not None and agrees(entry, kept.uuid) else ""
+    identity_left = released_identity.saved_identity(
+        replace(disk.volume, user={key: value for key, value in user.items() if value})
+    )
+    saved = identity_left.uuid if identity_left is not None and may_have_uuid(entry, identity_left.uuid) else ""
     uuid = disk.uuid if disk.type == FILE else own_uuid(vm.config, entry, disk.volume) or saved
-    return ReleaseDisk(Told(text, disk.label), dataset=disk.volume.name, facts=facts, uuid=uuid)
+    return ReleaseDisk(StepReport(text, disk.label), dataset=disk.volume.name, facts=facts, uuid=uuid)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..model.dataset import Planned
+from ..model.dataset import DatasetId
 from ..model.vm import Disk, DiskElement
 from .steps import Step
 
@@ -47,7 +47,7 @@ class SyncFacts(WriteFacts):
     """Write the facts that repeat what the hypervisor says of a disk."""
 
     kind = "copy"
-    silent = True
+    facts_only = True
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
@@ -78,12 +78,13 @@ class ForgetRun(WriteFacts):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReleaseDisk(Step):
-    """Take the identity from a disk, and keep it in one property for a later adoption. uuid: what the disk has then."""
+    """Take the identity from a disk, and save it in one property for a later adoption."""
 
     kind = "release"
 
     dataset: str
     facts: t.Mapping[str, str]
+    # The uuid that the disk has after the release.
     uuid: str
 
     @property
@@ -97,11 +98,12 @@ class ReleaseDisk(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LiftGuard(VolumeStep):
-    """Remove the guard of an interrupted run. snapshots: the disk has some, so what it frees is not known before."""
+    """Remove the guard of an interrupted run."""
 
     kind = "unguard"
-    mends = True
+    completes_interrupted = True
 
+    # The disk has snapshots, so the space that the step frees cannot be predicted.
     snapshots: bool
 
 
@@ -157,12 +159,13 @@ class SetCompression(VolumeStep):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Resize(VolumeStep):
-    """Change the size of a disk. snapshots: it has some, so the space that it frees or takes is not known before."""
+    """Change the size of a disk."""
 
     path: str
     size_mib: int
     guid: int
     type: str
+    # The disk has snapshots, so the space that the step frees or takes cannot be predicted.
     snapshots: bool
 
 
@@ -191,13 +194,13 @@ class Copying(t.NamedTuple):
     """How a conversion between file and volume copies a disk."""
 
     uuid: str
-    # Name of the copy until the original has gone.
+    # The name of the copy until the original is destroyed.
     partial_copy: str
     block_size_bytes: int
     compression: str
     # Snapshots of the original, which are destroyed with it, by their short names.
-    snapshots: t.Tuple[Planned, ...]
-    # What the pool gives while original and copy exist.
+    snapshots: t.Tuple[DatasetId, ...]
+    # The space that the pool needs while both original and copy exist.
     beside_bytes: int
 
 
@@ -227,12 +230,13 @@ class Convert(VolumeStep):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EndConversion(VolumeStep):
-    """Give the copy of a conversion the name of its original, which has gone. facts remove its mark, or keep it."""
+    """Give the copy of a conversion the name of its original, which is destroyed already."""
 
     kind = "end_conversion"
 
     guid: int
     target: str
+    # They remove the mark of the conversion, or keep it while the VM waits for the disk.
     facts: t.Mapping[str, str]
 
     @property
@@ -241,17 +245,18 @@ class EndConversion(VolumeStep):
         return (self.volume, self.target)
 
 
-# -- disks that go
+# -- disks that leave their VM
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Departure(VolumeStep):
-    """Move a volume to the place of detached disks. newest: short name that its newest snapshot has then, or ""."""
+class DiskDeparture(VolumeStep):
+    """Move a volume to the place of detached disks."""
 
     path: str
     target: str
     facts: t.Mapping[str, str]
     guid: int
+    # The short name that the newest snapshot has after the move, "" if there is none.
     newest: str
 
     @property
@@ -261,7 +266,7 @@ class Departure(VolumeStep):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Detach(Departure):
+class Detach(DiskDeparture):
     """Detach a disk with its data."""
 
     kind = "detach"
@@ -269,7 +274,7 @@ class Detach(Departure):
 
     # Snapshots, by old and new short name.
     renames: t.Tuple[t.Tuple[str, str], ...]
-    # A later step sets the VM's reservation anyway, so the pool need not give the disk's space twice.
+    # A later step sets the VM's reservation anyway, so the pool need not provide the disk's space twice.
     lean: bool
     # The VM waits for the disk to come back.
     vm_waits: bool = False
@@ -290,17 +295,17 @@ class DetachUnattached(Detach):
     """Detach an orphan, a volume that the VM does not have attached."""
 
     kind = "park"
-    mends = True
+    completes_interrupted = True
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Destroy(Departure):
+class Destroy(DiskDeparture):
     """Take a disk out of its VM, and destroy it with its snapshots (by their short names)."""
 
     kind = "destroy"
     leaves_vm = True
 
-    snapshots: t.Tuple[Planned, ...]
+    snapshots: t.Tuple[DatasetId, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -311,9 +316,9 @@ class DestroyDetached(VolumeStep):
 
     guid: int
     # By their short names.
-    snapshots: t.Tuple[Planned, ...]
-    # Snapshots whose holds are released first, by their whole names.
-    held: t.Tuple[str, ...] = ()
+    snapshots: t.Tuple[DatasetId, ...]
+    # Full names of snapshots whose holds are released first.
+    on_hold: t.Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -321,16 +326,16 @@ class ForgetDisk(VolumeStep):
     """Take a ghost out of the configuration: a disk that is detached already."""
 
     kind = "forget"
-    mends = True
+    completes_interrupted = True
 
     path: str
 
 
-# -- disks that come
+# -- disks that a VM gets
 
 
 class Attachment(t.NamedTuple):
-    """A disk in a VM's configuration, as the driver gets it. without: what of its element it does not get, in words."""
+    """A disk for a VM's configuration, as the driver gets it."""
 
     path: str
     size_mib: int
@@ -339,22 +344,24 @@ class Attachment(t.NamedTuple):
     pci_slot: str
     uuid: str
     element: DiskElement = DiskElement()
+    # Parts of the element that this VM cannot have, for the user.
     without: t.Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Arrival(VolumeStep):
-    """Bring a disk to a VM: put its volume in place, then configure it. facts: what the volume is to carry."""
+class DiskArrival(VolumeStep):
+    """Give a disk to a VM: put its volume in place, then configure it."""
 
     size_mib: int
     type: str
     attachment: Attachment
+    # The properties that the volume gets.
     facts: t.Mapping[str, str]
     compression: str
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AttachDisk(Arrival):
+class AttachDisk(DiskArrival):
     """Attach an existing volume."""
 
     kind = "attach"
@@ -364,7 +371,7 @@ class AttachDisk(Arrival):
     # Where the volume is now.
     source: str
     guid: int
-    # As for a resize.
+    # The disk has snapshots and changes its size, so the space that the step frees or takes cannot be predicted.
     snapshots: bool
     # The VM waits for the disk.
     vm_waits: bool = False
@@ -386,18 +393,18 @@ class AttachDisk(Arrival):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CreateDisk(Arrival):
+class CreateDisk(DiskArrival):
     """Create a disk, empty or as a clone of an image's snapshot."""
 
     kind = "create"
 
     block_size_bytes: int
-    # "" inherits a value.
+    # The compression to set; "" leaves it inherited.
     own_compression: str
-    # The snapshot, "" for an empty disk.
+    # The snapshot that the disk is a clone of, "" for an empty disk.
     origin: str
     image_size_mib: int
-    # 0 for a snapshot that the task makes before.
+    # 0 for a snapshot that an earlier step of the task takes.
     origin_guid: int = 0
 
     @property
@@ -427,7 +434,7 @@ class CreateDetached(VolumeStep):
     copy_of: str
     # The VM that it belongs to, or "".
     vm: str
-    # The guid of what it is a clone or a copy of.
+    # The guid of the dataset or snapshot that it is a clone or a copy of.
     origin_guid: int = 0
 
     @property
@@ -438,7 +445,7 @@ class CreateDetached(VolumeStep):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FinishDetached(VolumeStep):
-    """End an interrupted creation: the disk has all its data, and gets its size and reservation."""
+    """Finish an interrupted creation: the disk has all its data already, and gets its size and reservation."""
 
     kind = "finish_detached"
 
@@ -449,7 +456,7 @@ class FinishDetached(VolumeStep):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MoveDetached(VolumeStep):
-    """Move a detached disk to the place that its uuid names."""
+    """Move a detached disk to the dataset that is named after its uuid."""
 
     kind = "place"
 

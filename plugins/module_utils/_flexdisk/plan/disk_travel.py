@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the hypervisor knows of a disk travels with it: what a plan says of that, and what forbids the way."""
+"""Settings that only the hypervisor has of a disk, when the disk leaves or returns: what plans say about them, and what
+prevents it.
+"""
 
 from __future__ import annotations
 
@@ -15,60 +17,68 @@ from .resolve import Leaver, Target
 
 
 def facts_of_leaver(disk: Disk) -> t.Dict[str, str]:
-    """The property with which a disk that leaves keeps it. check_leaving() has refused what cannot be kept."""
-    return {disk_element.FACT: disk_element.encode(disk_element.keepable(disk.element))}
+    """Return the property in which a disk that leaves keeps its settings. check_leaving() has refused what cannot be
+    kept.
+    """
+    return {disk_element.ELEMENT_PROPERTY: disk_element.encode(disk_element.storable(disk.element))}
 
 
 def facts_of_copy(disk: Disk) -> t.Dict[str, str]:
-    """The property that a copy or clone of a disk gets: what lies on it is of the same format. {} for none."""
-    value = disk_element.encode(disk_element.keepable(disk.element))
-    return {disk_element.FACT: value} if value else {}
+    """Return the property for a copy or clone of a disk, whose data has the same format. {} if there is nothing to
+    keep.
+    """
+    value = disk_element.encode(disk_element.storable(disk.element))
+    return {disk_element.ELEMENT_PROPERTY: value} if value else {}
 
 
 def lost_text(disk: Disk) -> str:
-    """What a disk loses when it leaves, as the end of a text; "" for nothing."""
-    return _without(disk_element.keepable(disk.element).lost)
+    """Return the settings that a disk loses when it leaves, as the end of a text; "" for none."""
+    return _without(disk_element.storable(disk.element).lost)
 
 
 def coming(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
-    """What a disk that is attached as the type kind gets back, and what of that its VM cannot have."""
-    return disk.element, disk_element.without(disk.element, config, model, kind == FILE)
+    """Return the settings that a disk gets back when it is attached as the type kind, and those of them that its VM
+    cannot have.
+    """
+    return disk.element, disk_element.lacking(disk.element, config, model, kind == FILE)
 
 
 def replacing(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
-    """What a new disk takes over from the one that it replaces. Nothing lies on it yet, so it has no format."""
+    """Return the settings that a new disk takes over from the one that it replaces. It has no data yet, so it has no
+    format.
+    """
     element, lacking = coming(config, disk, model, kind)
     secrets = [need for need in element.needs if need.startswith("secret ")]
     return element, (*lacking, *secrets, *([disk_element.FORMAT] if element.format else ()))
 
 
-def without_text(element: DiskElement, words: t.Sequence[str]) -> str:
-    """What a disk does not get back, as the end of a text; "" for nothing."""
-    shown = [f"its format {element.format}" if word == disk_element.FORMAT else word for word in words]
+def without_text(element: DiskElement, lacking: t.Sequence[str]) -> str:
+    """Return the settings that a disk does not get back, as the end of a text; "" for none."""
+    shown = [f"its format {element.format}" if word == disk_element.FORMAT else word for word in lacking]
     return _without(shown)
 
 
-def _without(words: t.Sequence[str]) -> str:
-    return f", without {', '.join(words)}" if words else ""
+def _without(items: t.Sequence[str]) -> str:
+    return f", without {', '.join(items)}" if items else ""
 
 
 def check_leaving(vm: Vm, leaver: Leaver, problems: Problems) -> None:
-    """Refuse a disk that something else in the VM's configuration names, or that cannot be kept."""
+    """Refuse a disk that another part of the VM's configuration names, or whose settings cannot be kept."""
     check_mentions(vm.config, leaver.disk.path, leaver.disk.label, problems)
     check_busy(leaver.disk, leaver.disk.label, problems)
     check_keeping(leaver, problems)
 
 
 def check_keeping(leaver: Leaver, problems: Problems) -> None:
-    """Refuse to detach a disk that cannot be read without what its configuration has."""
+    """Refuse to detach a disk whose data cannot be read without settings that it cannot keep."""
     disk = leaver.disk
-    holds = () if leaver.destroy or leaver.becomes_replica else disk_element.keepable(disk.element).holds
-    for words in holds if disk.path else ():
-        problems.add("NotSupported", f"cannot be detached: {words}", disk.label)
+    holds = () if leaver.destroy or leaver.becomes_replica else disk_element.storable(disk.element).holds
+    for reason in holds if disk.path else ():
+        problems.add("NotSupported", f"cannot be detached: {reason}", disk.label)
 
 
 def check_mentions(config: VmConfig, path: str, label: str, problems: Problems) -> None:
-    """Refuse to take a path away that the configuration names in other places, too: they would not follow."""
+    """Refuse to change a path that the configuration also names in other places, which would not follow."""
     for entry in config.disks:
         if path and entry.path == path and entry.mentions:
             text = f"the VM's configuration also names {path} in {', '.join(entry.mentions)}, which would not follow"
@@ -76,7 +86,7 @@ def check_mentions(config: VmConfig, path: str, label: str, problems: Problems) 
 
 
 def check_coming(config: VmConfig, target: Target, problems: Problems) -> None:
-    """Refuse to attach a disk that the hypervisor could not open, or of which it is not known how."""
+    """Refuse to attach a disk that the hypervisor could not open, or whose format is not known."""
     disk = target.disk
     if disk is None or target.stays:
         return
@@ -87,14 +97,14 @@ def check_coming(config: VmConfig, target: Target, problems: Problems) -> None:
 
 
 def check_known(disk: Disk, label: str, problems: Problems) -> None:
-    """Refuse a disk that no VM has, and of which it is not known what lies on it."""
+    """Refuse a disk that no VM has, if its format is not known."""
     why = "" if disk.path else disk_element.why_not_known(disk.volume)
     if why:
         problems.add("NotSupported", why, label)
 
 
 def check_size(target: Target, problems: Problems) -> None:
-    """Refuse another size for a disk that a job has, or whose content has a size of its own."""
+    """Refuse another size for a disk that is busy, or whose data has a size of its own."""
     disk = target.disk
     if disk is None or target.bytes == disk.size:
         return
@@ -107,12 +117,14 @@ def check_size(target: Target, problems: Problems) -> None:
 
 
 def check_busy(disk: Disk, label: str, problems: Problems) -> None:
-    """Refuse to resize or remove a disk that a job of the hypervisor has. QEMU would refuse it half-way."""
+    """Refuse to resize or remove a disk while a job of the hypervisor uses it. QEMU would refuse it in the middle of
+    the work.
+    """
     if disk.path and disk.element.busy:
         problems.add("InUse", disk.element.busy, label)
 
 
 def why_cold_growth(disk: Disk) -> str:
-    """Why a running VM does not take a larger disk; "" if it does."""
+    """Return why a running VM does not take a larger disk; "" if it does."""
     why = disk.element.unresizable if disk.path else ""
     return f"{why}, so the guest sees another size only after a start" if why else ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which entries of a task are refused together, and the plans for the others."""
+"""Plan the entries of a task. An entry that depends on a refused one is refused too."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ class Attempt(t.Protocol):
     def plan(self, declarations: t.Sequence[PlacedDiskDeclaration], wrong: t.Collection[int]) -> t.List[VmPlan]: ...
 
 
-class Planned(t.NamedTuple):
-    """What became of the declarations of a task."""
+class PlannedEntries(t.NamedTuple):
+    """The result for the declarations of a task."""
 
     jobs: t.List[Job]
     plans: t.List[VmPlan]
@@ -60,10 +60,11 @@ def plan_entries(
     declarations: t.Sequence[PlacedDiskDeclaration],
     wrong: t.Collection[int],
     carry_on: bool,
-) -> Planned:
-    """Plans for the declarations. wrong has the numbers of those that are refused already.
+) -> PlannedEntries:
+    """Return the plans for the declarations. wrong: the numbers of those that are refused already.
 
-    carry_on: plan the others without the refused ones and without what depends on these. Otherwise nothing is planned.
+    carry_on: plan the others, without the refused ones and what depends on them. Otherwise a problem means that nothing
+    is planned.
     """
     left, bad = list(declarations), {id(declarations[number]) for number in wrong}
     problems: t.List[Problem] = []
@@ -73,14 +74,14 @@ def plan_entries(
         problems += registry.problems
         out = _refused(registry.entries)
         if not (out or registry.problems):
-            return Planned(t.cast(t.List[Job], registry.jobs), plans, problems)
+            return PlannedEntries(t.cast(t.List[Job], registry.jobs), plans, problems)
         if not (out and carry_on):
-            return Planned([], [], problems)
+            return PlannedEntries([], [], problems)
         left = [declared for declared in left if id(declared) not in out]
 
 
 def _refused(entries: t.Sequence[Entry]) -> t.Set[int]:
-    """The refused declarations, and all that depend on one of them."""
+    """Return the refused declarations, and all that depend on one of them."""
     out = [entry for entry in entries if entry.refused]
     rest = [entry for entry in entries if not entry.refused]
     for entry in out:  # out grows meanwhile

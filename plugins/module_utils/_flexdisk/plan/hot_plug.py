@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a disk can come to a running VM, or leave it."""
+"""Whether a disk can be attached to a running VM, or detached from it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..rules import slots
 
 
 def why_cold(vm: Vm, model: str, slot: str, capabilities: Capabilities) -> str:
-    """Why a disk of this model cannot come to this slot, or leave it, while the VM runs; "" if it can."""
+    """Return why a disk of this model cannot be attached at this slot, or detached, while the VM runs; "" if it can."""
     if capabilities.functions_per_slot > 1:
         return ""
     if model not in capabilities.models:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The order of steps: those that free space first, those that need it last, the VM stopped only for what needs it."""
+"""Put steps in order: those that free space first, those that need it last, and a stop only if a step needs it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..rules import identity, slots, space, usage
 from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
-from ..rules.unfinished import is_unfinished, words_for
+from ..rules.unfinished import is_unfinished, unfinished_vm_text
 from . import arrivals, changes, departures, disk_travel, predict, recovery
 from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
 from .resolve import Resolved, Target, slots_after
-from .steps import Step, Told
+from .steps import Step, StepReport
 from .vm_steps import RetireSyncs, SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
 
 
@@ -47,18 +47,18 @@ class Sequence:
             self.add(step)
 
     def volume_of(self, disk: Disk) -> Disk:
-        """The disk as it is at this point."""
+        """Return the disk as it is at this point."""
         return next(d for d in self.vm.disks + self.vm.orphans if d.volume.name == disk.volume.name)
 
 
 def order(
     resolved: Resolved, geometry: PoolGeometry, capabilities: Capabilities, policy: Policy, problems: Problems
 ) -> Sequence:
-    """All steps of one VM in order, with a stop and a start around them where that is needed and allowed."""
+    """Return all steps of one VM in order, with a stop and a start around them if that is needed and allowed."""
     vm = resolved.vm
     config = vm.config
     work = _work(resolved, geometry, capabilities, policy)
-    needs_stop = [s for s in work.steps if (s.cold or s.late(capabilities.live)) and not s.silent]
+    needs_stop = [s for s in work.steps if (s.cold or s.late(capabilities.live)) and not s.facts_only]
     if needs_stop or config.state == "stopped":
         first = _overdue(resolved, bool(needs_stop))
         work = _work(resolved, geometry, capabilities, policy, first) if first else work
@@ -94,10 +94,12 @@ def check_ready(vm: Vm, problems: Problems) -> None:
     """Add problems if the VM is in no state to be changed."""
     state = usage.power_problem(vm.config)
     if state:
-        problems.add("VmInTransition", words_for(vm.config, vm.interrupted) if is_unfinished(vm.config) else state)
+        problems.add(
+            "VmInTransition", unfinished_vm_text(vm.config, vm.interrupted) if is_unfinished(vm.config) else state
+        )
     if usage.check_whole(vm, problems) and vm.config.frozen:
         problems.add("NotSupported", f"{vm.config.frozen}; it cannot be changed")
-    # The end of an interrupted run tells a running guest the sizes of its disks.
+    # Completing an interrupted run announces the sizes of its disks to a running guest.
     for disk in vm.disks if vm.interrupted is not None and vm.config.state == "running" else ():
         disk_travel.check_busy(disk, disk.label, problems)
 
@@ -106,35 +108,35 @@ def _resumed(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capab
     """The steps of this run, with the end of an interrupted run around them."""
     if vm.interrupted is None:
         return work
-    whole = Sequence(vm, geometry)
-    whole.add(recovery.recover(vm))
-    whole.extend(work.steps)
-    whole.extend(recovery.power(vm, whole.vm, capabilities))
-    return whole
+    sequence = Sequence(vm, geometry)
+    sequence.add(recovery.recover(vm))
+    sequence.extend(work.steps)
+    sequence.extend(recovery.power(vm, sequence.vm, capabilities))
+    return sequence
 
 
 def _overdue(resolved: Resolved, changing: bool) -> t.List[Step]:
-    """First steps of a stopped VM: the end of an interrupted detach, and ports that its disks need and some to spare.
-    If its disks are managed, UUIDs and slots that an old vmadm did not write down, too.
+    """Return steps that a stopped VM gets first: they finish an interrupted detach, add the PCIe ports that its disks
+    need with some to spare, and configure UUIDs and slots that an old vmadm left out, if its disks are managed.
     """
     steps: t.List[Step] = [*departures.forget(resolved.vm)]
     steps += changes.ports(slots.new_ports(*slots_after(resolved), resolved.vm.config.pci))
-    bare = changes.persist(resolved.vm, changing) if resolved.targets or resolved.leavers else None
-    return [*steps, bare] if bare is not None else steps
+    edits = changes.persist(resolved.vm, changing) if resolved.targets or resolved.leavers else None
+    return [*steps, edits] if edits is not None else steps
 
 
 def stop(capabilities: Capabilities) -> Stop:
-    """The step that shuts a VM down."""
-    return Stop(Told("stop"), autoboot_off=capabilities.moves_autoboot)
+    """Return the step that shuts a VM down."""
+    return Stop(StepReport("stop"), autoboot_off=capabilities.moves_autoboot)
 
 
 def _wrapped(vm: Vm, work: Sequence, geometry: PoolGeometry, capabilities: Capabilities) -> Sequence:
     wrapped = Sequence(vm, geometry)
-    calm = [s for s in work.steps if s.calm]
-    wrapped.extend(calm)
+    early = [s for s in work.steps if s.before_stop]
+    wrapped.extend(early)
     wrapped.add(stop(capabilities))
     for step in work.steps:
-        if step not in calm:
+        if step not in early:
             wrapped.add(step)
     wrapped.add(recovery.start(capabilities))
     wrapped.extend(recovery.power(vm, wrapped.vm, capabilities))
@@ -157,7 +159,7 @@ def _work(
         seq.add(retire_syncs(seq.vm, capabilities))
     seq.extend(repairs(seq.vm, geometry, policy.reclaim, resolved.flexible, recomputed=bool(figures)))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.detached):
-        seq.add(changes.unname(leaver.disk).for_disk(leaver.anew))
+        seq.add(changes.unname(leaver.disk).for_disk(leaver.replaced))
     seq.extend(first)
     _departures(seq, resolved, capabilities)
     standing = [g for g in resolved.targets if g.stays and g.disk is not None]
@@ -172,22 +174,22 @@ def _work(
     for target in standing:
         _in_place(seq, target)
     _arrivals(seq, [g for g in resolved.targets if not (g.stays or g in copied)], capabilities)
-    _facts(seq, standing, resolved.kept)
+    _facts(seq, standing, resolved.unlisted)
     return seq
 
 
 def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:
     """Add the disks that come. Existing disks come before new ones, which must not take the index of a replaced one."""
-    for target in sorted(arriving, key=lambda g: (g.disk is None, not g.anew)):
+    for target in sorted(arriving, key=lambda g: (g.disk is None, not g.replaces_another)):
         target = replace(target, disk=target.disk and predict.unguarded(target.disk))
-        seq.add(arrivals.arrive(seq.vm, target, capabilities).for_disk(target.anew))
+        seq.add(arrivals.arrive(seq.vm, target, capabilities).for_disk(target.replaces_another))
 
 
-def _facts(seq: Sequence, standing: t.Sequence[Target], kept: t.Sequence[Disk]) -> None:
+def _facts(seq: Sequence, standing: t.Sequence[Target], unlisted: t.Sequence[Disk]) -> None:
     """Add the steps that write facts of the disks that stay, hidden disks too."""
     for target in standing:
         seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
-    for disk in [*kept, *(d for d in seq.vm.disks if d.hidden)]:
+    for disk in [*unlisted, *(d for d in seq.vm.disks if d.hidden)]:
         seq.add(changes.sync_facts(seq.volume_of(disk)))
 
 
@@ -219,32 +221,32 @@ def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
         detached = other.detached[0]
     else:
         detached = next(d for d in seq.vm.detached if d.uuid == uuid)
-    arrival = arrivals.attach(seq.vm, replace(target, kept=target.type), detached, capabilities)
+    arrival = arrivals.attach(seq.vm, replace(target, current_type=target.type), detached, capabilities)
     seq.add(replace(arrival, vm_waits=attached))
 
 
 def _concerned(resolved: Resolved) -> t.List[Disk]:
-    """Every disk of the VM, and disks of other VMs that it takes or destroys."""
-    own = resolved.vm.disks + resolved.vm.orphans + resolved.vm.detached
+    """Return every disk of the VM, and disks of other VMs that it takes or destroys."""
+    of_vm = resolved.vm.disks + resolved.vm.orphans + resolved.vm.detached
     claimed = [g.disk for g in resolved.targets if g.disk is not None] + [leaver.disk for leaver in resolved.leavers]
-    return [*own, *(disk for disk in claimed if not any(disk is other for other in own))]
+    return [*of_vm, *(disk for disk in claimed if not any(disk is other for other in of_vm))]
 
 
 def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -> None:
     """Add the steps of leavers. Disks that are not attached come first, because they give their space back."""
 
-    def whole(step: Step, disk: Disk, anew: bool) -> Step:
+    def for_leaver(step: Step, disk: Disk, replaced: bool) -> Step:
         why = why_cold(resolved.vm, disk.model, disk.pci_slot, capabilities)
-        return step.for_disk(anew, why)
+        return step.for_disk(replaced, why)
 
     for leaver in (v for v in resolved.leavers if v.destroy and not v.disk.path):
-        seq.add(departures.destroy(leaver).for_disk(leaver.anew))
+        seq.add(departures.destroy(leaver).for_disk(leaver.replaced))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
         step = departures.detach(seq.vm, leaver, _settles_later(resolved))
-        seq.add(whole(step, leaver.disk, leaver.anew))
+        seq.add(for_leaver(step, leaver.disk, leaver.replaced))
     for leaver in (v for v in resolved.leavers if v.destroy and v.disk.path):
-        seq.add(whole(departures.destroy(leaver), leaver.disk, leaver.anew))
+        seq.add(for_leaver(departures.destroy(leaver), leaver.disk, leaver.replaced))
 
 
 def _settles_later(resolved: Resolved) -> bool:
@@ -256,36 +258,42 @@ def _settles_later(resolved: Resolved) -> bool:
 
 
 def _space_changes(resolved: Resolved, thick: bool) -> t.List[Step]:
-    """Steps for flexible_disk_size and quota, what gives back first. thick: the hypervisor sets volumes to auto."""
+    """Return the steps for flexible_disk_size and quota, those that release space first.
+
+    thick: the hypervisor sets the refreservation of every volume to auto.
+    """
     root, config = resolved.vm.root, resolved.vm.config
     steps: t.List[t.Tuple[int, Step]] = []
     if resolved.quota != root.refquota:
-        told = Told(f"VM quota {render_change(root.refquota, resolved.quota)}")
-        quota = SetVmQuota(told, quota_bytes=resolved.quota, resets=thick)
+        report = StepReport(f"VM quota {render_change(root.refquota, resolved.quota)}")
+        quota = SetVmQuota(report, quota_bytes=resolved.quota, resets=thick)
         steps.append((resolved.quota - root.refquota, quota))
     if resolved.flexible is not None and resolved.flexible != config.flexible_disk_size:
         now, hidden = config.flexible_disk_size, resolved.vm.hidden_mib
         wanted = (resolved.flexible - hidden) * MIB
         change = f"none -> {render_bytes(wanted)}" if now is None else render_change((now - hidden) * MIB, wanted)
-        flexible = SetFlexibleSize(Told(f"flexible_disk_size {change}"), stored_mib=resolved.flexible, resets=thick)
+        flexible = SetFlexibleSize(
+            StepReport(f"flexible_disk_size {change}"), stored_mib=resolved.flexible, resets=thick
+        )
         steps.append((resolved.flexible - (now or 0), flexible))
     return [step for _more, step in sorted(steps, key=lambda s: s[0])]
 
 
 def retire_syncs(vm: Vm, capabilities: Capabilities) -> t.Optional[RetireSyncs]:
-    """The step before a hypervisor computes the VM's quota: it knows no space for syncs, and would set too little.
-
-    The next sync goes on from the bookmarks of these snapshots.
+    """Return the step that destroys snapshots of syncs, before a hypervisor computes the VM's quota without the space
+    for them; None if it is not needed. The next sync continues from the bookmarks of these snapshots.
     """
     if not (capabilities.keeps_storage and space.sync_space(vm)):
         return None
-    parts = [s.planned for disk in vm.disks + vm.orphans for s in disk.snapshots]
+    parts = [s.dataset_id for disk in vm.disks + vm.orphans for s in disk.snapshots]
     syncs = tuple(part for part in parts if is_synced(part.name.partition("@")[2]))
-    return RetireSyncs(Told(f"- {count(len(syncs), 'snapshot')} of syncs, the next sync makes others"), snapshots=syncs)
+    return RetireSyncs(
+        StepReport(f"- {count(len(syncs), 'snapshot')} of syncs, the next sync makes others"), snapshots=syncs
+    )
 
 
 def _feasible(vm: Vm, figures: t.List[Step], geometry: PoolGeometry) -> t.List[Step]:
-    """If the VM holds more than its flexible_disk_size, change that first: no quota could be set before."""
+    """Put the change of flexible_disk_size first if the VM holds more than it: no quota could be set before."""
     if not figures or not isinstance(figures[0], SetVmQuota):
         return figures
     room = space.allocatable(predict.apply(vm, figures[0], geometry))
@@ -294,7 +302,7 @@ def _feasible(vm: Vm, figures: t.List[Step], geometry: PoolGeometry) -> t.List[S
 
 def _edits(standing: t.Sequence[Target]) -> t.Optional[EditDisks]:
     """All changes of configuration in one step, so that two disks can swap their slots."""
-    edits, words = [], []
+    edits, parts = [], []
     for target in standing:
         disk = t.cast(Disk, target.disk)
         wanted = config_changes(target.spec, disk)
@@ -302,10 +310,10 @@ def _edits(standing: t.Sequence[Target]) -> t.Optional[EditDisks]:
             wanted["pci_slot"] = (disk.pci_slot or "none", target.slot)
         if wanted:
             edits.append(DiskEdit(disk.volume.name, disk.path, {key: then for key, (_now, then) in wanted.items()}))
-            words += [f"{target.label} {key} {_word(now)} -> {_word(then)}" for key, (now, then) in wanted.items()]
+            parts += [f"{target.label} {key} {_word(now)} -> {_word(then)}" for key, (now, then) in wanted.items()]
     if not edits:
         return None
-    return EditDisks(Told(f"~ {', '.join(words)}"), edits=tuple(edits))
+    return EditDisks(StepReport(f"~ {', '.join(parts)}"), edits=tuple(edits))
 
 
 def _word(value: object) -> str:
@@ -315,29 +323,30 @@ def _word(value: object) -> str:
 def repairs(
     vm: Vm, geometry: PoolGeometry, reclaim: bool, flexible: t.Optional[int] = None, recomputed: bool = False
 ) -> t.List[Step]:
-    """Steps that put a drifted VM back under the law. The quota of an inflexible VM is lowered only with reclaim.
+    """Return the steps that set quota and reservations by the quota law again, where they have drifted.
 
-    flexible is the coming flexible_disk_size (MiB). recomputed: a later step sets quota and reservation by the law.
+    reclaim: lower the quota of an inflexible VM, too. flexible: the flexible_disk_size (MiB) that a later step sets.
+    recomputed: a later step sets quota and reservation anyway.
     """
     seq = Sequence(vm, geometry)
     off = space.off_automatic(vm, geometry)
     if off:
-        # Volumes that give space back come first.
+        # Volumes that release space come first.
         off = tuple(sorted(off, key=lambda v: predict.resized(v, v.volsize, geometry).used - v.used))
         names = ", ".join(v.name.rsplit("/", 1)[-1] for v in off)
-        told = Told(f"refreservation of {names} -> auto")
-        seq.add(SettleVolumes(told, names=tuple(v.name for v in off), flexible_mib=flexible))
+        report = StepReport(f"refreservation of {names} -> auto")
+        seq.add(SettleVolumes(report, names=tuple(v.name for v in off), flexible_mib=flexible))
     if recomputed:
         return seq.steps
     root = seq.vm.root
     base_ok = space.base_reservation_ok(root)
     lasting = not vm.flexible and not reclaim
-    # A detach lowers the reservation meanwhile, and that may look like a lasting drift.
-    kept = lasting and not vm.interrupted and min(space.quota_drift(seq.vm, geometry)) >= 0
+    # While a detach is interrupted, the reservation is lower. That is no drift to tolerate.
+    tolerated = lasting and not vm.interrupted and min(space.quota_drift(seq.vm, geometry)) >= 0
     quota = max(space.settled_quota(seq.vm, geometry), root.quota if lasting else 0)
-    if (not kept and (root.quota, root.reservation) != (quota, quota)) or not base_ok:
+    if (not tolerated and (root.quota, root.reservation) != (quota, quota)) or not base_ok:
         base = vm.root.refreservation if base_ok else max(0, vm.root.refquota - MIB)
         now, cause = vm.root, space.drift_cause(vm, geometry) or "interrupted"
         text = f"quota {render_change(now.quota, quota)}, reservation {render_change(now.reservation, quota)} ({cause})"
-        seq.add(SettleQuota(Told(text), quota_bytes=quota, refreservation_bytes=base))
+        seq.add(SettleQuota(StepReport(text), quota_bytes=quota, refreservation_bytes=base))
     return seq.steps

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans from what is observed and what is declared: one for each VM, and whether the pool has room for all."""
+"""Plan what is declared, starting from what is observed: one plan for each VM, and a check that the pool has room for
+all.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,11 @@ from ..model.vm import Disk, Vm, VmConfig
 from ..rules import pins, released_identity
 from ..rules.inventory import Host
 from ..rules.matching import Match, match
-from ..rules.moves import away
-from ..rules.naming import did_you_mean, fitting
-from ..rules.power import held_down, unfinished
+from ..rules.moves import why_moved_away
+from ..rules.naming import did_you_mean, find_by_name
+from ..rules.power import interrupted_run_text, why_kept_down
 from ..rules.reservation import PoolGeometry
-from ..rules.unfinished import is_unfinished, words_for
+from ..rules.unfinished import is_unfinished, unfinished_vm_text
 from ..rules.usage import check_whole
 from . import ordering, predict
 from .checks import check
@@ -35,22 +37,26 @@ from .warnings import warnings_of
 
 
 def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
-    """The VM with this uuid, else the only one with this alias or uuid prefix, or None. A Problem if several fit."""
-    found = fitting(wanted, host.configs)
-    if len(found) > 1:
+    """Return the VM with this uuid, else the only one with this alias or uuid prefix, or None. A Problem if several
+    match.
+    """
+    matches = find_by_name(wanted, host.configs)
+    if len(matches) > 1:
         text = (
             "several VMs have this alias or a uuid that begins so: "
-            f"{', '.join(sorted(c.label for c in found))}; give the whole uuid"
+            f"{', '.join(sorted(c.label for c in matches))}; give the whole uuid"
         )
         return Problem("Ambiguous", text, wanted)
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem]:
-    """The VM of find_config, or a Problem if it cannot be used. adopt: a VM without a dataset is accepted."""
+    """Return the VM that find_config() finds, or a Problem if it cannot be used. adopt: accept a VM without a
+    dataset.
+    """
     config = find_config(host, wanted)
     if config is None:
-        return away(host.moves, wanted) or _unknown(host, wanted)
+        return why_moved_away(host.moves, wanted) or _unknown(host, wanted)
     if isinstance(config, Problem):
         return config
     vm = next((v for v in host.vms if v.config is config), None)
@@ -73,7 +79,7 @@ def _unknown(host: Host, wanted: str) -> Problem:
 
 
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
-    """Steps for one VM, or every problem of its declaration."""
+    """Return the plan for one VM."""
     problems = Problems(spec.vm)
     adopts = spec.adopt and vm.config.identity_in_zfs
     before = vm = by_other_names(host, vm) if adopts else vm
@@ -91,8 +97,8 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
     matched = match(vm, t.cast(t.Any, spec.disks), of_other_vms, policy.matching, problems, spec.unlisted)
     plan = plan_matched(host, vm, spec, matched, policy, capabilities, problems)
     if plan.problems:
-        found = tuple(replace(one, message=as_configured(one.message, first)) for one in plan.problems)
-        return replace(plan, before=before, after=before, problems=found)
+        reworded = tuple(replace(one, message=as_configured(one.message, first)) for one in plan.problems)
+        return replace(plan, before=before, after=before, problems=reworded)
     warnings = tuple(f"{spec.vm}: {as_configured(text, first)}" for text in matched.warnings)
     steps = (*([first] if first else []), *plan.steps)
     return replace(plan, before=before, steps=steps, warnings=warnings + plan.warnings)
@@ -101,12 +107,12 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
 def check_begun(vm: Vm, problems: Problems) -> None:
     """Refuse all other changes until an interrupted creation, deletion, rollback or release is finished."""
     if is_unfinished(vm.config) and (vm.interrupted is not None or vm.config.state != "provisioning"):
-        problems.add("VmInTransition", words_for(vm.config, vm.interrupted))
+        problems.add("VmInTransition", unfinished_vm_text(vm.config, vm.interrupted))
     if vm.interrupted is not None and vm.interrupted.rollback:
-        problems.add("InUse", unfinished(vm.interrupted))
-    # A run that writes the journal is not a release. What it has begun to write is no half of one.
+        problems.add("InUse", interrupted_run_text(vm.interrupted))
+    # A run with a journal entry is no release, so facts that it has written only in part are no interrupted release.
     ours = vm.interrupted is not None and not vm.interrupted.late
-    for disk in (d for d in vm.disks if not ours and released_identity.halfway(d.volume)):
+    for disk in (d for d in vm.disks if not ours and released_identity.release_interrupted(d.volume)):
         problems.add(
             "InUse",
             "the release of its identity was interrupted; disk_adopt finishes it (state=released) or undoes it "
@@ -124,8 +130,8 @@ def plan_matched(
     capabilities: Capabilities,
     problems: Problems,
 ) -> VmPlan:
-    """Steps for a VM whose entries are matched with disks. problems has what was found before."""
-    why = held_down(vm)
+    """Return the plan for a VM whose entries are matched with disks. problems: those found before."""
+    why = why_kept_down(vm)
     if why and not (problems or _boots_again(matched)):
         problems.add("InUse", why)
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
@@ -145,19 +151,19 @@ def plan_matched(
 
 
 def _add_stop(resolved: Resolved, host: Host, capabilities: Capabilities, policy: Policy, problems: Problems) -> None:
-    """Add that the VM must be stopped, too, for what a check has refused: a user wants to hear both at once."""
-    found = Problems(resolved.vm.label)
+    """Add that the VM must be stopped, if a check has refused something else, so that the user sees both at once."""
+    stop_problems = Problems(resolved.vm.label)
     with contextlib.suppress(FlexdiskError):  # what cannot be planned has been refused already
-        ordering.order(resolved, host.geometry[resolved.vm.config.pool], capabilities, policy, found)
-    for one in found:
+        ordering.order(resolved, host.geometry[resolved.vm.config.pool], capabilities, policy, stop_problems)
+    for one in stop_problems:
         if one.code == "VmNotStopped":
             problems.add(one.code, one.message, one.disk)
 
 
 def _boots_again(matched: Match) -> bool:
-    """Whether an entry gives a boot disk to a VM that has lost its own: a new one, or one that the VM has not attached.
+    """Whether an entry gives a boot disk to a VM that has lost its own: a new one, or one that is not attached.
 
-    Not every disk will do: a data disk has nothing to boot from.
+    A data disk does not suffice, because it has nothing to boot from.
     """
     new = any(entry.image for entry in matched.creates if entry.boot)
     there = [(entry, disk) for entry, disk in matched.pairs if entry.boot and not disk.path]
@@ -165,7 +171,7 @@ def _boots_again(matched: Match) -> bool:
 
 
 def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problems) -> None:
-    """Refuse a VM that has, or is about to get, a disk whose uuid is on several volumes."""
+    """Refuse a VM that has, or would get, a disk whose uuid is on several volumes."""
     for disk in {id(d): d for d in (*vm.disks, *vm.orphans, *vm.detached, *claimed)}.values():
         places = host.duplicates.get(disk.uuid)
         if places:
@@ -173,14 +179,14 @@ def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problem
 
 
 class Demand(t.NamedTuple):
-    """Bytes that a plan takes from the pool: net when it is done, and peak at most on the way."""
+    """Bytes that a plan takes from the pool: net after it, and peak at most meanwhile."""
 
     net: int
     peak: int
 
 
 def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
-    """What a plan takes from the pool: the change of the VM's reservation, and what detached disks keep."""
+    """Return what a plan takes from the pool: the change of the VM's reservation, and what detached disks keep."""
     vm = plan.before
     guests: t.Dict[str, int] = {}
     for step in plan.steps:
@@ -189,7 +195,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
         if isinstance(step, AttachDisk) and step.attached.detached and step.attached.vm != vm.config.uuid:
             guests[step.source] = step.attached.volume.used
     freed = sum(step.frees_bytes for step in plan.steps if isinstance(step, (ClearRemains, RemoveUnfinished)))
-    start = _held(vm) + sum(guests.values()) + freed
+    start = _reserved_bytes(vm) + sum(guests.values()) + freed
     course = [0]
     for step in plan.steps:
         if isinstance(step, (ClearRemains, RemoveUnfinished)):
@@ -203,12 +209,14 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
             guests.pop(step.source, None)
         elif isinstance(step, Relocate):
             guests = {}
-        course.append(_held(vm) + sum(guests.values()) + freed - start)
+        course.append(_reserved_bytes(vm) + sum(guests.values()) + freed - start)
     return Demand(course[-1], max(course))
 
 
 def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
-    """Plans whose VMs lose the detached disks that are taken. A disk that two VMs take is a problem of both."""
+    """Return the plans, with the detached disks that are taken removed from their VMs. A disk that two VMs take is a
+    problem of both.
+    """
     takers: t.Dict[str, t.List[VmPlan]] = {}
     for plan in plans:
         for step in plan.steps:
@@ -225,12 +233,14 @@ def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]
     return [replace(p, after=replace(p.after, detached=detached)) for p, detached in zip(plans, left)], problems
 
 
-def _held(vm: Vm) -> int:
+def _reserved_bytes(vm: Vm) -> int:
     return vm.root.reservation + sum(d.volume.used for d in vm.detached)
 
 
 def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
-    """Plans in an order that keeps the pool from running out, releasing plans first; and problems of pools."""
+    """Return the plans in an order in which the pool does not run out of space, those that release space first; and
+    problems of pools.
+    """
     ordered = sorted(plans, key=lambda plan: rank(host, plan))
     return ordered, lacking(host, ordered)
 
@@ -238,10 +248,10 @@ def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Li
 def admitted(
     host: Host, plans: t.Sequence[VmPlan], carry_on: bool
 ) -> t.Tuple[t.List[VmPlan], t.List[VmPlan], t.List[Problem]]:
-    """Plans that fit together; the same plans in the order of their work; all problems.
+    """Return the plans that fit together; the same plans in the order of work; all problems.
 
-    carry_on: leave out the VMs that a problem names, until the rest fits together. In a pool without room, this is the
-    VM that needs most.
+    carry_on: leave out the VMs with problems until the rest fits. In a pool without room, that is the VM that needs
+    most.
     """
     problems: t.List[Problem] = []
     left = list(plans)
@@ -257,15 +267,15 @@ def admitted(
 
 
 def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
-    """Problems of pools that lack room for the plans, done in this order."""
+    """Return problems of pools that lack room for the plans in this order."""
     needs = [(plan, demand(plan, host.geometry[plan.before.config.pool])) for plan in ordered]
     problems = []
     for pool in sorted({p.before.config.pool for p in ordered}):
         here = [(p, n) for p, n in needs if p.before.config.pool == pool and p.steps]
         need = so_far = 0
-        for _plan, own in here:
-            need = max(need, so_far + own.peak)
-            so_far += own.net
+        for _plan, needed in here:
+            need = max(need, so_far + needed.peak)
+            so_far += needed.net
         room = host.available(pool)
         if need > room:
             biggest, most = max(here, key=lambda pair: pair[1].peak)
@@ -281,6 +291,8 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
 
 
 def rank(host: Host, plan: VmPlan) -> t.Tuple[bool, int]:
-    """Sort key: plans that release space, least peak first; then the others, most given back after the peak first."""
+    """Sort key: plans that release space, least peak first; then the others, those that release most after their peak
+    first.
+    """
     need = demand(plan, host.geometry[plan.before.config.pool])
     return need.net >= 0, need.peak if need.net < 0 else need.net - need.peak

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The VM as it is after a step. The plan, check mode and the check after the real run use the same arithmetic."""
+"""Predict the VM after each step. The plan, check mode and the comparison after the real run use the same
+arithmetic.
+"""
 
 from __future__ import annotations
 
@@ -24,20 +26,20 @@ NEWEST = 1 << 63  # the createtxg of a snapshot that is not taken yet
 
 
 def resized(volume: Dataset, volsize: int, geometry: PoolGeometry) -> Dataset:
-    """The volume with another size (bytes) and its automatic reservation. What its snapshots pin stays."""
+    """Return the volume with another size (bytes) and its automatic reservation. What its snapshots hold stays."""
     reservation = automatic_reservation(volsize, volume.volblocksize, geometry)
     return replace(volume, volsize=volsize, refreservation=reservation, used=volume.pinned + reservation)
 
 
-def typed(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
-    """The volume with the reservation of the wanted type."""
+def with_type(volume: Dataset, wanted: str, geometry: PoolGeometry) -> Dataset:
+    """Return the volume with the reservation of the wanted type."""
     if wanted != SPARSE:
         return resized(volume, volume.volsize, geometry)
     return replace(volume, refreservation=0, usedbyrefreservation=0, used=volume.pinned + volume.written)
 
 
 def apply(vm: Vm, step: Step, geometry: PoolGeometry) -> Vm:
-    """The VM after the step."""
+    """Return the VM after the step."""
     return AFTER[type(step)](step, vm, geometry)
 
 
@@ -46,14 +48,16 @@ def _root(vm: Vm, **changes: t.Any) -> Vm:
 
 
 def _based(vm: Vm, refreservation: int) -> Vm:
-    """The VM with another refreservation of its own file system. What that has not written yet stays set aside."""
+    """Return the VM with another refreservation of its own file system. The part that is not written yet stays
+    reserved.
+    """
     root = vm.root
     unique = root.refreservation - root.usedbyrefreservation if root.usedbyrefreservation else root.written
     return _root(vm, refreservation=refreservation, usedbyrefreservation=max(0, refreservation - unique))
 
 
 def _with_facts(vm: Vm, facts: t.Mapping[str, str]) -> Vm:
-    """The VM with properties of the collection on its dataset; "" removes one."""
+    """Return the VM with properties of the collection on its dataset; "" removes one."""
     return _root(vm, user={key: value for key, value in {**vm.root.user, **facts}.items() if value})
 
 
@@ -104,14 +108,16 @@ def _law(step: vm_steps.SettleQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """The quota has room for what the volumes will hold, even if that is more than F. Later steps make it fit."""
+    """Return the VM after the step. The quota has room for what the volumes will hold, even if that is more than F;
+    later steps make it fit.
+    """
     before = sum(v.used for v in vm.volumes)
     for volume in step.names:
         vm = _map(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
     coming = step.flexible_mib
     room = _config(vm, flexible_disk_size=coming) if coming else vm
-    held = vm.root.used + sum(v.used for v in vm.volumes) - before
-    quota = max(vm.root.quota, expected_quota(vm, geometry), expected_quota(room, geometry), held)
+    used = vm.root.used + sum(v.used for v in vm.volumes) - before
+    quota = max(vm.root.quota, expected_quota(vm, geometry), expected_quota(room, geometry), used)
     return _root(vm, quota=quota, reservation=quota)
 
 
@@ -129,12 +135,14 @@ def _autoboot(step: vm_steps.SetAutoboot, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _retire(step: vm_steps.RetireSyncs, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """Quota and reservation follow with the next step."""
+    """Return the VM after the step. Quota and reservation are set by the next step."""
     return _with_facts(without_syncs(vm), {SPACE: ""})
 
 
 def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
-    """When F or the quota changes, vmadm (thick) sets every volume to refreservation=auto, sparse ones too."""
+    """Return the VM after a change of F or quota. vmadm (thick) then sets every volume to refreservation=auto, sparse
+    ones too.
+    """
     for disk in vm.disks + vm.orphans if thick else ():
         vm = _map(vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
     return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
@@ -164,20 +172,22 @@ def _resize(step: disk_steps.Resize, vm: Vm, geometry: PoolGeometry) -> Vm:
 def _sized(volume: Dataset, size_mib: int, kind: str, geometry: PoolGeometry) -> Dataset:
     if kind != SPARSE:
         return resized(volume, size_mib * MIB, geometry)
-    return replace(typed(volume, kind, geometry), volsize=size_mib * MIB)
+    return replace(with_type(volume, kind, geometry), volsize=size_mib * MIB)
 
 
 def _convert(step: disk_steps.Convert, vm: Vm, geometry: PoolGeometry) -> Vm:
     def converted(disk: Disk) -> Disk:
         if step.copying is not None:
             return _copied(disk, step.type, step.copying, geometry)
-        return believed(replace(disk, volume=typed(disk.volume, step.type, geometry)), identity.type_fact(step.type))
+        return with_written_facts(
+            replace(disk, volume=with_type(disk.volume, step.type, geometry)), identity.type_fact(step.type)
+        )
 
     return _map(vm, step.volume, converted)
 
 
 def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: PoolGeometry) -> Disk:
-    """The disk with the copy in the place of its volume."""
+    """Return the disk with the copy in the place of its volume."""
     volume = Dataset(
         name=disk.volume.name,
         kind="filesystem" if wanted == FILE else "volume",
@@ -186,13 +196,15 @@ def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: Pool
         compression=copying.compression,
         user={**disk.volume.user, "uuid": copying.uuid},
     )
-    volume = typed(volume, wanted, geometry)
+    volume = with_type(volume, wanted, geometry)
     if wanted == SPARSE:
         volume = replace(volume, used=volume.volsize, written=volume.volsize)
     # A disk that a VM waits for stays marked until the VM has it again.
     stays = disk.volume.user.get("from") == identity.CONVERTING
     disk = replace(disk, volume=volume, uuid=copying.uuid, image="", image_size=0, snapshots=(), partial_copy="")
-    return believed(disk, {**identity.type_fact(wanted), "from": identity.CONVERTING if stays else "", "copied": ""})
+    return with_written_facts(
+        disk, {**identity.type_fact(wanted), "from": identity.CONVERTING if stays else "", "copied": ""}
+    )
 
 
 def _discard(step: disk_steps.DiscardCopy, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -211,15 +223,15 @@ def _compression(step: disk_steps.SetCompression, vm: Vm, geometry: PoolGeometry
     return _map(vm, step.volume, lambda d: replace(d, volume=replace(d.volume, compression=step.value)))
 
 
-def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
-    """The disk with the facts written to its volume, as a later read shows it."""
+def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
+    """Return the disk with the facts written to its volume, as a later read shows it."""
     user = {**disk.volume.user, **facts}
     user = {k: v for k, v in user.items() if v}
     inherited = {k: v for k, v in disk.volume.inherited.items() if k not in user}
     volume = replace(disk.volume, user=user, received=disk.volume.received - facts.keys(), inherited=inherited)
-    # An identity is written with its stamps, so it is whole then, and a saved one does not count any more.
+    # An identity is written together with its stamps. It is whole then, and a saved one does not count any more.
     written = facts.get("uuid") or facts.get("name")
-    known = user if written else released_identity.known(volume, lambda uuid: uuid == disk.uuid)
+    known = user if written else released_identity.effective_properties(volume, lambda uuid: uuid == disk.uuid)
     return replace(
         disk,
         volume=volume,
@@ -230,15 +242,15 @@ def believed(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
 
 
 def _identity(step: disk_steps.WriteFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, lambda d: believed(d, step.facts))
+    return _map(vm, step.volume, lambda d: with_written_facts(d, step.facts))
 
 
 def _correct(step: disk_steps.CorrectFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """The VM after a correction of a volume, or of its own dataset."""
+    """Return the VM after a correction of a volume, or of its own dataset."""
     facts, root = step.facts, vm.root
     if step.volume == root.name:
         return _root(vm, user={**root.user, **facts}, received=root.received - facts.keys())
-    return _map(vm, step.volume, lambda d: believed(d, facts))
+    return _map(vm, step.volume, lambda d: with_written_facts(d, facts))
 
 
 def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
@@ -249,13 +261,15 @@ def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
 
 
 def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
-    """The VM after a removal. A flexible VM gets the quota of the law; an inflexible one keeps room for a new disk."""
+    """Return the VM after a removal. A flexible VM gets the quota by the law; an inflexible one keeps room for a new
+    disk.
+    """
     return _lawful(vm, geometry) if vm.flexible else vm
 
 
 def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm, disk = _out(vm, step.volume)
-    disk = believed(disk, step.facts)
+    disk = with_written_facts(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
     detached = replace(disk, volume=replace(disk.volume, name=step.target), detached=True, boot=boot, path="")
     detached = replace(detached, element=disk_element.decode(detached.volume))
@@ -274,7 +288,7 @@ def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def unguarded(disk: Disk) -> Disk:
-    """The disk without its guard. What only the guard has pinned is known if there is no other snapshot."""
+    """Return the disk without its guard. What only the guard has pinned is known if there is no other snapshot."""
     volume = disk.volume
     if not disk.guarded or disk.snapshots:
         return replace(disk, guarded=False)
@@ -296,10 +310,10 @@ def _destroy_detached(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGe
     return vm if orphans == vm.orphans else _settled(replace(vm, orphans=orphans), geometry)
 
 
-def _in(vm: Vm, disk: Disk, step: disk_steps.Arrival, geometry: PoolGeometry) -> Vm:
+def _in(vm: Vm, disk: Disk, step: disk_steps.DiskArrival, geometry: PoolGeometry) -> Vm:
     attachment = step.attachment
     disk = replace(
-        believed(disk, step.facts),
+        with_written_facts(disk, step.facts),
         vm=vm.config.uuid,
         index=index_of(step.volume),
         path=attachment.path,
@@ -338,12 +352,14 @@ def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     )
     volume = _sized(disk.volume, step.size_mib, step.type, geometry)
     volume = replace(volume, name=step.volume, compression=step.compression)
-    disk = believed(replace(disk, volume=volume), {"from": "", "copied": "", disk_element.FACT: ""})
+    disk = with_written_facts(
+        replace(disk, volume=volume), {"from": "", "copied": "", disk_element.ELEMENT_PROPERTY: ""}
+    )
     return _in(vm, disk, step, geometry)
 
 
 def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geometry: PoolGeometry) -> Dataset:
-    """The volume of a new disk."""
+    """Return the volume of a new disk."""
     blank = Dataset(
         name=step.volume,
         kind="filesystem" if step.type == FILE else "volume",
@@ -355,8 +371,8 @@ def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geome
 
 
 def _create(step: disk_steps.CreateDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
-    own = step.attachment.uuid
-    disk = Disk(volume=_made(step, geometry), vm=vm.config.uuid, index=0, uuid=own, image_size=step.image_size_mib)
+    uuid = step.attachment.uuid
+    disk = Disk(volume=_made(step, geometry), vm=vm.config.uuid, index=0, uuid=uuid, image_size=step.image_size_mib)
     return _in(vm, disk, step, geometry)
 
 
@@ -369,7 +385,7 @@ def _create_detached(step: disk_steps.CreateDetached, vm: Vm, geometry: PoolGeom
         image=image_of(step.origin),
         detached=True,
     )
-    return replace(vm, detached=(*vm.detached, believed(disk, step.facts)))
+    return replace(vm, detached=(*vm.detached, with_written_facts(disk, step.facts)))
 
 
 def _resize_detached(step: disk_steps.ResizeDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -378,7 +394,7 @@ def _resize_detached(step: disk_steps.ResizeDetached, vm: Vm, geometry: PoolGeom
 
 def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
     def finished(disk: Disk) -> Disk:
-        disk = believed(disk, {"from": ""})
+        disk = with_written_facts(disk, {"from": ""})
         return replace(disk, volume=_sized(disk.volume, step.size_mib, step.type, geometry))
 
     return _map(vm, step.volume, finished)
@@ -386,13 +402,15 @@ def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeom
 
 def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeometry) -> Vm:
     def ended(disk: Disk) -> Disk:
-        return believed(replace(disk, volume=replace(disk.volume, name=step.target)), step.facts)
+        return with_written_facts(replace(disk, volume=replace(disk.volume, name=step.target)), step.facts)
 
     return _map(vm, step.volume, ended)
 
 
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
-    """The VM with a hidden disk of the platform (size in MiB, block_size in bytes), and with the room for it."""
+    """Return the VM with a hidden disk of the platform (size in MiB, block_size in bytes), and with the space
+    for it.
+    """
     blank = Dataset(entry.volume, "volume", volblocksize=block_size, compression=vm.root.compression)
     volume = resized(blank, size * MIB, geometry)
     config = vm.config
@@ -417,7 +435,7 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
 
 
 def _elsewhere(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """The step changes other datasets, or adds ports for disks that come. The disks that are there stay the same."""
+    """Return the VM as it is: the step changes other datasets, or adds ports for disks that are attached later."""
     return vm
 
 
@@ -436,8 +454,8 @@ def _properties(step: vm_steps.SetProperties, vm: Vm, geometry: PoolGeometry) ->
     if step.indestructible is not None:
         changes["indestructible"] = step.indestructible
     if step.indestructible is False:
-        own = snapshots.protection(vm)
-        vm = replace(vm, snapshots=tuple(s for s in vm.snapshots if s is not own))
+        protection = snapshots.protection(vm)
+        vm = replace(vm, snapshots=tuple(s for s in vm.snapshots if s is not protection))
     return _config(vm, **changes)
 
 
@@ -446,7 +464,7 @@ def _package(step: vm_steps.WritePackage, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.dataset, lambda d: replace(believed(d, step.facts), uuid=step.uuid))
+    return _map(vm, step.dataset, lambda d: replace(with_written_facts(d, step.facts), uuid=step.uuid))
 
 
 def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -463,21 +481,21 @@ def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm
 def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     gone = {part.name for part in step.parts}
     vm = replace(vm, snapshots_below=tuple(s for s in vm.snapshots_below if s.name not in gone))
-    return pins.without(vm, gone)
+    return pins.without_snapshots(vm, gone)
 
 
 def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
     def back(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
-        part = next((s for s in before if s.planned in step.parts), None)
+        part = next((s for s in before if s.dataset_id in step.parts), None)
         if part is None:
             return dataset, before
         left = tuple(s for s in before if s.createtxg <= part.createtxg)
-        held = pins.held(left)
+        content = pins.content_bytes(left)
         then = replace(
             dataset,
             volsize=part.volsize,
-            used=held + dataset.refreservation if dataset.backs else dataset.used,
-            usedbydataset=held,
+            used=content + dataset.refreservation if dataset.backs else dataset.used,
+            usedbydataset=content,
             usedbysnapshots=0,
             usedbyrefreservation=dataset.refreservation,
             written=0,
@@ -487,7 +505,7 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
     return pins.each_dataset(vm, back)
 
 
-# What a VM is after each class of steps. Any: each function takes its own class.
+# The VM after each class of steps. Any: each function takes its own class.
 AFTER: t.Mapping[t.Type[Step], t.Callable[[t.Any, Vm, PoolGeometry], Vm]] = {
     disk_steps.WriteIdentity: _identity,
     disk_steps.SyncFacts: _identity,

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How an interrupted run is finished, by the present state and by the intent for what the state does not tell."""
+"""Finish interrupted runs, by the present state, and by the intent for what the state does not show."""
 
 from __future__ import annotations
 
@@ -9,54 +9,58 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
-from ..model.vm import JournalEntry, Vm
+from ..model.vm import Intent, Vm
 from ..rules.identity import PREFIX
 from ..rules.inventory import Host
-from ..rules.journal import property_of
+from ..rules.journal import intent_property
 from ..rules.layout import container
-from ..rules.power import held_down, unfinished, why_not
-from .steps import Step, Told, VmPlan
+from ..rules.power import interrupted_run_text, why_kept_down, why_not_started
+from .steps import Step, StepReport, VmPlan
 from .vm_steps import Recover, SetAutoboot, Start
 
 
 def recover(vm: Vm) -> t.Optional[Step]:
-    """The step that resumes an interrupted run; None without one. What is left to do are steps of their own."""
+    """Return the step that resumes an interrupted run; None without one. The steps that are left to do follow."""
     if vm.interrupted is None:
         return None
-    left = "; ".join(_found(vm)) or "nothing is left"
-    return Recover(Told(f"= interrupted run of {vm.interrupted.since} taken up: {left}"))
+    left = "; ".join(_leftovers(vm)) or "nothing is left"
+    return Recover(StepReport(f"= interrupted run of {vm.interrupted.since} taken up: {left}"))
 
 
 def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
-    """Steps that restore state and autoboot from before the first stop. now is the VM at this point of the plan."""
-    starts = vm.halted and now.config.state == "stopped" and not why_not(now)[0]
+    """Yield steps that restore state and autoboot from before the first stop. now: the VM at this point of the plan."""
+    starts = vm.halted and now.config.state == "stopped" and not why_not_started(now)[0]
     if starts:
         yield start(capabilities)
     turned_on = starts and capabilities.moves_autoboot and not now.config.failover
     if (turned_on or now.config.autoboot) != vm.autoboot_before:
         word = "on" if vm.autoboot_before else "off"
-        yield SetAutoboot(Told(f"autoboot {word}, as before"), autoboot=vm.autoboot_before)
+        yield SetAutoboot(StepReport(f"autoboot {word}, as before"), autoboot=vm.autoboot_before)
 
 
 def stays_down(vm: Vm, after: Vm) -> t.Iterator[str]:
-    """Why a VM that an interrupted run has stopped is not started again. after: the VM at the end of the plan."""
-    if vm.halted and after.config.state == "stopped" and why_not(after)[0]:
-        yield f"{vm.label}: an interrupted run has stopped it, and it stays down: {why_not(after)[1]}"
+    """Yield a warning if a VM that an interrupted run has stopped is not started again. after: the VM at the end of the
+    plan.
+    """
+    if vm.halted and after.config.state == "stopped" and why_not_started(after)[0]:
+        yield f"{vm.label}: an interrupted run has stopped it, and it stays down: {why_not_started(after)[1]}"
 
 
 def left_down(refused: t.Iterable[VmPlan]) -> t.Iterator[str]:
-    """Warnings about VMs that stay down because the plan is refused that would start them again."""
+    """Yield warnings about VMs that stay down, because the plan that would start them again is refused."""
     for vm in (plan.before for plan in refused if plan.before.halted):
         left = vm.interrupted
         text = "an interrupted run left it stopped"
         if left is not None and left.late:
             text = f"its guest was asked to shut down at {left.since} by a run that has failed, and has done so later"
-        way_out = "" if why_not(vm)[0] else "; vm with state=running starts it"
+        way_out = "" if why_not_started(vm)[0] else "; vm with state=running starts it"
         yield f"{vm.label}: {text}, and this run leaves it stopped, too{way_out}"
 
 
 def left_stopped(vm: Vm, capabilities: Capabilities) -> Vm:
-    """The VM for a task that declares it stopped: what an interrupted run has stopped is not started again."""
+    """Return the VM for a task that declares it stopped: if an interrupted run has stopped it, it is not
+    started again.
+    """
     left = vm.interrupted
     if left is None:
         return vm
@@ -65,84 +69,90 @@ def left_stopped(vm: Vm, capabilities: Capabilities) -> Vm:
 
 
 def start(capabilities: Capabilities) -> Start:
-    """The step that starts a VM."""
-    return Start(Told("start"), autoboot_on=capabilities.moves_autoboot)
+    """Return the step that starts a VM."""
+    return Start(StepReport("start"), autoboot_on=capabilities.moves_autoboot)
 
 
-def _given_up(vm: Vm, record: JournalEntry) -> bool:
-    """Whether the work of a killed run is taken up, but the VM is not started, for it ended too late for that run."""
+def _given_up(vm: Vm, entry: Intent) -> bool:
+    """Whether a killed run is resumed, but the VM is not started, because it stopped too late to be stopped by that
+    run.
+    """
     left = vm.interrupted
-    return left is not None and (record.state, left.state) == ("running", "stopped")
+    return left is not None and (entry.state, left.state) == ("running", "stopped")
 
 
-def _ended_too_late(record: JournalEntry, how: str) -> str:
-    """Why a VM that is down is not started, although a run that how tells of asked its guest to shut down."""
+def _ended_too_late(entry: Intent, how: str) -> str:
+    """Return why a stopped VM is not started, although a run asked its guest to shut down. how: how that run ended."""
     return (
-        f"its guest was asked to shut down at {record.since} by a run that {how}, and the VM is down; this need "
+        f"its guest was asked to shut down at {entry.since} by a run that {how}, and the VM is down; this need "
         "not be the cause any more, so it is not started; vm with state=running starts it"
     )
 
 
-def _found(vm: Vm) -> t.List[str]:
-    words = ["the VM is stopped"] if vm.halted else []
+def _leftovers(vm: Vm) -> t.List[str]:
+    items = ["the VM is stopped"] if vm.halted else []
     if vm.config.autoboot != vm.autoboot_before:
-        words.append(f"autoboot is {'on' if vm.config.autoboot else 'off'}")
-    words += [f"{path} is detached but still configured" for path in vm.ghosts]
-    words += [f"{disk.volume.name} is not configured" for disk in vm.orphans]
-    return words + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.detached if d.guarded]
+        items.append(f"autoboot is {'on' if vm.config.autoboot else 'off'}")
+    items += [f"{path} is detached but still configured" for path in vm.ghosts]
+    items += [f"{disk.volume.name} is not configured" for disk in vm.orphans]
+    return items + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.detached if d.guarded]
 
 
 def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
-    """What was found of an interrupted run and which steps end it: a list of one entry, or empty without such a run."""
-    record = plan.before.interrupted
-    if record is None or not plan.steps:
+    """Return what an interrupted run has left and which steps finish it: a list of one entry, or empty without such a
+    run.
+    """
+    entry = plan.before.interrupted
+    if entry is None or not plan.steps:
         return []
     ours = plan.stops  # then this run changes the power for its own steps
-    done = [step.text for step in plan.steps if step.mends or (step.changes_power and not ours)]
-    return [{"plan": record.plan, "since": record.since, "found": _found(plan.before), "done": done}]
+    done = [step.text for step in plan.steps if step.completes_interrupted or (step.changes_power and not ours)]
+    return [{"plan": entry.plan, "since": entry.since, "found": _leftovers(plan.before), "done": done}]
 
 
-def record_result(record: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
-    """An intent in the form of a result. It is unreadable if record is None."""
-    if record is None:
+def intent_result(entry: t.Optional[Intent]) -> t.Dict[str, t.Any]:
+    """Return an intent as results show it. None means that it is unreadable."""
+    if entry is None:
         return {"readable": False}
-    moves = [{"guid": guid, "from": source, "to": target} for guid, source, target in record.moves]
-    return dict(record._asdict(), readable=True, steps=list(record.steps), moves=moves)
+    moves = [{"guid": guid, "from": source, "to": target} for guid, source, target in entry.moves]
+    return dict(entry._asdict(), readable=True, steps=list(entry.steps), moves=moves)
 
 
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
-    """Warnings about entries of the journal that this run does not finish, with the command that removes them."""
+    """Return warnings about entries of the journal that this run does not finish, with the command that removes
+    them.
+    """
     known = {vm.config.uuid: vm for vm in host.vms}
     result = []
-    for (pool, uuid), record in sorted(host.intents.items()):
+    for (pool, uuid), entry in sorted(host.intents.items()):
         vm = known.get(uuid)
-        if vm is not None and record is not None and _given_up(vm, record):
-            result.append(f"{vm.label}: {_ended_too_late(record, 'was interrupted')}")
+        if vm is not None and entry is not None and _given_up(vm, entry):
+            result.append(f"{vm.label}: {_ended_too_late(entry, 'was interrupted')}")
         if vm is None or (vm.interrupted is not None and uuid in declared):
             continue
-        if record is None:
-            words = "the record of an interrupted run cannot be read"
+        if entry is None:
+            message = "the record of an interrupted run cannot be read"
         elif vm.asked is not None:
-            words = (
-                f"its guest was asked to shut down at {record.since} and has not; if it still does, the next run of"
+            message = (
+                f"its guest was asked to shut down at {entry.since} and has not; if it still does, the next run of"
                 " vm_disks starts the VM again"
             )
-        elif record.late and vm.interrupted is None and record.host == host.name:
+        elif entry.late and vm.interrupted is None and entry.host == host.name:
             if vm.config.state == "stopped":
-                result.append(f"{vm.label}: {_ended_too_late(record, 'has failed')}")
+                result.append(f"{vm.label}: {_ended_too_late(entry, 'has failed')}")
             continue
         elif vm.interrupted is None:
-            words = f"a run on host {record.host} was interrupted at {record.since}; only that host finishes it"
+            message = f"a run on host {entry.host} was interrupted at {entry.since}; only that host finishes it"
         else:
-            words = held_down(vm) or unfinished(record)
-        result.append(f"{vm.label}: {words} ({_inherit(pool, uuid)} removes it)")
+            message = why_kept_down(vm) or interrupted_run_text(entry)
+        result.append(f"{vm.label}: {message} ({_inherit(pool, uuid)} removes it)")
     return result
 
 
 def gives_up(vm: Vm) -> str:
-    """The command that removes the entry of a VM from the journal."""
+    """Return the command that removes the entry of a VM from the journal."""
     return _inherit(vm.config.pool, vm.config.uuid)
 
 
 def _inherit(pool: str, uuid: str) -> str:
-    return f"zfs inherit {PREFIX}{property_of(uuid)} {container(pool)}"
+    return f"zfs inherit {PREFIX}{intent_property(uuid)} {container(pool)}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Adoption of a VM whose disks lie anywhere in a pool: its dataset is made, and its volumes are moved below it."""
+"""Adoption of a VM whose disks are anywhere in a pool: its dataset is created, and its volumes are moved below it."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from ..rules.inventory import Host, attached_disk
 from ..rules.layout import disk_dataset, find_vm_dataset, index_of, is_below, pool_of, vm_dataset
 from ..rules.skipped import adopting
 from ..rules.unfinished import is_unfinished, reason
-from ..rules.usage import labels, own_use, power_problem
+from ..rules.usage import hidden_use, labels, power_problem
 from .disk_travel import check_mentions
-from .steps import Told
+from .steps import StepReport
 from .vm_steps import Relocate
 
 
 def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
-    """A VM without a dataset, given the one that it will have; None if it is not bare, or why_not() says why."""
+    """Return a VM without a dataset as it will be, with one; None if why_no_dataset() says why it cannot get one, or if
+    the hypervisor stores identities itself.
+    """
     pool = _pool(host, config)
-    if not config.identity_in_zfs or why_not(host, config):
+    if not config.identity_in_zfs or why_no_dataset(host, config):
         return None
     above = host.datasets[pool]
     name = vm_dataset(pool, config.uuid)
@@ -36,16 +38,16 @@ def without_dataset(host: Host, config: VmConfig) -> t.Optional[Vm]:
 
 
 def _pool(host: Host, config: VmConfig) -> str:
-    """The pool to which a VM without a dataset belongs, "" if that is not clear."""
+    """Return the pool to which a VM without a dataset belongs, "" if that is not clear."""
     return config.pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
 
 
-def why_not(host: Host, config: VmConfig) -> str:
-    """Why a VM without a dataset cannot get one; "" if it can."""
+def why_no_dataset(host: Host, config: VmConfig) -> str:
+    """Return why a VM without a dataset cannot get one; "" if it can."""
     pool = _pool(host, config)
     if not pool:
-        found = "; ".join(config.left_out) or "it has no disks"
-        return f"which pool it belongs to is not clear, for no disk of it can be adopted: {found}"
+        reasons = "; ".join(config.left_out) or "it has no disks"
+        return f"which pool it belongs to is not clear, for no disk of it can be adopted: {reasons}"
     if pool not in host.geometry:
         return f"its disks lie in pool {pool}, which this task does not read"
     if blank_in(pool):
@@ -60,26 +62,26 @@ def why_not(host: Host, config: VmConfig) -> str:
 
 def not_managed(host: Host, config: VmConfig) -> str:
     """Return why no task manages a VM that has no dataset, or is unfinished, and what ends that."""
-    words = reason(host, config)
+    text = reason(host, config)
     if not config.identity_in_zfs or is_unfinished(config):
-        return words
-    why = why_not(host, config)
-    return f"{words}, and adopt: true makes none: {why}" if why else f"{words}; {adopting(config)}"
+        return text
+    why = why_no_dataset(host, config)
+    return f"{text}, and adopt: true makes none: {why}" if why else f"{text}; {adopting(config)}"
 
 
 def by_other_names(host: Host, vm: Vm) -> Vm:
-    """The VM as it is for an adoption, which gives disks of its own dataset the paths of their volumes."""
+    """Return the VM for an adoption, which gives disks in its own dataset the paths of their volumes."""
     named = {entry.named for entry in vm.config.disks if entry.named}
     if not (vm.overlaid and named):
         return vm
     others = [orphan for orphan in vm.orphans if orphan.volume.name not in named]
-    overlaid, doubted = own_use(vm.config, host.usage, others)
+    overlaid, doubted = hidden_use(vm.config, host.usage, others)
     frozen = overlaid if vm.config.frozen == vm.overlaid else vm.config.frozen
     return replace(vm, overlaid=overlaid, doubted=doubted, config=replace(vm.config, frozen=frozen))
 
 
 def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optional[Relocate]:
-    """The step that moves a VM into the layout; None if it is there. Problems are added to problems."""
+    """Return the step that moves a VM into the layout; None if it is there already. Problems are added to problems."""
     disks = list(_moves(host, vm, device_prefix, problems))
     if problems or not (disks or not vm.root.kind):
         return None
@@ -88,11 +90,11 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
         text = "its volumes are renamed" if any(e.volume != d.volume.name for e, d in disks) else "its paths change"
         problems.add("VmNotStopped", why or f"the VM must be stopped to be adopted: {text}")
     moves = ", ".join(f"{_source(e, d)} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)
-    return Relocate(Told(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
+    return Relocate(StepReport(f"= adopted into {vm.root.name}{': ' + moves if moves else ''}"), moves=tuple(disks))
 
 
 def as_configured(text: str, step: t.Optional[Relocate]) -> str:
-    """Return a message with the paths that disks have now, not those that the step would give them."""
+    """Return a message with the paths that disks have now, instead of those that the step would give them."""
     for entry, disk in step.moves if step is not None else ():
         now = entry.path.replace("\\", r"\\")
         text = re.sub(rf"{re.escape(disk.path)}(?!\w)", now, text)
@@ -100,12 +102,12 @@ def as_configured(text: str, step: t.Optional[Relocate]) -> str:
 
 
 def _source(entry: DiskConfig, disk: Disk) -> str:
-    """What a disk was called before: its volume, or its path if only that changes."""
+    """Return what a disk was called before: its volume, or its path if only that changes."""
     return entry.path if entry.volume == disk.volume.name else entry.volume
 
 
 def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iterator[t.Tuple[DiskConfig, Disk]]:
-    """Disks that lie elsewhere: the configured entry, and the disk that it will be, at the lowest free index."""
+    """Yield disks that are elsewhere: the configured entry, and the disk that it will be, at the lowest free index."""
     used = {index_of(v.name) for v in vm.volumes}
     for entry in (replace(entry, volume=entry.volume or entry.named) for entry in vm.config.disks):
         inside = is_below(entry.volume, vm.root.name)
@@ -125,7 +127,7 @@ def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iter
 
 
 def _volume(host: Host, vm: Vm, entry: DiskConfig, problems: Problems) -> t.Optional[Dataset]:
-    """The volume of an entry: at the configured place, or where an interrupted adoption has moved it."""
+    """Return the volume of an entry: at the configured place, or where an interrupted adoption has moved it."""
     moved = [d.volume for d in vm.orphans if d.volume.user.get("from") == entry.volume]
     volume = moved[0] if moved else host.datasets.get(entry.volume)
     others = host.usage.of(entry.volume, vm.config.uuid)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Targets and leavers from entries and disks: what each disk of a VM shall be, with sizes and slots resolved."""
+"""Resolve a VM's declaration: a target for each entry, with its size and slot, and the disks that leave the VM."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .predict import unguarded
 
 @dataclass
 class Target:
-    """What the disk of an entry shall be."""
+    """What the disk of an entry should be."""
 
     spec: DiskDeclaration
     # None for a new disk.
@@ -34,6 +34,7 @@ class Target:
     size: int = 0
     slot: str = ""
     model: str = ""
+    # What size=remaining was computed from; "" for another size.
     basis: str = ""
     block_size: int = 0
     origin: t.Optional[Dataset] = None
@@ -41,16 +42,16 @@ class Target:
     # The entry declares a size.
     managed: bool = True
     type: str = THICK
-    # The type if the entry declares none.
-    kept: str = THICK
-    # That of a new disk, "" if it is chosen later.
+    # The type that the disk has now, and keeps if the entry declares none.
+    current_type: str = THICK
+    # The uuid of a new disk, "" if it is chosen later.
     uuid: str = ""
-    # The disk that a new one replaces: it differs in what is fixed at birth, or is the boot disk that makes way for an
-    # earlier one.
+    # The disk that this one replaces: it differs in what is fixed at birth, or it is the boot disk that is exchanged
+    # for an earlier one.
     replaces: t.Optional[Disk] = None
 
     @property
-    def anew(self) -> bool:
+    def replaces_another(self) -> bool:
         """Whether the disk replaces another one."""
         return self.replaces is not None
 
@@ -74,18 +75,19 @@ class Leaver:
     """A disk that leaves its VM."""
 
     disk: Disk
-    # It is destroyed, else detached with its data.
+    # The disk is destroyed, else detached with its data.
     destroy: bool
     # Its snapshots may be destroyed with it.
     snapshots: bool = False
+    # It loses its name, which another disk has or gets.
     nameless: bool = False
-    # So may held ones.
-    held: bool = False
-    # And these clones of its snapshots.
+    # Snapshots on hold may be destroyed with it, too.
+    release_holds: bool = False
+    # Clones of its snapshots that are destroyed before it.
     clones: t.FrozenSet[str] = frozenset()
     # Another disk replaces it.
-    anew: bool = False
-    # It becomes a replica of the disk on another host.
+    replaced: bool = False
+    # It becomes a replica: the VM moves to another host.
     becomes_replica: bool = False
 
     @property
@@ -105,20 +107,21 @@ class Resolved:
     quota: int
     targets: t.List[Target]
     leavers: t.List[Leaver]
-    kept: t.List[Disk]
-    # The VM is to be made.
+    # Disks that stay although no entry lists them.
+    unlisted: t.List[Disk]
+    # The VM is to be created.
     new: bool = False
 
 
 def resolve(
     vm: Vm, spec: VmDisksDeclaration, match: Match, host: Host, capabilities: Capabilities, problems: Problems
 ) -> Resolved:
-    """Targets and leavers of one VM. Problems are added to problems."""
+    """Return the targets and leavers of one VM. Problems are added to problems."""
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
         flexible = spec.flexible_disk_size + vm.hidden_mib
-    least = 0 if capabilities.keeps_storage else capabilities.quota_unit
-    resolved = Resolved(vm, flexible, spec.quota or vm.root.refquota or least, [], [], [])
+    min_quota = 0 if capabilities.keeps_storage else capabilities.quota_unit
+    resolved = Resolved(vm, flexible, spec.quota or vm.root.refquota or min_quota, [], [], [])
     for entry, disk in match.pairs:
         _pair(resolved, entry, disk, host, capabilities, problems)
     for entry in match.creates:
@@ -133,14 +136,14 @@ def resolve(
     return resolved
 
 
-def unfinished(disk: Disk) -> bool:
+def creation_interrupted(disk: Disk) -> bool:
     """Whether the disk's creation was interrupted. Its data is complete; its size and reservation may not be set."""
     return disk.volume.user.get("from") == identity.IMPORTING
 
 
-def unfinished_words(words: str) -> str:
-    """The message about a disk whose creation was interrupted."""
-    return f"the creation of {words} was interrupted; state=present of flexdisk.hypervisor.disk ends it"
+def unfinished_disk_text(label: str) -> str:
+    """Return the message about a disk whose creation was interrupted."""
+    return f"the creation of {label} was interrupted; state=present of flexdisk.hypervisor.disk ends it"
 
 
 def _pair(
@@ -149,15 +152,15 @@ def _pair(
     if not entry.present:
         resolved.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
         return
-    if disk.detached and unfinished(disk):
-        problems.add("InUse", unfinished_words(disk.volume.name), entry.label)
+    if disk.detached and creation_interrupted(disk):
+        problems.add("InUse", unfinished_disk_text(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)
     if fixed and not entry.recreate:
-        goes = "detaches" if disk.preserve or disk.boot or entry.boot else "destroys"
-        for what, (now, wanted) in fixed.items():
+        action = "detaches" if disk.preserve or disk.boot or entry.boot else "destroys"
+        for name, (now, wanted) in fixed.items():
             problems.add(
                 "FixedAtBirth",
-                f"{what} is {now} and cannot become {wanted}; recreate: true makes a new disk and {goes} this one",
+                f"{name} is {now} and cannot become {wanted}; recreate: true makes a new disk and {action} this one",
                 entry.label,
             )
     elif fixed and entry.uuid:
@@ -166,24 +169,27 @@ def _pair(
             "recreate: true makes a disk with another uuid, which this entry would not find again; list it by name",
             entry.label,
         )
-    elif fixed and _anew_refused(resolved.vm, entry, disk):
-        problems.add("InvalidArgument", _anew_refused(resolved.vm, entry, disk), entry.label)
+    elif fixed and _why_not_recreated(resolved.vm, entry, disk):
+        problems.add("InvalidArgument", _why_not_recreated(resolved.vm, entry, disk), entry.label)
     elif fixed:
-        # A boot disk is needed until the new one is known to boot. Interrupted, only the entry tells that it was one.
+        # A boot disk is kept until the new one is known to boot. After an interruption, only the entry shows that it
+        # was the boot disk.
         destroy = not (disk.preserve or entry.boot)
-        resolved.leavers.append(Leaver(disk, destroy, entry.destroy_snapshots, nameless=True, anew=True))
+        resolved.leavers.append(Leaver(disk, destroy, entry.destroy_snapshots, nameless=True, replaced=True))
         resolved.targets.append(_new(resolved.vm, entry, host, capabilities, problems))
         resolved.targets[-1].replaces = disk
         return
     size = -(-disk.size // MIB) if entry.size is None else entry.size
     managed = entry.size is not None or entry.remaining
     basis = disk.remaining if entry.remaining else ""
-    kept = kept_type(disk, capabilities)
-    resolved.targets.append(Target(entry, disk, size, basis=basis, managed=managed, type=entry.type or kept, kept=kept))
+    current = current_type(disk, capabilities)
+    resolved.targets.append(
+        Target(entry, disk, size, basis=basis, managed=managed, type=entry.type or current, current_type=current)
+    )
 
 
-def _anew_refused(vm: Vm, entry: DiskDeclaration, disk: Disk) -> str:
-    """Why no disk is made anew that boots, or is to boot; "" if nothing is against it."""
+def _why_not_recreated(vm: Vm, entry: DiskDeclaration, disk: Disk) -> str:
+    """Return why a boot disk, or one that should become it, is not recreated; "" if it may be."""
     boots = disk.boot and (bool(disk.path) or in_conversion(vm, disk))
     if boots and not entry.boot:
         return (
@@ -197,24 +203,24 @@ def _anew_refused(vm: Vm, entry: DiskDeclaration, disk: Disk) -> str:
     return ""
 
 
-def new_uuid(host: Host, *words: object) -> str:
-    """A uuid for a new disk, computed from words: always the same as long as no disk has it."""
+def new_uuid(host: Host, *seed: object) -> str:
+    """Return a uuid for a new disk, computed from seed: always the same as long as no disk has it."""
     everywhere = (*host.detached, *(d for vm in host.vms for d in vm.disks + vm.orphans))
     taken = {disk.uuid for disk in everywhere}
-    return next(u for u in (identity.uuid_for(*words, attempt) for attempt in range(len(taken) + 1)) if u not in taken)
+    return next(u for u in (identity.uuid_for(*seed, attempt) for attempt in range(len(taken) + 1)) if u not in taken)
 
 
-def kept_type(disk: Disk, capabilities: Capabilities) -> str:
-    """The type of a disk whose entry declares none. An orphan without a reservation is sparse only if its facts say so,
-    because a clone gets its reservation after it has been made.
+def current_type(disk: Disk, capabilities: Capabilities) -> str:
+    """Return the type that a disk has. An orphan without a reservation counts as sparse only if its facts say so,
+    because a clone gets its reservation only after its creation.
     """
     left = not (disk.path or disk.detached)
-    found = disk.volume.user.get("type", THICK) if left and disk.type == SPARSE else disk.type
-    return found if found in (*capabilities.types, FILE) else THICK
+    kind = disk.volume.user.get("type", THICK) if left and disk.type == SPARSE else disk.type
+    return kind if kind in (*capabilities.types, FILE) else THICK
 
 
 def missing_image(pool: str, image: str, capabilities: Capabilities) -> str:
-    """Return that an image is not in the pool, and how it gets there."""
+    """Return the message that an image is not in the pool, and how to import it."""
     volume = image_dataset(pool, image)
     text = f"image {image} is missing: there is no {final(volume)}"
     if "image_file" not in capabilities.new_vm_options:
@@ -243,10 +249,10 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
         target.size = entry.size or (0 if entry.remaining else target.image_size)
         target.block_size = image.volblocksize
         if entry.size is not None and entry.size < target.image_size:
-            declared, has = render_apart(entry.size * MIB, target.image_size * MIB)
+            declared, required = render_apart(entry.size * MIB, target.image_size * MIB)
             problems.add(
                 "InvalidArgument",
-                f"size {declared} is too small: image {entry.image} has {has}",
+                f"size {declared} is too small: image {entry.image} has {required}",
                 entry.label,
             )
     elif entry.size is None and not entry.remaining:
@@ -258,16 +264,15 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
 
 
 def former_boots(vm: Vm) -> t.List[Disk]:
-    """The boot disk that an interrupted run has detached for another one, and whose name it has not come to take away.
-
-    It still has its place in the configuration.
+    """Return the boot disk that an interrupted run has detached to replace it, but not yet removed from the
+    configuration. It still has its name.
     """
     gone = {entry.uuid for entry in vm.config.disks if entry.boot and entry.path in vm.ghosts}
     return [disk for disk in vm.detached if disk.uuid in gone and disk.name]
 
 
 def _boot_disk_back(resolved: Resolved, match: Match) -> None:
-    """A detached disk of this VM takes the place of its boot disk, if an entry with its uuid has boot and recreate."""
+    """Exchange the boot disk for a detached disk of this VM, if an entry with its uuid has boot and recreate."""
     vm = resolved.vm
     going = [d for d in vm.disks if d.boot] + former_boots(vm)
     boots = next((d for d in going if not any(d is disk for _entry, disk in match.pairs)), None)
@@ -276,7 +281,7 @@ def _boot_disk_back(resolved: Resolved, match: Match) -> None:
     for target in resolved.targets:
         spec, disk = target.spec, target.disk
         if spec.uuid and spec.boot and spec.recreate and any(disk is other for other in vm.detached):
-            resolved.leavers.append(Leaver(boots, False, nameless=True, anew=True))
+            resolved.leavers.append(Leaver(boots, False, nameless=True, replaced=True))
             target.replaces = boots
             return
 
@@ -284,7 +289,7 @@ def _boot_disk_back(resolved: Resolved, match: Match) -> None:
 def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
     for disk in match.unlisted:
         if spec.unlisted == "keep":
-            resolved.kept.append(disk)
+            resolved.unlisted.append(disk)
         elif spec.unlisted == "detach" or (spec.unlisted == "destroy" and disk.preserve):
             resolved.leavers.append(Leaver(disk, False))
         elif spec.unlisted == "destroy" and disk.adopted:
@@ -309,7 +314,7 @@ def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, proble
 def _detach_orphans(resolved: Resolved, spec: VmDisksDeclaration, match: Match) -> None:
     """Orphans that no entry declares are detached, never destroyed.
 
-    Only an orphan's own properties say that it is ours. It gives up its name if another disk has that name meanwhile.
+    Only an orphan's own properties say that it is ours. It loses its name if another disk has got that name meanwhile.
     """
     if spec.unlisted not in ("detach", "destroy"):
         return
@@ -366,7 +371,7 @@ def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
 
 
 def _remembered(disk: t.Optional[Disk], vm: Vm) -> str:
-    """The slot that a disk had, or "". Where slots are strict, that of another VM must be a candidate."""
+    """Return the slot that a disk had, or "". Where slots are strict, that of another VM must be a candidate."""
     if disk is None:
         return ""
     pci = vm.config.pci
@@ -380,12 +385,12 @@ def _arrival_slot(
     pci: Pci,
     capabilities: Capabilities,
 ) -> slots.Slot:
-    """The slot that a disk had, if free and seen by guests; else the first free one of those preferred."""
+    """Return the slot that a disk had, if free and seen by guests; else the first free one of those preferred."""
     if remembered:
         slot = slots.parse_slot(remembered)
         if slot not in taken and slot not in lost and not slots.obstacle(slot, pci):
             return slot
-    return slots.allocate(set(taken), slots.preferred(pci), whole=capabilities.functions_per_slot == 1)
+    return slots.allocate(set(taken), slots.preferred(pci), alone_on_device=capabilities.functions_per_slot == 1)
 
 
 def _key(target: Target) -> str:
@@ -393,7 +398,7 @@ def _key(target: Target) -> str:
 
 
 def _standing_slots(resolved: Resolved) -> t.Dict[slots.Slot, str]:
-    """Slots of the disks that stay where they are, legacy positions included, with the path of each disk."""
+    """Return slots of the disks that stay where they are, legacy positions included, with the path of each disk."""
     leaving = {leaver.disk.path for leaver in resolved.leavers}
     moving = {g.disk.path for g in resolved.targets if g.stays and g.disk and g.spec.pci_slot is not None}
     gone = leaving | moving | set(resolved.vm.ghosts)
@@ -402,7 +407,7 @@ def _standing_slots(resolved: Resolved) -> t.Dict[slots.Slot, str]:
 
 
 def slots_after(resolved: Resolved) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.Slot, str]]:
-    """The slots of the VM's disks as they are; and the slots as they will be, with the label of each disk."""
+    """Return the slots of the VM's disks as they are; and the slots as they will be, with the label of each disk."""
     config = resolved.vm.config
     labels = {disk.path: disk.label for disk in resolved.vm.disks}
     before = {path: slots.parse_slot(at) for path, at in slots.positions(config.disks, config.pci).items() if at}
@@ -415,7 +420,8 @@ def slots_after(resolved: Resolved) -> t.Tuple[t.Set[slots.Slot], t.Dict[slots.S
 
 
 def staying_bytes(resolved: Resolved) -> int:
-    """Bytes that the VM's dataset holds in the end. A disk with size=remaining counts as it is (0 for a new one).
+    """Return bytes that the VM's dataset holds in the end. A disk with size=remaining counts as it is (0 for a new
+    one).
 
     Space that only the guards of an interrupted run hold does not count, because it goes with them.
     """
@@ -450,13 +456,13 @@ def _remaining(resolved: Resolved, problems: Problems) -> None:
         if not settled:
             target.size += (resolved.flexible * MIB - staying_bytes(resolved)) // MIB
         target.basis = basis
-        least = max(1, target.image_size)
-        if target.size < least:
+        min_size = max(1, target.image_size)
+        if target.size < min_size:
             lacking = f" and lacks {render_exact(-target.size)} besides" if target.size < 0 else ""
             problems.add(
                 "InsufficientSpace",
                 f"size=remaining leaves {render_exact(max(0, target.size))} of flexible_disk_size "
-                f"{render_mib(resolved.flexible - resolved.vm.hidden_mib)}{lacking}; at least {least} "
+                f"{render_mib(resolved.flexible - resolved.vm.hidden_mib)}{lacking}; at least {min_size} "
                 "MiB are needed",
                 target.label,
             )

@@ -14,70 +14,71 @@ from ..model.vm import Vm
 _S = t.TypeVar("_S", bound="Step")
 
 
-class Told(t.NamedTuple):
-    """What the user is told of a step."""
+class StepReport(t.NamedTuple):
+    """How a step is reported to the user."""
 
-    # The step in words, "" for one that is not shown.
+    # One line for the user, "" for a step that is not shown.
     text: str
     # The label of its disk.
     disk: str = ""
-    # Data is given up.
+    # The step destroys data.
     destroys: bool = False
-    # Why a running VM does not take this step, though it takes others of its class.
+    # Why the VM must be stopped for this step, though a running VM takes others of its class. "" if it need not be.
     cold: str = ""
-    # The step belongs to a disk that is made again.
+    # The step belongs to a disk that is replaced by a new one.
     recreates: bool = False
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Step:
-    """One thing to do. Each kind of step is a class, and its fields are the figures that it needs, with units in names.
+    """One thing to do. Each kind of step is a class. Its fields are the values that it needs; sizes end in C(_mib) or
+    C(_bytes).
 
-    Nothing compares or prints steps. Without the methods for that (eq, repr), their classes are made in half the time.
+    The table AFTER in plan/predict.py has the state of the VM after each kind of step. The tables in
+    engine/steps/performers*.py have the function that carries it out.
 
-    Sizes are MiB (C(_mib)) or bytes (C(_bytes)). plan/predict.py says what a VM is after a step, in its table AFTER.
-    The tables in engine/steps/performers*.py say who carries it out.
+    Steps are neither compared nor printed: without eq and repr, their classes are created in half the time.
     """
 
-    told: Told
+    report: StepReport
 
     # The name of the step in results, and in the list of what a driver can do while a VM runs (Capabilities.live).
     kind: t.ClassVar[str]
-    # The step only brings facts in line with the hypervisor. It is not shown, and does not count as a change.
-    silent: t.ClassVar[bool] = False
-    # The step takes a volume out of a VM. It needs a guard against a hypervisor that destroys what it forgets.
+    # The step only copies what the hypervisor says into facts. It is not shown, and does not count as a change.
+    facts_only: t.ClassVar[bool] = False
+    # The step takes a volume out of a VM. A guard protects the volume from a hypervisor that destroys what it removes.
     leaves_vm: t.ClassVar[bool] = False
-    # The step ends what an interrupted run has left.
-    mends: t.ClassVar[bool] = False
+    # The step finishes or removes what an interrupted run has left.
+    completes_interrupted: t.ClassVar[bool] = False
     # The step restores the power state from before an interrupted run.
     changes_power: t.ClassVar[bool] = False
     # The step shuts the VM down, or starts it.
     stops: t.ClassVar[bool] = False
     starts: t.ClassVar[bool] = False
-    # A run that is cut off at this step may leave what the state does not show. The journal has such runs.
+    # The journal must know of the step: if the run is cut off here, the state of the host alone may not show it.
     recorded: t.ClassVar[bool] = True
-    # The step corrects figures of ZFS. It is done while the VM runs, before the VM is stopped for other steps.
-    calm: t.ClassVar[bool] = False
+    # The step is done while the VM still runs, before the stop for other steps. It corrects quota and reservations.
+    before_stop: t.ClassVar[bool] = False
 
     @property
     def text(self) -> str:
-        """The step in words."""
-        return self.told.text
+        """One line for the user, "" for a step that is not shown."""
+        return self.report.text
 
     @property
     def disk(self) -> str:
         """The label of the step's disk; "" for a step of a VM."""
-        return self.told.disk
+        return self.report.disk
 
     @property
     def destroys(self) -> bool:
-        """Whether data is given up."""
-        return self.told.destroys
+        """Whether the step destroys data."""
+        return self.report.destroys
 
     @property
     def cold(self) -> str:
-        """Why a running VM does not take this step; "" if only the class of the step decides."""
-        return self.told.cold
+        """Why the VM must be stopped for this step; "" if only the class of the step decides."""
+        return self.report.cold
 
     @property
     def keeps_vm_down(self) -> bool:
@@ -91,7 +92,7 @@ class Step:
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:
-        """All datasets that the step names: those that it changes, and those that it makes of them."""
+        """All datasets that the step names: those that it changes, and those that it creates."""
         return self.volumes
 
     @property
@@ -100,9 +101,9 @@ class Step:
         return ()
 
     def for_disk(self: _S, recreates: bool, cold: t.Optional[str] = None) -> _S:
-        """The step, with whether its disk is made anew, and with why the step is cold (None: as before)."""
+        """Return the step with other values of recreates and cold. None keeps cold as it is."""
         cold = self.cold if cold is None else cold
-        return replace(self, told=self.told._replace(recreates=recreates, cold=cold))
+        return replace(self, report=self.report._replace(recreates=recreates, cold=cold))
 
     def late(self, live: t.Collection[str]) -> bool:
         """Whether a VM must be stopped for a step of this class. live: the kinds of steps that a running VM takes."""
@@ -110,34 +111,38 @@ class Step:
 
 
 def status_of(number: int, done: int) -> str:
-    """How far the step with this number came, of a plan whose step after the first done ones failed."""
+    """Return the status of step `number` of a plan in which `done` steps were done and the next one failed."""
     return "done" if number < done else "failed" if number == done else "not done"
 
 
-class Ended(t.NamedTuple):
-    """How a plan ended in a run that failed. done is the number of steps done, -1 if the plan was not begun. changed
-    says whether they changed anything.
-    """
+class PlanOutcome(t.NamedTuple):
+    """How a plan ended in a run that failed."""
 
+    # The number of steps done, -1 if the plan was not begun.
     done: int
+    # The steps that were done have changed something.
     changed: bool
 
     def status(self, number: int) -> str:
-        """How far the step with this number came."""
+        """Return the status of the step with this number."""
         return status_of(number, self.done)
 
 
 @dataclass(frozen=True)
 class VmPlan:
-    """The steps that bring one VM from before to after; none with problems. ended is set only in a run that failed."""
+    """The steps that bring one VM from before to after."""
 
+    # The uuid of the VM, "" for detached disks.
     vm: str
     before: Vm
+    # The VM as it will be after the last step.
     after: Vm
+    # Empty if there are problems.
     steps: t.Tuple[Step, ...] = ()
     problems: t.Tuple[Problem, ...] = ()
     warnings: t.Tuple[str, ...] = ()
-    ended: t.Optional[Ended] = None
+    # Set only in a run that failed.
+    outcome: t.Optional[PlanOutcome] = None
 
     @property
     def name(self) -> str:
@@ -146,34 +151,34 @@ class VmPlan:
 
     @property
     def changed(self) -> bool:
-        """Whether the plan changes anything. Silent corrections of facts do not count."""
-        if self.ended is not None:
-            return self.ended.changed
-        return any(not step.silent for step in self.steps)
+        """Whether the plan changes anything. Steps that only copy facts do not count."""
+        if self.outcome is not None:
+            return self.outcome.changed
+        return any(not step.facts_only for step in self.steps)
 
     @property
     def stops(self) -> bool:
-        """Whether the VM is shut down on the way."""
+        """Whether a step shuts the VM down."""
         return any(step.stops for step in self.steps)
 
     @property
     def runs_after(self) -> bool:
-        """Whether the VM shall run when the run is over, however it ends: as the task declares, else as it was.
+        """Whether the VM should run after this run, even a failed one: as declared, else as before.
 
         A deletion that fails leaves the VM as it was.
         """
-        if self.after.there:
+        if self.after.exists:
             return self.after.config.state == "running"
         return self.before.halted or self.before.config.state == "running"
 
     def class_of(self, step: Step, live: t.Collection[str]) -> str:
-        """How a running VM takes a step: C(live), C(restart) or C(recreate). live names the kinds of steps taken live.
+        """Return how a running VM takes a step: C(live), C(restart) or C(recreate); "" if the VM is created or deleted.
 
-        "" for a VM that is made or deleted.
+        live: the kinds of steps that a running VM takes.
         """
-        if not (self.before.there and self.after.there):
+        if not (self.before.exists and self.after.exists):
             return ""
-        if step.told.recreates:
+        if step.report.recreates:
             return "recreate"
         late = step.late(live) and (self.stops or not step.starts)
         return "restart" if late or step.cold else "live"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A task in one line: how many VMs it changes, what the pool gives, what is destroyed."""
+"""A task in one line: how many VMs it changes, how much space it takes, what is destroyed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .vm_steps import Relocate
 
 
 class Sum(t.NamedTuple):
-    """Bytes that the pool gives for disks (negative: gets back), bytes of disks destroyed, snapshots destroyed."""
+    """Bytes that disks take from the pool (negative: release), bytes of disks destroyed, snapshots destroyed."""
 
     net: int = 0
     destroyed: int = 0
@@ -26,7 +26,9 @@ class Sum(t.NamedTuple):
 
 
 def summary(plans: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], outside: int = 0) -> str:
-    """C(3 VMs: 2 changes, 1 restart, +50 GiB, 0 B destroyed). outside counts steps that concern no VM."""
+    """Return C(3 VMs: 2 changes, 1 restart, +50 GiB, 0 B destroyed). outside: the number of steps that concern
+    no VM.
+    """
     vms = [plan for plan in plans if plan.vm]
     subjects = [count(len(vms), "VM")] if vms or len(plans) == 0 else []
     subjects += ["detached disks"] if len(vms) < len(plans) else []
@@ -34,7 +36,7 @@ def summary(plans: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], o
 
 
 def unchanged(plans: t.Sequence[VmPlan]) -> str:
-    """The number of VMs that a task leaves alone, in words; "" if there are none."""
+    """Return how many VMs a task does not change, as text; "" if there are none."""
     idle = sum(1 for plan in plans if plan.vm and not plan.changed)
     return f"{count(idle, 'VM')} unchanged" if idle else ""
 
@@ -83,7 +85,7 @@ def _size(vm: Vm) -> int:
 
 
 def _guests(vm: Vm, step: Step) -> int:
-    """The size of disks that come to the VM from elsewhere in the pool."""
+    """Return the size of disks that come to the VM from elsewhere in the pool."""
     if isinstance(step, AttachDisk):
         known = {disk.volume.name for disk in vm.disks + vm.orphans + vm.detached}
         return 0 if step.source in known else step.attached.size
@@ -94,7 +96,7 @@ def _guests(vm: Vm, step: Step) -> int:
 
 
 def _snapshots(vm: Vm) -> t.Set[t.Tuple[int, int]]:
-    """All snapshots of the VM and its disks, each as the guid of its dataset and its createtxg."""
+    """Return all snapshots of the VM and its disks, each as the guid of its dataset and its createtxg."""
     result = {(vm.root.guid, snapshot.createtxg) for snapshot in vm.snapshots}
     for disk in vm.disks + vm.orphans + vm.detached:
         result |= {(disk.volume.guid, snapshot.createtxg) for snapshot in disk.snapshots}

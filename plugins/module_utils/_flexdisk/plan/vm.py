@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for existing VMs: how they are changed, and how they are deleted."""
+"""Plans that change or delete existing VMs."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from ..parse.vm_disks import parse_vm_disks
 from ..rules import identity, packages, snapshots, space
 from ..rules.inventory import Host
 from ..rules.layout import is_below, pool_of, vm_dataset
-from ..rules.power import NOT_HOME, unfinished, unknown_home, why_not
-from ..rules.released_identity import identified
+from ..rules.power import NOT_HOME, interrupted_run_text, why_home_unknown, why_not_started
+from ..rules.released_identity import has_any_identity
 from ..rules.reservation import PoolGeometry
 from ..rules.slots import slot_problems
-from ..rules.unfinished import Left, is_unfinished
+from ..rules.unfinished import Leftovers, is_unfinished
 from ..rules.usage import as_it_ran, check_whole, power_problem
 from . import changes, checks, departures, ordering, predict, recovery
 from .ordering import Sequence
 from .planner import find_config, plan_vm
 from .resolve import Leaver, Resolved, former_boots
-from .steps import Step, Told, VmPlan
+from .steps import Step, StepReport, VmPlan
 from .vm_steps import DeleteVm, Recover, RemoveUnfinished, SetAutoboot, SetProperties, SettleQuota
 
 
 def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem, None]:
-    """The VM that a declaration means, None if there is none, or a Problem that says why this is not clear.
+    """Return the VM that a declaration means, None if there is none, or a Problem if this is not clear.
 
-    A deletion takes only names that cannot mean another VM once it is done.
+    A deletion accepts only names that cannot mean another VM once it is done.
     """
     config = find_config(host, declared.vm)
     if isinstance(config, Problem):
@@ -56,7 +56,7 @@ def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem,
 
 
 def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
-    """Why the declared name could mean a new VM, or another VM after this one is deleted; "" if it cannot."""
+    """Return why the declared name could mean a new VM, or another VM after this one is deleted; "" if it cannot."""
     lower, absent = declared.vm.lower(), declared.state == "absent"
     if lower == config.uuid:
         return ""
@@ -72,10 +72,10 @@ def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
 
 
 def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
-    """Steps that change an existing VM, or every problem.
+    """Return the plan that changes an existing VM.
 
-    A mere doubt about what the disks of a stopped VM lie on keeps nobody from starting it: the start changes no volume,
-    and ends the doubt.
+    If it is only doubtful what the disks of a stopped VM are based on, it can still be started: the start changes no
+    volume, and resolves the doubt.
     """
     if vm.doubted and declared.state == "running":
         start = _plan_change(host, as_it_ran(vm), declared, policy, capabilities)
@@ -85,7 +85,9 @@ def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, cap
 
 
 def _only_starts(plan: VmPlan) -> bool:
-    """Whether a plan starts the VM, and changes nothing else but its quota, which counts every volume as it is."""
+    """Whether a plan only starts the VM, and otherwise changes nothing but its quota, which counts every volume
+    anyway.
+    """
     return any(s.starts for s in plan.steps) and all(s.starts or isinstance(s, SettleQuota) for s in plan.steps)
 
 
@@ -112,11 +114,12 @@ def _plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, ca
     if restarts and not policy.allow_restart:
         problems.add(
             "VmNotStopped",
-            f"the VM is running and must be restarted for: {properties.text if properties else ''}; "
+            f"the VM is running and must be restarted{f' for: {properties.text}' if properties else ''}; "
             "allow_restart: true allows a shutdown and a start",
         )
     elif restarts:
         seq.add(ordering.stop(capabilities))
+        _check_start(seq.vm, declared, problems)
     seq.add(properties)
     disks = plan_vm(host, seq.vm, spec, policy, capabilities)
     if problems or disks.problems:
@@ -136,7 +139,7 @@ def _plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, ca
 
 
 def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclaration:
-    """The declaration for vm_disks. A VM whose creation was interrupted gets the disks of a new VM."""
+    """Return the declaration for vm_disks. A VM whose creation was interrupted gets the disks of a new VM."""
     left = vm.interrupted
     creating = left is not None and bool(left.creates)
     disks = packages.initial_disks(declared, problems) if creating else None
@@ -144,14 +147,14 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
         disks = packages.named(declared.disks)
     boots = next((disk for disk in vm.disks if disk.boot and not disk.hidden), None)
     exchanges = not creating or (boots is not None and boots.image not in ("", declared.image))
-    anew = exchanges and packages.with_new_image(declared, disks or [], boots, problems)
-    if not anew:
+    replaces_boot = exchanges and packages.with_new_image(declared, disks or [], boots, problems)
+    if not replaces_boot:
         _same_image(declared, _coming_back(vm, disks or []) or boots, problems)
     if creating:
         uuids = {disk.uuid for disk in vm.disks}
         for number, entry in enumerate(disks or ()):
             made = uuid_of_new(vm.config.uuid, number, ())
-            if not entry.get("uuid") and made in uuids and not (anew and entry.get("boot")):
+            if not entry.get("uuid") and made in uuids and not (replaces_boot and entry.get("boot")):
                 entry["uuid"] = made
     spec, wrong = parse_vm_disks({"vm": declared.vm, "disks": disks, "unlisted": declared.unlisted})
     problems += wrong
@@ -159,20 +162,20 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
 
 
 def _coming_back(vm: Vm, entries: t.Sequence[t.Mapping[str, t.Any]]) -> t.Optional[Disk]:
-    """The detached disk that an entry makes the boot disk again, if one does."""
+    """Return the detached disk that an entry makes the boot disk again, if there is one."""
     named = {str(e.get("uuid")).lower() for e in entries if e.get("boot") and e.get("recreate")}
     return next((disk for disk in vm.detached if disk.uuid in named), None)
 
 
 def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
-    """The uuid of a new VM's disk, by the disk's place in the list: the first that no disk has."""
+    """Return the uuid of a new VM's disk, which follows from its place in the list: the first that no disk has."""
     return next(
         u for u in (identity.uuid_for(vm, number, attempt) for attempt in range(len(taken) + 1)) if u not in taken
     )
 
 
 def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
-    """Check that the VM fits into its package. RFD 154 only asks that sizes and snapshots do not exceed the disk."""
+    """Check that the VM fits into its package. RFD 154 only demands that sizes and snapshots do not exceed the disk."""
     package = declared.package
     if package is None:
         return
@@ -186,10 +189,10 @@ def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     usage = rfd_usage_mib(vm)
     need = space.smallest_flexible_mib(vm) - vm.hidden_mib
     if declared.disks is None and need > package.disk:
-        has, needs = render_apart(package.disk * MIB, need * MIB)
+        available, needed = render_apart(package.disk * MIB, need * MIB)
         problems.add(
             "InsufficientSpace",
-            f"package {package.name} has {has}, disks and snapshots need {needs}; "
+            f"package {package.name} has {available}, disks and snapshots need {needed}; "
             f"{render_exact(need)} is the smallest that fits (by RFD 154 existing "
             f"disk usage is {render_exact(usage)})",
         )
@@ -209,13 +212,15 @@ def _same_image(declared: VmDeclaration, boots: t.Optional[Disk], problems: Prob
 
 
 def rfd_usage_mib(vm: Vm) -> int:
-    """What RFD 154 compares with a package's disk: all sizes, and snapshots in whole MiB, without hidden disks."""
+    """Return what RFD 154 compares with a package's disk: all sizes, and snapshots in whole MiB, without hidden
+    disks.
+    """
     shown = [d.volume for d in vm.disks if not d.hidden]
     return sum(-(-v.volsize // MIB) + -(-v.usedbysnapshots // MIB) for v in shown)
 
 
 def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
-    """One step for what a VM is besides its disks; None if nothing changes."""
+    """Return one step for the properties of a VM besides its disks; None if nothing changes."""
     package = declared.package
     wanted: t.Dict[str, t.Any] = {
         "memory": declared.memory if declared.memory is not None else package and package.memory,
@@ -231,10 +236,10 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
     if not changes:
         return None
     parts = [f"{key} {_word(key, now[key])} -> {_word(key, value)}" for key, value in changes.items()]
-    own = snapshots.protection(vm) if "indestructible" in changes else None
-    with_it = f"; the protection's own snapshot {snapshots.PROTECTION} goes with it" if own is not None else ""
+    protection = snapshots.protection(vm) if "indestructible" in changes else None
+    with_it = f"; the protection's own snapshot {snapshots.PROTECTION} goes with it" if protection is not None else ""
     return SetProperties(
-        Told(f"~ {', '.join(parts)}{with_it}"),
+        StepReport(f"~ {', '.join(parts)}{with_it}"),
         memory_mib=changes.get("memory"),
         vcpus=changes.get("vcpus"),
         indestructible=changes.get("indestructible"),
@@ -246,7 +251,9 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
 
 
 def _check_machine(vm: Vm, properties: t.Optional[SetProperties], problems: Problems) -> None:
-    """Refuse other memory or vcpus where another part of the configuration says the same, or needs what would go."""
+    """Refuse other memory or vcpus if another part of the configuration has the same figure, or names a vcpu that would
+    be removed.
+    """
     for key, value in properties.machine.items() if properties is not None else ():
         change = f"{key} {_word(key, getattr(vm.config, key))} -> {_word(key, value)}"
         for why in _holders(vm.config, key, value):
@@ -255,18 +262,22 @@ def _check_machine(vm: Vm, properties: t.Optional[SetProperties], problems: Prob
 
 
 def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
-    """The parts of a configuration that do not go with other memory or vcpus, each with what it says."""
+    """Yield the parts of a configuration that do not allow other memory or vcpus, each with the reason."""
     if key in config.fixed:
         yield f"{config.fixed[key]} says the same"
-    for part, least in config.min_vcpus.items() if key == "vcpus" else ():
-        if least > value:
-            yield f"{part} names vcpu {least - 1}"
+    for part, minimum in config.min_vcpus.items() if key == "vcpus" else ():
+        if minimum > value:
+            yield f"{part} names vcpu {minimum - 1}"
 
 
 def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:
-    """Whether a running VM is restarted for its properties: always for a generation, else where the task wants it."""
-    if properties is None or vm.config.state != "running" or declared.state == "stopped":
+    """Whether a running VM is restarted: if the task says so, for a generation, and for its memory or number of CPUs
+    where the task wants it.
+    """
+    if vm.config.state != "running" or declared.state == "stopped":
         return False
+    if properties is None or declared.restarted:
+        return declared.restarted
     return properties.generation is not None or (declared.restart and bool(properties.machine))
 
 
@@ -279,7 +290,7 @@ def _word(key: str, value: t.Any) -> str:
 
 
 def machine(vm: Vm) -> t.Dict[str, t.Any]:
-    """The properties of a VM besides its disks; memory is MiB."""
+    """Return the properties of a VM besides its disks; memory is MiB."""
     config = vm.config
     return {
         "memory": config.memory,
@@ -294,18 +305,18 @@ def machine(vm: Vm) -> t.Dict[str, t.Any]:
 
 
 def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iterator[Step]:
-    """Steps that bring a VM into the declared state at the end."""
+    """Yield steps that bring a VM into the declared state at the end."""
     autoboot = vm.config.autoboot
     if declared.state == "running" and vm.config.state == "stopped":
         yield recovery.start(capabilities)
         autoboot = autoboot or (capabilities.moves_autoboot and not vm.config.failover)
     if declared.autoboot is not None and declared.autoboot != autoboot:
         word = "on" if declared.autoboot else "off"
-        yield SetAutoboot(Told(f"autoboot {word}"), autoboot=declared.autoboot)
+        yield SetAutoboot(StepReport(f"autoboot {word}"), autoboot=declared.autoboot)
 
 
 def _check_ready(vm: Vm, declared: VmDeclaration, seq: Sequence, problems: Problems) -> None:
-    """Add a problem if the VM is in no state to be changed, and is to change or has a power state declared."""
+    """Add a problem if the VM is in no state to be changed, and would change or has a power state declared."""
     if seq.steps or (power_problem(vm.config) and declared.state in ("running", "stopped")):
         ordering.check_ready(vm, problems)
 
@@ -315,9 +326,9 @@ def _check_start(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     refused anyway.
     """
     if declared.state == "running" and vm.config.state == "stopped" and not vm.config.frozen:
-        code, words = why_not(vm)
+        code, reason = why_not_started(vm)
         if code:
-            problems.add(code, f"state=running is refused: {words}")
+            problems.add(code, f"state=running is refused: {reason}")
 
 
 def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
@@ -331,11 +342,11 @@ def _pending(vm: Vm, seq: Sequence) -> t.Iterator[str]:
 
 
 def plan_deletion(
-    host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities, left: t.Optional[Left] = None
+    host: Host, vm: Vm, declared: VmDeclaration, capabilities: Capabilities, left: t.Optional[Leftovers] = None
 ) -> VmPlan:
-    """Steps that delete the VM; its disks with preserve: true are detached first, with their snapshots.
+    """Return the plan that deletes the VM. Its disks with preserve: true are detached first, with their snapshots.
 
-    left: what there is of a VM that an interrupted task was making or deleting.
+    left: what is left of a VM whose creation or deletion was interrupted.
     """
     problems = Problems(declared.vm)
     if not check_whole(vm, problems):
@@ -348,14 +359,14 @@ def plan_deletion(
         )
     _is_member(vm, declared, problems)
     _may_be_elsewhere(vm, left, problems)
-    unused = left is not None and bool(left.entry.creates) and not left.lasting
+    unused = left is not None and bool(left.entry.creates) and not left.still_needed
     gives_up = declared.destroy_snapshots or unused
     leavers = [Leaver(d, not d.preserve, gives_up) for d in vm.disks if not d.hidden] + _orphans(vm)
     checks.check_departures(Resolved(vm, None, vm.root.refquota, [], leavers, []), host, problems)
     _half_back(vm, [leaver.disk for leaver in leavers if not leaver.destroy], problems)
     _unread(vm, capabilities, problems)
     _unknown(host, vm, problems)
-    if left is None or left.entry.deletes or left.lasting:
+    if left is None or left.entry.deletes or left.still_needed:
         _given_up(vm, declared, problems)
     if left is None or any(not leaver.destroy for leaver in leavers):
         ordering.check_ready(vm, problems)
@@ -367,34 +378,34 @@ def plan_deletion(
 
 
 def _half_back(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
-    """Refuse to keep disks of which nobody knows whether an interrupted rollback has reached them. What is destroyed
-    anyway need not be whole.
+    """Refuse to keep disks that an interrupted rollback may not have reached. Those that are destroyed do not
+    matter.
     """
     if vm.interrupted is not None and vm.interrupted.rollback and staying:
-        text = f"{unfinished(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
+        text = f"{interrupted_run_text(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
         problems.add("InUse", text)
 
 
-def _may_be_elsewhere(vm: Vm, left: t.Optional[Left], problems: Problems) -> None:
+def _may_be_elsewhere(vm: Vm, left: t.Optional[Leftovers], problems: Problems) -> None:
     """Refuse to delete a VM that another host may have taken over, or could still bring back. A VM that moves is
     refused anyway.
     """
     if vm.config.frozen or not vm.config.failover:
         return
-    words = unknown_home(vm)
-    if words:
-        problems.add(NOT_HOME, f"state=absent is refused: {words}")
+    reason = why_home_unknown(vm)
+    if reason:
+        problems.add(NOT_HOME, f"state=absent is refused: {reason}")
     elif left is None:
-        words = "the VM has failover: another host keeps its configuration, and would bring it back after its deletion"
-        problems.add("Replicated", f"{words}; the playbook replicate with flexdisk_failover=false gives that up first")
+        reason = "the VM has failover: another host keeps its configuration, and would bring it back after its deletion"
+        problems.add("Replicated", f"{reason}; the playbook replicate with flexdisk_failover=false gives that up first")
 
 
 def _is_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
-    """Refuse to delete a VM that is not the member that is meant, or was not about to become it."""
+    """Refuse to delete a VM that is not the declared member, and was not about to become it."""
     becomes = vm.interrupted.member if vm.interrupted is not None else ""
-    mark = vm.member if vm.member is not None else becomes or None
-    if declared.member is not None and mark != declared.member:
-        now = "not marked as a member" if mark is None else f"marked as {mark or 'a VM of no group'}"
+    current = vm.member if vm.member is not None else becomes or None
+    if declared.member is not None and current != declared.member:
+        now = "not marked as a member" if current is None else f"marked as {current or 'a VM of no group'}"
         meant, name = declared.member or "a VM of no group", vm.config.alias or vm.config.uuid
         word = declared.member or '""'
         way = f"if it is {meant} all the same, say so first ({{vm: {name}, member: {word}}})"
@@ -402,23 +413,28 @@ def _is_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
 
 
 def plan_departure(host: Host, vm: Vm, capabilities: Capabilities) -> VmPlan:
-    """Steps that delete a VM which moves to another host: all its disks are detached, with their snapshots."""
+    """Return the plan that deletes a VM which moves to another host: all its disks are detached, with their
+    snapshots.
+    """
     leavers = [Leaver(disk, False) for disk in vm.disks if not disk.hidden] + _orphans(vm)
     moving = [replace(leaver, becomes_replica=True) for leaver in leavers]
     return _deletion(vm, moving, host.geometry[vm.config.pool], capabilities)
 
 
 def _orphans(vm: Vm) -> t.List[Leaver]:
-    """Detach what an interrupted run has taken out of the configuration, but not out of the VM's dataset.
+    """Return the disks that an interrupted run has removed from the configuration, but not from the VM's dataset. They
+    are detached.
 
-    A boot disk loses its name: a new VM has one of its own.
+    A boot disk loses its name, because a new VM has a boot disk of its own.
     """
     names = {d.name for d in vm.disks + vm.detached}
-    return [Leaver(d, False, nameless=d.name in names or d.boot) for d in vm.orphans if identified(d) and d.uuid]
+    return [Leaver(d, False, nameless=d.name in names or d.boot) for d in vm.orphans if has_any_identity(d) and d.uuid]
 
 
 def _unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
-    """Refuse to delete what nobody has looked at: a hypervisor that keeps the storage destroys it with the VM."""
+    """Refuse to delete volumes that this task has not read: a hypervisor that keeps the storage destroys them with the
+    VM.
+    """
     entries = [entry for entry in vm.config.disks if entry.path in vm.unread]
     if capabilities.removal_destroys:
         for entry in entries:
@@ -450,19 +466,19 @@ def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
             "preserve: true keeps one",
         )
     protection = snapshots.protection(vm)
-    own = [s for s in vm.snapshots if s is not protection]
-    if own and not declared.destroy_snapshots:
+    counted = [s for s in vm.snapshots if s is not protection]
+    if counted and not declared.destroy_snapshots:
         problems.add(
             "HasSnapshots",
             "the VM has snapshots that would be destroyed with it: "
-            f"{', '.join(_snapshot_words(vm, s) for s in own)}; destroy_snapshots: true allows it",
+            f"{', '.join(_snapshot_text(vm, s) for s in counted)}; destroy_snapshots: true allows it",
         )
-    used = [s.name for s in own if s.clones or s.userrefs]
+    used = [s.name for s in counted if s.clones or s.userrefs]
     if used:
         problems.add("InUse", f"snapshots cannot be destroyed because they have clones or holds: {', '.join(used)}")
 
 
-def _snapshot_words(vm: Vm, snapshot: Dataset) -> str:
+def _snapshot_text(vm: Vm, snapshot: Dataset) -> str:
     left = not vm.config.identity_in_zfs and snapshot.name == vm.root.name + snapshots.PROTECTION
     name = snapshot.name.partition("@")[2]
     return name + (" (left of a protection whose hold somebody has released)" if left else "")
@@ -483,19 +499,19 @@ def _deletion(vm: Vm, detaching: t.Sequence[Leaver], geometry: PoolGeometry, cap
 
 
 def delete(vm: Vm) -> DeleteVm:
-    """The step that deletes the VM. Its text names what is destroyed."""
+    """Return the step that deletes the VM. Its text names what is destroyed."""
     gone = [_described(disk) for disk in vm.disks]
     snapshots = len({s.name.partition("@")[2] for s in (*vm.snapshots, *(s for d in vm.disks for s in d.snapshots))})
     gone += [count(snapshots, "snapshot")] if snapshots else []
     text = f"- VM {vm.config.alias or vm.config.uuid} DESTROYED{' with ' + ', '.join(gone) if gone else ''}"
-    parts = tuple(disk.volume.planned for disk in vm.disks)
+    parts = tuple(disk.volume.dataset_id for disk in vm.disks)
     lost = (*vm.snapshots, *(snapshot for disk in vm.disks for snapshot in disk.snapshots))
-    return DeleteVm(Told(text, destroys=True), parts=parts, snapshots=tuple(one.planned for one in lost))
+    return DeleteVm(StepReport(text, destroys=True), parts=parts, snapshots=tuple(one.dataset_id for one in lost))
 
 
 def plan_ended(host: Host, declared: VmDeclaration) -> t.Optional[VmPlan]:
-    """End a deletion that was disturbed after the VM had gone: remove its record, and the guards of its disks. None if
-    nothing is left of it.
+    """Return the plan that finishes a deletion that was interrupted after the VM was deleted: it removes the journal
+    entry, and the guards of its disks. None if nothing is left of it.
     """
     for (pool, uuid), left in sorted(host.intents.items()):
         place = vm_dataset(pool, uuid)
@@ -511,34 +527,36 @@ def plan_ended(host: Host, declared: VmDeclaration) -> t.Optional[VmPlan]:
             detached = tuple(disk for disk in host.detached if disk.vm == uuid)
             vm = Vm(config, Dataset(place, ""), detached=detached, interrupted=left)
             seq = Sequence(vm, host.geometry[pool])
-            seq.add(Recover(Told(f"= deletion of {left.since} ended: only its record was left")))
+            seq.add(Recover(StepReport(f"= deletion of {left.since} ended: only its record was left")))
             seq.extend(departures.unguard(detached))
             return VmPlan(uuid, vm, seq.vm, tuple(seq.steps))
     return None
 
 
 def _described(disk: Disk) -> str:
-    held = f" and its snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
-    return f"{disk.label} {render_mib(disk.size_mib)}{held}"
+    suffix = f" and its snapshots ({render_bytes(disk.volume.pinned)})" if disk.snapshots else ""
+    return f"{disk.label} {render_mib(disk.size_mib)}{suffix}"
 
 
-def remove_left(left: Left, problems: Problems, configured: bool) -> t.Optional[RemoveUnfinished]:
-    """The step that removes what is left of a VM; None with a problem if somebody may still need it."""
+def remove_left(left: Leftovers, problems: Problems, configured: bool) -> t.Optional[RemoveUnfinished]:
+    """Return the step that removes what is left of a VM; None with a problem if somebody may still need it."""
     doing = "creation" if left.entry.creates else "deletion"
-    if left.lasting:
-        words = f"{', '.join(left.lasting)} is left of a VM whose {doing} was interrupted, and may still be needed"
-        problems.add("AlreadyExists", f"{words}; if nobody does, zfs destroy -r {left.root} removes it")
+    if left.still_needed:
+        message = (
+            f"{', '.join(left.still_needed)} is left of a VM whose {doing} was interrupted, and may still be needed"
+        )
+        problems.add("AlreadyExists", f"{message}; if nobody does, zfs destroy -r {left.root} removes it")
         return None
     datasets = f": {', '.join(name for name, _guid in left.parts)}" if left.parts else ""
     text = f"- what is left of the VM, whose {doing} was interrupted{datasets}"
-    told = Told(text, destroys=True)
+    report = StepReport(text, destroys=True)
     return RemoveUnfinished(
-        told, left.uuid, left.root, left.parts, configured, bool(left.entry.deletes), left.frees_bytes
+        report, left.uuid, left.root, left.parts, configured, bool(left.entry.deletes), left.frees_bytes
     )
 
 
-def plan_left(host: Host, left: Left, name: str) -> VmPlan:
-    """Remove the datasets of a VM that the hypervisor does not know any more."""
+def plan_left(host: Host, left: Leftovers, name: str) -> VmPlan:
+    """Return the plan that removes the datasets of a VM that the hypervisor does not know any more."""
     problems = Problems(name)
     alias = left.entry.creates or left.entry.deletes
     config = VmConfig(left.uuid, alias, "", ABSENT, False, left.pool, left.root, None)
@@ -548,7 +566,9 @@ def plan_left(host: Host, left: Left, name: str) -> VmPlan:
 
 
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:
-    """Delete a VM whose dataset has gone, for example by an interrupted deletion. Only its configuration is left."""
+    """Return the plan that deletes a VM whose dataset is missing, for example after an interrupted deletion. Only its
+    configuration is left.
+    """
     pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
     config = replace(config, pool=pool, dataset=config.dataset or vm_dataset(pool, config.uuid))
     vm = Vm(config, Dataset(config.dataset, ""))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Why a VM cannot be moved to another host, as far as the host that has it knows."""
+"""Reasons why a VM cannot be moved to another host, as far as its present host knows them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from ..model.text import cut
 from ..model.vm import Disk, Vm
 from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
-from ..rules.layout import disk_dataset, index_of, replicas
+from ..rules.layout import disk_dataset, index_of, replicas_container
 from ..rules.unmanaged import unmanaged
 
 _SHOWN = 5
 
 
 def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
-    """Why a VM cannot be moved. What it lacks for a sync, the sync says. stays: as of a Description."""
+    """Return the reasons why a VM cannot be moved. The sync reports those that concern a sync. stays: host_bound of its
+    Description.
+    """
     if vm.overlaid:
         return [Problem("InUse", vm.overlaid, vm.label)]
     result = _of_vm(host, vm, stays)
@@ -34,10 +36,10 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
         result.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
     pinned = [one.name for one in strange_snapshots(vm) if one.clones or one.userrefs]
     if pinned:
-        words = (
+        message = (
             f"{', '.join(pinned)} has clones or holds, and would go with the VM's own dataset, which does not travel"
         )
-        result.append(Problem("InUse", words, vm.label))
+        result.append(Problem("InUse", message, vm.label))
     state = usage.power_problem(vm.config)
     if state:
         result.append(Problem("VmInTransition", state, vm.label))
@@ -52,13 +54,15 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
 
 
 def _others(host: Host, vm: Vm) -> str:
-    """The VM's datasets that are none of its disks."""
+    """Return the VM's datasets that are not its disks."""
     every = (d for d in host.datasets.values() if d.kind == "filesystem" and d.parent == vm.root.name and not d.backs)
     return f"other datasets ({', '.join(cut(sorted(d.name for d in every), 'dataset', _SHOWN))})"
 
 
 def strange_snapshots(vm: Vm) -> t.List[Dataset]:
-    """Snapshots that others have taken of the VM's own dataset. It does not travel, and they go with it."""
+    """Return the snapshots that others have taken of the VM's own dataset. They are not moved, and are destroyed with
+    it.
+    """
     known = [snapshots.protection(vm), *(part for one in snapshots.snapshots_of(vm) for part in one.parts)]
     return [one for one in vm.snapshots if one not in known]
 
@@ -91,14 +95,14 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if others:
         text = f"{disk.volume.name} is used by {usage.labels(others)} as well"
         yield Problem("InUse", text, vm.label, disk.label)
-    place = f"{replicas(vm.config.pool)}/{disk.uuid}"
+    place = f"{replicas_container(vm.config.pool)}/{disk.uuid}"
     if place in host.datasets:
         text = f"{place} exists, where its own replica would be; disk_verify says what it is"
         yield Problem("AlreadyExists", text, vm.label, disk.label)
 
 
 def _staying(vm: Vm) -> t.Iterator[str]:
-    """What the VM has beside its disks on volumes: disks that are left alone, drives, and files."""
+    """Yield what the VM has besides its disks on volumes: disks that are not managed, drives, and files."""
     yield from unmanaged(vm)
     for entry in (entry for entry in vm.unbacked if not entry.left_out):
         media = {"cdrom": "CD-ROM", "floppy": "floppy disk", "disk": "file"}.get(entry.media, entry.media)
@@ -109,7 +113,7 @@ def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator
     going = {disk.volume.name for disk in vm.disks if not disk.hidden}
     for one in taken:
         used = [part.name for part in one.parts if part.parent not in going and (part.clones or part.userrefs)]
-        if not snapshots.whole(vm, one):
+        if not snapshots.is_complete(vm, one):
             text = f"{one.parts[0].name} is all that is left of snapshot {one.name}; vm_snapshot deletes it"
             yield Problem("NotSupported", text, vm.label)
         elif used:
@@ -118,18 +122,20 @@ def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator
 
 
 def _of_room(vm: Vm) -> t.Iterator[Problem]:
-    """What has no room in the VM has none on the other host. Only snapshots that others take get there."""
+    """Yield a problem if the VM holds more than it has room for because of snapshots of others: it would not fit on the
+    other host.
+    """
     lacks = -(space.allocatable(vm) or 0)
     others = [part.name for disk in vm.disks for part in disk.snapshots if snapshots.is_of_others(part.name)]
     if lacks > 0 and others:
         text = f"its disks and snapshots take {render_bytes(lacks)} more than flexible_disk_size"
-        yield Problem("InsufficientSpace", text + snapshots.others_hold(others), vm.label)
+        yield Problem("InsufficientSpace", text + snapshots.foreign_snapshots_text(others), vm.label)
 
 
 def _of_clones(vm: Vm) -> t.Iterator[Problem]:
     more, room = pins.of_origins(vm), max(0, space.allocatable(vm) or 0)
     if more > room:
-        least = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
+        min_mib = space.smallest_flexible_mib(vm) + -(-more // MIB) - vm.hidden_mib
         text = "disks that are clones of images are none there, so their snapshots need %s more, and %s is left"
-        text += f"; flexible_disk_size must be at least {render_exact(least)}"
+        text += f"; flexible_disk_size must be at least {render_exact(min_mib)}"
         yield Problem("InsufficientSpace", text % render_apart(more, room), vm.label)

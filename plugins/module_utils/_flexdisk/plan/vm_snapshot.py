@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for snapshots of whole VMs: take one, delete one, roll back to one."""
+"""Plans for snapshots of whole VMs: take, delete, roll back."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..rules import pins, snapshots, space
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import pool_of
-from ..rules.power import unfinished, why_not
+from ..rules.power import interrupted_run_text, why_not_started
 from ..rules.replicas import is_synced
 from ..rules.snapshots import VmSnapshot
 from ..rules.unmanaged import unmanaged, unread
 from ..rules.usage import check_whole, labels
 from . import ordering, predict, recovery
 from .ordering import Sequence
-from .steps import Told, VmPlan
+from .steps import StepReport, VmPlan
 from .vm_steps import DeleteSnapshot, RollBack, SetFlexibleSize, TakeSnapshot
 
 _MOST_NAMED = 5
@@ -34,7 +34,7 @@ _MOST_NAMED = 5
 def plan_snapshot(
     host: Host, vm: Vm, spec: SnapshotDeclaration, policy: Policy, capabilities: Capabilities, now: int
 ) -> VmPlan:
-    """Steps for one VM, or every problem. now is the time in seconds since 1970."""
+    """Return the plan for one VM. now: seconds since 1970."""
     problems = Problems(vm.config.alias or vm.config.uuid)
     seq = Sequence(vm, host.geometry[vm.config.pool])
     if not check_whole(vm, problems):
@@ -44,7 +44,7 @@ def plan_snapshot(
     if stopped_late and spec.state != "rolled_back":
         seq.add(recovery.recover(vm))
     if vm.interrupted is not None and not (stopped_late or _resumes(vm, spec)):
-        problems.add("InUse", unfinished(vm.interrupted))
+        problems.add("InUse", interrupted_run_text(vm.interrupted))
     elif spec.state == "present":
         _take(seq, spec, now, problems)
     elif spec.state == "absent" and spec.name:
@@ -69,13 +69,17 @@ def _resumes(vm: Vm, spec: SnapshotDeclaration) -> bool:
 
 
 def _check_others(vm: Vm, problems: Problems) -> None:
-    """Refuse to take up a run that has stopped the VM, while another writer keeps it down: its entry must stay."""
+    """Refuse to resume a run that has stopped the VM, if another writer prevents its start: the journal entry must
+    stay.
+    """
     if vm.halted and vm.shared:
-        problems.add("InUse", f"an interrupted run has stopped the VM, and it cannot be started: {why_not(vm)[1]}")
+        problems.add(
+            "InUse", f"an interrupted run has stopped the VM, and it cannot be started: {why_not_started(vm)[1]}"
+        )
 
 
 def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
-    """What ends an interrupted rollback that is refused."""
+    """Yield how to end an interrupted rollback that is refused."""
     if _resumes(vm, spec):
         text = f"the rollback to snapshot {spec.name} was interrupted, so the VM's disks may be of different times"
         text += f". If nothing makes it possible again, {recovery.gives_up(vm)} accepts the disks as they are now: it "
@@ -84,7 +88,7 @@ def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
 
 
 def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
-    """Warnings about disks that a new snapshot does not have, and that a rollback leaves as they are."""
+    """Yield warnings about disks that a new snapshot does not have, and that a rollback leaves as they are."""
     if spec.state == "present":
         for text in (*unmanaged(vm), *unread(vm)):
             yield f"{vm.label}: {text}; snapshot {spec.name} does not have it"
@@ -98,12 +102,12 @@ def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
         known = {disk.path for disk in vm.disks}.union(vm.ghosts)
         for entry in vm.config.disks:
             if entry.media == "disk" and entry.path not in known:
-                words = f"{entry.path} is not in snapshot {spec.name} and stays as it is"
-                yield f"{vm.label}: {words}, because {_beyond(vm, entry)}; its data may not fit that of the others"
+                message = f"{entry.path} is not in snapshot {spec.name} and stays as it is"
+                yield f"{vm.label}: {message}, because {_beyond(vm, entry)}; its data may not fit that of the others"
 
 
 def _beyond(vm: Vm, entry: DiskConfig) -> str:
-    """Why no snapshot of the VM has a disk of its list."""
+    """Return why no snapshot of the VM includes a disk of its list."""
     if entry.path in vm.unread:
         return f"it lies in pool {pool_of(entry.volume)}, which this task does not read"
     if entry.path in vm.missing:
@@ -117,7 +121,7 @@ def _beyond(vm: Vm, entry: DiskConfig) -> str:
 def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems) -> None:
     name = spec.name
     vm, there = seq.vm, snapshots.find(seq.vm, name)
-    if there is not None and snapshots.whole(vm, there):
+    if there is not None and snapshots.is_complete(vm, there):
         return
     if there is not None:
         problems.add(
@@ -128,7 +132,7 @@ def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems
     vm = seq.vm
     charge = sum(map(pins.holds, (vm.root, *vm.volumes)))
     text = f"+ snapshot {name} of {count(len(vm.volumes), 'disk')}, holds {render_bytes(charge)} at once"
-    step = TakeSnapshot(Told(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
+    step = TakeSnapshot(StepReport(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
     after = predict.apply(vm, step, seq.geometry)
     short = _shortfall(vm, after)
     if short > 0:
@@ -137,12 +141,12 @@ def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems
 
 
 def _shortfall(vm: Vm, after: Vm) -> int:
-    """Bytes that are missing for the snapshot, in the flexible disk space or in an inflexible VM's quota."""
+    """Return the bytes that are missing for the snapshot, in the flexible disk space or in an inflexible VM's quota."""
     room = space.allocatable(after)
     if room is not None:
         return -room
-    held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes)) + _of_root(vm, after)
-    return held - vm.root.quota
+    used = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes)) + _of_root(vm, after)
+    return used - vm.root.quota
 
 
 def _of_root(vm: Vm, after: Vm) -> int:
@@ -169,11 +173,11 @@ def _short_text(vm: Vm, after: Vm, spec: SnapshotDeclaration, charge: int, short
 def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
     below = f" (also of {', '.join(part.parent for part in snapshot.below)})" if snapshot.below else ""
     return DeleteSnapshot(
-        Told(f"- snapshot {snapshot.name}{below} DESTROYED{why}", destroys=True),
+        StepReport(f"- snapshot {snapshot.name}{below} DESTROYED{why}", destroys=True),
         name=snapshot.name,
-        # The VM's dataset comes last, because an interrupted deletion is found again by that part.
-        parts=tuple(part.planned for part in reversed(snapshot.whole_parts)),
-        whole=snapshots.whole(vm, snapshot),
+        # The part of the VM's dataset is destroyed last: by it, the next run finds an interrupted deletion.
+        parts=tuple(part.dataset_id for part in reversed(snapshot.whole_parts)),
+        complete=snapshots.is_complete(vm, snapshot),
     )
 
 
@@ -204,14 +208,15 @@ def _used(parts: t.Iterable[Dataset], problems: Problems) -> None:
 
 
 def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
-    """Delete what the rule does not keep. Returns warnings about snapshots that must stay: holds and clones of old
-    snapshots keep no new one from being taken. declared: the same task declares that snapshot name is there, so it
-    stays even if it is old.
+    """Delete the snapshots that the rule does not keep. Return warnings about those that cannot be deleted: holds and
+    clones of old snapshots do not prevent a new one.
+
+    declared: the same task declares that snapshot name exists, so it stays even if it is old.
     """
     vm, warnings = seq.vm, []
-    every = [s for s in snapshots.snapshots_of(vm) if snapshots.whole(vm, s)]
+    every = [s for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)]
     counted = snapshots.counted(every, keep.names, name)
-    stay = snapshots.kept(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
+    stay = snapshots.retained(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
     why = f" by keep, which counts {_counts(every, counted, keep, name)}"
     for snapshot in (s for s in counted if s.name not in stay):
         problems = Problems("")
@@ -226,7 +231,7 @@ def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
 
 
 def _counts(every: t.Sequence[VmSnapshot], counted: t.Sequence[VmSnapshot], keep: Keep, name: str) -> str:
-    """Which snapshots a rule counts, and which it does not, in words."""
+    """Return a text about which snapshots a rule counts, and which it does not."""
     others = [s.name for s in every if s not in counted]
     more = f" and {len(others) - _MOST_NAMED} more" if len(others) > _MOST_NAMED else ""
     without = f", not {', '.join(others[:_MOST_NAMED])}{more}" if others else ""
@@ -247,8 +252,8 @@ def _roll_back(
     geometry = host.geometry[vm.config.pool]
     seq = Sequence(vm, geometry)
     snapshot = snapshots.find(vm, spec.name)
-    if snapshot is None or not snapshots.whole(vm, snapshot):
-        have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.whole(vm, s)) or "none"
+    if snapshot is None or not snapshots.is_complete(vm, snapshot):
+        have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)) or "none"
         problems.add("ResourceNotFound", f"there is no snapshot {spec.name}; existing ones: {have}")
         return seq
     if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):
@@ -278,14 +283,14 @@ def _roll_back(
     _refuse_excess(seq.vm, problems)
     if state == "stopped" and seq.vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
-    elif state == "running" and seq.vm.config.state == "stopped" and not why_not(seq.vm)[0]:
+    elif state == "running" and seq.vm.config.state == "stopped" and not why_not_started(seq.vm)[0]:
         seq.add(recovery.start(capabilities))
     seq.extend(recovery.power(vm, seq.vm, capabilities))
     return seq
 
 
 def _refuse_users(host: Host, vm: Vm, snapshot: VmSnapshot, problems: Problems) -> None:
-    """Refuse to take data back that another VM has written, or reads."""
+    """Refuse to roll back data that another VM has written, or reads."""
     for disk in vm.disks + vm.orphans:
         name = disk.volume.name
         users = host.usage.of(name, vm.config.uuid) if snapshot.of(name) is not None else []
@@ -313,11 +318,11 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, prob
     # Those of a sync are no data: replicas go back, too.
     lost = [] if spec.newer is None else [name for name in names if name not in given_up and not is_synced(name)]
     if lost:
-        told = [name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost]
+        shown = [name[len(snapshots.PREFIX) :] if _ours(name) else name for name in lost]
         problems.add(
             "InvalidArgument",
             "a rollback to %s destroys newer snapshots: %s; allow that with newer: [%s], or with destroy_newer: true"
-            % (snapshot.name, ", ".join(told), ", ".join([*(spec.newer or ()), *told])),
+            % (snapshot.name, ", ".join(shown), ", ".join([*(spec.newer or ()), *shown])),
         )
 
 
@@ -332,16 +337,17 @@ def _raised(
         return None
     now, wanted = vm.declared_flexible, spec.flexible_disk_size
     if now is None or wanted < now:
-        has = "none" if now is None else render_exact(now)
+        current = "none" if now is None else render_exact(now)
         problems.add(
             "InvalidArgument",
-            f"flexible_disk_size {render_exact(wanted)} is not valid: a rollback can only raise it, and it is {has}",
+            f"flexible_disk_size {render_exact(wanted)} is not valid: a rollback can only raise it, and it is "
+            f"{current}",
         )
         return None
     if wanted == now:
         return None
     return SetFlexibleSize(
-        Told(f"flexible_disk_size {render_change(now * MIB, wanted * MIB)}"),
+        StepReport(f"flexible_disk_size {render_change(now * MIB, wanted * MIB)}"),
         stored_mib=wanted + vm.hidden_mib,
         resets=capabilities.keeps_storage,
     )
@@ -362,16 +368,16 @@ def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
         "; newer snapshots DESTROYED: %s" % ", ".join(newer) if newer else "",
     )
     return RollBack(
-        Told(text, destroys=True),
+        StepReport(text, destroys=True),
         name=snapshot.name,
-        parts=tuple(part.planned for part in snapshot.parts),
-        newer=tuple(part.planned for part in snapshots.newer(vm, snapshot)),
+        parts=tuple(part.dataset_id for part in snapshot.parts),
+        newer=tuple(part.dataset_id for part in snapshots.newer(vm, snapshot)),
         beside_bytes=_beside(vm, snapshot),
     )
 
 
 def _beside(vm: Vm, snapshot: VmSnapshot) -> int:
-    """Bytes that the rollback of one disk takes for a moment, for the disk that takes most."""
+    """Return the bytes that the rollback of one disk needs for a moment, for the disk that needs most."""
     newer, beside = snapshots.newer(vm, snapshot), [0]
     for dataset in (vm.root, *vm.volumes):
         if snapshot.of(dataset.name) is not None:

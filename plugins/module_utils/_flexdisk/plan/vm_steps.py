@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
-from ..model.dataset import Planned
+from ..model.dataset import DatasetId
 from ..model.desired import NewVm
 from ..model.vm import NO_GROUP, Disk, DiskConfig, Vm
 from .disk_steps import CreateDisk
@@ -19,7 +19,7 @@ from .steps import Step
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Recover(Step):
-    """Resume an interrupted run. What is left to do are steps of their own."""
+    """Resume an interrupted run. The steps that are left to do follow."""
 
     kind = "recover"
 
@@ -33,12 +33,12 @@ class Recover(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SettleQuota(Step):
-    """Set quota and reservation of the VM's dataset by the law (rules/space.py), and refreservation of its own part."""
+    """Set quota and reservation of the VM's dataset by the quota law (rules/space.py), and its refreservation."""
 
     kind = "law"
     recorded = False
-    mends = True
-    calm = True
+    completes_interrupted = True
+    before_stop = True
 
     quota_bytes: int
     refreservation_bytes: int
@@ -46,14 +46,15 @@ class SettleQuota(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SettleVolumes(Step):
-    """Set volumes to their automatic reservation. flexible_mib: the flexible_disk_size that comes later, or None."""
+    """Set volumes to their automatic reservation."""
 
     kind = "normalise"
     recorded = False
-    mends = True
-    calm = True
+    completes_interrupted = True
+    before_stop = True
 
     names: t.Tuple[str, ...]
+    # The flexible_disk_size that a later step sets, None if none does.
     flexible_mib: t.Optional[int]
 
     @property
@@ -64,33 +65,36 @@ class SettleVolumes(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RetireSyncs(Step):
-    """Destroy the snapshots of syncs, and give up the space for them."""
+    """Destroy the snapshots of syncs, and release the space that is set aside for them."""
 
     kind = "retire"
     recorded = False
-    calm = True
+    before_stop = True
 
-    snapshots: t.Tuple[Planned, ...]
+    snapshots: t.Tuple[DatasetId, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SetFlexibleSize(Step):
-    """Set flexible_disk_size, hidden disks included. resets: the hypervisor then sets every volume to auto."""
+    """Set flexible_disk_size."""
 
     kind = "flexible"
     recorded = False
 
+    # With the space of hidden disks.
     stored_mib: int
+    # The hypervisor then sets the refreservation of every volume to auto.
     resets: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SetVmQuota(Step):
-    """Set the quota of the VM's own file system. resets: the hypervisor then sets every volume to auto."""
+    """Set the quota of the VM's own file system."""
 
     kind = "quota"
 
     quota_bytes: int
+    # The hypervisor then sets the refreservation of every volume to auto.
     resets: bool
 
 
@@ -99,22 +103,24 @@ class SetVmQuota(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stop(Step):
-    """Shut the VM down. autoboot_off: the hypervisor turns autoboot off with it."""
+    """Shut the VM down."""
 
     kind = "stop"
     stops = True
 
+    # The hypervisor turns autoboot off when it stops a VM.
     autoboot_off: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Start(Step):
-    """Start the VM. autoboot_on: the hypervisor turns autoboot on with it."""
+    """Start the VM."""
 
     kind = "start"
     changes_power = True
     starts = True
 
+    # The hypervisor turns autoboot on when it starts a VM.
     autoboot_on: bool
 
 
@@ -132,12 +138,12 @@ class SetAutoboot(Step):
         return False
 
 
-# -- what a VM is besides its disks
+# -- properties of a VM besides its disks
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SetProperties(Step):
-    """Set memory, vcpus, protection, package, generation, group and the mark drained, where they are not None."""
+    """Set those of memory, vcpus, indestructible, package, drained, generation and member that are not None."""
 
     kind = "properties"
 
@@ -151,10 +157,10 @@ class SetProperties(Step):
 
     @property
     def facts(self) -> t.Dict[str, str]:
-        """What changes of the properties of the VM's dataset. "" removes a property."""
-        mark = None if self.drained is None else "true" if self.drained else ""
+        """The properties of the VM's dataset that change. "" removes a property."""
+        drained = None if self.drained is None else "true" if self.drained else ""
         member = None if self.member is None else self.member or NO_GROUP
-        values = {"drained": mark, "package": self.package, "generation": self.generation, "member": member}
+        values = {"drained": drained, "package": self.package, "generation": self.generation, "member": member}
         return {key: value for key, value in values.items() if value is not None}
 
     @property
@@ -170,7 +176,7 @@ class SetProperties(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WritePackage(Step):
-    """Write the name of the package, or its saved copy, as properties of the VM's dataset. "" removes a property."""
+    """Write the name of the package, or its saved copy, to properties of the VM's dataset. "" removes a property."""
 
     kind = "package"
 
@@ -185,10 +191,11 @@ class WritePackage(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Relocate(Step):
-    """Move volumes that lie elsewhere below the VM's dataset. moves: each disk as configured, and as it will be."""
+    """Move volumes from elsewhere in the pool below the VM's dataset."""
 
     kind = "adopt"
 
+    # Each disk as it is configured, and as it will be.
     moves: t.Tuple[t.Tuple[DiskConfig, Disk], ...]
 
     @property
@@ -217,7 +224,7 @@ class TakeSnapshot(Step):
     recorded = False
 
     name: str
-    # What ZFS calls it.
+    # Its name in ZFS, after the @.
     full_name: str
     # Seconds since 1970.
     creation: int
@@ -225,14 +232,16 @@ class TakeSnapshot(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeleteSnapshot(Step):
-    """Delete a snapshot, its parts in this order. whole: every dataset has a part, so the hypervisor knows it."""
+    """Delete a snapshot of a VM."""
 
     kind = "delete_snapshot"
     recorded = False
 
     name: str
-    parts: t.Tuple[Planned, ...]
-    whole: bool
+    # In the order in which they are destroyed.
+    parts: t.Tuple[DatasetId, ...]
+    # The VM's dataset has a part, so the hypervisor knows the snapshot.
+    complete: bool
 
     @property
     def full_name(self) -> str:
@@ -242,15 +251,17 @@ class DeleteSnapshot(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RollBack(Step):
-    """Roll all datasets of the VM back, with ZFS: vmadm would start the VM afterwards, wherever its home is."""
+    """Roll all datasets of the VM back with zfs rollback. vmadm would start the VM afterwards, even if its home is
+    another host.
+    """
 
     kind = "rollback"
 
     name: str
-    parts: t.Tuple[Planned, ...]
-    # Snapshots that are destroyed by it, those of syncs too.
-    newer: t.Tuple[Planned, ...]
-    # What it takes beside what the VM uses, until it has ended.
+    parts: t.Tuple[DatasetId, ...]
+    # Newer snapshots, which the rollback destroys, those of syncs too.
+    newer: t.Tuple[DatasetId, ...]
+    # The space that the rollback needs for a moment, beside what the VM uses.
     beside_bytes: int = 0
 
     @property
@@ -268,14 +279,14 @@ class ClearRemains(Step):
 
     kind = "clear"
 
-    # The first one, and the others below it, with their snapshots, which left names, too.
-    left: t.Tuple[Planned, ...]
-    # What the pool gets back.
+    # The root of the tree first, then the datasets below it and all snapshots.
+    left: t.Tuple[DatasetId, ...]
+    # The space that the pool gets back.
     frees_bytes: int = 0
 
     @property
     def root(self) -> str:
-        """The dataset of the VM that was not made."""
+        """The dataset of the VM whose creation was interrupted."""
         return self.left[0].name
 
     @property
@@ -286,19 +297,19 @@ class ClearRemains(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RemoveUnfinished(Step):
-    """Remove what is left of a VM that the hypervisor was making or deleting."""
+    """Remove what is left of a VM whose creation or deletion by the hypervisor was interrupted."""
 
     kind = "remove_unfinished"
 
     uuid: str
     root: str
     # Datasets and snapshots. The first one is the VM's own dataset.
-    parts: t.Tuple[Planned, ...]
+    parts: t.Tuple[DatasetId, ...]
     # The hypervisor still knows the VM.
     configured: bool
     # The VM was being deleted.
     deletes: bool
-    # What the pool gets back.
+    # The space that the pool gets back.
     frees_bytes: int = 0
 
     @property
@@ -309,14 +320,15 @@ class RemoveUnfinished(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ImportImage(Step):
-    """Make a volume with the snapshot C(@final) from an image. file is the driver's object for the image's source."""
+    """Create a volume with the snapshot C(@final) from an image file."""
 
     kind = "import_image"
 
     volume: str
     volsize_bytes: int
     block_size_bytes: int
-    file: t.Any  # the driver's own: ImageFile
+    # The driver's object for the image file (ImageFile of libvirt).
+    file: t.Any
 
     @property
     def volumes(self) -> t.Tuple[str, ...]:
@@ -326,13 +338,15 @@ class ImportImage(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CreateVm(Step):
-    """Create a VM with its new disks. A hypervisor that makes disks itself makes all or none. vm is what it will be."""
+    """Create a VM with its new disks, in one step: a hypervisor that creates disks itself creates all or none."""
 
     kind = "create_vm"
 
     new: NewVm
     disks: t.Tuple[CreateDisk, ...]
+    # The properties that the VM's dataset gets.
     facts: t.Mapping[str, str]
+    # The VM as it will be.
     vm: Vm
     indestructible: bool
     ports: t.Tuple[int, ...]
@@ -340,9 +354,11 @@ class CreateVm(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DeleteVm(Step):
-    """Delete the VM with these volumes (parts), and with these snapshots of its dataset and its volumes."""
+    """Delete the VM with its volumes and all snapshots."""
 
     kind = "delete_vm"
 
-    parts: t.Tuple[Planned, ...]
-    snapshots: t.Tuple[Planned, ...]
+    # The volumes.
+    parts: t.Tuple[DatasetId, ...]
+    # The snapshots of the VM's dataset and of its volumes.
+    snapshots: t.Tuple[DatasetId, ...]

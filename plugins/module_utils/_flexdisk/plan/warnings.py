@@ -16,10 +16,10 @@ from .resolve import Resolved
 
 
 def warnings_of(after: Vm, spec: VmDisksDeclaration, resolved: Resolved) -> t.Iterator[str]:
-    """All warnings. Each begins with the VM as the task names it. after is the VM after the plan."""
+    """Yield all warnings. Each begins with the VM as the task names it. after: the VM after the plan."""
     vm = resolved.vm
-    for words in (*_space(after), *_entries(resolved), *_volumes(vm), *_slots(vm, after), *_unattached(resolved)):
-        yield f"{spec.vm}: {words}"
+    for text in (*_space(after), *_entries(resolved), *_volumes(vm), *_slots(vm, after), *_unattached(resolved)):
+        yield f"{spec.vm}: {text}"
 
 
 def _space(after: Vm) -> t.Iterator[str]:

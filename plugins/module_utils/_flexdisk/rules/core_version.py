@@ -12,7 +12,7 @@ _VERSION = re.compile(r"([0-9]+)\.([0-9]+)")
 
 
 def refusal(version: str) -> str:
-    """Why this version of ansible-core is too old, "" if it is not or cannot be told."""
+    """Return why this version of ansible-core is too old, "" if it is not or cannot be told."""
     match = _VERSION.match(version)
     if match is None or tuple(map(int, match.groups())) >= FLOOR:
         return ""

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What may change on a disk that is there, and what is fixed at its birth."""
+"""Differences between a declared disk and an existing one: those that a task can change, and those fixed at its
+creation.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,8 @@ Change = t.Tuple[t.Any, t.Any]
 
 
 def birth_differences(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
-    """Differences in block_size, image and the word it was made for: (is, declared). Only a new disk can have the
-    declared value.
+    """Return the differences that only a new disk could resolve: block_size, image and made_for, each as (is,
+    declared).
     """
     result: t.Dict[str, Change] = {}
     if spec.block_size not in (None, disk.volume.volblocksize) and not becomes_volume(spec, disk):
@@ -31,7 +33,7 @@ def birth_differences(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
 
 
 def crosses(wanted: t.Optional[str], disk: Disk) -> bool:
-    """Whether a volume becomes a file or a file a volume, so that the data must be copied."""
+    """Whether a conversion must copy the data, because a volume becomes a file or a file a volume."""
     return wanted is not None and FILE in (wanted, disk.type) and wanted != disk.type
 
 
@@ -41,12 +43,12 @@ def becomes_volume(spec: DiskDeclaration, disk: Disk) -> bool:
 
 
 def in_conversion(vm: Vm, disk: Disk) -> bool:
-    """Whether the disk's own conversion has taken it out of this VM. It comes back to its old place."""
+    """Whether the disk was taken out of this VM by its own conversion. It returns to its old place."""
     return disk.vm == vm.config.uuid and not disk.path and identity.is_converting(disk.volume.user.get("from", ""))
 
 
 def config_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
-    """Differences in the hypervisor's configuration: model, pci_slot (compared normalised), boot."""
+    """Return the differences in the hypervisor's configuration: model, pci_slot (compared normalised), boot."""
     result: t.Dict[str, Change] = {}
     if spec.model is not None and spec.model != disk.model:
         result["model"] = (disk.model, spec.model)
@@ -58,14 +60,16 @@ def config_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
 
 
 def fact_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
-    """Differences in what only our own properties hold: the name, and what rules/disk_properties.py lists."""
+    """Return the differences in what only ZFS stores: the name, and the properties in rules/disk_properties.py."""
     renamed = spec.name and spec.name != disk.name
     name: t.Dict[str, Change] = {"name": (disk.name, spec.name)} if renamed else {}
     return {**name, **disk_properties.differing(spec.user_properties, disk.user_properties)}
 
 
 def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.List[str]:
-    """What has changed since the VM was read: its configuration, or guid, createtxg and volsize of its volumes."""
+    """Return what has changed since the VM was read: its configuration, or guid, createtxg or volsize
+    of its volumes.
+    """
     parts = []
     for name in (f.name for f in fields(VmConfig)):
         was, now = getattr(vm.config, name), getattr(config, name)
@@ -76,8 +80,8 @@ def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.Lis
     after = {d.name: d for d in datasets if d.backs or d.name == vm.root.name}
     parts += [f"{name} is {'gone' if name in before else 'new'}" for name in sorted({*before} ^ {*after})]
     for name in sorted({*before} & {*after}):
-        for what in ("guid", "createtxg", "volsize"):
-            was, now = getattr(before[name], what), getattr(after[name], what)
+        for field in ("guid", "createtxg", "volsize"):
+            was, now = getattr(before[name], field), getattr(after[name], field)
             if was != now:
-                parts.append(f"{what} of {name} {was} -> {now}")
+                parts.append(f"{field} of {name} {was} -> {now}")
     return parts

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks as objects of their own: where each is, and which of them an entry means."""
+"""Find disks on a host: where each disk is, and which disk an entry means."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from .inventory import Host
 
 @dataclass(frozen=True)
 class Place:
-    """A disk and where it is: attached to vm, orphaned in its dataset, or detached (vm None)."""
+    """A disk and where it is."""
 
     disk: Disk
     vm: t.Optional[Vm] = None
 
     @property
     def state(self) -> str:
-        """attached, detached or orphaned, as results call it."""
+        """ "attached", "detached" or "orphaned", as in results."""
         if self.vm is None:
             return "detached"
         return "attached" if self.disk.path else "orphaned"
 
     @property
-    def words(self) -> str:
-        """The disk in a message: its name, its uuid, its volume and the VM that has it."""
+    def description(self) -> str:
+        """The disk in messages: its name, uuid and volume, and the VM that has it."""
         owner = "detached" if self.vm is None else f"{self.state} in {self.vm.label}"
         name = self.disk.name or "no name"
         return f"{name} (uuid {self.disk.uuid or 'none'}, {self.disk.volume.name}, {owner})"
 
 
-def places(host: Host) -> t.Iterator[Place]:
-    """Every disk of the host except the platform's own."""
+def disk_places(host: Host) -> t.Iterator[Place]:
+    """Yield every disk of the host, except the platform's own."""
     for vm in host.vms:
         for disk in (*vm.disks, *vm.orphans):
             if not disk.hidden:
@@ -50,11 +50,11 @@ def places(host: Host) -> t.Iterator[Place]:
 def locate(
     host: Host, declared: PlacedDiskDeclaration, vm: t.Optional[Vm], source_vm: t.Optional[Vm]
 ) -> t.Optional[Place]:
-    """The disk that an entry means, None if there is none. Raises FlexdiskError Ambiguous with all candidates.
+    """Return the disk that an entry means, None if there is none. Raises FlexdiskError Ambiguous with all candidates.
 
     vm and source_vm are those that declared.vm and declared.from_vm name.
     """
-    every = list(places(host))
+    every = list(disk_places(host))
     if declared.spec.uuid:
         return _one([p for p in every if p.disk.uuid == declared.spec.uuid], f"uuid {declared.spec.uuid}")
     if declared.index is not None or declared.slot:
@@ -70,17 +70,17 @@ def locate(
 
 
 def find_source(host: Host, wanted: str) -> Place:
-    """The disk of a uuid, else of a name. Raises FlexdiskError ResourceNotFound or Ambiguous."""
-    every = list(places(host))
-    found = [p for p in every if p.disk.uuid == wanted.lower()] or [p for p in every if p.disk.name == wanted]
-    place = _one(found, f"source {wanted}")
+    """Return the disk with this uuid, else with this name. Raises FlexdiskError ResourceNotFound or Ambiguous."""
+    every = list(disk_places(host))
+    matches = [p for p in every if p.disk.uuid == wanted.lower()] or [p for p in every if p.disk.name == wanted]
+    place = _one(matches, f"source {wanted}")
     if place is None:
         raise FlexdiskError("ResourceNotFound", f"source {wanted}: no disk has this uuid or name")
     return place
 
 
 def _belongs(place: Place, vm: Vm) -> bool:
-    """Whether the disk is in the VM or was detached from it. Both share one name space."""
+    """Whether the disk is in the VM or was detached from it. Their names must differ."""
     return place.disk.vm == vm.config.uuid
 
 
@@ -93,17 +93,19 @@ def _at(every: t.Sequence[Place], declared: PlacedDiskDeclaration, vm: Vm) -> t.
     return next((p for p in here if p.disk.index == declared.index), None)
 
 
-def _one(found: t.Sequence[Place], what: str) -> t.Optional[Place]:
-    if len(found) > 1:
-        raise FlexdiskError("Ambiguous", f"{what}: {len(found)} disks have it: {'; '.join(p.words for p in found)}")
-    return found[0] if found else None
+def _one(matches: t.Sequence[Place], label: str) -> t.Optional[Place]:
+    if len(matches) > 1:
+        raise FlexdiskError(
+            "Ambiguous", f"{label}: {len(matches)} disks have it: {'; '.join(p.description for p in matches)}"
+        )
+    return matches[0] if matches else None
 
 
 def label_of(place: Place) -> str:
-    """What messages call the disk: its name, its UUID or its volume."""
+    """Return what messages call the disk: its name, its UUID or its volume."""
     return place.disk.name or place.disk.uuid or place.disk.volume.name
 
 
 def serial_of(disk: Disk) -> int:
-    """The serial_no that a volume carries, 0 for none."""
+    """Return the serial_no of a volume, 0 if it has none."""
     return int(identity.next_serial(disk.volume.user.get("serial_no", ""))) - 1

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a hypervisor knows of a disk beside the model: how a detached disk keeps it, and what a VM gets back of it."""
+"""Settings of a disk that only the hypervisor's configuration has: how a detached disk keeps them, and which of them a
+VM can have again.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ from ..model.vm import DiskElement, VmConfig
 from .identity import PREFIX
 from .property_text import decode_object, encode_object
 
-FACT = "element"
-# In what a VM has (VmConfig.offers): the hypervisor has told its secrets. A missing one does not exist then.
+ELEMENT_PROPERTY = "element"
+# An entry of VmConfig.offers: the hypervisor has listed its secrets, so a secret that is not listed does not exist.
 SECRETS_KNOWN = "all that are known"
 FORMAT = "format"
-# Limits of the host for the path of a disk: a running VM gets them late.
+# Limits of the host for the path of a disk. A running VM gets them only at its next start.
 LATE_LIMITS = "blkiotune until the next start"
 # No VM starts with such limits for the path of a file.
 BLOCK_LIMITS = "blkiotune, which only a block device can have"
@@ -27,17 +29,19 @@ _RAW = ("", "luks")
 
 
 def encode(element: DiskElement) -> str:
-    """The value of the property, "" for nothing. Raises FlexdiskError InvalidArgument if it is too long."""
+    """Return the value of the property, "" if there is nothing to keep. Raises FlexdiskError InvalidArgument if it is
+    too long.
+    """
     if not element.text:
         return ""
-    kept = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}
-    return encode_object("what the hypervisor knows of it", {key: value for key, value in kept.items() if value})
+    fields = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}
+    return encode_object("what the hypervisor knows of it", {key: value for key, value in fields.items() if value})
 
 
 def decode(volume: Dataset) -> DiskElement:
-    """What a volume keeps. Only what was written here counts: what came with a stream is of another host."""
-    value = volume.user.get(FACT, "")
-    if not value or FACT in volume.received:
+    """Return the settings that a volume keeps. A received value does not count: it comes from another host."""
+    value = volume.user.get(ELEMENT_PROPERTY, "")
+    if not value or ELEMENT_PROPERTY in volume.received:
         return DiskElement()
     try:
         raw = decode_object(value)
@@ -50,13 +54,14 @@ def decode(volume: Dataset) -> DiskElement:
 
 
 def why_not_known(volume: Dataset) -> str:
-    """Why it is not known what lies on a volume: what it keeps came with a stream, as from a backup. "" if it is known.
+    """Return why the format of the data on a volume is not known: the property was received, as from a backup. "" if it
+    is known.
 
-    Without it, what lies on a qcow2, encrypted or read-only disk would be shown to a guest raw and writable.
+    Without the property, a guest would see a qcow2, encrypted or read-only disk as raw and writable.
     """
-    if not volume.user.get(FACT) or FACT not in volume.received:
+    if not volume.user.get(ELEMENT_PROPERTY) or ELEMENT_PROPERTY not in volume.received:
         return ""
-    name = PREFIX + FACT
+    name = PREFIX + ELEMENT_PROPERTY
     return (
         f"what {name} of {volume.name} says of its format and options came with zfs receive, and counts only if it is "
         f"set here; if zfs get {name} {volume.name} shows what is right, disk_verify with repair: received_property "
@@ -64,9 +69,9 @@ def why_not_known(volume: Dataset) -> str:
     )
 
 
-def keepable(element: DiskElement) -> DiskElement:
-    """What a detached disk can keep of it. What is too long for a property is named in lost, or in holds if the data
-    could not be read without it.
+def storable(element: DiskElement) -> DiskElement:
+    """Return the settings that a detached disk can keep. If they are too long for a property, `lost` says so, or
+    `holds` if the data could not be read without them.
     """
     try:
         encode(element)
@@ -77,8 +82,10 @@ def keepable(element: DiskElement) -> DiskElement:
     return element
 
 
-def without(element: DiskElement, config: VmConfig, model: str, is_file: bool = False) -> t.Tuple[str, ...]:
-    """What of it a VM cannot have: it lacks that, or another device of it has that already. model: that of the disk."""
+def lacking(element: DiskElement, config: VmConfig, model: str, is_file: bool = False) -> t.Tuple[str, ...]:
+    """Return the settings that a VM cannot have, because it lacks what they need, or another of its devices has it
+    already. model: that of the disk.
+    """
     taken = {claim for entry in config.disks for claim in entry.element.claims} | config.claims
     limits = BLOCK_LIMITS if is_file else LATE_LIMITS
     needs = [limits if need == LATE_LIMITS else need for need in element.needs]
@@ -98,12 +105,12 @@ def _met(need: str, config: VmConfig, model: str) -> bool:
 
 
 def lacking_secrets(element: DiskElement, config: VmConfig) -> t.List[str]:
-    """Secrets that the hypervisor does not have, as far as it tells. Without one, the disk cannot be opened."""
+    """Return the secrets that the disk needs and the hypervisor does not have, as far as it reports them."""
     if SECRETS_KNOWN not in config.offers:
         return []
     return [need for need in element.needs if need.startswith(_SECRET) and need not in config.offers]
 
 
 def has_own_size(element: DiskElement) -> bool:
-    """Whether what lies on the volume has a size of its own, which does not follow that of the volume."""
+    """Whether the data on the volume has a size of its own, which does not follow the size of the volume."""
     return element.format not in _RAW

@@ -1,12 +1,11 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The table of disk properties: what a user says of a disk that only a ZFS user property holds.
+"""The table of disk properties: what a user declares of a disk and only a ZFS user property holds.
 
-Whatever holds for one of them holds for all. Options, parsing, the identity of a disk, what a release keeps, results,
-differences and plans follow from this table: an entry may declare each when a disk is made and at any time after, a
-task changes what differs, every result returns it, and a release keeps it. A new property is one line in PROPERTIES
-and its words in the documentation of the modules.
+Options, parsing, the identity of a disk, released identities, results, differences and plans follow from this table: an
+entry may declare each property at any time, a task changes what differs, every result returns it, and a release keeps
+it. A new property is one line in PROPERTIES and its description in the documentation of the modules.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ class Kind(t.NamedTuple):
     type: type
     # The value of a disk that carries none.
     default: t.Any
-    # Takes a declared value. Adds what is wrong with it to the problems of the disk, and returns None then.
+    # Returns a declared value, or None after it has added a problem.
     parse: t.Callable[[Problems, str, str, t.Any], t.Any]
-    # Gives the value of the user property, "" where it is not to be set.
+    # Returns the value of the user property, "" if it should not be set.
     encode: t.Callable[[t.Any], str]
     decode: t.Callable[[str], t.Any]
-    # Whether we would have written such a value of the user property.
+    # Whether this collection would write such a value of the user property.
     is_valid: t.Callable[[str], bool]
 
 
@@ -48,10 +47,12 @@ def _parse_text(problems: Problems, label: str, name: str, text: str) -> t.Optio
 def _parse_strings(
     problems: Problems, label: str, name: str, values: t.Mapping[t.Any, t.Any]
 ) -> t.Optional[t.Dict[str, str]]:
-    """Strings by strings. What has lost its type in YAML would be stored as something else than was written."""
-    wrong = [words for words in (_wrong_pair(key, value) for key, value in values.items()) if words]
-    for words in wrong:
-        problems.add("InvalidArgument", f"{name}: {words}", label)
+    """Check a map of strings. A value that YAML has read as another type would be stored differently from how it was
+    written.
+    """
+    wrong = [message for message in (_wrong_pair(key, value) for key, value in values.items()) if message]
+    for message in wrong:
+        problems.add("InvalidArgument", f"{name}: {message}", label)
     if wrong:
         return None
     problems.attempt(label, lambda: check_value(name, encode_tags(values)))
@@ -59,7 +60,7 @@ def _parse_strings(
 
 
 def _wrong_pair(key: t.Any, value: t.Any) -> str:
-    """Why this is no tag, "" if it is one."""
+    """Return why this is not a tag, "" if it is one."""
     if not isinstance(key, str):
         return f"the key {key!r} is not a string; quote it"
     if isinstance(value, (bool, int, float)):
@@ -105,46 +106,46 @@ PROPERTIES: t.Mapping[str, Kind] = {
 
 
 def parsed(problems: Problems, label: str, raw: Values) -> t.Dict[str, t.Any]:
-    """What an entry declares. label is the disk in messages; what is wrong is added to problems."""
-    said = {name: kind.parse(problems, label, name, raw[name]) for name, kind in _said(raw)}
-    return {name: value for name, value in said.items() if value is not None}
+    """Return the properties that an entry declares. Problems are added to problems; label is the disk in them."""
+    values = {name: kind.parse(problems, label, name, raw[name]) for name, kind in _declared(raw)}
+    return {name: value for name, value in values.items() if value is not None}
 
 
-def _said(raw: Values) -> t.List[t.Tuple[str, Kind]]:
+def _declared(raw: Values) -> t.List[t.Tuple[str, Kind]]:
     return [(name, kind) for name, kind in PROPERTIES.items() if raw.get(name) is not None]
 
 
-def completed(said: Values) -> t.Dict[str, t.Any]:
-    """What a new disk gets: what is declared, and else the defaults."""
-    return {name: said.get(name, kind.default) for name, kind in PROPERTIES.items()}
+def completed(declared: Values) -> t.Dict[str, t.Any]:
+    """Return all properties of a new disk: the declared values, else the defaults."""
+    return {name: declared.get(name, kind.default) for name, kind in PROPERTIES.items()}
 
 
 def decoded(user: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
-    """What a volume's user properties say."""
+    """Return the properties that a volume's user properties hold."""
     return {name: kind.decode(user.get(name, "")) for name, kind in PROPERTIES.items()}
 
 
 def encoded(values: Values) -> t.Dict[str, str]:
-    """The user properties for these values; an empty one means that it is not set."""
+    """Return the user properties for these values. An empty one is not set."""
     return {name: kind.encode(value) for (name, kind), value in zip(PROPERTIES.items(), completed(values).values())}
 
 
-def kept(values: Values) -> t.Dict[str, t.Any]:
-    """What a release keeps: what the volume carries."""
+def storable(values: Values) -> t.Dict[str, t.Any]:
+    """Return the properties that a release saves: those that are set on the volume."""
     return {name: value for name, value in values.items() if PROPERTIES[name].encode(value)}
 
 
 def result(values: Values) -> t.Dict[str, t.Any]:
-    """What a task returns of a disk."""
+    """Return the properties of a disk as results show them."""
     return copied(completed(values))
 
 
 def copied(values: Values) -> t.Dict[str, t.Any]:
-    """The same values, with maps of their own."""
+    """Return the same values with maps of their own."""
     return {name: PROPERTIES[name].type(value) for name, value in values.items()}
 
 
-def differing(said: Values, values: Values) -> t.Dict[str, t.Tuple[t.Any, t.Any]]:
-    """What is declared and is not so: (is, declared)."""
+def differing(declared: Values, values: Values) -> t.Dict[str, t.Tuple[t.Any, t.Any]]:
+    """Return the declared properties that differ, each as (is, declared)."""
     now = completed(values)
-    return {name: (now[name], value) for name, value in said.items() if value != now[name]}
+    return {name: (now[name], value) for name, value in declared.items() if value != now[name]}

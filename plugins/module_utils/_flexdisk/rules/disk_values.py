@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the values of a disk may be, wherever they come from: a task, or what a release has kept."""
+"""Validation of a disk's values, whether a task declares them or a release has saved them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from . import identity
 
 
 def check_uuid(problems: Problems, label: str, uuid: str) -> None:
-    """Check that it is a UUID or ""."""
+    """Add a problem unless it is a UUID or ""."""
     if uuid and not identity.is_uuid(uuid):
         problems.add("InvalidArgument", f"disk uuid {uuid!r} is not a uuid", label)
 
 
 def check_name(problems: Problems, label: str, name: str) -> bool:
-    """Whether a disk can have the name, or the name is ""."""
+    """Whether a disk can have this name, or the name is "". Adds a problem if not."""
     if name and not identity.DISK_NAME.match(name):
         problems.add(
             "InvalidArgument",
@@ -29,7 +29,7 @@ def check_name(problems: Problems, label: str, name: str) -> bool:
 
 
 def check_new_name(problems: Problems, label: str, name: str) -> None:
-    """Check a name that a disk does not have yet. Disks keep a mistakable name until they are renamed."""
+    """Add a problem if the name is mistakable. Only new names are checked; disks keep the names that they have."""
     why = identity.mistakable(name)
     if why:
         problems.add(

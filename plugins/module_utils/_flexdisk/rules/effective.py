@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a dataset inherits, and what of it would change when the dataset is renamed below another one."""
+"""Properties that a dataset inherits, and which of them would change when it is renamed below another dataset."""
 
 from __future__ import annotations
 
@@ -21,35 +21,39 @@ _INHERITABLE = frozenset((
     "redundant_metadata", "relatime", "secondarycache", "setuid", "snapdev", "snapdir", "special_small_blocks",
     "sync", "volmode", "vscan", "xattr",
 ))  # fmt: skip
-# What a place decides for what lies there: detached disks have no partitions, and replicas are read-only.
+# Properties that depend on the place of a dataset: detached disks have no partitions, and replicas are read-only.
 _OF_PLACE = ("readonly", "volmode")
-# What cannot be set on a dataset that exists, or says where it is shown.
+# Properties that cannot be set on an existing dataset, or that say where it is mounted or shared.
 _FIXED = frozenset((
     "encryption", "jailed", "keyformat", "keylocation", "mlslabel", "mountpoint", "pbkdf2iters", "sharenfs",
     "sharesmb", "zoned",
 ))  # fmt: skip
-# What belongs to a disk's own kind: a volume and a file system need other values.
+# Properties that depend on the type of a disk: a volume and a file system need different values.
 _OF_KIND = frozenset(("atime", "canmount", "recordsize", "special_small_blocks"))
 
 
 def is_user(name: str) -> bool:
-    """Whether it is a user property of somebody else. Those of this collection are never inherited."""
+    """Whether it is a user property of somebody else. Properties of this collection are never inherited."""
     return ":" in name and not name.startswith(PREFIX)
 
 
 def _inherited_from(source: str) -> str:
-    """The dataset that a value comes from, "" for one that is set on the dataset itself, or for a default."""
+    """Return the dataset that a value is inherited from, "" for a default or a value that is set on the dataset
+    itself.
+    """
     return source[len(_INHERITED) :] if source.startswith(_INHERITED) else ""
 
 
 def _in_container(name: str) -> bool:
-    """Whether it is our container or lies below it."""
+    """Whether it is the container of detached disks, or below it."""
     place = container(pool_of(name))
     return name == place or is_below(name, place)
 
 
-def kept(row: Row, above: Row, place: str) -> t.Dict[str, str]:
-    """What must be set on a dataset so that its values stay when it is renamed below place, whose values are above."""
+def to_preserve(row: Row, above: Row, place: str) -> t.Dict[str, str]:
+    """Return the properties to set on a dataset so that it keeps its values when it is renamed below `place`. above:
+    the values of place.
+    """
     result = {}
     for name, (value, source) in sorted(row.items()):
         if _comes_from_place(name, source, place) and above.get(name, ("", ""))[0] != value:
@@ -58,29 +62,30 @@ def kept(row: Row, above: Row, place: str) -> t.Dict[str, str]:
 
 
 def _comes_from_place(name: str, source: str, place: str) -> bool:
-    """Whether the value changes with the place, and is to stay."""
-    whence = _inherited_from(source)
+    """Whether the value would change with the place, and should not."""
+    origin = _inherited_from(source)
     if is_user(name):
-        return bool(whence) and not _in_container(whence)
+        return bool(origin) and not _in_container(origin)
     if name in _OF_PLACE:
-        return bool(whence) and not (_in_container(whence) or _in_container(place))
-    if whence and whence != container(pool_of(whence)) and _in_container(whence):
+        return bool(origin) and not (_in_container(origin) or _in_container(place))
+    if origin and origin != container(pool_of(origin)) and _in_container(origin):
         return False  # what is set for replicas, such as sync=disabled, is nothing for a disk
-    if whence:
+    if origin:
         return name not in _FIXED and not name.startswith(PREFIX)
     return source == "default" and name in _INHERITABLE
 
 
 def changes(row: Row, above: Row) -> t.Dict[str, t.Tuple[str, str]]:
-    """User properties of others that change all the same, with the value before and after, "" for none.
+    """Return user properties of others that change with the place, each with the value before and after, "" for none.
 
-    One that a dataset lacks cannot be kept away from it, and one that our container has is for what lies there.
+    A property that the dataset lacks cannot be kept away from it, and values that are set on the container of detached
+    disks are meant for detached disks only.
     """
     result = {}
     for name in sorted({n for n in (*row, *above) if is_user(n)}):
         now, source = row.get(name, ("", ""))
-        whence = _inherited_from(source)
-        if now and (not whence or not _in_container(whence)):
+        origin = _inherited_from(source)
+        if now and (not origin or not _in_container(origin)):
             continue
         then = above.get(name, ("", ""))[0]
         if now != then:
@@ -89,12 +94,14 @@ def changes(row: Row, above: Row) -> t.Dict[str, t.Tuple[str, str]]:
 
 
 def carried(row: Row, copy: Row) -> t.Dict[str, str]:
-    """What must be set on a copy of a disk, of another kind perhaps, so that it has the values of the original."""
+    """Return the properties to set on a copy of a disk, possibly of another type, so that it has the values of the
+    original.
+    """
     result = {}
     for name, (value, source) in sorted(row.items()):
         native = name in _INHERITABLE and name not in (*_OF_PLACE, *_OF_KIND) and name in copy
-        whence = _inherited_from(source)
-        theirs = is_user(name) and source != "-" and not (whence and _in_container(whence))
+        origin = _inherited_from(source)
+        theirs = is_user(name) and source != "-" and not (origin and _in_container(origin))
         if (native or theirs) and copy.get(name, ("", ""))[0] != value:
             result[name] = value
     return result

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Metrics as text: the format that Prometheus reads (exposition format 0.0.4)."""
+"""Metrics as text, in the format that Prometheus reads (exposition format 0.0.4)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Labels = t.Mapping[str, str]
 
 
 class Family(t.NamedTuple):
-    """All gauges of one name."""
+    """All samples of one gauge."""
 
     name: str
     """With the unit, such as C(_bytes)."""
@@ -22,7 +22,7 @@ class Family(t.NamedTuple):
 
 
 def render(families: t.Iterable[Family]) -> str:
-    """The families as text. One without samples is left out, for it would say nothing."""
+    """Return the families as text. A family without samples is left out."""
     lines: t.List[str] = []
     for family in families:
         if family.samples:

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the dataset of a VM with failover says: the hypervisor does not start the VM with the host, start_host does."""
+"""Properties of the dataset of a VM with failover. The hypervisor does not start such a VM with the host; start_host
+does.
+"""
 
 from __future__ import annotations
 
@@ -13,17 +15,17 @@ from ..model.dataset import Dataset
 from ..model.vm import Vm, VmConfig
 from .replicas import hosts, is_host
 
-FACT = "failover"
-# The boot of this host in which it was known to be the home of the VM. It says nothing about other boots or hosts.
-BOOT = "at_home"
-# Hosts that may have a record with which they take the VM over, whatever its disks note. A host is written down before
-# it gets its record, and taken out when it has lost it: start_host and moves ask all of them.
-RIVALS = "failover.rivals"
+FAILOVER_PROPERTY = "failover"
+# The boot of this host in which it was known to be the home of the VM. Other boots and hosts do not count.
+AT_HOME_PROPERTY = "at_home"
+# Hosts that may have a record with which they can take the VM over, even if its disks note no replica there. A host is
+# added before it gets its record, and removed after it has lost it: start_host and moves ask all of them.
+RIVALS_PROPERTY = "failover.rivals"
 _MOST = 1_000_000  # takeovers of one VM
 _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
 
 
-class Wish(t.NamedTuple):
+class FailoverSetting(t.NamedTuple):
     """The failover setting of a VM."""
 
     # The VM starts with its home.
@@ -32,64 +34,70 @@ class Wish(t.NamedTuple):
     term: int = 0
 
 
-def encode(wish: Wish) -> str:
-    """The value of FACT."""
-    return f"{'on' if wish.autoboot else 'off'}:{wish.term}"
+def encode_setting(setting: FailoverSetting) -> str:
+    """Return the value of the property FAILOVER_PROPERTY."""
+    return f"{'on' if setting.autoboot else 'off'}:{setting.term}"
 
 
 def rivals_of(user: t.Mapping[str, str]) -> t.List[str]:
-    """The hosts in the value of RIVALS, from our properties of a dataset. What is no host is left out."""
-    return [name for name in user.get(RIVALS, "").split(",") if is_host(name)]
+    """Return the hosts in the property RIVALS. Invalid names are left out."""
+    return [name for name in user.get(RIVALS_PROPERTY, "").split(",") if is_host(name)]
 
 
 def encode_rivals(names: t.Iterable[str]) -> str:
-    """The value of RIVALS."""
+    """Return the value of the property RIVALS."""
     return ",".join(sorted(set(names)))
 
 
 def takers_of(vm: Vm, here: str = "") -> t.List[str]:
-    """The hosts that may take a VM over: they have a record, or replicas. here: this host, which is none of them."""
+    """Return the hosts that may take the VM over: they have its record, or replicas of its disks. here: this host,
+    which is left out.
+    """
     return sorted({*(name for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)} - {here})
 
 
-def marks_at(vm: Vm, here: str, target: str) -> t.Dict[str, str]:
-    """Return our properties of the VM's dataset as target gets them. Neither host is among its rivals there."""
+def properties_at(vm: Vm, here: str, target: str) -> t.Dict[str, str]:
+    """Return our properties of the VM's dataset as `target` gets them. Neither of the two hosts is in RIVALS there."""
     known = encode_rivals(one for one in takers_of(vm, here) if one != target) if vm.config.failover else ""
-    marks = {key: value for key, value in vm.root.user.items() if key != RIVALS}
-    return {**marks, RIVALS: known} if known else marks
+    marks = {key: value for key, value in vm.root.user.items() if key != RIVALS_PROPERTY}
+    return {**marks, RIVALS_PROPERTY: known} if known else marks
 
 
 def is_plausible(text: str) -> bool:
-    """Whether another host may tell this value: its term leaves room for all takeovers that can follow."""
+    """Whether to accept this value from another host: its term must leave room for all takeovers that can follow."""
     match = _TEXT.match(text)
     return match is not None and int(match[2]) < _MOST
 
 
-def decode(text: str) -> t.Optional[Wish]:
-    """The wish in the value of FACT; None for anything else."""
+def decode_setting(text: str) -> t.Optional[FailoverSetting]:
+    """Return the setting in the value of FAILOVER_PROPERTY; None for anything else."""
     match = _TEXT.match(text)
-    return Wish(match[1] == "on", int(match[2])) if match and match[1] != "none" else None
+    return FailoverSetting(match[1] == "on", int(match[2])) if match and match[1] != "none" else None
 
 
-def without_wish(wish: Wish) -> str:
-    """The value of FACT when a VM loses its failover. It keeps its term: an old record must never have the same one."""
-    return f"none:{wish.term}" if wish.term else ""
+def encode_without_failover(setting: FailoverSetting) -> str:
+    """Return the value of FAILOVER_PROPERTY for a VM that loses its failover. It keeps its term, so that an old record
+    never has the same one.
+    """
+    return f"none:{setting.term}" if setting.term else ""
 
 
-def with_wish(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
-    """The configuration of a VM with failover has the wish in the place of the hypervisor's autoboot."""
+def with_failover_setting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
+    """Return the configuration with the autoboot of the failover setting, if the VM has failover, instead of the
+    hypervisor's.
+    """
     root = datasets.get(config.dataset)
-    wish = decode(root.user.get(FACT, "")) if root is not None else None
-    return replace(config, autoboot=wish.autoboot, failover=True) if wish is not None else config
+    setting = decode_setting(root.user.get(FAILOVER_PROPERTY, "")) if root is not None else None
+    return replace(config, autoboot=setting.autoboot, failover=True) if setting is not None else config
 
 
-def wish_of(config: VmConfig, root: Dataset) -> Wish:
-    """The wish of a VM, with failover or without."""
-    text = root.user.get(FACT, "")
-    return decode(text) or Wish(config.autoboot, term_of(text))
+def setting_of(config: VmConfig, root: Dataset) -> FailoverSetting:
+    """Return the failover setting of a VM. For a VM without failover, it has the hypervisor's autoboot."""
+    text = root.user.get(FAILOVER_PROPERTY, "")
+    return decode_setting(text) or FailoverSetting(config.autoboot, term_of(text))
 
 
 def term_of(text: str) -> int:
-    """The term in the value of FACT, which a VM keeps without failover, too."""
+    """Return the term in the value of FAILOVER_PROPERTY. A VM without failover keeps it, too."""
     match = _TEXT.match(text)
     return int(match[2]) if match else 0

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What can be wrong with the disks of a host: every kind with its severity, what it means, and what repairs it."""
+"""Kinds of findings: what can be wrong with the disks of a host, how severe it is, what it means, and what repairs
+it.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ class Kind:
     # error (data or a VM are in danger, or a task is refused), warning (to be put right) or info (to know).
     severity: str
     meaning: str
-    # What disk_verify does about it, "" for what it leaves to people.
+    # What disk_verify does about it, "" if it does nothing.
     repair: str = ""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that is wrong."""
+    """One thing that is wrong on a host."""
 
     kind: str
     message: str
@@ -40,7 +42,7 @@ class Finding:
     # The task that puts it right.
     repair: t.Optional[Task] = None
     repairable: bool = False
-    # What our own repair needs.
+    # Arguments of our own repair.
     args: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @property
@@ -49,24 +51,24 @@ class Finding:
         return KINDS[self.kind].severity
 
     def as_dict(self) -> t.Dict[str, t.Any]:
-        """The finding as disk_verify returns it."""
+        """Return the finding as disk_verify returns it."""
         keys = ("kind", "severity", "vm", "alias", "disk", "volume", "message", "repair", "repairable")
         return {**{key: getattr(self, key) for key in keys}, "meaning": KINDS[self.kind].meaning}
 
 
 def own_task(kind: str, vm: str = "") -> Task:
-    """The task in which disk_verify repairs a kind of finding."""
+    """Return the task in which disk_verify repairs a kind of finding."""
     return {OURS + "disk_verify": {**({"vms": [vm]} if vm else {}), "repair": [kind]}}
 
 
 def counts(findings: t.Iterable[Finding]) -> t.Dict[str, int]:
-    """The number of findings of each severity."""
+    """Return the number of findings of each severity."""
     every = [finding.severity for finding in findings]
     return {severity: every.count(severity) for severity in SEVERITIES}
 
 
 def fails(findings: t.Iterable[Finding], limit: str) -> bool:
-    """Whether any finding is as severe as limit, one of SEVERITIES or C(never)."""
+    """Whether a finding is at least as severe as limit, one of SEVERITIES or C(never)."""
     bad = SEVERITIES[: SEVERITIES.index(limit) + 1] if limit in SEVERITIES else ()
     return any(finding.severity in bad for finding in findings)
 
@@ -279,7 +281,7 @@ KINDS: t.Dict[str, Kind] = {
     ),
 }
 REPAIRABLE = tuple(kind for kind, entry in KINDS.items() if entry.repair)
-# What a repair that is cut off leaves behind.
+# Kinds of findings that an interrupted repair may leave.
 LEAVES: t.Dict[str, t.Tuple[str, ...]] = {
     "orphan_volume": ("guard", "quota_drift"),
     "reservation_off_auto": ("quota_drift",),

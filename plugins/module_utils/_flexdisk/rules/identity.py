@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A disk's own facts as user properties of its volume: how they are written, and what of them is believed.
+"""The identity of a disk in user properties of its volume: encoding, and validation of what is read.
 
-Values are data: they may have been written by anybody. What does not validate is dropped, and nothing here is ever
-enough to destroy something; the hypervisor's configuration must agree.
+Anybody may have written these properties. Invalid values are dropped, and a property alone never suffices to destroy
+something: the hypervisor's configuration must agree.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ FLEXIBLE = "flexible_disk_size"
 _MEMBER = re.compile(r"(.+)-(0|[1-9][0-9]{0,5})")
 _GENERATION = re.compile(r"[A-Za-z0-9.:_+-]{1,64}")
 
-# The value of "from" on an image that is not whole yet.
+# The value of "from" on an image whose import has not finished.
 IMPORTING = "import"
 
 FILES, FILE = "/var/lib/flexdisk", "disk.raw"
@@ -85,7 +85,7 @@ UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 SHORTEST_PREFIX, SURE_PREFIX = 4, 8
 VM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-# What YAML or a reader takes for something else than a name: PyYAML's words, and what Jinja prints for null.
+# Names that YAML or a reader mistakes for something else: PyYAML's words, and what Jinja prints for null.
 _WORD = re.compile(r"\A(?:yes|no|true|false|on|off|null|none)\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"\A(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE]-?[0-9]+)?)\Z")
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}\Z")
@@ -102,7 +102,7 @@ _TIME = re.compile(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\Z")
 
 
 def mac_of(text: str) -> str:
-    """A MAC address as all that are the same are written, "" for anything else."""
+    """Return a MAC address in its normal form, "" for anything else."""
     return ":".join(part.zfill(2) for part in text.lower().split(":")) if _MAC.match(text) else ""
 
 
@@ -111,42 +111,44 @@ def is_uuid(text: str) -> bool:
     return bool(UUID.match(text))
 
 
-def begins_uuid(text: str, least: int = SHORTEST_PREFIX) -> bool:
-    """Whether a uuid can begin with this text of at least that many characters."""
+def begins_uuid(text: str, min_length: int = SHORTEST_PREFIX) -> bool:
+    """Whether a uuid can begin with this text. It must have at least min_length characters."""
     lower = text.lower()
-    return len(lower) >= least and is_uuid(lower + str(Uuid(int=0))[len(lower) :])
+    return len(lower) >= min_length and is_uuid(lower + str(Uuid(int=0))[len(lower) :])
 
 
 def mistakable(name: str) -> str:
-    """What else the name of a disk could be taken for, "" for nothing. No new disk gets such a name."""
-    for pattern, what in (
+    """Return what else the name of a disk could be read as, "" if nothing. No new disk gets such a name."""
+    for pattern, meaning in (
         (_WORD, "YAML reads it as a truth value or as nothing"),
         (_NUMBER, "YAML and people read it as a number, such as an index"),
         (_DATE, "YAML reads it as a date"),
         (_LIKE_UUID, "it looks like a uuid"),
     ):
         if pattern.match(name):
-            return what
+            return meaning
     return ""
 
 
-def check_word(what: str, word: str, problems: Problems, disk: str = "") -> str:
-    """A word of the user for a generation, or a problem."""
+def check_word(label: str, word: str, problems: Problems, disk: str = "") -> str:
+    """Return the user's word, for example a generation. Adds a problem if it is not valid."""
     if word and not _GENERATION.fullmatch(word):
         wanted = "1 to 64 letters, digits, dots, colons, underscores, dashes and plus signs"
-        problems.add("InvalidArgument", f"{what} {word!r} is not {wanted}", disk)
+        problems.add("InvalidArgument", f"{label} {word!r} is not {wanted}", disk)
     return word
 
 
 def member_of(name: str) -> t.Tuple[str, int]:
-    """The group and the number of a member by its name: C(web) and 3 for C(web-3); C("") and -1 for any other name."""
+    """Return the group and the number in the name of a member: C(web) and 3 for C(web-3); C("") and -1 for any other
+    name.
+    """
     match = _MEMBER.fullmatch(name)
     return (match[1], int(match[2])) if match else ("", -1)
 
 
-def is_converting(mark: str) -> bool:
+def is_converting(value: str) -> bool:
     """Whether the value of "from" marks a conversion: CONVERTING, or on a copy the guid of its original."""
-    return mark == CONVERTING or mark.isdigit()
+    return value == CONVERTING or value.isdigit()
 
 
 def is_pool(name: str) -> bool:
@@ -155,9 +157,9 @@ def is_pool(name: str) -> bool:
 
 
 def blank_in(pool: str) -> str:
-    """Why nothing is changed in a pool with a blank in its name; "" for any other.
+    """Return why nothing is changed in a pool with a blank in its name; "" for any other pool.
 
-    Its devices have other names than its volumes, and each platform its own.
+    Its devices are named differently from its volumes, and differently on each platform.
     """
     if " " not in pool:
         return ""
@@ -166,36 +168,38 @@ def blank_in(pool: str) -> str:
 
 
 def check_pool(name: str) -> str:
-    """The name if a pool can have it, else FlexdiskError InvalidArgument: it reaches command lines and file names."""
+    """Return the name of a pool if it is valid. Raises FlexdiskError InvalidArgument, because it reaches command lines
+    and file names.
+    """
     if not is_pool(name):
         raise FlexdiskError("InvalidArgument", f"pool {name!r} is not the name of a pool")
     return name
 
 
 def uuid_of(guid: int) -> str:
-    """The uuid of a disk that has none, from its volume's guid."""
+    """Return the uuid of a disk that has none yet. It follows from the guid of its volume."""
     return str(uuid5(_NAMESPACE, f"guid:{guid}"))
 
 
-def uuid_for(*words: object) -> str:
-    """The uuid of a new object. The same words always give the same uuid."""
-    return str(uuid5(_NAMESPACE, "\t".join(map(str, words))))
+def uuid_for(*seed: object) -> str:
+    """Return a uuid for a new object. The same seed always gives the same uuid."""
+    return str(uuid5(_NAMESPACE, "\t".join(map(str, seed))))
 
 
 def file_of(uuid: str) -> str:
-    """The path of the file of a disk. It does not change when its dataset is renamed."""
+    """Return the path of the file of a disk. It does not change when the dataset is renamed."""
     return f"{FILES}/{uuid}/{FILE}"
 
 
 def disk_in(path: str) -> str:
-    """The uuid of the disk whose file this is, "" for any other path."""
+    """Return the uuid of the disk whose file this is, "" for any other path."""
     folder, _slash, name = path.rpartition("/")
     above, _slash, uuid = folder.rpartition("/")
     return uuid if (above, name) == (FILES, FILE) and is_uuid(uuid) else ""
 
 
 def serial_of(uuid: str) -> str:
-    """The serial number that a guest sees: the first 20 hex digits of the uuid."""
+    """Return the serial number that a guest sees: the first 20 hex digits of the uuid."""
     return uuid.replace("-", "")[:20]
 
 
@@ -205,13 +209,15 @@ def is_serial(text: str) -> bool:
 
 
 def uuid_with(serial: str, guid: int) -> str:
-    """A uuid that begins with the 20 hex digits that a guest knows already. The rest comes from the volume's guid."""
+    """Return a uuid that begins with the 20 hex digits that a guest sees already. The rest follows from the volume's
+    guid.
+    """
     parts = [serial[start:end] for start, end in ((0, 8), (8, 12), (12, 16), (16, 20))]
     return "-".join([*parts, uuid_of(guid).rsplit("-", 1)[1]])
 
 
 def decode_time(value: str) -> str:
-    """A time stamp as this collection writes it, "" for anything else."""
+    """Return a time stamp if this collection has written it, "" for anything else."""
     try:
         return value if _TIME.match(value) and seconds_of(value) >= 0 else ""
     except ValueError:  # such as a month 13
@@ -219,12 +225,12 @@ def decode_time(value: str) -> str:
 
 
 def seconds_of(text: str) -> int:
-    """Seconds since 1970 of a time that this collection has written down."""
+    """Return the seconds since 1970 of a time stamp."""
     return int(datetime.strptime(text, TIME_FORMAT).replace(tzinfo=timezone.utc).timestamp())
 
 
 def render_time(moment: float) -> str:
-    """Seconds since 1970 as this collection writes a time down."""
+    """Return the time stamp for seconds since 1970."""
     return datetime.fromtimestamp(moment, timezone.utc).strftime(TIME_FORMAT)
 
 
@@ -243,22 +249,22 @@ _VALID: t.Mapping[str, t.Callable[[str], t.Any]] = {
 
 
 def is_valid(name: str, value: str) -> bool:
-    """Whether this collection would write such a value; True for properties that take any text."""
+    """Whether this collection would write such a value. True for properties that take any text."""
     return bool(_VALID[name](value)) if name in _VALID else True
 
 
 def decode_index(value: str) -> int:
-    """The index of a disk, 0 for anything else."""
+    """Return the index of a disk, 0 for anything else."""
     return int(value) if _INDEX.match(value) else 0
 
 
 def next_serial(value: str) -> str:
-    """The serial number after the one that a volume carries; 1 after none."""
+    """Return the serial number after this one; "1" for none."""
     return str(int(value) + 1 if _SERIAL.match(value) else 1)
 
 
 def type_fact(kind: str) -> t.Dict[str, str]:
-    """The property for the type of a disk. It is empty for a thick disk."""
+    """Return the property for the type of a disk. It is empty for a thick disk."""
     return {"type": "" if kind == THICK else kind}
 
 
@@ -274,7 +280,7 @@ def facts(
     remaining: str,
     kind: str = THICK,
 ) -> t.Dict[str, str]:
-    """The properties that describe a disk, encoded; an empty value means that the property is not set."""
+    """Return the properties that describe a disk, encoded. An empty value removes the property."""
     return {
         "uuid": uuid,
         "name": name,

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What this host's inventory allows of VMs that other hosts describe, beyond what every host allows."""
+"""What the inventory of this host allows in VMs that come from other hosts, beyond what every host allows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import json
 import posixpath
 import typing as t
 
-# Names that can be allowed as a whole; everything else is an absolute path. A driver refuses what it knows of these.
+# Names that can be allowed; every other entry is an absolute path. A driver refuses those of the names that it knows.
 NAMES = frozenset(
     (
         *("seclabel none", "disk driver qcow2"),
@@ -43,23 +43,24 @@ def problems(given: t.Iterable[str]) -> t.List[str]:
 
 
 def way_out(refused: t.Sequence[str], host: str, here: str, allowed: t.Iterable[str] = ()) -> str:
-    """Return what can be done about things that this host refuses. host: the one that describes the VM. here: this
-    one. allowed: what its inventory allows already.
+    """Return what the user can do about the parts of a VM that this host refuses.
+
+    host: the host that describes the VM. here: this host. allowed: what its inventory allows already.
     """
     fixed = [word for word in refused if not _entry(word)]
-    told = [f"change on {host} what cannot be allowed: {'; '.join(fixed)}"] if fixed else []
+    advice = [f"change on {host} what cannot be allowed: {'; '.join(fixed)}"] if fixed else []
     if len(fixed) < len(refused):
         line = [*dict.fromkeys([*allowed, *filter(None, map(_entry, refused))])]
         text = f"to allow it, write to the variables of {here} in the inventory"
-        told.insert(0, f"{text}: {VARIABLE}: {json.dumps(line, ensure_ascii=False)}")
-    return "; ".join(told)
+        advice.insert(0, f"{text}: {VARIABLE}: {json.dumps(line, ensure_ascii=False)}")
+    return "; ".join(advice)
 
 
 def _entry(refused: str) -> str:
-    """The entry of OPTION that lets it pass: its name, or the path at its end; "" if none does."""
+    """Return the entry of OPTION that would allow it: its name, or the path at its end; "" if none would."""
     path = refused[refused.rfind(" ", 0, refused.find("/")) + 1 :]  # it may have spaces itself
-    found = [word for word in (refused, refused.split(" ")[0]) if word in NAMES]
-    return next(iter([*found, *([] if problems([path]) else [path])]), "")
+    allowed = [word for word in (refused, refused.split(" ")[0]) if word in NAMES]
+    return next(iter([*allowed, *([] if problems([path]) else [path])]), "")
 
 
 def allows_path(allowed: t.Collection[str], path: str) -> bool:

@@ -31,7 +31,7 @@ _DEFAULTS = {"preserve": False, "boot": False, "mode": "READ_WRITE"}
 
 
 class Birth(t.NamedTuple):
-    """What decides whether a disk can become an entry: what is fixed when it is made, and its size in any unit."""
+    """What decides whether a disk can become an entry: the values fixed at its creation, and its size in any unit."""
 
     type: t.Optional[str]
     image: t.Optional[str]
@@ -45,7 +45,7 @@ def compatible(current: Birth, desired: Birth) -> bool:
 
 
 def first_fit(current: t.Sequence[Birth], desired: t.Sequence[Birth]) -> Pairs:
-    """The (current, desired) pairs of indexes that the instance-group algorithm makes, by current index."""
+    """Return the (current, desired) pairs of indexes that the instance-group algorithm makes, by current index."""
     pairs: Pairs = []
     free = list(range(len(desired)))
     for i, disk in enumerate(current):
@@ -57,32 +57,33 @@ def first_fit(current: t.Sequence[Birth], desired: t.Sequence[Birth]) -> Pairs:
 
 
 def max_retention(current: t.Sequence[Birth], desired: t.Sequence[Birth], preserved: t.Collection[int] = ()) -> Pairs:
-    """The matching that loses the fewest bytes; among such the most disks, then the least growth, then list order.
+    """Return the matching that loses the fewest bytes; among such the most disks, then the least growth, then list
+    order.
 
     preserved are indexes of current disks that are kept anyway, so that leaving them out loses nothing. Exact: within
-    what is fixed at birth, sets of disks that fit are a matroid, hence taking the biggest first is optimal. Takes
-    some n**3 steps, which is nothing for the disks of a VM (26: milliseconds) and too much for thousands.
+    what is fixed at birth, sets of disks that fit are a matroid, hence taking the biggest first is optimal. Takes some
+    n**3 steps, which is nothing for the disks of a VM (26: milliseconds) and too much for thousands.
     """
-    kept: t.List[int] = []
+    matchedined: t.List[int] = []
     for i in sorted(range(len(current)), key=lambda i: (i in preserved, -current[i].size, i)):
-        if _all_fit([current[k] for k in [*kept, i]], desired):
-            kept.append(i)
+        if _all_fit([current[k] for k in [*matchedined, i]], desired):
+            matchedined.append(i)
     free = sorted(range(len(desired)), key=lambda j: (desired[j].size, j))
     entries: t.List[int] = []
-    for i in sorted(kept, key=lambda i: -current[i].size):
+    for i in sorted(matchedined, key=lambda i: -current[i].size):
         j = next(j for j in free if compatible(current[i], desired[j]))
         free.remove(j)
         entries.append(j)
-    return _in_list_order(sorted(kept), sorted(entries), current, desired)
+    return _in_list_order(sorted(matchedined), sorted(entries), current, desired)
 
 
 def match_disks(current: object, desired: object, matching: str = "name") -> t.Dict[str, t.Any]:
-    """What the instance-group algorithm would do to the current disks, for lists of dicts (see the filter's docs).
+    """Return what the instance-group algorithm would do to the current disks, for lists of dicts (see the filter's
+    docs).
 
-    matching C(order) is first fit and looks at no name. C(name) matches equal names; where one of the lists has no
-    name at all there is nothing to compare, and it is first fit for that run.
-    Raises FlexdiskError: C(InvalidArgument) for malformed input, with C(name) also C(NAMES_PARTIAL) and
-    C(NAME_CONFLICT).
+    matching C(order) is first fit and looks at no name. C(name) matches equal names; where one of the lists has no name
+    at all there is nothing to compare, and it is first fit for that run. Raises FlexdiskError: C(InvalidArgument) for
+    malformed input, with C(name) also C(NAMES_PARTIAL) and C(NAME_CONFLICT).
     """
     if matching not in ("name", "order"):
         raise FlexdiskError("InvalidArgument", f'matching "{matching}" is not valid: it is "name" or "order"')
@@ -113,8 +114,8 @@ def _by_order(have: t.List[Entry], want: t.List[Entry]) -> t.Dict[str, t.Any]:
 def _by_name(have: t.List[Entry], want: t.List[Entry]) -> t.Dict[str, t.Any]:
     index = {entry["name"]: j for j, entry in enumerate(want)}
     same = [(i, index[entry["name"]]) for i, entry in enumerate(have) if entry["name"] in index]
-    kept = [(i, j) for i, j in same if compatible(_birth(have[i]), _birth(want[j]))]
-    result = _outcome(have, want, kept, [pair for pair in same if pair not in kept])
+    matched = [(i, j) for i, j in same if compatible(_birth(have[i]), _birth(want[j]))]
+    result = _outcome(have, want, matched, [pair for pair in same if pair not in matched])
     warnings = _loss_warnings(have, result)
     gone = [i for i in _deleted(result) if have[i]["name"] not in index]
     fresh = [j for j in result["creates"] if want[j]["name"] not in {entry["name"] for entry in have}]
@@ -240,8 +241,8 @@ def _check_names(label: str, entries: t.List[Entry]) -> bool:
     """Check that every disk has a name."""
     names = [entry["name"] for entry in entries if entry["name"] is not None]
     if names and len(names) < len(entries):
-        bare = [str(n) for n, entry in enumerate(entries) if entry["name"] is None]
-        raise FlexdiskError("NAMES_PARTIAL", f"{label}: all disks have names or none; without: {', '.join(bare)}")
+        nameless = [str(n) for n, entry in enumerate(entries) if entry["name"] is None]
+        raise FlexdiskError("NAMES_PARTIAL", f"{label}: all disks have names or none; without: {', '.join(nameless)}")
     repeated = sorted({name for name in names if names.count(name) > 1})
     if repeated:
         raise FlexdiskError("NAME_CONFLICT", f"{label}: two disks are named {', '.join(repeated)}")
@@ -269,13 +270,13 @@ def _entry(label: str, value: object) -> Entry:
     entry: t.Dict[str, t.Any] = {"size": _size(label, value.get("size"))}
     entry["omitted"] = {key for key in _KEYS if value.get(key) in (None, "")}
     for key in _TEXTS + _FLAGS:
-        kind, words = (str, "a string") if key in _TEXTS else (bool, "true or false")
+        kind, expected = (str, "a string") if key in _TEXTS else (bool, "true or false")
         if key in entry["omitted"]:
             entry[key] = _DEFAULTS.get(key)
         elif isinstance(value[key], kind):
             entry[key] = value[key]
         else:
-            raise FlexdiskError("InvalidArgument", f"{label}.{key} is not valid: it must be {words}")
+            raise FlexdiskError("InvalidArgument", f"{label}.{key} is not valid: it must be {expected}")
     if entry["pci_slot"] is not None:
         entry["pci_slot"] = normalise(entry["pci_slot"])
     return entry

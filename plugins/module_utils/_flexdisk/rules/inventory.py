@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Links what the hypervisor says to what ZFS says: VMs with their disks, disks with their volumes."""
+"""Combine what the hypervisor reports with what ZFS reports: VMs with their disks, disks with their volumes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
+from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig
 from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage
 from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_partial_copy, pool_of
 from .reservation import PoolGeometry
@@ -21,7 +21,7 @@ _FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
 
 @dataclass(frozen=True)
 class Host:
-    """Everything one run reads."""
+    """Everything that one run reads of its host."""
 
     # VMs of the brand that we manage.
     vms: t.Tuple[Vm, ...]
@@ -35,11 +35,11 @@ class Host:
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
     # Which VMs use a volume.
     usage: usage.Usage = field(default_factory=usage.Usage, compare=False)
-    # Journal entries by pool and VM. None where one cannot be read.
-    intents: t.Mapping[t.Tuple[str, str], t.Optional[JournalEntry]] = field(default_factory=dict)
-    # The host's own name, as journal entries have it.
+    # Intents by pool and VM. None where one cannot be read.
+    intents: t.Mapping[t.Tuple[str, str], t.Optional[Intent]] = field(default_factory=dict)
+    # The host's own name, as intents have it.
     name: str = ""
-    # VMs that leave, have left or come, by uuid.
+    # Records of moves, by the uuid of the VM.
     moves: t.Mapping[str, moves.Move] = field(default_factory=dict)
     # The UUIDs of all VMs, also of those that this task does not read.
     known: t.FrozenSet[str] = frozenset()
@@ -50,11 +50,11 @@ class Host:
         return (*(vm.config for vm in self.vms), *self.other_brands, *self.unlinked)
 
     def available(self, pool: str) -> int:
-        """Bytes the pool can still give."""
+        """Return the bytes that are available in the pool."""
         return self.datasets[pool].available
 
     def reads(self, volume: str) -> bool:
-        """Whether this task has read the pool of a volume. Of any other it does not know whether it exists."""
+        """Whether this task has read the pool of a volume. The volumes of other pools are unknown to it."""
         return pool_of(volume) in self.geometry
 
 
@@ -62,35 +62,36 @@ _UNKNOWN_FORM = "the hypervisor describes it in a form that is not supported"
 
 
 def unlinked_reason(config: VmConfig) -> str:
-    """Why this collection cannot manage a VM without a dataset."""
+    """Return why this collection cannot manage a VM without a dataset."""
     if config.identity_in_zfs:
         return f"not adopted: it has no dataset {config.dataset or f'POOL/{config.uuid}'}"
     return f"no dataset {config.dataset}" if config.dataset else _UNKNOWN_FORM
 
 
 def _image_size(volume: Dataset, datasets: t.Mapping[str, Dataset]) -> int:
-    """MiB of the image that a volume is a clone of, 0 for none."""
+    """Return the size in MiB of the image that a volume is a clone of, 0 for none."""
     origin = datasets.get(volume.origin) if image_of(volume.origin) else None
     return origin.volsize // MIB if origin is not None else 0
 
 
 def made_from(volume: Dataset) -> str:
-    """The image that a volume is a clone of, or was before its VM moved; "" for none."""
+    """Return the image that a volume is a clone of, or was before its VM moved; "" for none."""
     known = volume.user.get("image", "")
     return image_of(volume.origin) or (known if identity.is_uuid(known) else "")
 
 
 def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
-    """The configuration with what is left to ZFS: the wish of a VM with failover. Of a bare hypervisor also where the
-    VM lies, its flexible_disk_size, and the uuids of its disks as far as their serials agree with the volumes' own
-    properties.
+    """Return the configuration with what only ZFS stores.
+
+    For every hypervisor: the failover setting. If the identity is in ZFS: also the dataset of the VM, its
+    flexible_disk_size, and the uuids of its disks, as far as their serials agree with the volumes.
     """
-    config = failover.with_wish(config, datasets)
+    config = failover.with_failover_setting(config, datasets)
     if not config.identity_in_zfs:
         return config
     if not config.pool:
-        found = find_vm_dataset(config.uuid, datasets)
-        config = replace(config, dataset=found, pool=pool_of(found))
+        dataset = find_vm_dataset(config.uuid, datasets)
+        config = replace(config, dataset=dataset, pool=pool_of(dataset))
     root = datasets.get(config.dataset)
     stored = root.user.get(identity.FLEXIBLE, "") if root is not None else ""
     return replace(
@@ -106,7 +107,9 @@ def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset
 
 
 def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[DiskConfig, ...]:
-    """The configuration with the datasets of files. A path tells the disk, and only ZFS tells where that disk lies."""
+    """Return the disks of the configuration with the datasets of files. The path has the disk's uuid, and only ZFS
+    knows its dataset.
+    """
     if not any(identity.disk_in(entry.path) for entry in config.disks):
         return config.disks
     places = files(d for d in datasets.values() if is_below(d.name, config.dataset))
@@ -114,7 +117,7 @@ def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[
 
 
 def files(datasets: t.Iterable[Dataset]) -> t.Dict[str, str]:
-    """The datasets of disks that are files, by the disks' uuids."""
+    """Return the datasets of disks that are files, by the uuids of the disks."""
     return {d.user["uuid"]: d.name for d in datasets if d.kind == "filesystem" and d.backs and d.user.get("uuid")}
 
 
@@ -123,19 +126,19 @@ def _within(config: VmConfig, entry: DiskConfig) -> bool:
 
 
 def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
-    """The uuid that a serial stands for: the volume's own, or the one that it was about to get; "" for any other."""
-    user = released_identity.known(volume) if volume is not None else {}
+    """Return the uuid that a serial stands for: the volume's own, or the one that it would get; "" for any other."""
+    user = released_identity.effective_properties(volume) if volume is not None else {}
     known = [user.get("uuid", ""), identity.uuid_of(volume.guid)] if volume is not None else []
     return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
 
 
 def own_uuid(config: VmConfig, entry: DiskConfig, volume: Dataset) -> str:
-    """The uuid that is known of an attached disk without the properties of its volume, "" for none."""
+    """Return the uuid that is known of an attached disk without the properties of its volume, "" for none."""
     return _uuid(entry, replace(volume, user={})) if config.identity_in_zfs else entry.uuid
 
 
-def agrees(entry: DiskConfig, uuid: str) -> bool:
-    """Whether the configuration does not contradict a uuid."""
+def may_have_uuid(entry: DiskConfig, uuid: str) -> bool:
+    """Whether the configuration of a disk does not contradict this uuid."""
     if entry.uuid:
         return entry.uuid == uuid
     return not serial_shown(entry) or identity.serial_of(uuid) == entry.serial
@@ -147,7 +150,7 @@ def serial_shown(entry: DiskConfig) -> bool:
 
 
 class _Tree:
-    """Children and snapshots by dataset, so that linking many VMs stays linear."""
+    """Children and snapshots by dataset, so that the time to link many VMs grows only linearly."""
 
     def __init__(self, datasets: t.Iterable[Dataset]) -> None:
         self.children: t.Dict[str, t.List[Dataset]] = {}
@@ -158,15 +161,15 @@ class _Tree:
         self.partial_copies = self._partial_copies()
 
     def _partial_copies(self) -> t.Dict[str, str]:
-        """What interrupted conversions have made so far, by the name of what each is a copy of.
+        """Return the partial copies that interrupted conversions have left, by the name of the original.
 
-        That goes when the copy is whole: one of nothing that is there is the disk itself.
+        The original is destroyed when the copy is complete. So a copy without an original is the disk itself.
         """
         every = [d for children in self.children.values() for d in children]
         copies = [d for d in every if d.parent == container(d.pool) and d.user.get("from")]
         wholes = {str(d.guid): d for d in every if d.backs} if copies else {}
         pairs = [(wholes[d.user["from"]], d) for d in copies if d.user["from"] in wholes]
-        return {whole.name: copy.name for whole, copy in pairs if is_partial_copy(whole, copy)}
+        return {original.name: copy.name for original, copy in pairs if is_partial_copy(original, copy)}
 
     def below(self, name: str) -> t.Iterator[Dataset]:
         """Everything below a dataset, however deep."""
@@ -175,14 +178,20 @@ class _Tree:
             yield from self.below(child.name)
 
     def of(self, name: str) -> t.Dict[str, t.Any]:
-        """snapshots, guarded and partial_copy of a volume."""
+        """Return the fields snapshots, guarded and partial_copy of a Disk with this volume."""
         every = sorted(self.snapshots.get(name, ()), key=lambda s: s.createtxg)
-        own = tuple(s for s in every if not s.name.endswith("@" + identity.GUARD_SNAPSHOT))
-        return {"snapshots": own, "guarded": len(own) < len(every), "partial_copy": self.partial_copies.get(name, "")}
+        snapshots = tuple(s for s in every if not s.name.endswith("@" + identity.GUARD_SNAPSHOT))
+        return {
+            "snapshots": snapshots,
+            "guarded": len(snapshots) < len(every),
+            "partial_copy": self.partial_copies.get(name, ""),
+        }
 
 
-def _own(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[str, t.Any]:
-    """Fields of a Disk from the properties that describe it. known fields, which the hypervisor tells, win."""
+def _fields_of(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[str, t.Any]:
+    """Return the fields of a Disk from the properties that describe it. `known`, which the hypervisor reports,
+    overrides them.
+    """
     name = user.get("name", "")
     uuid = user.get("uuid", "")
     fields: t.Dict[str, t.Any] = {
@@ -203,7 +212,7 @@ def _own(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[s
 def attached_disk(
     config: VmConfig, entry: DiskConfig, slot: str, volume: Dataset, image_size: int, **known: t.Any
 ) -> Disk:
-    """A disk that a VM has. slot is where the guest sees it, configured or not."""
+    """Return a disk that a VM has. slot: where the guest sees it, configured or not."""
     known = {
         **known,
         "boot": entry.boot,
@@ -215,18 +224,18 @@ def attached_disk(
     }
     if entry.uuid or serial_shown(entry):
         known["uuid"] = entry.uuid
-    user = released_identity.known(volume, lambda uuid: agrees(entry, uuid))
+    user = released_identity.effective_properties(volume, lambda uuid: may_have_uuid(entry, uuid))
     return Disk(
         volume=volume,
         vm=config.uuid,
         index=index_of(volume.name),
         hidden=entry.path in config.hidden_paths,
-        **_own(volume, user, **known),
+        **_fields_of(volume, user, **known),
     )
 
 
 def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
-    """A disk that no VM has, from the properties of its volume."""
+    """Return a disk that no VM has, from the properties of its volume."""
     vm = volume.user.get("vm", "")
     return Disk(
         volume=volume,
@@ -234,7 +243,7 @@ def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
         index=identity.decode_index(volume.user.get("index", "")),
         image_size=image_size,
         detached=True,
-        **_own(volume, released_identity.known(volume), **known),
+        **_fields_of(volume, released_identity.effective_properties(volume), **known),
     )
 
 
@@ -246,7 +255,7 @@ def _link_vm(
     pools: t.Container[str],
     used: usage.Usage,
 ) -> Vm:
-    """The VM with its volumes. pools are those that were read, used the users of all volumes."""
+    """Return the VM with its volumes. pools: those that were read. used: the users of all volumes."""
     root = datasets[config.dataset]
     disks, missing, strays, unread, unbacked = [], [], [], [], []
     positions = slots.positions(config.disks, config.pci)
@@ -268,15 +277,15 @@ def _link_vm(
     orphans, other_used, below = [], 0, []
     for child in tree.below(root.name):
         if child.backs and child.name not in known:
-            user = released_identity.known(child)
-            own = _own(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
-            orphans.append(Disk(volume=child, vm=config.uuid, **own, **tree.of(child.name)))
+            user = released_identity.effective_properties(child)
+            fields = _fields_of(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
+            orphans.append(Disk(volume=child, vm=config.uuid, **fields, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0
         elif child.kind == "filesystem" and not child.backs:
             other_used += child.used if child.parent == root.name else 0
             below += tree.of(child.name)["snapshots"]
-    overlaid, doubted = usage.own_use(config, used, orphans)
+    overlaid, doubted = usage.hidden_use(config, used, orphans)
     return Vm(
         config=replace(config, frozen=config.frozen or overlaid),
         root=root,
@@ -302,9 +311,9 @@ def link(
     brand: str,
     elsewhere: t.Iterable[VmConfig] = (),
 ) -> Host:
-    """The Host, from one read of the hypervisor and one of ZFS. A VM without a dataset stays unlinked.
+    """Return the Host, from one read of the hypervisor and one of ZFS. A VM without a dataset is not linked.
 
-    elsewhere are VMs that count only as users of volumes.
+    elsewhere: VMs that count only as users of volumes.
     """
     by_name = {d.name: d for d in datasets}
     tree = _Tree(datasets)
@@ -341,7 +350,9 @@ def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move]) -> VmConfig:
 
 
 def moved_in(host: Host, uuid: str, coming: t.Sequence[Disk] = ()) -> Host:
-    """The host for the task that makes a VM which comes from another one. coming: disks as if they were detached."""
+    """Return the host for the task that creates a VM which comes from another host. coming: its disks, which count as
+    detached.
+    """
     known = {vm: move for vm, move in host.moves.items() if vm != uuid}
     vms = tuple(_thawed(vm, coming) if vm.config.uuid == uuid else vm for vm in host.vms)
     unlinked = tuple(replace(c, frozen="") if c.uuid == uuid else c for c in host.unlinked)
@@ -351,7 +362,7 @@ def moved_in(host: Host, uuid: str, coming: t.Sequence[Disk] = ()) -> Host:
 
 
 def without(host: Host, uuid: str) -> Host:
-    """The host as if the hypervisor did not know the VM with this uuid. Its datasets are there."""
+    """Return the host as if the hypervisor did not know the VM with this uuid. Its datasets are still there."""
     vms = tuple(vm for vm in host.vms if vm.config.uuid != uuid)
     return replace(host, vms=vms, unlinked=tuple(config for config in host.unlinked if config.uuid != uuid))
 
@@ -361,7 +372,7 @@ def _thawed(vm: Vm, coming: t.Sequence[Disk]) -> Vm:
 
 
 def duplicates(vms: t.Iterable[Vm], detached: t.Iterable[Disk]) -> t.Dict[str, t.List[str]]:
-    """Uuids that are on more than one volume, with the names of those volumes."""
+    """Return the uuids that are on more than one volume, with the names of these volumes."""
     places: t.Dict[str, t.List[str]] = {}
     for disks in [detached, *(vm.disks + vm.orphans for vm in vms)]:
         for disk in disks:

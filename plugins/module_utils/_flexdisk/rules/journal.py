@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Entries of the journal as property values. Anybody may have written one: it is valid in every part, or unreadable."""
+"""Entries of the journal as values of ZFS properties. Anybody may have written them: an entry is valid in every part,
+or unreadable.
+"""
 
 from __future__ import annotations
 
@@ -10,50 +12,49 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.vm import JournalEntry, VmConfig
+from ..model.vm import Intent, VmConfig
 from . import identity
 from .property_text import LIMIT, check_value, decode_object, encode_json
 from .snapshots import is_name
 from .unwritten import unwritten
 
-INDEX = "intents"
-# A guest that has not shut down so many seconds after it was asked to does not shut down because of that.
+INDEX_PROPERTY = "intents"
+# Seconds after the request to shut down. A guest that shuts down later does so for another reason.
 LATEST = 3600
-# A VM that is down so many seconds later is not started because of that, where nobody can tell when it has ended. The
-# next run of a job that runs daily comes before.
+# The same limit for a VM of which it is not known when it stopped. It is long enough for the next run of a daily job.
 UNTOLD = 36 * 3600
 UNKNOWN = "unknown"
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
 
-def property_of(vm: str) -> str:
-    """Name of the VM's property, without our prefix."""
+def intent_property(vm: str) -> str:
+    """Return the name of the VM's property, without our prefix."""
     return "intent." + vm
 
 
-def written(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
-    """VMs and names of the properties that are entries."""
+def written_entries(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
+    """Yield VM and name of each property that is an entry."""
     for name in properties:
-        vm = name[len(property_of("")) :]
-        if name.startswith(property_of("")) and identity.is_uuid(vm):
+        vm = name[len(intent_property("")) :]
+        if name.startswith(intent_property("")) and identity.is_uuid(vm):
             yield vm, name
 
 
 def encode_index(vms: t.Iterable[str]) -> str:
-    """The list of VMs that have an entry. It is needed because zfs reads properties only by their names, or all."""
+    """Return the list of VMs that have an entry. It is needed because zfs get takes properties only by name, or all."""
     return ",".join(sorted(vms))
 
 
 def decode_index(value: str) -> t.List[str]:
-    """VMs that a list names, sorted."""
+    """Return the VMs in the list, sorted."""
     return sorted({vm for vm in value.split(",") if identity.is_uuid(vm)})
 
 
-def encode(record: JournalEntry) -> str:
-    """The value of the property. The lists, which only people read, are cut to what ZFS can hold."""
-    steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in record.steps]
-    data = dict(record._asdict(), steps=steps, moves=list(record.moves))
+def encode(entry: Intent) -> str:
+    """Return the value of the property. The lists, which only people read, are cut to what ZFS can store."""
+    steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in entry.steps]
+    data = dict(entry._asdict(), steps=steps, moves=list(entry.moves))
     while True:
         text = encode_json(data)
         longest = max(("steps", "moves"), key=lambda key: len(str(data[key])))
@@ -62,23 +63,25 @@ def encode(record: JournalEntry) -> str:
         data[longest].pop()
 
 
-def decode(value: str) -> t.Optional[JournalEntry]:
-    """The entry, None for anything that this collection would not have written."""
+def decode(value: str) -> t.Optional[Intent]:
+    """Return the entry, None for anything that this collection would not have written."""
     try:
         data = decode_object(value)
-        record = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
-        return record if _valid(record) else None
+        entry = Intent(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
+        return entry if _valid(entry) else None
     except (KeyError, TypeError, ValueError):
         return None
 
 
-def used(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], made: str = "") -> t.List[str]:
-    """Which of the datasets and snapshots in the place of a VM are of use to somebody: those that have been written to,
-    and snapshots that hold anything, are on hold or have clones. empty is the container of detached disks. made: the
-    dataset that only the hypervisor has written to so far, which is of no use, nor are its snapshots.
+def datasets_in_use(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], made: str = "") -> t.List[str]:
+    """Return the datasets and snapshots in the place of a VM that somebody may use: datasets that were written to, and
+    snapshots with data, holds or clones.
 
-    An entry by itself proves nothing: it may be there still when the VM has long been in use and its configuration
-    has got lost. Who takes snapshots of a whole pool takes them of such a place, too.
+    empty: the container of detached disks, to compare with. made: a dataset that only the hypervisor has written to so
+    far. It does not count as used, nor do its snapshots.
+
+    An entry of the journal alone proves nothing: it may still be there when the VM has been in use for long and its
+    configuration was lost. Snapshots of a whole pool include such datasets, too.
     """
     known = list(datasets)
     unused = {d.name: d for d in known if d.kind != "snapshot" and (d.name == made or unwritten(d, empty))}
@@ -91,71 +94,72 @@ def used(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], made: str = 
 
 
 def _holds_nothing(snapshot: Dataset, parent: Dataset, empty: t.Optional[Dataset]) -> bool:
-    """Whether the snapshot of an unwritten dataset holds nothing. What ZFS counts of a volume has its snapshots."""
+    """Whether the snapshot of an unwritten dataset has no data. For a snapshot of a volume, the figures of the volume
+    say so.
+    """
     if parent.kind == "volume":
         return True
     return not snapshot.volsize and unwritten(replace(snapshot, kind="filesystem"), empty)
 
 
-def may_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
+def may_shut_down(entry: Intent, config: VmConfig, now: float) -> bool:
     """Whether the guest of a running VM may still shut down because the run of this entry has asked it to.
 
-    It has refused if it still runs after LATEST seconds; a VM that has been started since was not asked. now: seconds
-    since 1970.
+    After LATEST seconds it will not. A VM that was started since was not asked. now: seconds since 1970.
     """
-    asked = bool(record.asked) and record.asked == run_id(config) and config.state == "running"
-    return asked and now - identity.seconds_of(record.since) < LATEST
+    asked = bool(entry.asked) and entry.asked == run_id(config) and config.state == "running"
+    return asked and now - identity.seconds_of(entry.since) < LATEST
 
 
-def has_shut_down(record: JournalEntry, config: VmConfig, now: float) -> bool:
-    """Whether a VM that is down ended because the run of this entry, which is over or dead, had asked its guest to shut
-    down.
+def has_shut_down(entry: Intent, config: VmConfig, now: float) -> bool:
+    """Whether a stopped VM was shut down by its guest because the run of this entry, which is over or was killed, had
+    asked it to.
 
-    A stop more than LATEST seconds later is not due to that run. now: seconds since 1970.
+    A shutdown more than LATEST seconds later has another cause. now: seconds since 1970.
     """
-    asked_at = identity.seconds_of(record.since)
+    asked_at = identity.seconds_of(entry.since)
     if config.ended_at >= asked_at:
         return config.ended_at - asked_at < LATEST
     return now - asked_at < UNTOLD
 
 
-def ended_otherwise(record: JournalEntry, config: VmConfig, now: float) -> bool:
-    """Return whether a VM that is down was stopped later than a killed run could have done it by asking its guest.
+def ended_otherwise(entry: Intent, config: VmConfig, now: float) -> bool:
+    """Whether a stopped VM was stopped too late to be the effect of a killed run that had asked its guest to shut down.
 
     now: seconds since 1970.
     """
-    asked = bool(record.asked) and record.stops and record.state == "running" and not record.late
-    return asked and config.state == "stopped" and not has_shut_down(record, config, now)
+    asked = bool(entry.asked) and entry.stops and entry.state == "running" and not entry.late
+    return asked and config.state == "stopped" and not has_shut_down(entry, config, now)
 
 
 def run_id(config: VmConfig) -> str:
-    """What tells this run of the VM from others, as entries have it."""
+    """Return the id of this run of the VM, as entries have it."""
     return config.run_id or UNKNOWN
 
 
-def _valid(record: JournalEntry) -> bool:
+def _valid(entry: Intent) -> bool:
     return (
-        identity.is_uuid(record.plan)
-        and bool(_TEXT.match(record.host))
-        and bool(identity.decode_time(record.since))
-        and record.state in ("running", "stopped")
-        and isinstance(record.autoboot, bool)
-        and isinstance(record.stops, bool)
-        and isinstance(record.boots, bool)
-        and isinstance(record.asked, str)
-        and (not record.asked or bool(_TEXT.match(record.asked)))
-        and isinstance(record.late, bool)
-        and isinstance(record.rollback, str)
-        and (not record.rollback or is_name(record.rollback))
-        and isinstance(record.creates, str)
-        and (not record.creates or bool(identity.VM_NAME.match(record.creates)))
-        and isinstance(record.member, str)
-        and (not record.member or bool(identity.member_of(record.member)[0]))
-        and isinstance(record.deletes, str)
-        and (not record.deletes or bool(_TEXT.match(record.deletes)))
-        and all(_TEXT.match(step) for step in record.steps)
+        identity.is_uuid(entry.plan)
+        and bool(_TEXT.match(entry.host))
+        and bool(identity.decode_time(entry.since))
+        and entry.state in ("running", "stopped")
+        and isinstance(entry.autoboot, bool)
+        and isinstance(entry.stops, bool)
+        and isinstance(entry.boots, bool)
+        and isinstance(entry.asked, str)
+        and (not entry.asked or bool(_TEXT.match(entry.asked)))
+        and isinstance(entry.late, bool)
+        and isinstance(entry.rollback, str)
+        and (not entry.rollback or is_name(entry.rollback))
+        and isinstance(entry.creates, str)
+        and (not entry.creates or bool(identity.VM_NAME.match(entry.creates)))
+        and isinstance(entry.member, str)
+        and (not entry.member or bool(identity.member_of(entry.member)[0]))
+        and isinstance(entry.deletes, str)
+        and (not entry.deletes or bool(_TEXT.match(entry.deletes)))
+        and all(_TEXT.match(step) for step in entry.steps)
         and all(
             isinstance(guid, int) and not isinstance(guid, bool) and _DATASET.match(source) and _DATASET.match(target)
-            for guid, source, target in record.moves
+            for guid, source, target in entry.moves
         )
     )

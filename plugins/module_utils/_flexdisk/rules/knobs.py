@@ -1,9 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Options that messages name as a way on, and the variables of playbooks and roles that stand for them.
+"""Options that messages name as a remedy, and the variables of playbooks and roles for them.
 
-Modules name an option as a task has it: C(allow_restart: true). Who runs a playbook has no task, but a variable.
+Modules name an option as in a task: C(allow_restart: true). Users of a playbook set a variable instead.
 """
 
 from __future__ import annotations
@@ -62,45 +62,47 @@ _OF_MODULES: t.Sequence[t.Tuple[str, str]] = (
 
 
 def for_playbooks(text: str) -> str:
-    """Return a message with the playbooks that do what the modules do which it names.
+    """Return a message with playbooks in place of the modules that it names.
 
-    What changes the host now may be any playbook, or none: there, the module stays.
+    A module that "changed" something stays: the change may come from any playbook, or from none.
     """
-    for module, words in _OF_MODULES:
-        text = re.sub(rf"(?<![\w./=-])(?<!changed by )(?:{module})(?!\w)", words, text)
+    for module, replacement in _OF_MODULES:
+        text = re.sub(rf"(?<![\w./=-])(?<!changed by )(?:{module})(?!\w)", replacement, text)
     return text
 
 
-def spelled(text: str, variables: t.Collection[str]) -> str:
-    """Return a message of a module for one who can set these variables: C(-e flexible_disks_allow_restart=true)."""
+def with_variables(text: str, variables: t.Collection[str]) -> str:
+    """Return a message of a module for a user who can set these variables: C(-e flexible_disks_allow_restart=true)."""
     if not variables:
         return text
 
-    def variable(found: t.Match[str]) -> str:
-        known = next((name for name in KNOBS[found[1]] if name in variables), "")
+    def variable(match: t.Match[str]) -> str:
+        known = next((name for name in KNOBS[match[1]] if name in variables), "")
         if not known:
-            return found[0]
-        if found[2] == "true":
+            return match[0]
+        if match[2] == "true":
             return f"-e {known}=true"
-        names = [name.strip() for name in found[2][1:-1].split(",")]
+        names = [name.strip() for name in match[2][1:-1].split(",")]
         return f"-e '{json.dumps({known: names}, ensure_ascii=False)}'"
 
-    def waits(found: t.Match[str]) -> str:
-        return min((name for name in variables if name.endswith("_" + found[0])), default=found[0])
+    def waits(match: t.Match[str]) -> str:
+        return min((name for name in variables if name.endswith("_" + match[0])), default=match[0])
 
     return _KNOB.sub(variable, _TIMEOUT.sub(waits, for_playbooks(text)))
 
 
-def called(text: str, names: t.Mapping[str, str]) -> str:
-    """Return a message with VMs called as the user called them. names: of each VM whose UUID a task was given."""
+def with_user_names(text: str, names: t.Mapping[str, str]) -> str:
+    """Return a message with VMs named as the user named them. names: the name for each VM whose UUID a task was
+    given.
+    """
     for uuid, name in names.items():
         new = f"{name} ({uuid}):".replace("\\", r"\\")
         text = re.sub(rf"(?m)^(VM |){uuid}:", rf"\g<1>{new}", text)
     return text
 
 
-def without(host: str) -> str:
-    """Return the option of a run that leaves a host out: C(--limit 'all:!hv02')."""
+def limit_without(host: str) -> str:
+    """Return the option that leaves a host out of a run: C(--limit 'all:!hv02')."""
     return f"--limit {shlex.quote(f'all:!{host}')}"
 
 
@@ -113,8 +115,8 @@ _PLAYBOOKS: t.Mapping[str, t.Tuple[str, t.Mapping[str, str]]] = {
 
 
 def command(task: t.Mapping[str, t.Mapping[str, t.Any]], host: str, alias: str) -> str:
-    """Return the command that does what a task does on a host, for the VM of this alias if it has one. A task that no
-    playbook can do comes back as YAML of one line.
+    """Return the command that does the same as a task on a host. alias: that of its VM, if it has one. If no playbook
+    can do it, return the task as YAML in one line.
     """
     ((module, options),) = task.items()
     collection, _dot, name = module.rpartition(".")

@@ -33,100 +33,103 @@ _INDEX = re.compile(r"/disk(\d{1,5})\Z")
 
 
 def container(pool: str) -> str:
-    """The dataset below which the detached disks of a pool lie."""
+    """Return the dataset below which the detached disks of a pool lie."""
     return f"{pool}/{CONTAINER}"
 
 
-def replicas(pool: str) -> str:
-    """The dataset below which the replicas in a pool lie."""
+def replicas_container(pool: str) -> str:
+    """Return the dataset below which the replicas in a pool lie."""
     return f"{container(pool)}/{_REPLICA}"
 
 
-def diverged(pool: str) -> str:
-    """The dataset below which the disks of VMs lie that another host has taken over."""
+def diverged_container(pool: str) -> str:
+    """Return the dataset below which the diverged disks of a pool lie."""
     return f"{container(pool)}/{_DIVERGED}"
 
 
-def moves(pool: str) -> str:
-    """The dataset below which there is one for each VM that leaves this host, has left it, or comes."""
+def moves_container(pool: str) -> str:
+    """Return the dataset that has one child for each VM that leaves this host, has left it, or comes here."""
     return f"{container(pool)}/{_MOVE}"
 
 
 def vm_dataset(pool: str, uuid: str) -> str:
-    """The dataset of a VM."""
+    """Return the dataset of a VM."""
     return f"{pool}/{uuid}"
 
 
 def find_vm_dataset(uuid: str, names: t.Iterable[str]) -> str:
-    """The dataset of a VM in any pool, the first by name; "" for none."""
+    """Return the dataset of a VM in any pool, the first by name; "" for none."""
     return min((name for name in names if name.count("/") == 1 and last_part(name) == uuid), default="")
 
 
 def pools_in_use(names: t.Iterable[str]) -> t.List[str]:
-    """The pools that have a container or the dataset of a VM, by the names of all datasets right below pools."""
+    """Return the pools that have a container or the dataset of a VM. names: all datasets right below the pools."""
     below = (name.split("/") for name in names if name.count("/") == 1)
     return sorted({pool for pool, last in below if last == CONTAINER or identity.is_uuid(last)})
 
 
 def pool_of(name: str) -> str:
-    """The pool of a dataset, "" for ""."""
+    """Return the pool of a dataset, "" for ""."""
     return name.split("/", 1)[0]
 
 
 def disk_name(index: int) -> str:
-    """The default name of a disk, which is also the last part of its dataset's name."""
+    """Return the default name of a disk, which is also the last part of its dataset's name."""
     return f"disk{index}"
 
 
 def disk_dataset(root: str, index: int) -> str:
-    """The dataset of a disk with this index, below that of its VM."""
+    """Return the dataset of a disk with this index, below the dataset of its VM. root: that dataset."""
     return f"{root}/{disk_name(index)}"
 
 
 def index_of(volume: str) -> int:
-    """The index in the name of a disk's dataset, 0 where the name has none."""
+    """Return the index in the name of a disk's dataset, 0 if the name has none."""
     match = _INDEX.search(volume)
     return int(match.group(1)) if match else 0
 
 
 def detached_dataset(pool: str, uuid: str) -> str:
-    """The dataset of a detached disk."""
+    """Return the dataset of a detached disk."""
     return f"{container(pool)}/{uuid}"
 
 
 def detached_place(disk: Disk) -> str:
-    """The dataset of a disk once it is detached. One without a UUID gets the UUID that its guid stands for."""
+    """Return the dataset that the disk has once it is detached. A disk without a UUID gets the UUID that follows from
+    its guid.
+    """
     return detached_dataset(disk.volume.pool, disk.uuid or identity.uuid_of(disk.volume.guid))
 
 
 def copy_place(place: str) -> str:
-    """Where a conversion makes the copy of a detached disk."""
+    """Return the dataset in which a conversion makes the copy of a detached disk."""
     return place + _COPY
 
 
-def is_partial_copy(whole: Dataset, copy: Dataset) -> bool:
-    """Whether a conversion has begun one dataset as the copy of the other. More than its mark must say so: it has the
-    disk's uuid, and lies where a copy of that disk is made.
+def is_partial_copy(original: Dataset, copy: Dataset) -> bool:
+    """Whether a conversion has begun `copy` as the copy of `original`.
+
+    The mark alone does not suffice: the copy must also have the disk's uuid, and the name that copies of that disk get.
     """
-    known = whole.user.get("uuid", "")
-    uuid = known if identity.is_uuid(known) else identity.uuid_of(whole.guid)
-    place = detached_dataset(whole.pool, uuid)
-    marked = copy.user.get("from") == str(whole.guid) and copy.user.get("uuid") == uuid
-    return marked and copy.name != whole.name and copy.name in (place, copy_place(place))
+    known = original.user.get("uuid", "")
+    uuid = known if identity.is_uuid(known) else identity.uuid_of(original.guid)
+    place = detached_dataset(original.pool, uuid)
+    marked = copy.user.get("from") == str(original.guid) and copy.user.get("uuid") == uuid
+    return marked and copy.name != original.name and copy.name in (place, copy_place(place))
 
 
 def image_dataset(pool: str, image: str) -> str:
-    """The volume of an image."""
+    """Return the volume of an image."""
     return f"{pool}/{image}"
 
 
 def final(volume: str) -> str:
-    """The snapshot of an image's volume that disks are clones of."""
+    """Return the snapshot of an image's volume that disks are clones of."""
     return f"{volume}@{_FINAL}"
 
 
 def image_of(origin: str) -> str:
-    """The image that a volume is a clone of, by its origin C(POOL/IMAGE@SNAPSHOT); "" for none."""
+    """Return the image that a volume is a clone of, from its origin C(POOL/IMAGE@SNAPSHOT); "" for none."""
     _pool, _slash, image = origin.split("@", 1)[0].partition("/")
     return image if identity.is_uuid(image) else ""
 
@@ -137,5 +140,5 @@ def is_below(name: str, above: str) -> bool:
 
 
 def last_part(name: str) -> str:
-    """The last part of a dataset's name."""
+    """Return the last part of a dataset's name."""
     return name.rsplit("/", 1)[-1]

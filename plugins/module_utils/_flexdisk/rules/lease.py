@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The lease of a group: how it is written, and who gets it. Only one run at a time may be at work on a group.
+"""The lease of a group of VMs: its encoding, and who gets it. Only one run at a time may work on a group.
 
-A lease lies in a property of a pool's container. It expires by itself, because a run that is killed releases nothing.
-All times are seconds of one clock, that of the host, so nothing depends on the clocks of controllers.
+A lease is a property of a pool's container. It expires, because a killed run does not release it. All times are seconds
+by the clock of that host, so the clocks of controllers do not matter.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ _ESCAPED = re.compile(":([a-z])")
 
 
 class Lease(t.NamedTuple):
-    """A lease as it is written down."""
+    """A lease as it is stored."""
 
     token: str
     holder: str
     # When the run took it.
     since: int
-    # When the run last said that it is at work.
+    # When the run last renewed it.
     renewed: int
     ttl: int
 
     @property
     def expires(self) -> int:
-        """The first second in which anybody may take it."""
+        """The first second in which any run may take it."""
         return self.renewed + self.ttl
 
 
 class Decision(t.NamedTuple):
-    """What becomes of a lease."""
+    """The result of a request for a lease."""
 
     # Who has the lease. With a code: why it is refused.
     msg: str
@@ -56,7 +56,7 @@ class Decision(t.NamedTuple):
     previous: t.Optional[Lease] = None
     # The property gets another value.
     writes: bool = False
-    # Somebody else than before has the lease.
+    # Another run than before has the lease, or none.
     changed: bool = False
     # The code of a refusal.
     code: str = ""
@@ -64,34 +64,36 @@ class Decision(t.NamedTuple):
 
 
 def is_group(name: str) -> bool:
-    """Whether a group can have this name; the rule is that of VMs."""
+    """Whether a group can have this name. The same rule as for names of VMs."""
     return bool(identity.VM_NAME.match(name))
 
 
 def is_holder(text: str) -> bool:
-    """Whether a run can be called so."""
+    """Whether a holder can have this name."""
     return 1 <= len(text) <= HOLDER_LIMIT and text.isprintable()
 
 
-def property_of(group: str) -> str:
-    """Name of the property, without our prefix. ZFS knows no capitals there, so each becomes a colon and a letter."""
-    return _PREFIX + _CAPITAL.sub(lambda found: ":" + found.group().lower(), group)
+def lease_property(group: str) -> str:
+    """Return the name of the property, without our prefix. ZFS allows no capitals there: each becomes a colon and a
+    small letter.
+    """
+    return _PREFIX + _CAPITAL.sub(lambda match: ":" + match.group().lower(), group)
 
 
 def group_of(name: str) -> str:
-    """The group of a property, "" if it is not that of a lease."""
-    group = _ESCAPED.sub(lambda found: found.group(1).upper(), name[len(_PREFIX) :])
-    return group if name.startswith(_PREFIX) and is_group(group) and property_of(group) == name else ""
+    """Return the group in the name of a property, "" if it is not a lease."""
+    group = _ESCAPED.sub(lambda match: match.group(1).upper(), name[len(_PREFIX) :])
+    return group if name.startswith(_PREFIX) and is_group(group) and lease_property(group) == name else ""
 
 
 def encode(lease: Lease) -> str:
-    """The value of the property."""
+    """Return the value of the property."""
     since, renewed = identity.render_time(lease.since), identity.render_time(lease.renewed)
     return encode_object("the lease", dict(lease._asdict(), since=since, renewed=renewed))
 
 
 def decode(value: str) -> t.Optional[Lease]:
-    """The lease, None for anything that this collection would not have written."""
+    """Return the lease, None for anything that this collection would not have written."""
     try:
         data = decode_object(value)
         lease = Lease(**dict(data, since=_seconds(data["since"]), renewed=_seconds(data["renewed"])))
@@ -118,10 +120,10 @@ def _valid(lease: Lease) -> bool:
 
 
 def standing(value: str, token: str, now: int) -> str:
-    """What the value of the property, "" for none, means to a run.
+    """Return what the value of the property means to the run with this token. "" means that there is no lease.
 
-    The run that took the lease last has it even after it has expired, until another takes it. A clock that was set
-    back makes a lease last longer, never shorter: two runs at once are worse than one that waits.
+    The run that took the lease last keeps it even after it has expired, until another run takes it. If the clock is set
+    back, a lease lasts longer, never shorter: two runs at once would be worse than one that waits.
     """
     lease = decode(value)
     if not value:
@@ -134,9 +136,9 @@ def standing(value: str, token: str, now: int) -> str:
 
 
 def decide(value: str, wanted: LeaseDeclaration, now: int, clear: str) -> Decision:
-    """What becomes of the lease. clear is the command that removes one that cannot be read."""
+    """Decide about a request for the lease. clear: the command that removes a lease that cannot be read."""
     how, lease = standing(value, wanted.token, now), decode(value)
-    if not wanted.held:
+    if not wanted.hold:
         return _released(how, lease, wanted, now, value)
     if how == UNREADABLE and not wanted.take_over:
         text = f"{_unreadable(wanted.group, value)}; take_over: true replaces it, and '{clear}' removes it"
@@ -149,7 +151,7 @@ def decide(value: str, wanted: LeaseDeclaration, now: int, clear: str) -> Decisi
 
 
 def _held(how: str, lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int) -> Decision:
-    """The run has the lease."""
+    """Decide for a run that asks to hold the lease."""
     mine = how == MINE and lease is not None
     since = lease.since if mine and lease is not None else now
     taken = Lease(wanted.token, wanted.holder, since, now, wanted.ttl)
@@ -162,7 +164,7 @@ def _held(how: str, lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int
 
 
 def _released(how: str, lease: t.Optional[Lease], wanted: LeaseDeclaration, now: int, value: str) -> Decision:
-    """The run does not have the lease. It is no error that it had none, so that a cleanup can always be called."""
+    """Release the lease. It is no error if the run does not have it, so that a cleanup can always be called."""
     if how == MINE and lease is not None:
         text = f"{wanted.group}: {lease.holder} has released the lease"
         return Decision(text, None, lease, writes=True, changed=True)
@@ -211,24 +213,24 @@ def _expires(lease: Lease, now: int) -> str:
 
 
 def seen(value: str, wanted: LeaseDeclaration, now: int) -> t.Dict[str, t.Any]:
-    """A lease that lies in a pool, as a run that looks for it is told. value: that of the property."""
-    how, found = standing(value, wanted.token, now), decode(value)
-    text = _unreadable(wanted.group, value) if found is None else f"{wanted.group}: {_at_work(found, now)}"
-    return {"standing": how, "msg": text, "lease": result(found)}
+    """Return the lease in a pool as results show it to a run that looks for it. value: that of the property."""
+    how, lease = standing(value, wanted.token, now), decode(value)
+    text = _unreadable(wanted.group, value) if lease is None else f"{wanted.group}: {_at_work(lease, now)}"
+    return {"standing": how, "msg": text, "lease": result(lease)}
 
 
 def place_of(group: str, guids: t.Mapping[t.Tuple[str, str], int]) -> t.Tuple[str, str]:
-    """The host and the pool in which the lease of a group lies that lies nowhere yet, of all that could have it.
+    """Return the host and the pool for the lease of a group that has none yet.
 
-    guids has that of each pool. The place follows from the group and these guids alone, so all runs agree on it,
-    however their inventories call or order the hosts. Only pools that were copied with their guid are told apart by
-    the names of their hosts.
+    guids: the guid of each pool that could have it. The choice depends on the group and these guids only, so all runs
+    agree on it, whatever their inventories call the hosts. The names of hosts decide only between pools with the same
+    guid.
     """
     return min(guids, key=lambda place: (identity.uuid_for("lease", group, guids[place]), place))
 
 
 def result(lease: t.Optional[Lease]) -> t.Optional[t.Dict[str, t.Any]]:
-    """The lease as a task returns it, None for none."""
+    """Return the lease as results show it, None for none."""
     if lease is None:
         return None
     times = {key: identity.render_time(value) for key, value in _times(lease)}
@@ -236,7 +238,7 @@ def result(lease: t.Optional[Lease]) -> t.Optional[t.Dict[str, t.Any]]:
 
 
 def reported(name: str, value: str, now: int) -> t.Optional[t.Dict[str, t.Any]]:
-    """A property of a container as a report of its leases has it, None if it is not the lease of a group."""
+    """Return a lease for the report on all leases; None if the property is not the lease of a group."""
     group, lease = group_of(name), decode(value)
     if not group:
         return None

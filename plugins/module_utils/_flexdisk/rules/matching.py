@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which declared disk is which disk that is there: uuid, name, slot, boot, and size where nothing else could be meant.
+"""Match declared disks with existing ones: by uuid, name, slot or boot, and by size where nothing else can be meant.
 
-The order of the rules is the whole point: a disk with a name never becomes another entry's disk, a boot disk never
-that of an entry that does not say so, and where a choice is left the operator makes it.
+The order of these rules matters. A disk with a name is never matched with an entry of another name, and the boot disk
+never with an entry without boot: true. Where several matches are possible, the user has to choose.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from . import slots
 from .differences import birth_differences
 from .instance_group_matching import match_disks
 from .naming import names_volume
-from .released_identity import identified
+from .released_identity import has_any_identity
 
-# An entry, the disks that it plainly means, and what they have in common with it.
+# An entry, the disks that it clearly means, and what they have in common with it.
 _Meant = t.Tuple[DiskDeclaration, t.List[Disk], str]
 
 
 @dataclass
 class Match:
-    """How entries and disks belong together."""
+    """Which entries and disks belong together."""
 
     # Entries, each with its disk.
     pairs: t.List[t.Tuple[DiskDeclaration, Disk]] = field(default_factory=list)
@@ -38,7 +38,7 @@ class Match:
     unlisted: t.List[Disk] = field(default_factory=list)
     # Volumes with an identity of ours that neither an entry nor the VM's configuration knows.
     orphans: t.List[Disk] = field(default_factory=list)
-    # Disks that new ones could have meant. With matching=order, what its outcome loses.
+    # Warnings about disks that entries for new disks may mean. With matching=order, about data that is lost.
     warnings: t.List[str] = field(default_factory=list)
 
 
@@ -51,7 +51,7 @@ class _Matcher:
         self.open_specs = list(specs)
         self.attached = [d for d in vm.disks if not d.hidden]
         self.detached = list(vm.detached)
-        self.orphans = [d for d in vm.orphans if identified(d) and d.uuid]
+        self.orphans = [d for d in vm.orphans if has_any_identity(d) and d.uuid]
         self.of_other_vms = list(of_other_vms)
 
     def _claim(self, spec: DiskDeclaration, disk: Disk) -> None:
@@ -60,11 +60,11 @@ class _Matcher:
         for pile in (self.attached, self.detached, self.orphans, self.of_other_vms):
             pile[:] = [d for d in pile if d is not disk]
 
-    def _one_of(self, spec: DiskDeclaration, candidates: t.Sequence[Disk], what: str) -> None:
+    def _one_of(self, spec: DiskDeclaration, candidates: t.Sequence[Disk], attributeon: str) -> None:
         if len(candidates) > 1:
             self.problems.add(
                 "Ambiguous",
-                f"{spec.label} is the {what} of {len(candidates)} disks: "
+                f"{spec.label} is the {attributeon} of {len(candidates)} disks: "
                 f"{', '.join(f'{d.uuid} ({d.volume.name})' for d in candidates)}",
                 spec.label,
             )
@@ -115,40 +115,42 @@ class _Matcher:
             self._claim(spec, candidates[0])
 
     def by_other_name(self, unlisted: str, by_size: bool = True) -> None:
-        """Refuse entries whose name no disk has and that plainly mean a disk of another name: by slot or boot, by_size
-        also by their sizes.
+        """Refuse entries whose name no disk has, and that clearly mean a disk with another name: by slot or boot, with
+        by_size also by size.
 
-        Left to themselves they would end in errors that only follow from this: two boot disks, a slot that is taken,
-        a new disk without a size. Where the disk may leave the VM, its slot and its size are free for a new one.
+        Otherwise they would fail with errors that only follow from this: two boot disks, a slot that is taken, a new
+        disk without a size. If the disk may leave the VM, a new disk can have its slot and its size.
         """
         named = [d for d in self.attached if d.name]
         meant = [m for m in (_same_boot_or_slot(spec, named, unlisted) for spec in self._fresh()) if m is not None]
         if unlisted == "refuse" and by_size:
             meant += self._by_size_or_none([d for d in named if not d.boot], meant)
-        for spec, there, what in meant:
-            self.problems.add("InvalidArgument", _renaming(spec, there, what), spec.label)
+        for spec, there, reason in meant:
+            self.problems.add("InvalidArgument", _renaming(spec, there, reason), spec.label)
         self._withdraw([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
 
     def _by_size_or_none(self, data: t.Sequence[Disk], meant: t.Sequence[_Meant]) -> t.List[_Meant]:
-        """Of entries and data disks that are not in meant: same size, then what says no size and the disks left."""
+        """Pair the entries and data disks that are not in `meant`: those of the same size, then entries without a size
+        with the disks that are left.
+        """
         result: t.List[_Meant] = []
-        for fits, what in ((_fits, "has its size"), (_open_size, "is not listed")):
+        for fits, reason in ((_fits, "has its size"), (_open_size, "is not listed")):
             done = [*meant, *result]
             free = [d for d in data if not any(d is other for _s, there, _w in done for other in there)]
             for spec in (s for s in self._fresh() if not s.boot and not any(s is other for other, _t, _w in done)):
                 there = [d for d in free if fits(spec, d)]
                 if there:
-                    result.append((spec, there, what))
+                    result.append((spec, there, reason))
         return result
 
     def _fresh(self) -> t.List[DiskDeclaration]:
-        """The entries of wanted disks that have found no disk yet."""
+        """Return the entries that should be present and match no disk yet."""
         return [s for s in self.open_specs if s.present]
 
     def by_size(self, unlisted: str) -> None:
-        """Match by size alone if nothing else could be meant.
+        """Match by size alone if nothing else can be meant.
 
-        Otherwise an entry is a new disk, with a warning if there is an unnamed disk of its size.
+        Otherwise the entry is a new disk, with a warning if an unnamed disk has its size.
         """
         unnamed, specs = self._unnamed(), self._fresh()
         disks = [d for d in unnamed if not d.boot]
@@ -163,8 +165,8 @@ class _Matcher:
     def _pair_by_size(
         self, specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], boots: t.Sequence[Disk]
     ) -> None:
-        """Nothing may stay unlisted, no boot disk could be meant, and entries and unnamed data disks must pair off by
-        equal sizes in one way only.
+        """Match by size if all entries and unnamed data disks pair up in exactly one way, no boot disk can be meant,
+        and no disk would be left.
         """
         boots = [d for d in boots if any(_fits(spec, d) for spec in specs)]
         options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
@@ -181,7 +183,9 @@ class _Matcher:
         self._withdraw(specs, disks)
 
     def _warn_of_unnamed(self, spec: DiskDeclaration, alike: t.Sequence[Disk], unlisted: str) -> None:
-        """alike are unnamed disks of the entry's size. It is a problem if one of them would be destroyed."""
+        """Warn that unnamed disks have the size of a new disk (alike). It is a problem if one of them would be
+        destroyed.
+        """
         doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
         if unlisted == "destroy" and doomed:
             why = "unlisted=destroy would destroy a disk of the same size"
@@ -191,20 +195,20 @@ class _Matcher:
             self.match.warnings.append(_could_be(spec, alike))
 
     def _warn_of_replaced(self, spec: DiskDeclaration) -> None:
-        """A new disk may be meant to be one of its size that has another name and will be destroyed."""
+        """Warn if a disk of the same size and another name is destroyed: the new disk may be meant to be that one."""
         lost = [d for d in self.attached if d.name and not d.boot and not d.preserve and _fits(spec, d)]
         if lost:
             self.match.warnings.append(_replaces(spec, lost))
 
     def _withdraw(self, specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk]) -> None:
-        """Take entries and disks with a problem out of the matching."""
+        """Remove entries and disks with a problem from the matching."""
         self.open_specs = [s for s in self.open_specs if not any(s is other for other in specs)]
         self.attached = [d for d in self.attached if not any(d is other for other in disks)]
 
     def by_first_fit(self, unlisted: str) -> None:
-        """Match disks without a name as instance groups do (matching=order). unlisted: what becomes of the others.
+        """Match disks without a name as instance groups do (matching=order). unlisted: what happens to the others.
 
-        An entry that boots has found the boot disk already, or wants a new one: it never means a data disk.
+        An entry with boot: true has matched the boot disk already, or wants a new one: it never means a data disk.
         """
         for spec in [s for s in self.open_specs if s.present and s.remaining and not s.boot]:
             self._first(spec, [d for d in self._unnamed() if d.remaining and not d.boot])
@@ -216,10 +220,10 @@ class _Matcher:
             self._claim(specs[desired], disks[current])
         for warning in result["warnings"]:
             if warning["code"] != "ORPHAN_LEFT" or unlisted in ("detach", "destroy"):
-                self.match.warnings.append(_words(warning, disks, specs))
+                self.match.warnings.append(_warning_text(warning, disks, specs))
 
     def warn_of_replaced(self) -> None:
-        """Each new disk may be meant to be one of its size that has another name and will be destroyed."""
+        """Call _warn_of_replaced() for each new disk."""
         for spec in self._fresh():
             self._warn_of_replaced(spec)
 
@@ -242,9 +246,9 @@ def match(
     problems: Problems,
     unlisted: str = "refuse",
 ) -> Match:
-    """Link entries to disks. of_other_vms are detached disks that another VM had; only their uuid claims them.
+    """Match entries with disks. of_other_vms: detached disks that other VMs had; only their uuid matches them.
 
-    What is wrong is added to problems; entries and disks with a problem are in no part of the result.
+    Problems are added to problems. Entries and disks with a problem are in no part of the result.
     """
     matcher = _Matcher(vm, specs, of_other_vms, problems)
     matcher.by_uuid()
@@ -263,7 +267,7 @@ def match(
 
 
 def _same_boot_or_slot(spec: DiskDeclaration, named: t.Sequence[Disk], unlisted: str) -> t.Optional[_Meant]:
-    """The boot disk, or the disk in the entry's slot, if it has another name; None if there is none."""
+    """Return the boot disk, or the disk in the entry's slot, if it has another name; None if there is none."""
     there = [d for d in named if spec.boot and d.boot]
     if there:
         return spec, there, "is the boot disk"
@@ -275,9 +279,10 @@ def _same_boot_or_slot(spec: DiskDeclaration, named: t.Sequence[Disk], unlisted:
 
 
 def _other_size(spec: DiskDeclaration, disk: Disk) -> bool:
-    """Whether a slot alone leads to a disk without a name, of which the entry says another size: it may mean a new one.
+    """Whether only a slot connects the entry with a disk without a name that has another size: the entry may mean a new
+    disk.
 
-    An entry without a name can only mean a disk that is there, if that has an identity already.
+    An entry without a name can only mean an existing disk, if that has an identity already.
     """
     if disk.name or spec.size is None or (spec.boot and disk.boot) or not (spec.name or not disk.adopted):
         return False
@@ -285,7 +290,7 @@ def _other_size(spec: DiskDeclaration, disk: Disk) -> bool:
 
 
 def _taken_slot(spec: DiskDeclaration, disk: Disk) -> str:
-    """The refusal of an entry that may mean a new disk or the one in its slot, with both ways to write it."""
+    """Return the message that an entry may mean a new disk or the one in its slot, with both ways to write it."""
     kind = "the boot disk" if disk.boot else "a disk"
     handle = f"uuid: {disk.uuid}" if disk.uuid else f'pci_slot: "{disk.pci_slot}", size: {render_mib(disk.size_mib)}'
     text = f"pci_slot {disk.pci_slot} has {kind} without a name ({disk.path}, {render_mib(disk.size_mib)}), and the"
@@ -308,7 +313,9 @@ def _open_size(spec: DiskDeclaration, disk: Disk) -> bool:
 
 
 def _two(options: t.Sequence[t.Sequence[int]]) -> t.List[t.List[int]]:
-    """Up to two ways to choose one of each row's options, none twice; in polynomial time however many are alike."""
+    """Return up to two ways to choose one of each row's options, none twice. It takes polynomial time even if many are
+    alike.
+    """
     first = _choose(options)
     if first is None:
         return []
@@ -321,7 +328,7 @@ def _two(options: t.Sequence[t.Sequence[int]]) -> t.List[t.List[int]]:
 
 
 def _choose(options: t.Sequence[t.Sequence[int]]) -> t.Optional[t.List[int]]:
-    """One of each row's options, none twice, or None (augmenting paths)."""
+    """Return one of each row's options, none twice, or None (augmenting paths)."""
     owner: t.Dict[int, int] = {}
 
     def place(row: int, tried: t.Set[int]) -> bool:
@@ -340,7 +347,7 @@ def _choose(options: t.Sequence[t.Sequence[int]]) -> t.Optional[t.List[int]]:
 
 
 def _choice(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: str) -> str:
-    """The refusal to guess, with entries to paste."""
+    """Return the message that the user must choose, with entries to paste."""
     return "%s could be any of the VM's unnamed disks: %s. Say which is which, once:\n%s" % (
         ", ".join(s.label for s in specs),
         why,
@@ -349,7 +356,9 @@ def _choice(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: st
 
 
 def _only(spec: DiskDeclaration, disk: Disk) -> str:
-    """The refusal of an entry that says another size than the only disk that it could mean, with the entry to write."""
+    """Return the message that an entry has another size than the only disk that it could mean, with the entry to
+    write.
+    """
     exact = disk.size % MIB == 0
     is_now, declared = render_apart(disk.size, (spec.size or 0) * MIB)
     size = f", size: {render_exact(disk.size_mib).replace(' ', '')}" if exact else ""
@@ -361,7 +370,7 @@ def _only(spec: DiskDeclaration, disk: Disk) -> str:
 
 
 def _not_gone(spec: DiskDeclaration, disk: Disk) -> str:
-    """The warning of an absent disk whose name only reports show."""
+    """Return the warning that an absent disk has no name yet, and only reports show it under this name."""
     return (
         f"no disk is called {spec.name}, so none is destroyed; {disk.volume.name} has no name yet, and disk_adopt "
         "would give it one"
@@ -369,7 +378,7 @@ def _not_gone(spec: DiskDeclaration, disk: Disk) -> str:
 
 
 def _could_be(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
-    """The warning of a new disk where an unnamed one has its size."""
+    """Return the warning that an unnamed disk has the same size as a new one."""
     return "%s is a new disk, but %s the same size and no name; to use %s instead, write %s" % (
         spec.label,
         " and ".join(d.path + (" (the boot disk)" if d.boot else "") for d in disks)
@@ -380,7 +389,7 @@ def _could_be(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
 
 
 def _replaces(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
-    """The warning of a new disk where an unlisted one of its size and another name is destroyed."""
+    """Return the warning that an unlisted disk of the same size and another name is destroyed."""
     return (
         f"{spec.label} is a new disk, and unlisted=destroy destroys "
         f"{' and '.join(d.name for d in disks)} of the same size; to rename it and keep its "
@@ -388,9 +397,9 @@ def _replaces(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
     )
 
 
-def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], what: str) -> str:
-    """The refusal of an entry that means a disk of another name."""
-    parts = [f"{d.name} (uuid {d.uuid or 'unknown'}) {what} and has another name" for d in disks]
+def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], reason: str) -> str:
+    """Return the message that an entry means a disk with another name."""
+    parts = [f"{d.name} (uuid {d.uuid or 'unknown'}) {reason} and has another name" for d in disks]
     return (
         f"no disk has this name; {'; '.join(parts)}; to rename "
         f"{'it' if len(disks) == 1 else 'one of them'}, give its uuid: "
@@ -399,7 +408,7 @@ def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], what: str) -> str:
 
 
 def _entry(disk: Disk, name: str) -> str:
-    """An entry to paste: the uuid of a disk, or the slot of one that has none yet."""
+    """Return an entry to paste: with the uuid of a disk, or with its slot if it has no uuid yet."""
     handle = f"uuid: {disk.uuid}" if disk.uuid else f'pci_slot: "{disk.pci_slot}"'
     return f"- {{{handle}, name: {name}{', boot: true' if disk.boot else ''}}}"
 
@@ -408,7 +417,9 @@ _ANY_SIZE = 1 << 62
 
 
 def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) -> t.Dict[str, t.Any]:
-    """A disk for the matching filter. images are those that entries name; any other image counts as none."""
+    """Return a disk as input of the matching filter. images: those that entries name; any other image
+    counts as none.
+    """
     return {
         "name": disk.name,
         "description": disk.user_properties.get("description", ""),
@@ -419,7 +430,7 @@ def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) ->
 
 
 def _desired(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
-    """An entry for the matching filter. One without a size fits any disk."""
+    """Return an entry as input of the matching filter. An entry without a size fits any disk."""
     size = _ANY_SIZE if spec.size is None else spec.size
     return {
         "name": spec.name,
@@ -429,8 +440,8 @@ def _desired(spec: DiskDeclaration) -> t.Dict[str, t.Any]:
     }
 
 
-def _words(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskDeclaration]) -> str:
-    """A warning for a reader: the disks, or which disk for which entry."""
+def _warning_text(warning: t.Mapping[str, t.Any], disks: t.Sequence[Disk], specs: t.Sequence[DiskDeclaration]) -> str:
+    """Return a warning of the matching filter as text, with the labels of the disks."""
     pairs = warning.get("mapping") or warning.get("candidates") or ()
     names = [disks[i].label for i in warning.get("current", ())]
     names += [f"{disks[i].label} -> {specs[j].label}" for i, j in pairs]

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a monitoring must know of a host, as gauges: space, findings, detached disks, replicas, what is half done.
+"""Metrics of a host, as gauges: space, findings, detached disks, replicas, and what is unfinished.
 
-Times are those at which something was, in seconds since 1970: how old it is, the monitoring says, also when this text
-is not written any more.
+Times are given as seconds since 1970, not as ages. The monitoring computes the age, also when this text is no longer
+written.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from .exposition import Family, Labels
 from .findings import KINDS, SEVERITIES, Finding
 from .identity import decode_time, is_uuid, seconds_of
 from .inventory import Host
-from .layout import diverged, is_below, replicas
-from .replicas import FACT, HOST, OF_VM, ROLE, SYNCED, Note, decode, sync_number
+from .layout import diverged_container, is_below, replicas_container
+from .replicas import HOST, OF_VM, REPLICAS_PROPERTY, ROLE, SYNCED, Note, decode_notes, sync_number
 from .space import allocatable, flexible_bytes, quota_drift
 
 _Samples = t.List[t.Tuple[Labels, int]]
@@ -25,9 +25,9 @@ _Pairs = t.Iterable[t.Tuple[Labels, t.Optional[int]]]
 
 
 def families(
-    host: Host, driver: str, found: t.Sequence[Finding], leases: t.Sequence[t.Mapping[str, t.Any]]
+    host: Host, driver: str, findings: t.Sequence[Finding], leases: t.Sequence[t.Mapping[str, t.Any]]
 ) -> t.List[Family]:
-    """The metrics of a host. found: its findings. leases: those of its pools, as vm_info reports them."""
+    """Return the metrics of a host. leases: those of its pools, as vm_info reports them."""
     return [
         Family("flexdisk_host_info", "The hypervisor of the host. Always 1.", [({"driver": driver}, 1)]),
         *_of_pools(host),
@@ -35,13 +35,13 @@ def families(
         *_of_detached_disks(host),
         *_of_originals(host),
         *_of_replicas(host),
-        *_of_findings(found),
+        *_of_findings(findings),
         *_half_done(host, leases),
     ]
 
 
 def _family(name: str, meaning: str, samples: _Pairs) -> Family:
-    """Without the samples that have no value."""
+    """Return a family without the samples that have no value."""
     return Family(f"flexdisk_{name}", meaning, [(labels, value) for labels, value in samples if value is not None])
 
 
@@ -56,9 +56,15 @@ def _of_pools(host: Host) -> t.Iterator[Family]:
     yield of("size", "Bytes that are used or available.", lambda pool: roots[pool].used + roots[pool].available)
     yield of("available", "Bytes that the pool can still give.", lambda pool: roots[pool].available)
     yield of("detached", "Bytes that detached disks take.", detached.__getitem__)
-    yield of("replicas", "Bytes that replicas of other hosts' disks take.", lambda pool: _used(host, replicas(pool)))
     yield of(
-        "diverged", "Bytes of disks that are kept aside after a failover.", lambda pool: _used(host, diverged(pool))
+        "replicas",
+        "Bytes that replicas of other hosts' disks take.",
+        lambda pool: _used(host, replicas_container(pool)),
+    )
+    yield of(
+        "diverged",
+        "Bytes of disks that are kept aside after a failover.",
+        lambda pool: _used(host, diverged_container(pool)),
     )
 
 
@@ -95,12 +101,12 @@ def _of_detached_disks(host: Host) -> t.Iterator[Family]:
 
 
 def _of_originals(host: Host) -> t.Iterator[Family]:
-    """Of disks that have replicas on other hosts."""
+    """Yield the metrics of disks that have replicas on other hosts."""
     notes = [
         ({**_labels(vm), "disk": disk.uuid, "disk_name": disk.name, "replica_host": note.host}, disk, note)
         for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)
         for disk in vm.disks
-        for note in decode(disk.volume.user.get(FACT, ""))
+        for note in decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     ]
     times = [(labels, seconds_of(note.synced) if note.synced else 0) for labels, _disk, note in notes if not note.home]
     text = "When the replica last had all that the disk had. 0 if it never had."
@@ -110,7 +116,9 @@ def _of_originals(host: Host) -> t.Iterator[Family]:
 
 
 def _lag(disk: Disk, note: Note) -> t.Optional[int]:
-    """What the newest snapshot of the sync with this peer lacks. None if the disk has no snapshot of it any more."""
+    """Return the bytes written since the newest snapshot of the sync with this peer. None if the disk has no such
+    snapshot any more.
+    """
     peer, later = int(note.peer, 16), disk.volume.written
     for snapshot in reversed(disk.snapshots):
         if sync_number(snapshot.name.partition("@")[2], peer) is not None:
@@ -120,24 +128,24 @@ def _lag(disk: Disk, note: Note) -> t.Optional[int]:
 
 
 def _of_replicas(host: Host) -> t.Iterator[Family]:
-    """Of the replicas that this host has."""
-    found = [
+    """Yield the metrics of the replicas on this host."""
+    rows = [
         ({"disk": one.user[ROLE], "vm": one.user.get(OF_VM, ""), "home": one.user.get(HOST, ""), "pool": one.pool}, one)
         for name, one in sorted(host.datasets.items())
-        if one.kind != "snapshot" and is_below(name, replicas(one.pool)) and is_uuid(one.user.get(ROLE, ""))
+        if one.kind != "snapshot" and is_below(name, replicas_container(one.pool)) and is_uuid(one.user.get(ROLE, ""))
     ]
-    times = [(labels, decode_time(one.user.get(SYNCED, ""))) for labels, one in found]
+    times = [(labels, decode_time(one.user.get(SYNCED, ""))) for labels, one in rows]
     text = "When a replica here last had all that its disk had. 0 if it never had."
     yield _family("replica_synced_timestamp_seconds", text, [(key, seconds_of(at) if at else 0) for key, at in times])
     yield _family(
-        "replica_used_bytes", "Bytes that a replica takes here.", [(labels, one.used) for labels, one in found]
+        "replica_used_bytes", "Bytes that a replica takes here.", [(labels, one.used) for labels, one in rows]
     )
 
 
-def _of_findings(found: t.Sequence[Finding]) -> t.Iterator[Family]:
-    """By severity, with zeros, so that an alert ends; and by kind."""
+def _of_findings(findings: t.Sequence[Finding]) -> t.Iterator[Family]:
+    """Yield the number of findings by severity, with zeros so that alerts end, and by kind."""
     numbers: t.Dict[str, int] = {}
-    for finding in found:
+    for finding in findings:
         numbers[finding.kind] = numbers.get(finding.kind, 0) + 1
     of_severity: _Samples = [
         ({"severity": severity}, sum(number for kind, number in numbers.items() if KINDS[kind].severity == severity))
@@ -164,7 +172,7 @@ def _half_done(host: Host, leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Itera
         "When a VM began to leave this host, or to come. One that has moved is there until its tombstone is given up."
     )
     yield _family("move_since_timestamp_seconds", text, moves)
-    held = [
+    expiries = [
         ({"group": one["group"], "pool": one["pool"]}, seconds_of(one["expires"])) for one in leases if one["readable"]
     ]
-    yield _family("lease_expires_timestamp_seconds", "When the lease of a group of VMs expires.", held)
+    yield _family("lease_expires_timestamp_seconds", "When the lease of a group of VMs expires.", expiries)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host writes down of a VM that leaves it or comes to it: on a dataset of its own, in one property.
+"""Records of VMs that leave this host or come to it. Each is a property of a dataset of its own.
 
-The dataset of a VM that has left stays as a tombstone: the VM's name and UUID are taken here.
+The dataset of a VM that has left stays as a tombstone: no other VM here can get the name or the UUID.
 """
 
 from __future__ import annotations
@@ -15,22 +15,21 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from . import identity
-from .failover import FACT as FAILOVER
-from .failover import term_of
-from .layout import last_part, moves, pool_of
+from .failover import FAILOVER_PROPERTY, term_of
+from .layout import last_part, moves_container, pool_of
 from .replicas import is_host
 
-FACT = "move"
-STAYED = "stayed"
-"""On the dataset of a VM: when a move of it was last given up. A move that has begun before ends there."""
+MOVE_PROPERTY = "move"
+STAYED_PROPERTY = "stayed"
+"""Property of a VM's dataset: when a move of the VM was last given up. Moves that began earlier end then."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
 UNKNOWN = -1
 
 
 class Move(t.NamedTuple):
-    """What a host has written down of a VM that moves or has moved."""
+    """The record of a VM that moves or has moved."""
 
-    # The VM is about to leave, has left or comes.
+    # LEAVING, MOVED or COMING.
     phase: str
     vm: str
     alias: str
@@ -38,27 +37,27 @@ class Move(t.NamedTuple):
     host: str
     # The guid of its pool.
     pool: int
-    # The VM had this state and autoboot, and gets them again.
+    # state and autoboot of the VM before the move, to be restored.
     state: str
     autoboot: bool
     # When it began, by the clock of this host.
     since: str
-    # The tombstone in whose place this is, encoded.
+    # The tombstone that this record replaces, encoded.
     was: str = ""
-    # The VM comes because its home has failed, and its disks go back to this set of snapshots. "" for a move.
+    # The set of snapshots that its disks are rolled back to, if the VM comes because its home has failed, else "".
     back_to: str = ""
     # How often the VM had been taken over, UNKNOWN if an older version has written this.
     term: int = UNKNOWN
-    # The hosts that may take over a VM with failover that leaves, with commas.
+    # The hosts that may take over a VM with failover that leaves, separated by commas.
     asks: str = ""
     # The VM has not moved, but has been taken over by the other host.
     taken: bool = False
-    # The VM comes, or came until another host had taken it over, and had left its host when its arrival began.
+    # The VM had left its former host when it began to come here.
     has_left: bool = False
 
     @property
     def label(self) -> str:
-        """The VM for people."""
+        """What messages call the VM."""
         return self.alias or self.vm
 
 
@@ -68,37 +67,39 @@ def result(move: Move) -> t.Dict[str, str]:
 
 
 def encode(move: Move) -> str:
-    """The value of FACT."""
+    """Return the value of MOVE_PROPERTY. Its bytes are those of earlier releases, which the codec in property_text.py
+    would change.
+    """
     return json.dumps(move._asdict(), separators=(",", ":"), sort_keys=True)
 
 
-def read(name: str, text: str) -> t.Optional[Move]:
-    """What is written down on the dataset of this name; None for anything that this collection would not have written
+def decode_at(name: str, text: str) -> t.Optional[Move]:
+    """Return the record on the dataset of this name; None for anything that this collection would not have written
     there.
     """
-    found = _decode(text)
-    return found if found is not None and name == f"{moves(pool_of(name))}/{found.vm}" else None
+    move = _decode(text)
+    return move if move is not None and name == f"{moves_container(pool_of(name))}/{move.vm}" else None
 
 
-def before(move: Move) -> t.Optional[Move]:
-    """The tombstone in whose place this is written down, None for none."""
+def previous_tombstone(move: Move) -> t.Optional[Move]:
+    """Return the tombstone that this record replaces, None if there is none."""
     return _decode(move.was)
 
 
 def _decode(text: str) -> t.Optional[Move]:
     try:
-        found = Move(**json.loads(text))
+        move = Move(**json.loads(text))
     except (RecursionError, TypeError, ValueError):
         return None
-    return found if _valid(found) else None
+    return move if _valid(move) else None
 
 
 def _valid(move: Move) -> bool:
     return (
         move.phase in (LEAVING, MOVED, COMING)
         and all(
-            isinstance(text, str)
-            for text in (
+            isinstance(value, str)
+            for value in (
                 move.vm,
                 move.alias,
                 move.host,
@@ -124,40 +125,44 @@ def _valid(move: Move) -> bool:
 class GivenUp(t.NamedTuple):
     """When a move of a VM was last given up.
 
-    The greater one is later. The number alone does not tell: a failover brings back the one of an older record.
+    The greater tuple is later. The number alone does not suffice: a failover brings back the number of an older record.
     """
 
     term: int
     """How often the VM had been taken over."""
     number: int
-    """It grows each time within a term. 0 if no move was given up."""
+    """Grows with each move that is given up in a term. 0 if none was."""
 
 
 def given_up_at(user_properties: t.Mapping[str, str]) -> GivenUp:
-    """Return when a move of the VM was last given up, as written down on its dataset or in its record."""
-    return GivenUp(term_of(user_properties.get(FAILOVER, "")), stayed_at(user_properties))
+    """Return when a move of the VM was last given up, from the properties of its dataset or of its record."""
+    return GivenUp(term_of(user_properties.get(FAILOVER_PROPERTY, "")), stayed_at(user_properties))
 
 
 def stayed_at(user_properties: t.Mapping[str, str]) -> int:
-    """Return the number of given_up_at()."""
-    text = user_properties.get(STAYED, "")
+    """Return the number in given_up_at()."""
+    text = user_properties.get(STAYED_PROPERTY, "")
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
 
 
 def stays_at(user_properties: t.Mapping[str, str], now: float) -> int:
-    """Return what to write down when a move is given up: seconds since 1970, and always more than the last time."""
+    """Return the number to store when a move is given up: seconds since 1970, and always greater than the last one."""
     return max(int(now), stayed_at(user_properties) + 1)
 
 
 def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
-    """All that is written down, by the UUIDs of the VMs."""
-    places = (d for d in datasets if d.kind == "filesystem" and d.parent == moves(d.pool) and FACT in d.user)
-    found = [move for move in (read(d.name, d.user[FACT]) for d in places) if move is not None]
-    return {move.vm: move for move in found}
+    """Return all records, by the UUIDs of the VMs."""
+    places = (
+        d
+        for d in datasets
+        if d.kind == "filesystem" and d.parent == moves_container(d.pool) and MOVE_PROPERTY in d.user
+    )
+    known = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in places) if move is not None]
+    return {move.vm: move for move in known}
 
 
-def named(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
-    """The moves of VMs with this name, UUID or beginning of a UUID. A whole UUID takes precedence."""
+def find_by_name(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
+    """Return the moves of VMs with this name, UUID or beginning of a UUID. A whole UUID takes precedence."""
     lower = wanted.lower()
     if lower in known:
         return [known[lower]]
@@ -165,22 +170,22 @@ def named(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:
     return [move for move in known.values() if wanted == move.alias or (begins and move.vm.startswith(lower))]
 
 
-def away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
-    """Why there is no VM of this name or UUID here, and none may be made; None if nothing is known of it."""
-    for move in named(known, wanted):
+def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Problem]:
+    """Return why there is no VM of this name or UUID here, and none may be created; None if no move is known."""
+    for move in find_by_name(known, wanted):
         if move.phase == MOVED:
-            words = (
+            reason = (
                 f"it has moved to {move.host} ({move.since}); the playbook move_vm with flexdisk_move_state=forgotten"
             )
-            words += " makes the name free here"
+            reason += " makes the name free here"
         else:
-            words = why_frozen(move)
-        return Problem("MovedAway", f"VM {move.label} ({move.vm}): {words}", wanted)
+            reason = why_frozen(move)
+        return Problem("MovedAway", f"VM {move.label} ({move.vm}): {reason}", wanted)
     return None
 
 
 def why_frozen(move: Move) -> str:
-    """Why no other task changes a VM that is here."""
+    """Return why no other task changes a VM while it moves."""
     if move.taken:
         return f"{move.host} has taken it over; flexdisk_failover_state=returned of the playbook failover_vm goes on"
     if move.back_to:
@@ -190,45 +195,48 @@ def why_frozen(move: Move) -> str:
 
 
 def to_ask(move: Move) -> t.List[str]:
-    """The hosts that must say that they have not taken the VM over before its move goes on.
+    """Return the hosts that must confirm that they have not taken the VM over, before its move goes on.
 
-    A VM that has left may be taken over although its host has not booted since: that host does not have it any more.
+    Another host may take over a VM that has left even if its host has not booted since, because that host does not have
+    the VM any more.
     """
     return [one for one in move.asks.split(",") if one] if move.phase == MOVED else []
 
 
 class Sighting(t.NamedTuple):
-    """What another host says of a VM."""
+    """What another host reports about a VM."""
 
     vm: str
-    """The UUID of the VM that it has, "" for none."""
+    """The UUID of the VM, if the host has it, else ""."""
     phase: str
-    """As in Move, "" if nothing is written down there."""
+    """As in Move, "" if the host has no record of a move."""
     target: str = ""
-    """The host to which the VM has gone from there, or from which it comes."""
+    """The host that the VM has gone to from there, or comes from."""
     moving: str = ""
-    """The UUID of the VM that is written down there, "" for none."""
+    """The UUID of the VM in the record of a move, "" without one."""
     term: int = UNKNOWN
     """As in Move."""
     had: int = UNKNOWN
-    """How often the VM that it has had been taken over; UNKNOWN without failover, if it is not stopped, or if the host
-    counts as its home since its boot."""
+    """The term of the VM on that host. UNKNOWN without failover, if the VM is not stopped, or if the host is known to
+    be its home since its boot."""
     has_left: bool = False
     """As in Move."""
     taking: bool = False
     """Whether the VM comes because its home has failed."""
     asks: t.Tuple[str, ...] = ()
-    """The hosts that must say that they have not taken the VM over before its move from there goes on."""
+    """The hosts that must confirm that they have not taken the VM over before its move from there goes on."""
     unmanaged: str = ""
-    """Why no task manages the VM that it has, "" if it has none, or manages it."""
+    """Why no task manages the VM on that host, "" if it is managed, or not there."""
 
     def is_older_than(self, term: int) -> bool:
-        """Whether a host that has the VM is only an old home of one with this term."""
+        """Whether the host is only an old home of a VM that has this term elsewhere."""
         return self.phase in ("", LEAVING) and UNKNOWN < self.had < term
 
 
 def read_sightings(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Optional[Sighting]]:
-    """What hosts say by their results of the step look, None of one that could not be asked. Raises FlexdiskError."""
+    """Return what hosts report, from their results of the step look; None for a host that could not be asked. Raises
+    FlexdiskError.
+    """
     try:
         return {str(host): _sighting(one) if one != "" else None for host, one in given.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
@@ -252,51 +260,52 @@ def why_not_on(
     term: int = UNKNOWN,
     unasked: bool = False,
 ) -> str:
-    """Why a VM must not go from its host to the target, from what other hosts say; "" if it may.
+    """Return why a VM must not go from its host to the target, judging by the reports of other hosts; "" if it may.
 
-    asks: the hosts that must say that they have not taken it over, as to_ask has it. term: that of the move.
-    unasked: also if they cannot be asked.
+    asks: the hosts that must confirm that they have not taken it over, see to_ask(). term: that of the move. unasked:
+    go on even if they cannot be asked.
     """
-    told = {host: one for host, one in seen.items() if one is not None and host != target}
-    have = [host for host, one in sorted(told.items()) if one.vm == vm and one.phase != COMING]
-    have = [host for host in have if not told[host].is_older_than(term)]
+    answered = {host: one for host, one in seen.items() if one is not None and host != target}
+    have = [host for host, one in sorted(answered.items()) if one.vm == vm and one.phase != COMING]
+    have = [host for host in have if not answered[host].is_older_than(term)]
     if have:
         text = f"{' and '.join(have)} has it, too. If it was taken over there, end it on its old host with"
         return f"{text} flexdisk_failover_state=returned of the playbook failover_vm"
-    coming = sorted(host for host, one in told.items() if one.moving == vm and one.phase == COMING)
+    coming = sorted(host for host, one in answered.items() if one.moving == vm and one.phase == COMING)
     if coming:
         text = f"it is on its way to {' and '.join(coming)}; go on there, or give that up with flexdisk_target and"
         return f"{text} flexdisk_move_state=stays of the playbook move_vm"
     if not asks:
         return ""
-    raised = sorted(host for host, one in told.items() if one.moving == vm and one.term > term)
+    raised = sorted(host for host, one in answered.items() if one.moving == vm and one.term > term)
     if raised:
         return f"it was taken over while it moved: {' and '.join(raised)} says that it went on from there"
-    silent = sorted(set(asks) - {target} - told.keys())
-    if silent and not unasked:
-        text = f"it has left its host, and {' and '.join(silent)} could not"
+    unanswered = sorted(set(asks) - {target} - answered.keys())
+    if unanswered and not unasked:
+        text = f"it has left its host, and {' and '.join(unanswered)} could not"
         text += " be asked whether it has been taken over; flexdisk_start_unasked=true goes on (of the role vm_move:"
         return f"{text} vm_move_unasked=true)"
     return ""
 
 
 def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.Sequence[str], unseen: bool) -> str:
-    """Why the tombstone of a VM must stay here, "" if it may go: if another host says that it has the VM, whole.
+    """Return why the tombstone of a VM must stay here; "" if it may go, because another host reports that it has the
+    whole VM.
 
-    A host that was not asked does not have it. One that has it may be an old home of the VM: it does not count while
-    the VM is on its way, or as long as the host where it has gone says nothing. data: the datasets that this host has
-    of the VM. unseen: it may also go if no host has the VM and none expects it.
+    A host that was not asked counts as not having it. A host that has it may be an old home. It does not count while
+    the VM is on its way, or if the host that the VM went to does not answer. data: the datasets that this host has of
+    the VM. unseen: the tombstone may also go if no host has the VM and none expects it.
     """
     coming = sorted(host for host, one in seen.items() if one is not None and one.phase == COMING)
     if coming:
         return f"it is on its way to {' and '.join(coming)}, and its tombstone is needed until it is there"
     have = sorted(host for host, one in seen.items() if one is not None and one.vm == move.vm and not one.phase)
     last = _trail(move, seen)
-    silent = sorted(host for host, one in seen.items() if one is None)
-    if unseen or (have and _is_gone_from(last, seen) and not (silent and move.term > 0)):
+    unanswered = sorted(host for host, one in seen.items() if one is None)
+    if unseen or (have and _is_gone_from(last, seen) and not (unanswered and move.term > 0)):
         return ""
     if have and _is_gone_from(last, seen):
-        text = f"it had been taken over before it left, and {' and '.join(silent)} could not be asked: an old home"
+        text = f"it had been taken over before it left, and {' and '.join(unanswered)} could not be asked: an old home"
         text += " that finds no tombstone starts the VM a second time. If such a host is gone for good,"
         return f"{text} flexdisk_forget_unseen=true gives the tombstone up"
     if have:
@@ -317,7 +326,7 @@ def why_needed(move: Move, seen: t.Mapping[str, t.Optional[Sighting]], data: t.S
 
 
 def _trail(move: Move, seen: t.Mapping[str, t.Optional[Sighting]]) -> str:
-    """The host that the VM has gone to, as far as tombstones tell."""
+    """Return the host that the VM has gone to, following the tombstones."""
     host = move.host
     passed: t.Set[str] = set()
     while host not in passed:
@@ -330,7 +339,7 @@ def _trail(move: Move, seen: t.Mapping[str, t.Optional[Sighting]]) -> str:
 
 
 def _is_gone_from(host: str, seen: t.Mapping[str, t.Optional[Sighting]]) -> bool:
-    """Whether the last host of a trail has the VM whole, or says that it has nothing of it any more."""
+    """Whether the last host of a trail has the whole VM, or has nothing of it any more."""
     one = seen.get(host)
     return one is not None and not one.phase
 
@@ -346,5 +355,5 @@ def _says(host: str, seen: t.Optional[Sighting]) -> str:
 
 
 def is_place(name: str) -> bool:
-    """Whether a dataset is one of moves."""
-    return identity.is_uuid(last_part(name)) and name.rpartition("/")[0] == moves(pool_of(name))
+    """Whether it is the dataset of such a record."""
+    return identity.is_uuid(last_part(name)) and name.rpartition("/")[0] == moves_container(pool_of(name))

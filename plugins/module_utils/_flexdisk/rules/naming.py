@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which VMs or disks a name means, and what no name may have."""
+"""Find VMs and disks by name, and check names for invisible characters."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..model.text import hidden_characters, visible
 from . import identity
 
 
-class Names(t.NamedTuple):
-    """What a VM or a disk can be called."""
+class Identifiers(t.NamedTuple):
+    """The names by which a VM or a disk can be addressed."""
 
     uuid: str
     alias: str
@@ -34,8 +34,8 @@ _NAMED = 5  # so many hidden characters, or similar names, are named
 _SIMILAR = 0.75  # of difflib: one of four letters may be another one
 
 
-def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
-    """The objects with this uuid, else those with this alias or with a uuid that begins with it."""
+def find_by_name(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.List[_N]:
+    """Return the objects with this uuid, else those with this alias or with a uuid that begins with it."""
     every, lower = list(things), wanted.lower()
     begins = prefixes and identity.begins_uuid(lower)
     return [thing for thing in every if wanted and thing.uuid == lower] or [
@@ -44,31 +44,33 @@ def fitting(wanted: str, things: t.Iterable[_N], prefixes: bool = True) -> t.Lis
 
 
 def names_volume(wanted: str, name: str, volume: str) -> bool:
-    """Whether a disk that has no name is meant by the end of its volume's name, as reports show it: C((disk1))."""
+    """Whether a name means a disk without a name by the last part of its volume, as reports show it: C((disk1))."""
     return not name and bool(wanted) and wanted.strip("()") == volume.rsplit("/", 1)[-1]
 
 
 def similar(name: str, known: t.Mapping[str, t.Iterable[str]]) -> str:
-    """Return a question about a name that nothing has: C(Did you mean db01 on hv01?), "" without a similar one. known:
-    the names that there are, by host.
+    """Return a question about an unknown name: C(Did you mean db01 on hv01?), "" without a similar one. known: the
+    existing names, by host.
     """
     return did_you_mean(name, {one: f"{one} on {host}" for host, names in known.items() for one in names})
 
 
 def did_you_mean(name: str, known: t.Mapping[str, str]) -> str:
-    """Return a question about a name that nothing has, "" without a similar one. known: how to call each."""
+    """Return a question about an unknown name, "" without a similar one. known: the label of each existing name."""
     labels = {one.lower(): label for one, label in known.items()}
-    found = difflib.get_close_matches(name.lower(), labels, _NAMED, _SIMILAR)
-    return f"Did you mean {' or '.join(labels[one] for one in found)}?" if found else ""
+    matches = difflib.get_close_matches(name.lower(), labels, _NAMED, _SIMILAR)
+    return f"Did you mean {' or '.join(labels[one] for one in matches)}?" if matches else ""
 
 
-def why_not_seen(what: str, name: str) -> str:
-    """Return what is wrong with a name that has characters that no reader sees, "" if it has none. what: the option."""
+def why_not_seen(option: str, name: str) -> str:
+    """Return what is wrong with a name that has invisible characters, "" if it has none. option: where it was given."""
     hidden = hidden_characters(name)
     if not hidden:
         return ""
     shown = visible(name if len(name) <= _LONGEST else name[:_LONGEST] + "...")
-    return f'{what} "{shown}" has {", ".join(hidden[:_NAMED])}: a name has no control characters and no invisible ones'
+    return (
+        f'{option} "{shown}" has {", ".join(hidden[:_NAMED])}: a name has no control characters and no invisible ones'
+    )
 
 
 def check_names(options: t.Mapping[str, t.Any], problems: Problems, text: t.Collection[str] = ()) -> None:
@@ -78,15 +80,15 @@ def check_names(options: t.Mapping[str, t.Any], problems: Problems, text: t.Coll
             _check(str(key), value, problems, text)
 
 
-def _check(what: str, value: object, problems: Problems, text: t.Collection[str]) -> None:
+def _check(option: str, value: object, problems: Problems, text: t.Collection[str]) -> None:
     if isinstance(value, t.Mapping):
         for name in value:
-            _check(what, name, problems, text)
+            _check(option, name, problems, text)
         check_names(value, problems, text)
     elif isinstance(value, (list, tuple)):
         for one in value:
-            _check(what, one, problems, text)
+            _check(option, one, problems, text)
     elif isinstance(value, str):
-        wrong = why_not_seen(what, value)
+        wrong = why_not_seen(option, value)
         if wrong:
             problems.add("InvalidArgument", wrong)

@@ -1,17 +1,17 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether several names of an inventory mean one host: by the pools that they have."""
+"""Detect several names of an inventory that mean the same host, by the guids of its pools."""
 
 from __future__ import annotations
 
 import typing as t
 
 
-def doubles(guids: t.Mapping[str, t.Iterable[object]]) -> t.List[str]:
-    """Return what is wrong with hosts that have the same pool. guids: of the pools of each host, 0 for one not known.
+def same_host_problems(guids: t.Mapping[str, t.Iterable[object]]) -> t.List[str]:
+    """Return what is wrong with hosts that have the same pool. guids: of the pools of each host, 0 if not known.
 
-    Such a host has all its VMs twice, its space counts twice, and two runs on it are taken for runs on two hosts.
+    All VMs and all space of such a host would count twice, and two runs on it would look like runs on two hosts.
     """
     owners: t.Dict[int, t.List[str]] = {}
     for host, known in guids.items():

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whole VMs: what a new one can be called, which of its options a hypervisor knows, and which disks it gets.
+"""New VMs: their names, the options that their hypervisor supports, and their disks.
 
-The table of RFD 154: the disks of the request win over those of the package, these over the usual ones, which are the
-image and, on a flexible package, what remains, else one disk of the package's size.
+Disks follow RFD 154: those of the request, else those of the package, else the defaults. The defaults are the image
+and, with a flexible package, the remaining space; else one disk of the package's size.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ NAME_RULE = "use up to 64 letters, digits, dots, dashes and underscores, the fir
 
 
 def check_new_name(name: str, problems: Problems) -> None:
-    """Check the name of a new VM. No other VM may be addressed by it."""
+    """Add a problem if a new VM cannot have this name. No other VM may be addressed by it."""
     if identity.is_uuid(name.lower()):
         problems.add(
             "ResourceNotFound", "no VM has this uuid; a new VM needs a name, and gets its uuid from the option uuid"
@@ -41,31 +41,31 @@ def check_new_name(name: str, problems: Problems) -> None:
         problems.add("InvalidArgument", f"name {name!r} of a new VM is not valid: {NAME_RULE}")
 
 
-def foreign(declared: VmDeclaration, own: t.Collection[str]) -> t.List[Problem]:
-    """Options that this hypervisor does not know; own are those that it knows."""
+def foreign(declared: VmDeclaration, supported: t.Collection[str]) -> t.List[Problem]:
+    """Return a problem for each option that this hypervisor does not support. supported: those that it does."""
     homes = {"options": "vmadm", "customer_metadata": "vmadm", "template": "libvirt", "image_file": "libvirt"}
-    said = {
+    given = {
         "options": declared.options,
         "customer_metadata": declared.metadata,
         "template": declared.template,
         "image_file": declared.image_file,
     }
     names = {"customer_metadata": "customer_metadata or secret_metadata"}
-    wrong = [key for key in homes if said[key] and key not in own]
+    wrong = [key for key in homes if given[key] and key not in supported]
     return [
         Problem("InvalidArgument", f"{names.get(key, key)} works only with {homes[key]}", declared.vm) for key in wrong
     ]
 
 
 def flexible_of(declared: VmDeclaration) -> t.Optional[int]:
-    """The flexible_disk_size that follows from a declaration, in MiB; None if none is declared."""
+    """Return the declared flexible_disk_size in MiB, that of the package included; None if none is declared."""
     if declared.package is not None:
         return declared.package.disk if declared.package.flexible_disk else None
     return declared.flexible_disk_size
 
 
 def initial_disks(declared: VmDeclaration, problems: Problems) -> _Entries:
-    """The entries of a new VM's disks, each with a name, the first to boot unless another one is."""
+    """Return the entries of a new VM's disks. Each has a name, and the first one boots unless another one does."""
     package = declared.package
     if declared.disks is not None and package is not None and not package.flexible_disk:
         problems.add("InvalidArgument", f"disks needs a package with flexible_disk: true; {package.name} is not one")
@@ -83,10 +83,10 @@ def initial_disks(declared: VmDeclaration, problems: Problems) -> _Entries:
 
 
 def with_new_image(declared: VmDeclaration, entries: _Entries, boot_disk: t.Optional[Disk], problems: Problems) -> bool:
-    """Whether the boot disk of an existing VM may be made anew from the VM's image. Its entry gets both words then.
+    """Whether the boot disk of an existing VM may be recreated from the VM's image. Its entry gets boot and image then.
 
-    That is the entry that names the boot disk, else the one with C(boot), else the first one, as for a new VM. An
-    interrupted run leaves no boot disk to be named, so only the first entry can do without C(boot).
+    Its entry is the one that names the boot disk, else the one with C(boot), else the first one, as for a new VM. After
+    an interrupted run there may be no boot disk to be named, so only the first entry can do without C(boot).
     """
     if not (declared.image and entries):
         return False
@@ -108,7 +108,7 @@ def _names(entry: _Raw, disk: Disk) -> bool:
 
 
 def _asked_disks(declared: VmDeclaration) -> t.Sequence[_Raw]:
-    """The disks that a task asks for, else those of the package, else a boot disk and what the package's size says."""
+    """Return the disks of the task, else those of the package, else a boot disk and a disk of the package's size."""
     package = declared.package
     if declared.disks is not None:
         return declared.disks
@@ -120,7 +120,7 @@ def _asked_disks(declared: VmDeclaration) -> t.Sequence[_Raw]:
 
 
 def _boot_from(image: str, entry: t.Dict[str, t.Any], problems: Problems) -> None:
-    """Make the boot disk from the VM's image, unless the entry means an existing disk."""
+    """Create the boot disk from the VM's image, unless the entry means an existing disk."""
     if entry.get("image") not in (None, image):
         text = f"disk {entry['name']} boots from image {entry['image']}, so no disk would be made of image {image}"
         problems.add("InvalidArgument", f"{text}; give one of them")
@@ -129,7 +129,7 @@ def _boot_from(image: str, entry: t.Dict[str, t.Any], problems: Problems) -> Non
 
 
 def named(entries: t.Sequence[_Raw]) -> _Entries:
-    """The entries. One without a name or uuid is named by its place in the list, from disk0 on."""
+    """Return the entries with names. One without a name or uuid is named after its place in the list, from disk0 on."""
     return [
         dict(entry, name=entry.get("name") or ("" if entry.get("uuid") else disk_name(number)))
         for number, entry in enumerate(entries)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What snapshots hold of the space of their datasets. All figures are bytes."""
+"""The space that snapshots hold. All figures are bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _Snapshots = t.Tuple[Dataset, ...]
 
 
 def charge(dataset: Dataset) -> int:
-    """Bytes that a new snapshot of a volume takes at once: what was written since the last one must stay rewritable.
+    """Return the bytes that a new snapshot of a volume takes at once: what was written since the last one must stay
+    rewritable.
 
     Source: dsl_dataset_snapshot_reserve_space of OpenZFS, min(unique, refreservation).
     """
@@ -24,8 +25,8 @@ def charge(dataset: Dataset) -> int:
 
 
 def shared(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) -> int:
-    """Bytes that only this snapshot and its dataset hold, as far as the reservation takes them in: they are written
-    since the last snapshot when this one goes. None but the last has any.
+    """Return the bytes that only this snapshot and its dataset hold. When the snapshot is destroyed, they count as
+    written since the last snapshot. Only the newest snapshot has any.
     """
     if max(snapshots, key=lambda s: s.createtxg) is not snapshot:
         return 0
@@ -34,66 +35,67 @@ def shared(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) 
 
 
 def frees(dataset: Dataset, snapshots: t.Sequence[Dataset], snapshot: Dataset) -> int:
-    """Bytes that the dataset gets back if this one of its snapshots is destroyed."""
+    """Return the bytes that the dataset gets back if this snapshot is destroyed."""
     return snapshot.used + (shared(dataset, snapshots, snapshot) if dataset.refreservation else 0)
 
 
 def holds(dataset: Dataset) -> int:
-    """Bytes of the disk's promised space that a snapshot of it takes: without a reservation ZFS takes nothing at once,
-    but what is written now can no longer be overwritten.
+    """Return the bytes of the disk's promised space that a new snapshot takes. Without a reservation ZFS takes nothing
+    at once, but what is written now can no longer be overwritten.
     """
     return charge(dataset) if dataset.refreservation or not dataset.backs else dataset.written
 
 
 def beside_rollback(dataset: Dataset, newer: t.Iterable[Dataset]) -> int:
-    """Return the bytes, at most, that a rollback takes beside what the dataset uses, until it has ended.
+    """Return the bytes, at most, that a rollback needs for a moment beside what the dataset uses.
 
-    newer: the snapshots after the one to which the dataset goes back. ZFS makes what the snapshot holds the data of the
-    dataset before it frees what was written since, and the whole reservation must be free then.
-    Source: dsl_dataset_rollback_check of OpenZFS, min(refreservation, unique).
+    newer: the snapshots after the one to which the dataset goes back. ZFS takes back the data of the snapshot before it
+    frees what was written since, and the whole reservation must be available then. Source: dsl_dataset_rollback_check
+    of OpenZFS, min(refreservation, unique).
     """
-    return min(dataset.refreservation, dataset.referenced, dataset.written + held(newer))
+    return min(dataset.refreservation, dataset.referenced, dataset.written + content_bytes(newer))
 
 
 def beyond_reservation(root: Dataset, beside: int) -> int:
-    """Return the bytes that a pool must give if a VM takes these for a moment beside what it uses.
-
-    root: the dataset of the VM.
+    """Return the bytes that the pool must provide if a VM needs `beside` bytes for a moment. root: the dataset of the
+    VM.
     """
     return min(beside, max(0, root.used + beside - root.reservation))
 
 
-def held(snapshots: t.Iterable[Dataset]) -> int:
-    """Bytes of a dataset that these snapshots hold, if there are none before the first of them and its data is gone.
+def content_bytes(snapshots: t.Iterable[Dataset]) -> int:
+    """Return the bytes of a dataset that these snapshots hold, if they are its oldest ones and its own data is gone.
 
-    Each block is written before exactly one of them first.
+    Each block is counted by the first snapshot that has it.
     """
     return sum(snapshot.written for snapshot in snapshots)
 
 
 def held_without_syncs(dataset: Dataset, snapshots: t.Iterable[Dataset]) -> t.Tuple[int, int]:
-    """Bytes that the other snapshots of a dataset hold when those of syncs have gone, at most; and bytes that were
-    written since the last of them. The dataset is no clone.
+    """Return two figures for a dataset without its snapshots of syncs: the bytes that the other snapshots hold, at
+    most, and the bytes written since the last of them. The dataset is no clone.
     """
     ordered = sorted(snapshots, key=lambda s: s.createtxg)
     syncs = [is_synced(s.name.partition("@")[2]) for s in ordered]
     last = max((number for number, sync in enumerate(syncs, 1) if not sync), default=0)
     freed = sum(s.used for s, sync in zip(ordered[:last], syncs) if sync)
-    return held(ordered[:last]) - freed, dataset.written + held(ordered[last:])
+    return content_bytes(ordered[:last]) - freed, dataset.written + content_bytes(ordered[last:])
 
 
 def of_origins(vm: Vm) -> int:
-    """Bytes that the snapshots of disks hold more where these are no clones: what they share with images."""
+    """Return the bytes that snapshots of the disks hold in addition if the disks are no clones: what they share with
+    images.
+    """
     result = 0
     for disk in vm.disks + vm.orphans:
-        own = [s for s in disk.snapshots if not is_synced(s.name.partition("@")[2])]
-        if disk.volume.origin and own:
+        snapshots = [s for s in disk.snapshots if not is_synced(s.name.partition("@")[2])]
+        if disk.volume.origin and snapshots:
             result += max(0, disk.snapshots[0].referenced - disk.snapshots[0].written)
     return result
 
 
-def without(vm: Vm, parts: t.Collection[str]) -> Vm:
-    """The VM without these snapshots, at most one of each dataset."""
+def without_snapshots(vm: Vm, parts: t.Collection[str]) -> Vm:
+    """Return the VM without these snapshots, at most one of each dataset."""
 
     def freed_of(dataset: Dataset, before: _Snapshots) -> t.Tuple[Dataset, _Snapshots]:
         part = next((s for s in before if s.name in parts), None)
@@ -113,15 +115,15 @@ def without(vm: Vm, parts: t.Collection[str]) -> Vm:
     return each_dataset(vm, freed_of)
 
 
-def without_sets(vm: Vm, names: t.Iterable[str]) -> Vm:
-    """The VM without all snapshots of these short names."""
+def without_snapshots_named(vm: Vm, names: t.Iterable[str]) -> Vm:
+    """Return the VM without all snapshots with these short names."""
     for name in sorted(names):
-        vm = without(vm, {f"{dataset.name}@{name}" for dataset in (vm.root, *vm.volumes)})
+        vm = without_snapshots(vm, {f"{dataset.name}@{name}" for dataset in (vm.root, *vm.volumes)})
     return vm
 
 
 def each_dataset(vm: Vm, change: t.Callable[[Dataset, _Snapshots], t.Tuple[Dataset, _Snapshots]]) -> Vm:
-    """The VM with its dataset and each of its volumes changed together with their snapshots."""
+    """Return the VM after `change` of its dataset and each of its volumes, together with their snapshots."""
 
     def each(disks: t.Iterable[Disk]) -> t.Iterator[Disk]:
         for disk in disks:

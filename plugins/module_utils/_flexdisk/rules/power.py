@@ -9,9 +9,9 @@ import typing as t
 from dataclasses import replace
 
 from ..model.errors import FlexdiskError
-from ..model.vm import JournalEntry, Vm
+from ..model.vm import Intent, Vm
 from .differences import in_conversion
-from .failover import BOOT
+from .failover import AT_HOME_PROPERTY
 
 # Who asks. A task: any module that changes VMs of this host. START_HOST has asked the hosts with the VM's replicas. A
 # move or a failover that brings the VM here has ended it on the other host. GIVEN_UP: a move that has not left.
@@ -21,15 +21,15 @@ _UNKNOWABLE = "this host does not tell one boot from the next (its hypervisor sa
 _BY_HAND = "make sure that no other host has it, then start it by hand (vmadm start or virsh start {})"
 
 
-def why_not(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
-    """The code and the message why the VM may not be started on this host; two empty texts if it may."""
+def why_not_started(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
+    """Return the code and the message why the VM may not be started on this host; two empty texts if it may."""
     if asks in (TASK, START_HOST) and vm.config.frozen:
         return "MovedAway", f"{vm.config.frozen}; it is not started here"
     if asks == ARRIVAL:
         return "", ""
     if vm.shared and not vm.ran:
         return "InUse", f"{'; '.join(vm.shared)}; two writers would destroy its data: stop the other VM first"
-    down = held_down(vm)
+    down = why_kept_down(vm)
     if down:
         return "InUse", down
     if asks != START_HOST and vm.config.failover and not vm.at_home:
@@ -39,9 +39,9 @@ def why_not(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
 
 def check_start(vm: Vm, asks: str = TASK) -> None:
     """Raise FlexdiskError if the VM may not be started on this host."""
-    code, words = why_not(vm, asks)
+    code, message = why_not_started(vm, asks)
     if code:
-        raise FlexdiskError(code, words)
+        raise FlexdiskError(code, message)
 
 
 def _elsewhere(vm: Vm) -> str:
@@ -55,15 +55,15 @@ def _elsewhere(vm: Vm) -> str:
 
 
 def _way_to_start(vm: Vm) -> str:
-    """What starts a VM on a host that does not tell one boot from the next."""
+    """Return how to start a VM on a host that does not tell one boot from the next."""
     return "the playbook start_host asks and starts it" if vm.config.autoboot else _BY_HAND.format(vm.config.uuid)
 
 
-def unknown_home(vm: Vm) -> str:
-    """Why another host may have taken the VM over; "" if none has.
+def why_home_unknown(vm: Vm) -> str:
+    """Return why another host may have taken the VM over; "" if none has.
 
-    Then this host must not answer for it: the VM and its disks do not leave, nothing of it is sent, and its failover
-    is neither prepared nor given up. A VM that runs has been started here by who may.
+    In this case the VM and its disks do not leave, nothing of it is sent, and its failover is neither prepared nor
+    given up. A running VM was started here by somebody who may.
     """
     if not vm.config.failover or vm.at_home or vm.config.state == "running":
         return ""
@@ -79,9 +79,9 @@ def unknown_home(vm: Vm) -> str:
     )
 
 
-def old_copy(vm: Vm) -> str:
-    """Why a failover must not take the VM for one that is here: it is a copy that may be old; "" if it is not."""
-    if not unknown_home(vm):
+def why_possibly_stale(vm: Vm) -> str:
+    """Return why a failover must not use the VM on this host: it is a copy that may be old; "" if it is not."""
+    if not why_home_unknown(vm):
         return ""
     start = "starts it" if vm.config.autoboot else "lets it be started"
     why = "nobody has asked since this host has booted whether another host has taken it over"
@@ -95,21 +95,21 @@ def old_copy(vm: Vm) -> str:
     )
 
 
-def with_home(vm: Vm, boot: str) -> Vm:
-    """The VM with whether this host is known to be its home. boot: of the host, "" if it is not known.
+def with_home_state(vm: Vm, boot: str) -> Vm:
+    """Return the VM with at_home set. boot: the current boot of the host, "" if it is not known.
 
     A failover needs a home that is down. So nobody has taken the VM over if it was at home in the same boot.
     """
-    return replace(vm, at_home=bool(boot) and vm.root.user.get(BOOT) == boot, home_unknowable=not boot)
+    return replace(vm, at_home=bool(boot) and vm.root.user.get(AT_HOME_PROPERTY) == boot, home_unknowable=not boot)
 
 
-def held_down(vm: Vm) -> str:
-    """Why a VM must stay down until the task that was interrupted is done again; "" if it need not."""
+def why_kept_down(vm: Vm) -> str:
+    """Return why a VM must stay stopped until the interrupted task is done again; "" if it need not."""
     left = vm.interrupted
     if left is None:
         return ""
     if left.rollback:
-        return unfinished(left)
+        return interrupted_run_text(left)
     if not left.boots or vm.boots or any(in_conversion(vm, d) for d in vm.detached):
         return ""
     return (
@@ -119,12 +119,12 @@ def held_down(vm: Vm) -> str:
     )
 
 
-def unfinished(record: JournalEntry) -> str:
-    """The message about an interrupted run of this host: what it has left, and what ends it."""
-    if record.rollback:
+def interrupted_run_text(entry: Intent) -> str:
+    """Return the message about an interrupted run of this host: what is unfinished, and what completes it."""
+    if entry.rollback:
         return (
-            f"a rollback to snapshot {record.rollback} was interrupted at {record.since}, so its "
+            f"a rollback to snapshot {entry.rollback} was interrupted at {entry.since}, so its "
             "disks may be of different times; "
             "vm_snapshot with state=rolled_back and this name ends it, or says what does"
         )
-    return f"a run was interrupted at {record.since}; vm_disks finishes it when the VM is listed"
+    return f"a run was interrupted at {entry.since}; vm_disks finishes it when the VM is listed"

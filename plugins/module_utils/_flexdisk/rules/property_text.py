@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Text and maps of strings as the values of ZFS user properties: encoding, decoding, and the limit."""
+"""Encoding of text and maps of strings as values of ZFS user properties, and the size limit."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _SAFE = " !#$&'()*+,/:;<=>?@[]^`{|}~\""
 def encode_text(text: str) -> str:
     """Encode text: printable ASCII stays as it is, everything else (tabs, newlines, other scripts) is percent-encoded.
 
-    So is a lone dash, which zfs prints where there is no value. Raises FlexdiskError InvalidArgument for half
-    characters, which bytes that are no UTF-8 become.
+    So is a lone dash, which zfs prints where there is no value. Raises FlexdiskError InvalidArgument for lone
+    surrogates, which stand for bytes that are not UTF-8.
     """
     try:
         return "%2D" if text == "-" else quote(text, safe=_SAFE)
@@ -29,22 +29,22 @@ def encode_text(text: str) -> str:
 
 
 def decode_text(value: str) -> str:
-    """The text that encode_text() has written."""
+    """Return the text that encode_text() has written."""
     return unquote(value, errors="replace")
 
 
 def encode_json(data: t.Mapping[str, t.Any]) -> str:
-    """JSON with sorted keys, encoded as text, however long it is."""
+    """Return JSON with sorted keys, encoded as text, of any length."""
     return encode_text(json.dumps(dict(data), sort_keys=True, separators=(",", ":"), ensure_ascii=False))
 
 
 def encode_object(name: str, data: t.Mapping[str, t.Any]) -> str:
-    """JSON with sorted keys as the value of a property. name: what it is, in the message if it is too long."""
+    """Return JSON with sorted keys as the value of a property. name: what the message calls it if it is too long."""
     return check_value(name, encode_json(data))
 
 
 def decode_object(value: str) -> t.Dict[str, t.Any]:
-    """What encode_object() has written. Raises ValueError for anything else."""
+    """Return what encode_object() has written. Raises ValueError for anything else."""
     try:
         data = json.loads(decode_text(value))
     except RecursionError:
@@ -55,12 +55,12 @@ def decode_object(value: str) -> t.Dict[str, t.Any]:
 
 
 def encode_tags(tags: t.Mapping[str, str]) -> str:
-    """A map of strings, encoded as text."""
+    """Return a map of strings, encoded as text."""
     return encode_json(tags)
 
 
 def decode_tags(value: str) -> t.Dict[str, str]:
-    """A map of strings; anything else counts as no tags."""
+    """Return a map of strings; {} for anything else."""
     try:
         tags = decode_object(value)
     except ValueError:
@@ -74,7 +74,7 @@ def is_tags(value: str) -> bool:
 
 
 def check_value(name: str, value: str) -> str:
-    """The value if ZFS can hold it, else FlexdiskError InvalidArgument with the figures."""
+    """Return the value if ZFS can store it. Raises FlexdiskError InvalidArgument with the figures."""
     if len(value.encode("utf-8")) > LIMIT:
         raise FlexdiskError(
             "InvalidArgument",

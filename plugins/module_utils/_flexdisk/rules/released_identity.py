@@ -3,8 +3,8 @@
 
 """The identity of a released disk: one property of its volume, or an entry of a task.
 
-A release writes the property, then takes the facts away one by one, serial_no first. So a released identity counts
-where the disk's own is not whole, and a release that was killed anywhere has lost nothing.
+A release writes this property, then removes the facts one by one, serial_no first. A saved identity counts as long as
+the disk's own identity is not whole. So nothing is lost if a release is killed at any point.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..model.vm import Disk
 from . import disk_properties, disk_values, identity, slots
 from .property_text import decode_object, encode_object
 
-KEY = "released"
+RELEASED_PROPERTY = "released"
 FACTS = (
     "serial_no",
     "uuid",
@@ -41,62 +41,70 @@ _FIELDS = tuple(f.name for f in fields(ReleasedIdentity) if f.name != "user_prop
 _Raw = t.Mapping[str, t.Any]
 
 
-def registered(volume: Dataset) -> bool:
+def has_whole_identity(volume: Dataset) -> bool:
     """Whether the disk has its whole identity. serial_no is the first fact that a release removes."""
     user = volume.user
     return bool((user.get("uuid") or user.get("name")) and user.get("serial_no"))
 
 
-def taken(volume: Dataset) -> t.List[str]:
-    """The facts that a release removes. The uuid of a file stays, because it is part of the path."""
+def facts_to_release(volume: Dataset) -> t.List[str]:
+    """Return the facts that a release removes. The uuid of a file stays, because the path contains it."""
     return [f for f in FACTS if volume.user.get(f) and (f != "uuid" or volume.kind != "filesystem")]
 
 
-def halfway(volume: Dataset) -> bool:
-    """Whether a release of the disk was interrupted. It removes serial_no first, and any other change writes that."""
-    return KEY in volume.user and not volume.user.get("serial_no") and bool(taken(volume))
-
-
-def left(volume: Dataset) -> t.Optional[ReleasedIdentity]:
-    """The saved identity. None if there is none, it is not valid, or the disk has an identity of its own."""
-    return decode(volume.user[KEY]) if KEY in volume.user and not registered(volume) else None
-
-
-def counts(disk: Disk) -> bool:
-    """Whether the disk has a saved identity that is its own: the hypervisor does not name another uuid."""
-    found = left(disk.volume)
-    return found is not None and found.uuid in ("", disk.uuid)
-
-
-def identified(disk: Disk) -> bool:
-    """Whether the disk has an identity, its own or a saved one."""
-    return disk.adopted or counts(disk)
-
-
-def known(volume: Dataset, is_its_own: t.Callable[[str], bool] = lambda uuid: True) -> t.Mapping[str, str]:
-    """The user properties of a volume, completed by its saved identity, which counts until the disk has one again.
-
-    is_its_own: whether the disk can have this uuid. If not, the saved identity is that of another disk.
+def release_interrupted(volume: Dataset) -> bool:
+    """Whether a release of the disk was interrupted. It removes serial_no first, and every other change writes
+    serial_no.
     """
-    found = left(volume)
-    if found is None or (found.uuid and not is_its_own(found.uuid)):
+    return RELEASED_PROPERTY in volume.user and not volume.user.get("serial_no") and bool(facts_to_release(volume))
+
+
+def saved_identity(volume: Dataset) -> t.Optional[ReleasedIdentity]:
+    """Return the saved identity. None if there is none, it is not valid, or the disk has its own identity."""
+    return (
+        decode(volume.user[RELEASED_PROPERTY])
+        if RELEASED_PROPERTY in volume.user and not has_whole_identity(volume)
+        else None
+    )
+
+
+def has_saved_identity(disk: Disk) -> bool:
+    """Whether the disk has a saved identity, and the hypervisor does not name another uuid."""
+    saved = saved_identity(disk.volume)
+    return saved is not None and saved.uuid in ("", disk.uuid)
+
+
+def has_any_identity(disk: Disk) -> bool:
+    """Whether the disk has an identity, its own or a saved one."""
+    return disk.adopted or has_saved_identity(disk)
+
+
+def effective_properties(
+    volume: Dataset, is_its_own: t.Callable[[str], bool] = lambda uuid: True
+) -> t.Mapping[str, str]:
+    """Return the user properties of a volume, completed by its saved identity as long as that counts.
+
+    is_its_own: whether the disk can have this uuid. If not, the saved identity belongs to another disk.
+    """
+    released = saved_identity(volume)
+    if released is None or (released.uuid and not is_its_own(released.uuid)):
         return volume.user
-    texts = {"uuid": found.uuid, "name": found.name, "remaining": found.remaining or ""}
-    saved = {**texts, **disk_properties.encoded(found.user_properties)}
+    texts = {"uuid": released.uuid, "name": released.name, "remaining": released.remaining or ""}
+    saved = {**texts, **disk_properties.encoded(released.user_properties)}
     return {**{key: value for key, value in saved.items() if value}, **volume.user}
 
 
-def stamps(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
-    """The properties that the next stamps follow from: the disk's own, or what a release has saved of them."""
-    found = decode(user[KEY]) if KEY in user and not user.get("serial_no") else None
-    if found is None:
+def stamp_properties(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
+    """Return the properties from which the next stamps follow: the disk's own, or those that a release has saved."""
+    released = decode(user[RELEASED_PROPERTY]) if RELEASED_PROPERTY in user and not user.get("serial_no") else None
+    if released is None:
         return user
-    return {**user, "serial_no": str(found.serial_no or ""), "ctime": user.get("ctime") or found.ctime}
+    return {**user, "serial_no": str(released.serial_no or ""), "ctime": user.get("ctime") or released.ctime}
 
 
 def identity_of(disk: Disk) -> ReleasedIdentity:
-    """The identity that a release saves. If an interrupted release has saved one, it is that."""
-    result = left(disk.volume)
+    """Return the identity that a release saves. After an interrupted release, it is the one already saved."""
+    result = saved_identity(disk.volume)
     if result is not None:
         return result
     user = disk.volume.user
@@ -105,7 +113,7 @@ def identity_of(disk: Disk) -> ReleasedIdentity:
     return ReleasedIdentity(
         uuid=uuid if identity.is_uuid(uuid) else "",
         name=disk.name,
-        user_properties=disk_properties.kept(disk.user_properties),
+        user_properties=disk_properties.storable(disk.user_properties),
         ctime=identity.decode_time(user.get("ctime", "")),
         mtime=identity.decode_time(user.get("mtime", "")),
         serial_no=number or None,
@@ -114,18 +122,18 @@ def identity_of(disk: Disk) -> ReleasedIdentity:
 
 
 def entry(released: ReleasedIdentity) -> t.Dict[str, t.Any]:
-    """A released identity as an entry of O(vms[].disks)."""
+    """Return a released identity as an entry of O(vms[].disks)."""
     pairs = {**{key: getattr(released, key) for key in _FIELDS}, **disk_properties.copied(released.user_properties)}
     return {key: value for key, value in pairs.items() if value not in (None, "")}
 
 
 def encode(released: ReleasedIdentity) -> str:
-    """The value of the property. Raises FlexdiskError InvalidArgument if it is longer than a property can be."""
+    """Return the value of the property. Raises FlexdiskError InvalidArgument if it is too long."""
     return encode_object("what is kept of it", entry(released))
 
 
 def decode(value: str) -> t.Optional[ReleasedIdentity]:
-    """The identity, None for anything that this collection would not have written."""
+    """Return the identity, None for anything that this collection would not have written."""
     try:
         raw = decode_object(value)
         if not _plain(raw):
@@ -138,7 +146,7 @@ def decode(value: str) -> t.Optional[ReleasedIdentity]:
 
 
 def _plain(raw: _Raw) -> bool:
-    """Whether every value has its type. The classes are compared, because a bool is an int to Python."""
+    """Whether every value has its type. The classes are compared, because a bool is also an int in Python."""
     types = {"index": int, "serial_no": int, **{name: kind.type for name, kind in disk_properties.PROPERTIES.items()}}
     return {*raw} <= {*_FIELDS, *disk_properties.PROPERTIES} and all(
         value.__class__ is types.get(key, str) for key, value in raw.items()
@@ -146,19 +154,19 @@ def _plain(raw: _Raw) -> bool:
 
 
 def parse_identity(raw: _Raw, number: int, problems: Problems) -> ReleasedIdentity:
-    """The identity of one disk, as a task or a release has written it. number is its place in the list, from 0.
+    """Return the identity of one disk from a task or a release. number: its place in the list, from 0.
 
-    What is wrong is added to problems.
+    Problems are added to problems.
     """
     name, uuid = str(raw.get("name") or ""), str(raw.get("uuid") or "").lower()
     label = name or uuid or f"disks[{number}]"
     serial, slot = raw.get("serial_no"), raw.get("pci_slot")
     disk_values.check_uuid(problems, label, uuid)
-    # A disk with a serial_no had its name before, when names such as 12 and yes were taken.
+    # A disk with a serial_no has an old name: earlier releases accepted names such as 12 and yes.
     if disk_values.check_name(problems, label, name) and name and serial is None:
         disk_values.check_new_name(problems, label, name)
     _check_numbers(problems, label, raw)
-    _check_kept(problems, label, raw)
+    _check_saved(problems, label, raw)
     return ReleasedIdentity(
         uuid=uuid,
         index=raw.get("index"),
@@ -180,8 +188,8 @@ def _check_numbers(problems: Problems, label: str, raw: _Raw) -> None:
         problems.add("InvalidArgument", f"serial_no {serial} is not valid: it must be from 1 to {MOST_SERIAL}", label)
 
 
-def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
-    """Check what only a release writes, and a task gives back as it was returned."""
+def _check_saved(problems: Problems, label: str, raw: _Raw) -> None:
+    """Check the values that only a release writes, and that a task hands back unchanged."""
     for key in ("ctime", "mtime"):
         if raw.get(key) and not identity.decode_time(raw[key]):
             text = f"{key} {raw[key]!r} is not valid: write it as 2026-01-31T23:59:59Z"
@@ -191,10 +199,10 @@ def _check_kept(problems: Problems, label: str, raw: _Raw) -> None:
         problems.add("InvalidArgument", text, label)
 
 
-def merged(said: ReleasedIdentity, kept: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:
-    """What a task declares, completed by what a release has saved."""
-    if kept is None:
-        return said
-    new = {key: getattr(said, key) for key in _FIELDS}
+def merged(declared: ReleasedIdentity, saved: t.Optional[ReleasedIdentity]) -> ReleasedIdentity:
+    """Return the declared identity, completed by the saved one."""
+    if saved is None:
+        return declared
+    new = {key: getattr(declared, key) for key in _FIELDS}
     known = {key: value for key, value in new.items() if value is not None and (value != "" or key == "remaining")}
-    return replace(kept, user_properties={**kept.user_properties, **said.user_properties}, **known)
+    return replace(saved, user_properties={**saved.user_properties, **declared.user_properties}, **known)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What destroying a disk with its snapshots would give back, and to whom. All figures are bytes."""
+"""How much space the destruction of a disk with its snapshots would release, and for whom. All figures are bytes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .reservation import PoolGeometry, automatic_reservation, overhead
 
 @dataclass(frozen=True)
 class Release:
-    """pool is what the pool has more for others; allocatable what the VM's other disks can get, None without a flexible
-    VM; reserved what stays with an inflexible VM as room for another disk, None without one.
+    """pool: for everybody in the pool. allocatable: for other disks of the VM, None for an inflexible VM. reserved:
+    what an inflexible VM keeps as room for another disk, None for a flexible one.
     """
 
     pool: int
@@ -26,15 +26,15 @@ class Release:
 
 
 def of_detached(disk: Disk) -> Release:
-    """A detached disk gives back all that it takes: its reservation and what its snapshots hold."""
+    """Return what a detached disk releases: its reservation and what its snapshots hold."""
     return Release(disk.volume.used)
 
 
 def of_vm(vm: Vm, geometry: PoolGeometry) -> t.Dict[str, Release]:
-    """What each volume of a VM would give back, by its name, if it alone were destroyed.
+    """Return what each volume of a VM would release, by its name, if it alone were destroyed.
 
-    A VM's reservation is its own, so the pool gets only what the quota law gives up: what the volume needs for its
-    metadata, and drift.
+    A VM keeps its reservation, so the pool gets only what the quota law gives up: the overhead of the volume, and
+    drift.
     """
     law, room = space.expected_quota(vm, geometry), space.allocatable(vm)
     result = {}

@@ -1,7 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a disk says of its replicas on other hosts: the names of the snapshots of a sync, and who has a replica."""
+"""Replicas of disks on other hosts: the names of the snapshots of a sync, and the notes of a disk
+about its replicas.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +16,10 @@ from .identity import decode_time, seconds_of
 from .layout import container
 
 SYNC = "flexdisk-sync-"
-FACT = "replicas"  # our property of a disk that has replicas
+REPLICAS_PROPERTY = "replicas"  # our property of a disk that has replicas
 SPACE = "replicas.space"  # and of its VM's dataset: bytes beside F for the snapshots of syncs
 # Our properties of a replica.
-ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING, RESERVED, BACK = (
+ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING_SNAPSHOTS, RESERVED, BACK = (
     f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved", ".back")
 )
 DIVERGED = (
@@ -25,8 +27,8 @@ DIVERGED = (
 )
 # Those by which a replica is known for one.
 MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
-# What ZFS writes when it forgets a log: the root of the dataset, twice, a sector each. By logicalreferenced of a file
-# system that never held a file, plain or encrypted, which tells the sector size of its pool.
+# Bytes that ZFS writes when it drops an intent log: the root of the dataset, twice, a sector each. The keys are the
+# logicalreferenced of an empty file system, plain or encrypted, from which the sector size of its pool follows.
 _ROOTS = {12288: 2 << 9, 50176: 2 << 9, 43008: 2 << 12, 70656: 2 << 12, 79872: 2 << 13, 99328: 2 << 13}
 _LEAST = 2 << 9  # less than a write takes, whatever the sector size
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
@@ -35,53 +37,55 @@ _NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}}|)(?:/([0-9]{{1,
 
 
 def is_changed(written: int, empty: int) -> bool:
-    """Whether a replica with so many bytes written since its newest snapshot differs from that.
+    """Whether a replica with so many bytes written since its newest snapshot differs from that snapshot.
 
-    When a pool is imported after a loss of power, ZFS forgets the log of each volume that had one, which a disk had as
-    long as it was no replica. It rewrites only the root of the volume, in two sectors; for C(zfs receive) that is no
-    change. A guest's write takes more: its block, and all that leads from the root to it (measured: 13 sectors). So two
-    sectors tell who has written, if the sector size is known. empty: of_empty() of the pool, which tells it. If it does
-    not, only what is less than any write is no change.
+    When a pool is imported after a loss of power, ZFS drops the intent log of each volume that had one, as a disk has
+    before it becomes a replica. It rewrites only the root of the volume, in two sectors; C(zfs receive) does not count
+    that as a change. A guest's write takes more: its block, and all blocks from the root to it (measured: 13 sectors).
+    So a figure of two sectors is no change, if the sector size is known.
+
+    empty: empty_size() of the pool, from which the sector size follows. If it is 0 or unknown, only less than any write
+    is no change.
     """
     return written not in (0, _ROOTS.get(empty, _LEAST))
 
 
-def of_empty(datasets: t.Mapping[str, Dataset], pool: str) -> int:
-    """The logicalreferenced of a file system of the pool that never held a file, 0 if there is none: its container."""
-    found = datasets.get(container(pool))
-    return found.logicalreferenced if found is not None else 0
+def empty_size(datasets: t.Mapping[str, Dataset], pool: str) -> int:
+    """Return the logicalreferenced of an empty file system of the pool, its container; 0 if there is none."""
+    filesystem = datasets.get(container(pool))
+    return filesystem.logicalreferenced if filesystem is not None else 0
 
 
 class Note(t.NamedTuple):
-    """What a disk says of a replica of it on another host."""
+    """What a disk notes about one replica on another host."""
 
     # The last 8 digits of the guid of the pool there.
     peer: str
     host: str
     # When the replica last had all that the disk had, by the clock of the disk's host. "" if never.
     synced: str
-    # The guid of the pool from which the replica has come, if the VM has moved since, else 0.
+    # The guid of the pool that the replica was synced from, if the VM has moved since, else 0.
     home: int = 0
 
 
-def short(peer: int) -> str:
-    """The last 8 digits of the guid of a pool."""
+def short_peer(peer: int) -> str:
+    """Return the last 8 digits of the guid of a pool."""
     return f"{peer & 0xFFFFFFFF:08x}"
 
 
 def sync_name(peer: int, number: int) -> str:
-    """The short name of a snapshot of the sync with the host whose pool has the guid peer."""
-    return f"{SYNC}{short(peer)}-{number}"
+    """Return the short name of a snapshot of the sync with the host whose pool has the guid peer."""
+    return f"{SYNC}{short_peer(peer)}-{number}"
 
 
 def sync_number(name: str, peer: int) -> t.Optional[int]:
-    """The number in such a name, None if it is that of another peer or no snapshot of the sync."""
+    """Return the number in such a name, None if it belongs to another peer or to no sync."""
     match = _SYNC.match(name)
-    return int(match[2]) if match and match[1] == short(peer) else None
+    return int(match[2]) if match and match[1] == short_peer(peer) else None
 
 
 def is_synced(name: str) -> bool:
-    """Whether a snapshot is one of a sync, with whichever peer."""
+    """Whether a snapshot belongs to a sync with any peer."""
     return _SYNC.match(name) is not None
 
 
@@ -90,42 +94,42 @@ def is_host(name: str) -> bool:
     return re.fullmatch(_HOST, name) is not None
 
 
-def decode(text: str) -> t.List[Note]:
-    """The notes in the value of FACT. What is no note is left out."""
-    found = map(_NOTE.match, text.split(","))
-    good = [match for match in found if match and (not match[3] or decode_time(match[3]))]
+def decode_notes(text: str) -> t.List[Note]:
+    """Return the notes in the value of REPLICAS_PROPERTY. Invalid ones are left out."""
+    matches = map(_NOTE.match, text.split(","))
+    good = [match for match in matches if match and (not match[3] or decode_time(match[3]))]
     return [Note(match[1], match[2], match[3], int(match[4] or 0)) for match in good]
 
 
-def encode(notes: t.Iterable[Note]) -> str:
-    """The value of FACT."""
+def encode_notes(notes: t.Iterable[Note]) -> str:
+    """Return the value of REPLICAS_PROPERTY."""
     parts = [(f"{note.peer}={note.host}@{note.synced}", note.home) for note in sorted(notes)]
     return ",".join(f"{text}/{home}" if home else text for text, home in parts)
 
 
 def elsewhere(disk: Disk, target: str, home: int) -> t.List[Note]:
-    """The replicas of a disk on other hosts than target, as they are noted when the disk has left the pool home. None
-    without a target.
+    """Return the notes about replicas on other hosts than target, as they are after the disk has left the pool `home`.
+    None without a target.
     """
-    notes = decode(disk.volume.user.get(FACT, ""))
+    notes = decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     return [note._replace(home=note.home or home) for note in notes if target and note.host != target]
 
 
 def hosts(disk: Disk) -> t.List[str]:
-    """Who has replicas of a disk."""
-    return sorted(note.host for note in decode(disk.volume.user.get(FACT, "")))
+    """Return the hosts that have replicas of a disk."""
+    return sorted(note.host for note in decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, "")))
 
 
-def shown(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
-    """Who has replicas of a disk, and how many seconds old they are, as a result. now: seconds since 1970.
+def as_result(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
+    """Return the replicas of a disk with their age in seconds, as results show them. now: seconds since 1970.
 
-    A note that has come with the VM from another host is by that host's clock, so it tells no age here.
+    A note that came with the VM from another host was made by the clock of that host, so it has no age here.
     """
-    notes = sorted(decode(disk.volume.user.get(FACT, "")), key=lambda note: note.host)
+    notes = sorted(decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, "")), key=lambda note: note.host)
     ages = {note: None if note.home else age(note.synced, now) for note in notes}
     return [{"host": note.host, "synced": note.synced, "age": ages[note]} for note in notes]
 
 
 def age(synced: str, now: float) -> t.Optional[int]:
-    """Seconds since a replica had all, None if it never had."""
+    """Return the seconds since a replica was last complete, None if it never was."""
     return max(0, int(now) - seconds_of(synced)) if synced else None

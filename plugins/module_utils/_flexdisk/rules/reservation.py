@@ -41,10 +41,10 @@ class Vdev:
 
 @dataclass(frozen=True)
 class PoolGeometry:
-    """What the forecast must know of a pool.
+    """What the forecast needs to know about a pool.
 
-    rounding is C(classic) (illumos, OpenZFS up to 2.2) or C(modern) (OpenZFS 2.3 and later); they differ on raidz
-    and draid only.
+    rounding is C(classic) (illumos, OpenZFS up to 2.2) or C(modern) (OpenZFS 2.3 and later); they differ on raidz and
+    draid only.
     """
 
     vdevs: t.Tuple[Vdev, ...]
@@ -52,7 +52,7 @@ class PoolGeometry:
 
 
 def automatic_reservation(volsize: int, volblocksize: int, geometry: PoolGeometry) -> int:
-    """The refreservation that ZFS gives a volume by itself.
+    """Return the refreservation that ZFS gives a volume by itself.
 
     Raises FlexdiskError C(InvalidArgument) for figures that no volume has.
     """
@@ -63,7 +63,7 @@ def automatic_reservation(volsize: int, volblocksize: int, geometry: PoolGeometr
 
 
 def overhead(volsize: int, volblocksize: int, geometry: PoolGeometry) -> int:
-    """The bytes of the automatic reservation beyond the volume's size."""
+    """Return the bytes of the automatic reservation beyond the volume's size."""
     return automatic_reservation(volsize, volblocksize, geometry) - volsize
 
 
@@ -76,7 +76,7 @@ def is_automatic(refreservation: int, volsize: int, volblocksize: int, geometry:
 
 
 def automatic_size(refreservation: int, volblocksize: int, geometry: PoolGeometry) -> t.Optional[int]:
-    """The size in bytes, of whole MiB, that has this automatic reservation. Found by bisection."""
+    """Return the size in bytes, of whole MiB, that has this automatic reservation. Found by bisection."""
     low, high = 1, 2 * refreservation // MIB + 1
     while low < high:
         middle = (low + high) // 2
@@ -88,10 +88,10 @@ def automatic_size(refreservation: int, volblocksize: int, geometry: PoolGeometr
 
 
 def default_block_size(geometry: PoolGeometry, *, platform: str = "illumos") -> int:
-    """The volblocksize of a new volume whose entry names none.
+    """Return the volblocksize of a new volume whose entry names none.
 
-    illumos: vmadm's choice, 8 KiB, or 32 KiB when every vdev has 4 KiB sectors and one is raidz (OS-8531).
-    linux, freebsd: 16 KiB, as OpenZFS since 2.2.
+    illumos: vmadm's choice, 8 KiB, or 32 KiB when every vdev has 4 KiB sectors and one is raidz (OS-8531). linux,
+    freebsd: 16 KiB, as OpenZFS since 2.2.
     """
     if platform in _OPENZFS:
         return 16384
@@ -129,7 +129,7 @@ def _scaled(blocks: int, volblocksize: int, vdev: Vdev, rounding: str) -> int:
 
 
 def _asize(size: int, vdev: Vdev) -> int:
-    """What a block of the size takes on all disks of a raidz or draid vdev."""
+    """Return what a block of the size takes on all disks of a raidz or draid vdev."""
     sectors = ((size - 1) >> vdev.ashift) + 1
     if vdev.kind == "draid":
         rows = -(-sectors // vdev.data)

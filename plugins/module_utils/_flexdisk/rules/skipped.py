@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""VMs that no task manages, for a reader: each with the reason, and what takes it in."""
+"""VMs that no task manages, each with the reason and how to adopt it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ def of_brand(brand: str) -> str:
 
 
 def adopting(config: VmConfig) -> str:
-    """Return what takes in a VM that is not adopted: the entry of vm_disks, to be copied."""
+    """Return how to adopt a VM: the entry of vm_disks, to be copied."""
     name = config.alias if _PLAIN.fullmatch(config.alias) else json.dumps(config.alias or config.uuid)
     stop = "" if config.state == "stopped" else "; stop the VM before"
     return f"vm_disks makes it with the entry - {{vm: {name}, adopt: true}}{stop}"
 
 
 def lines(skipped: _Skipped, happens: str = "") -> t.List[str]:
-    """Return a line for each VM with the reason. VMs of other brands are left out: nothing will ever manage them.
+    """Return a line for each VM with the reason. VMs of other brands are left out: they are never managed.
 
     happens: what became of the VM, such as "is left out".
     """

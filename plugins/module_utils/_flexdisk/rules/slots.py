@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""PCI slots of disks: syntax, what is reserved, who gets which, collisions.
+"""PCI slots of disks: syntax, reserved slots, allocation and collisions.
 
-What a VM has to offer, its driver says (Pci). SMARTOS is vmadm's rule for bhyve: disks sit on device 4 of bus 0, one
-function each; devices that the hypervisor needs itself are reserved on bus 0.
+The driver describes the slots of each VM (Pci). SMARTOS is vmadm's rule for bhyve: disks are functions of device 4 on
+bus 0, and some devices of bus 0 are reserved for the hypervisor.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SLOT = re.compile(r"(?:(?:([0-9]{1,3}):)?([0-9]{1,2}):([0-9])|([0-9]{1,2}))")
 
 
 def smartos(passed_through: t.Mapping[str, str]) -> Pci:
-    """SMARTOS for a VM with devices of the host: their paths by their slots, as vmadm has them."""
+    """Return SMARTOS for a VM with devices of the host. They are given as paths by slots, as vmadm reports them."""
     others = {valid(slot): f"the passed-through device {path}" for slot, path in passed_through.items() if valid(slot)}
     return replace(SMARTOS, candidates=tuple(s for s in SMARTOS.candidates if s not in others), others=others)
 
@@ -51,9 +51,9 @@ class Slot(t.NamedTuple):
 
 
 def parse_slot(text: object) -> Slot:
-    """The slot that C(D), C(D:F) or C(B:D:F) names (decimal; bus 0 to 255, device 0 to 31, function 0 to 7).
+    """Return the slot that C(D), C(D:F) or C(B:D:F) names (decimal; bus 0 to 255, device 0 to 31, function 0 to 7).
 
-    Raises FlexdiskError C(InvalidArgument). Whether the slot is reserved is reserved_reason's business.
+    Raises FlexdiskError C(InvalidArgument). It does not check whether the slot is reserved; obstacle() does.
     """
     match = _SLOT.fullmatch(text) if isinstance(text, str) else None
     if match:
@@ -70,17 +70,17 @@ def parse_slot(text: object) -> Slot:
 
 
 def render_slot(slot: Slot) -> str:
-    """BUS:DEVICE:FUNCTION in decimal figures."""
+    """Return the slot as BUS:DEVICE:FUNCTION in decimal."""
     return "%d:%d:%d" % slot
 
 
 def normalise(text: object) -> str:
-    """A slot in its full form: C(4:1) becomes C(0:4:1). Raises as parse_slot does."""
+    """Return a slot in its full form: C(4:1) becomes C(0:4:1). Raises like parse_slot()."""
     return render_slot(parse_slot(text))
 
 
 def valid(text: str) -> str:
-    """A stored slot, normalised; "" for anything that is not a slot."""
+    """Return a stored slot, normalised; "" for anything that is not a slot."""
     try:
         return normalise(text) if text else ""
     except FlexdiskError:
@@ -88,7 +88,7 @@ def valid(text: str) -> str:
 
 
 def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
-    """Why no disk may have the slot, or None."""
+    """Return why no disk may have the slot, or None."""
     device = f"{slot.device}" if not slot.bus else "%d:%d" % slot[:2]
     who = pci.taken.get("%d:%d" % slot[:2])
     if who is not None:
@@ -103,19 +103,21 @@ def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
 
 
 def alone(slot: Slot, taken: t.Iterable[Slot]) -> bool:
-    """Whether nothing else has a function of its device."""
+    """Whether no other function of its device is in use."""
     return all(other[:2] != slot[:2] or other == slot for other in taken)
 
 
 def unseen(taken: t.Iterable[Slot], pci: Pci) -> t.Set[Slot]:
-    """Slots that no guest finds, because function 0 of their device is missing. Only if strict."""
+    """Return the slots that no guest finds, because function 0 of their device is missing. Only if strict."""
     there = set(taken)
     heads = {slot[:2] for slot in there if not slot.function} | {parse_slot(who + ":0")[:2] for who in pci.taken}
     return {slot for slot in there if pci.strict and slot[:2] not in heads}
 
 
 def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.Tuple[int, ...]:
-    """Numbers of the root ports that a stopped VM gets together with disks: for these disks, and enough spare ones."""
+    """Return the numbers of the root ports that a stopped VM gets together with disks: for these disks, and some spare
+    ones.
+    """
     then = set(after)
     if not any(slot.bus for slot in then - set(before)):
         return ()
@@ -128,18 +130,20 @@ def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.
 
 
 def preferred(pci: Pci) -> t.List[str]:
-    """The candidates in the order in which new disks get them: those for hot-plug first, both in the driver's order."""
+    """Return the candidates in the order in which new disks get them: those for hot-plug first, both in the driver's
+    order.
+    """
     return sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
 
 
-def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: bool = False) -> Slot:
-    """The first free candidate; with whole=True, no other disk may be on its device.
+def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, alone_on_device: bool = False) -> Slot:
+    """Return the first free candidate. alone_on_device: no other disk may be on its device.
 
-    The order of the candidates is the policy: ours is C(preferred); that of bhyve is in C(positions). Raises
-    FlexdiskError C(InvalidArgument) when there is none.
+    The order of the candidates is the policy: C(preferred) for new disks, C(positions) for those that bhyve places.
+    Raises FlexdiskError C(InvalidArgument) if none is free.
     """
     for slot in map(parse_slot, candidates):
-        if slot not in taken and (not whole or alone(slot, taken)):
+        if slot not in taken and (not alone_on_device or alone(slot, taken)):
             return slot
     ends = [end(candidates, key=parse_slot) for end in (min, max)] if candidates else []
     text = f"all {len(candidates)} from {ends[0]} to {ends[1]} are taken" if ends else "none"
@@ -147,8 +151,9 @@ def allocate(taken: t.Collection[Slot], candidates: t.Sequence[str], *, whole: b
 
 
 def positions(disks: t.Sequence[DiskConfig], pci: Pci) -> t.Dict[str, str]:
-    """The slot of each configured disk by its path, where bhyve will put it if it has none: the boot disk first, on
-    device 4, CD-ROMs on device 3, the rest on device 5, each at the lowest free function; "" if there is none left.
+    """Return the slot of each configured disk by its path. A disk without a slot gets the one that bhyve will choose:
+    the boot disk on device 4, CD-ROMs on device 3, the rest on device 5, each at the lowest free function; "" if none
+    is left.
     """
     result = {disk.path: valid(disk.pci_slot) for disk in disks}
     if pci.strict:
@@ -166,9 +171,9 @@ def positions(disks: t.Sequence[DiskConfig], pci: Pci) -> t.Dict[str, str]:
 
 
 def conflicts(assignments: t.Sequence[t.Tuple[str, Slot]]) -> t.List[t.Tuple[Slot, t.List[str]]]:
-    """Slots given to more than one disk, lowest first, each with the labels of its disks in the given order.
+    """Return slots that several disks have, lowest first, each with the labels of its disks in the given order.
 
-    On every bus: vmadm itself compares slots of bus 0 only, and lets a VM fail at its next start.
+    On every bus: vmadm itself compares slots on bus 0 only, and the VM would fail at its next start.
     """
     labels: t.Dict[Slot, t.List[str]] = {}
     for label, slot in assignments:
@@ -177,7 +182,7 @@ def conflicts(assignments: t.Sequence[t.Tuple[str, Slot]]) -> t.List[t.Tuple[Slo
 
 
 def clashes(assignments: t.Iterable[t.Tuple[str, Slot]], pci: Pci) -> t.Iterator[t.Tuple[str, str, str]]:
-    """Of disks with their slots: those whose slot another kind of device has, with the slot and that device."""
+    """Return the disks whose slot another kind of device has, each with the slot and that device."""
     for label, slot in assignments:
         text = render_slot(slot)
         if text in pci.others:
@@ -185,7 +190,9 @@ def clashes(assignments: t.Iterable[t.Tuple[str, Slot]], pci: Pci) -> t.Iterator
 
 
 def slot_problems(spec: VmDisksDeclaration, config: VmConfig) -> t.List[Problem]:
-    """Problems of declared slots that no disk of this VM can have. A slot that a disk already has is accepted."""
+    """Return problems of declared slots that no disk of this VM can have. A slot that a disk already
+    has is accepted.
+    """
     problems = Problems(spec.vm)
     there = {disk.pci_slot for disk in config.disks} if config.pci.strict else set()
     for disk in spec.disks or ():

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Snapshots of whole VMs: which there are, what they hold, which of them a retention rule keeps."""
+"""Snapshots of whole VMs: which exist, how much space they hold, and which of them a retention rule keeps."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from fnmatch import fnmatchcase
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
 from ..model.vm import Vm
-from .pins import without
+from .pins import without_snapshots
 from .replicas import is_synced
 from .space import committed
 
 PREFIX = "vmsnap-"  # vmadm's own
 PROTECTION = "@indestructible"
-FACT = "parts"  # our property of a snapshot of a VM's dataset that was made again where the VM came to
+PARTS_PROPERTY = "parts"  # our property of a snapshot of a VM's dataset that was made again where the VM came to
 _NAMED = 20
 _NAME = re.compile(r"\A[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{0,63}\Z")
 _DIGITS = re.compile("[0-9]+")
@@ -28,8 +28,8 @@ _PARTS = re.compile(r"\A([0-9]{1,10})=((?:[0-9a-f]{1,16},)*)\Z")
 
 
 class Origin(t.NamedTuple):
-    """What a snapshot was before its VM moved: when it was taken, in seconds since 1970, and the guids of its parts on
-    the disks. A stream keeps guids, but not the transaction groups.
+    """A snapshot as it was before its VM moved: its creation in seconds since 1970, and the guids of its parts on the
+    disks. A stream keeps guids, but not transaction groups.
     """
 
     creation: int
@@ -37,22 +37,24 @@ class Origin(t.NamedTuple):
 
 
 def encode(origin: Origin) -> str:
-    """The value of FACT."""
+    """Return the value of PARTS_PROPERTY."""
     return f"{origin.creation}={''.join(f'{guid:x},' for guid in origin.guids)}"
 
 
 def decode(text: str) -> t.Optional[Origin]:
-    """The origin in the value of FACT; None for anything that this collection would not have written."""
+    """Return the origin in the value of PARTS_PROPERTY; None for anything that this collection would not have
+    written.
+    """
     match = _PARTS.match(text)
     return Origin(int(match[1]), tuple(int(guid, 16) for guid in match[2].split(",")[:-1])) if match else None
 
 
 @dataclass(frozen=True)
 class VmSnapshot:
-    """The snapshots of one name on a VM's dataset and its volumes, the dataset's first if it has one.
+    """The snapshots with one name on a VM's dataset and its volumes. That of the dataset is the first, if it exists.
 
-    below: those of the file systems that others have made below. They come and go with it, but are not rolled back. If
-    nothing else is left of the snapshot, they are its parts.
+    below: snapshots of file systems that others have created below the dataset. They are taken and destroyed with the
+    others, but not rolled back. If no other part is left, they are the parts.
     """
 
     name: str
@@ -61,18 +63,18 @@ class VmSnapshot:
 
     @property
     def whole_parts(self) -> t.Tuple[Dataset, ...]:
-        """All that goes with the snapshot, the dataset's first if it has one."""
+        """All snapshots that are destroyed together. That of the VM's dataset is the first, if it exists."""
         return (*self.parts, *self.below)
 
     @property
     def createtxg(self) -> int:
-        """The transaction group in which the snapshot was taken; older snapshots have lower ones."""
+        """The transaction group in which the snapshot was taken. Older snapshots have lower ones."""
         return self.parts[0].createtxg
 
     @property
     def origin(self) -> t.Optional[Origin]:
-        """What the snapshot was before its VM moved here; None if it was taken here."""
-        return decode(self.parts[0].user.get(FACT, ""))
+        """The snapshot as it was before its VM moved here; None if it was taken here."""
+        return decode(self.parts[0].user.get(PARTS_PROPERTY, ""))
 
     @property
     def creation(self) -> int:
@@ -81,11 +83,13 @@ class VmSnapshot:
 
     @property
     def strange(self) -> t.List[Dataset]:
-        """Parts that were not taken with the others. A rollback would bring back a disk's past in another VM."""
+        """Parts that were not taken together with the others. A rollback to them would mix data of different times or
+        VMs.
+        """
         return self.strangers(self.parts)
 
     def strangers(self, parts: t.Iterable[Dataset]) -> t.List[Dataset]:
-        """Which of the parts were not taken with the first one, nor came with it from another host."""
+        """Return those of the parts that were neither taken with the first one, nor came with it from another host."""
         known = self.origin.guids if self.origin else ()
         return [part for part in parts if part.createtxg != self.createtxg and part.guid not in known]
 
@@ -95,7 +99,7 @@ class VmSnapshot:
         return datetime.fromtimestamp(self.creation, timezone.utc)
 
     def of(self, dataset: str) -> t.Optional[Dataset]:
-        """The snapshot of one dataset, None if it is not in this one."""
+        """Return the snapshot of one dataset, None if it has no part here."""
         return next((part for part in self.parts if part.parent == dataset), None)
 
 
@@ -105,23 +109,23 @@ def is_name(name: str) -> bool:
 
 
 def is_of_others(name: str) -> bool:
-    """Whether neither this collection nor vm_snapshot has taken the snapshot of this whole name."""
+    """Whether the snapshot with this full name was taken neither by this collection nor by vmadm."""
     short = name.partition("@")[2]
     return not (short.startswith(PREFIX) or is_synced(short) or "@" + short == PROTECTION)
 
 
-def others_hold(names: t.Iterable[str]) -> str:
-    """Words that name the snapshots among these that others have taken; "" for none."""
-    found = [name for name in names if is_of_others(name)]
-    if not found:
+def foreign_snapshots_text(names: t.Iterable[str]) -> str:
+    """Return a text that names the snapshots that others have taken; "" for none."""
+    foreign = [name for name in names if is_of_others(name)]
+    if not foreign:
         return ""
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    listed = ", ".join(found[:_NAMED])
+    more = f" and {len(foreign) - _NAMED} more" if len(foreign) > _NAMED else ""
+    listed = ", ".join(foreign[:_NAMED])
     return f". Snapshots that others have taken of its disks take room, too: {listed}{more}; zfs destroy frees that"
 
 
 def check_name(name: str) -> str:
-    """The name if a snapshot can have it, else FlexdiskError InvalidArgument."""
+    """Return the name if a snapshot can have it. Raises FlexdiskError InvalidArgument."""
     if not is_name(name):
         raise FlexdiskError(
             "InvalidArgument",
@@ -131,10 +135,10 @@ def check_name(name: str) -> str:
 
 
 def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
-    """The VM's snapshots, the oldest first, without those that others made under names of their own."""
-    found, below = _by_name(_every(vm)), _by_name(vm.snapshots_below)
-    every = [VmSnapshot(name, parts, below.get(name, ())) for name, parts in found.items()]
-    every += [VmSnapshot(name, parts) for name, parts in below.items() if name not in found]
+    """Return the VM's snapshots, the oldest first, without those that others have taken."""
+    by_name, below = _by_name(_every(vm)), _by_name(vm.snapshots_below)
+    every = [VmSnapshot(name, parts, below.get(name, ())) for name, parts in by_name.items()]
+    every += [VmSnapshot(name, parts) for name, parts in below.items() if name not in by_name]
     return sorted(every, key=lambda s: (s.createtxg, s.name))
 
 
@@ -154,42 +158,46 @@ def _every(vm: Vm) -> t.Iterator[Dataset]:
 
 
 def protection(vm: Vm) -> t.Optional[Dataset]:
-    """The snapshot by which vmadm protects a VM. It goes with the protection and counts as none of the VM's."""
+    """Return the snapshot by which vmadm protects a VM. It is removed with the protection, and does not count as a
+    snapshot of the VM.
+    """
     if vm.config.identity_in_zfs or not vm.config.indestructible:
         return None
     return next((s for s in vm.snapshots if s.name == vm.root.name + PROTECTION), None)
 
 
 def disks_in(vm: Vm, snapshot: VmSnapshot) -> t.List[str]:
-    """Labels of the VM's disks that are in the snapshot."""
+    """Return the labels of the VM's disks that are in the snapshot."""
     return [disk.label for disk in vm.disks + vm.orphans if snapshot.of(disk.volume.name) is not None]
 
 
 def find(vm: Vm, name: str) -> t.Optional[VmSnapshot]:
-    """The snapshot of this name, None if the VM has none."""
+    """Return the snapshot of this name, None if the VM has none."""
     return next((s for s in snapshots_of(vm) if s.name == name), None)
 
 
-def whole(vm: Vm, snapshot: VmSnapshot) -> bool:
-    """Whether the snapshot is complete. An interrupted deletion leaves a part, because the VM's dataset goes last."""
+def is_complete(vm: Vm, snapshot: VmSnapshot) -> bool:
+    """Whether the snapshot is complete. After an interrupted deletion the part of the VM's dataset is missing or alone,
+    because it is destroyed last.
+    """
     return snapshot.of(vm.root.name) is not None
 
 
 def origin_of(snapshot: VmSnapshot) -> Origin:
-    """What a whole snapshot is for the host that its VM moves to."""
+    """Return the origin to store with a complete snapshot when its VM moves to another host."""
     strange = snapshot.strange
     return Origin(snapshot.creation, tuple(part.guid for part in snapshot.parts[1:] if part not in strange))
 
 
 def newer(vm: Vm, snapshot: VmSnapshot) -> t.List[Dataset]:
-    """Every newer snapshot, whoever made it. A rollback to this one destroys them."""
+    """Return every newer snapshot, whoever took it. A rollback to this one destroys them."""
     since = {part.parent: part.createtxg for part in snapshot.parts}
     return [s for s in _every(vm) if s.parent in since and s.createtxg > since[s.parent]]
 
 
 def freed(vm: Vm, snapshot: VmSnapshot) -> int:
-    """Bytes that deleting the snapshot gives back to the VM's disks."""
-    return committed(vm) - committed(without(vm, {part.name for part in snapshot.parts}))
+    """Return the bytes that the deletion of the snapshot releases for the VM's disks."""
+    return committed(vm) - committed(without_snapshots(vm, {part.name for part in snapshot.parts}))
 
 
 def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
@@ -204,8 +212,9 @@ def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
 
 
 def counted(snapshots: t.Sequence[VmSnapshot], names: t.Sequence[str], name: str) -> t.List[VmSnapshot]:
-    """The snapshots that a retention rule counts: those whose names fit a pattern (C(*), C(?), C([0-9])). Without
-    patterns, those that are called like name: their names differ from it in digits alone.
+    """Return the snapshots that a retention rule counts: those whose names match a pattern (C(*), C(?), C([0-9])).
+
+    Without patterns, those whose names differ from `name` in digits only.
     """
     if names:
         return [s for s in snapshots if any(fnmatchcase(s.name, pattern) for pattern in names)]
@@ -216,10 +225,12 @@ def _shape(name: str) -> str:
     return _DIGITS.sub("0", name)
 
 
-def kept(snapshots: t.Sequence[VmSnapshot], last: int, daily: int, weekly: int) -> t.Set[str]:
-    """Names that a retention rule keeps: the newest ones, and the newest of each of so many days and ISO weeks (UTC)
-    that have any. The newest of all is always kept. Which one is newer, the pool says: a VM that has moved has
-    snapshots by the clocks of two hosts.
+def retained(snapshots: t.Sequence[VmSnapshot], last: int, daily: int, weekly: int) -> t.Set[str]:
+    """Return the names that a retention rule keeps: the newest `last` ones, and the newest of each of so many days and
+    ISO weeks (UTC) that have any. The newest of all is always kept.
+
+    The order is that of the pool's transaction groups, because a VM that has moved has snapshots by the clocks of two
+    hosts.
     """
     ordered = sorted(snapshots, key=lambda s: (s.createtxg, s.creation), reverse=True)
     names = {s.name for s in ordered[: max(last, 1)]}

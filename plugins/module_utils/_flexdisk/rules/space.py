@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Laws of space: what a VM's dataset must be allowed, and what its disks can still get. All figures are bytes.
+"""The quota law: which quota a VM's dataset must have, and what its disks can still get. All figures are bytes.
 
-Sources: RFD 154 (quota + flexible_disk_size + RESV - SIZE), with every volume's overhead taken from the forecast of its
-automatic reservation, so that a sparse or hand-made reservation does not change what the VM was promised.
+Source: RFD 154 (quota + flexible_disk_size + RESV - SIZE). The overhead of each volume is taken from the forecast of
+its automatic reservation, so that a sparse or manual reservation does not change what the VM was promised.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from dataclasses import replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Vm
-from .pins import without_sets
+from .pins import without_snapshots_named
 from .replicas import SPACE, is_synced
 from .reservation import PoolGeometry, automatic_reservation, automatic_size, is_automatic, overhead
 
@@ -24,9 +24,9 @@ _BYTES = re.compile(r"\A[1-9][0-9]{0,18}\Z")
 
 
 def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset], geometry: PoolGeometry) -> int:
-    """Quota and reservation of a VM's dataset: C(q + F + sum o(d)), without F C(q + sum auto(d)), at least q.
+    """Return quota and reservation of a VM's dataset: C(q + F + sum o(d)), without F C(q + sum auto(d)), at least q.
 
-    base is q (the dataset's refquota), flexible the stored flexible_disk_size in bytes or None.
+    base: q, the refquota of the dataset. flexible: the stored flexible_disk_size in bytes, or None.
     """
     if flexible is None:
         return base + sum(automatic_reservation(v.volsize, v.volblocksize, geometry) for v in volumes)
@@ -34,33 +34,38 @@ def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset]
 
 
 def expected_quota(vm: Vm, geometry: PoolGeometry) -> int:
-    """The quota and reservation that the law demands of the VM as it is: beside C(quota_law) the space of syncs."""
+    """Return the quota and reservation that the VM should have as it is: those of quota_law(), and the space for
+    syncs.
+    """
     return quota_law(vm.root.refquota, flexible_bytes(vm), vm.volumes, geometry) + sync_space(vm)
 
 
 def sync_space(vm: Vm) -> int:
-    """S: what the VM has beside its flexible_disk_size for the snapshots of syncs."""
+    """Return S, the space for snapshots of syncs that the VM has beside its flexible_disk_size."""
     stored = vm.root.user.get(SPACE, "")
     return int(stored) if _BYTES.match(stored) else 0
 
 
 def without_syncs(vm: Vm) -> Vm:
-    """The VM as if no sync had taken snapshots."""
+    """Return the VM as if no sync had taken snapshots."""
     names = {s.name.partition("@")[2] for disk in vm.disks + vm.orphans for s in disk.snapshots}
-    return without_sets(vm, filter(is_synced, names))
+    return without_snapshots_named(vm, filter(is_synced, names))
 
 
 def sync_needs(vm: Vm) -> int:
-    """The S that the VM needs: what the snapshots of syncs can hold at most, whatever happens to other snapshots.
+    """Return the S that the VM needs: what the snapshots of syncs can hold at most, whatever happens to other
+    snapshots.
 
-    Of each disk, all that the first of them refers to, and what was written from then to the last of them. A detached
-    disk counts, too: it may come back.
+    For each disk, all that the first of them refers to, and what was written from then to the last of them. Detached
+    disks count, too: they may return.
     """
     return sum(_needs(disk.snapshots) for disk in vm.disks + vm.orphans + vm.detached)
 
 
 def quota_with_syncs(vm: Vm, space: int, geometry: PoolGeometry) -> int:
-    """The quota of the VM with another S. That of a VM without flexible_disk_size keeps what it has beside the law."""
+    """Return the quota of the VM with another S. A VM without flexible_disk_size keeps what its quota has beyond the
+    law.
+    """
     after = with_sync_space(vm, space)
     if vm.flexible:
         return settled_quota(after, geometry)
@@ -68,7 +73,7 @@ def quota_with_syncs(vm: Vm, space: int, geometry: PoolGeometry) -> int:
 
 
 def with_sync_space(vm: Vm, space: int) -> Vm:
-    """The VM with another S."""
+    """Return the VM with another S."""
     user = {key: value for key, value in vm.root.user.items() if key != SPACE}
     return replace(vm, root=replace(vm.root, user={**user, SPACE: str(space)} if space else user))
 
@@ -82,27 +87,28 @@ def _needs(snapshots: t.Tuple[Dataset, ...]) -> int:
 
 
 def flexible_bytes(vm: Vm) -> t.Optional[int]:
-    """F in bytes, None without F."""
+    """Return F in bytes, None without F."""
     stored = vm.config.flexible_disk_size
     return None if stored is None else stored * MIB
 
 
 def root_excess(vm: Vm) -> int:
-    """What the VM's own file system and its snapshots take beyond its quota q."""
+    """Return what the VM's own file system and its snapshots take beyond its refquota q."""
     root = vm.root
     return max(0, root.usedbydataset + root.usedbyrefreservation + root.usedbysnapshots - root.refquota)
 
 
 def committed(vm: Vm) -> int:
-    """The smallest flexible_disk_size, in bytes, for the VM as it is: volumes, what snapshots pin, other children.
+    """Return the smallest flexible_disk_size, in bytes, for the VM as it is: volumes, what their snapshots hold, other
+    datasets.
 
-    What the snapshots of syncs pin does not count as far as S has it.
+    Snapshots of syncs count only as far as they hold more than S.
     """
     return _held(vm) - beside(vm)
 
 
 def beside(vm: Vm) -> int:
-    """What the snapshots of syncs pin, as far as S has it."""
+    """Return what the snapshots of syncs hold, at most S."""
     space = sync_space(vm)
     return min(space, _held(vm) - _held(without_syncs(vm))) if space else 0
 
@@ -112,30 +118,36 @@ def _held(vm: Vm) -> int:
 
 
 def smallest_flexible_mib(vm: Vm) -> int:
-    """committed() in whole MiB, rounded up. ZFS would take 1 MiB less; that slack is never promised."""
+    """Return committed() in MiB, rounded up. ZFS would accept 1 MiB less; that slack is never promised."""
     return -(-committed(vm) // MIB)
 
 
 def allocatable(vm: Vm) -> t.Optional[int]:
-    """Bytes that disks can still get, exact; negative when over-committed, None on an inflexible VM."""
+    """Return the bytes that disks can still get, exactly. Negative if more is taken; None for an inflexible VM."""
     flexible = flexible_bytes(vm)
     return None if flexible is None else flexible - committed(vm)
 
 
 def settled_quota(vm: Vm, geometry: PoolGeometry) -> int:
-    """The law's quota; the present one while the VM holds so much more than F that ZFS would not take less."""
+    """Return the quota by the law; the present one as long as the VM holds so much more than F that ZFS would refuse
+    less.
+    """
     room = allocatable(vm)
     quota = expected_quota(vm, geometry)
     return max(quota, vm.root.quota) if room is not None and room < -MIB else quota
 
 
 def taken(vm: Vm, geometry: PoolGeometry) -> int:
-    """Bytes that the VM takes of its pool: what the law reserves for it, or more if it has no quota and holds more."""
+    """Return the bytes that the VM takes from its pool: its reservation, or what it uses if it has no quota and uses
+    more.
+    """
     return max(settled_quota(vm, geometry), vm.root.used)
 
 
 def free_space_mib(vm: Vm) -> t.Optional[int]:
-    """RFD 154's figure C(F - sum(volsize) - sum(usedbysnapshots)) of the configured disks, MiB rounded down."""
+    """Return the figure of RFD 154 for the configured disks, C(F - sum(volsize) - sum(usedbysnapshots)), in MiB rounded
+    down.
+    """
     flexible = flexible_bytes(vm)
     if flexible is None:
         return None
@@ -144,7 +156,9 @@ def free_space_mib(vm: Vm) -> t.Optional[int]:
 
 
 def off_automatic(vm: Vm, geometry: PoolGeometry) -> t.Tuple[Dataset, ...]:
-    """Thick volumes whose reservation is not what ZFS would choose, by this or an older version's formula."""
+    """Return the thick volumes whose reservation is not the automatic one, by the formula of this ZFS or of an older
+    one.
+    """
     return tuple(
         v
         for v in vm.volumes
@@ -153,23 +167,23 @@ def off_automatic(vm: Vm, geometry: PoolGeometry) -> t.Tuple[Dataset, ...]:
 
 
 def base_reservation_ok(root: Dataset) -> bool:
-    """refreservation of the VM's dataset: q - 1 MiB, or q as platforms before OS-8499 set it."""
+    """Whether the refreservation of the VM's dataset is q - 1 MiB, or q as platforms before OS-8499 set it."""
     return root.refreservation in (max(0, root.refquota - MIB), root.refquota)
 
 
 def quota_drift(vm: Vm, geometry: PoolGeometry) -> t.Tuple[int, int]:
-    """(quota, reservation) of the VM's dataset minus what the law says."""
+    """Return quota and reservation of the VM's dataset, each minus what the law says."""
     expected = expected_quota(vm, geometry)
     return vm.root.quota - expected, vm.root.reservation - expected
 
 
 def _rolled_back(vm: Vm, geometry: PoolGeometry, off: t.Collection[Dataset]) -> bool:
-    """Whether these volumes have the reservations of other sizes, and the quota as well if vmadm moves it with them."""
-    kept = [d.volume for d in vm.disks + vm.orphans if d.snapshots]
+    """Whether these volumes have the reservations of other sizes, and the quota too if vmadm changes it with them."""
+    pinned = [d.volume for d in vm.disks + vm.orphans if d.snapshots]
     moved = 0
     for v in off:
         size = automatic_size(v.refreservation, v.volblocksize, geometry)
-        if size is None or v not in kept:
+        if size is None or v not in pinned:
             return False
         moved += v.refreservation - size - overhead(v.volsize, v.volblocksize, geometry)
     return vm.config.identity_in_zfs or moved in quota_drift(vm, geometry)
@@ -201,7 +215,7 @@ def _shortfall_cause(vm: Vm, geometry: PoolGeometry, missing: int) -> str:
 
 
 def drift_cause(vm: Vm, geometry: PoolGeometry) -> str:
-    """The likely cause of a drift of quota and reservation, from the figures; "" only without a drift."""
+    """Return the likely cause of a drift of quota and reservation, judging by the figures; "" only without a drift."""
     quota, reservation = quota_drift(vm, geometry)
     off = off_automatic(vm, geometry)
     if off:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""UEFI variables of a VM, as they travel to another host: a text of the bytes of a file."""
+"""UEFI variables of a VM as text, for the way to another host."""
 
 from __future__ import annotations
 
@@ -14,12 +14,14 @@ LIMIT = MIB  # a file of OVMF has 128 to 540 KiB
 
 
 def encode(content: bytes) -> str:
-    """The text of these bytes; "" for none."""
+    """Return the text of these bytes; "" for none."""
     return base64.b64encode(content).decode()
 
 
 def decode(text: str) -> bytes:
-    """The bytes of a text. Raises ValueError for any that encode() does not give, and for more than LIMIT bytes."""
+    """Return the bytes of a text. Raises ValueError for any that encode() does not give, and for more than
+    LIMIT bytes.
+    """
     content = base64.b64decode(text, validate=True)
     if encode(content) != text or len(content) > LIMIT:
         raise ValueError("these are no UEFI variables")
@@ -27,5 +29,5 @@ def decode(text: str) -> bytes:
 
 
 def digest(text: str) -> str:
-    """The hash of a text; "" for none."""
+    """Return the hash of a text; "" for none."""
     return hashlib.sha256(text.encode()).hexdigest() if text else ""

@@ -10,35 +10,35 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import Dataset, Planned
-from ..model.vm import JournalEntry, VmConfig
+from ..model.dataset import Dataset, DatasetId
+from ..model.vm import Intent, VmConfig
 from .inventory import Host, unlinked_reason
-from .journal import used
+from .journal import datasets_in_use
 from .layout import container, is_below, vm_dataset
 
 STATES = ("configured", "incomplete", "provisioning")
 
 
 def is_unfinished(config: VmConfig) -> bool:
-    """Whether the hypervisor is making or deleting the VM, or was interrupted."""
+    """Whether the creation or deletion of the VM is under way or was interrupted."""
     return config.state in STATES
 
 
-def journal_entry_of(host: Host, uuid: str) -> t.Optional[JournalEntry]:
-    """The entry of a run of this host that was making or deleting the VM; None if there is none."""
-    found = (entry for (_pool, vm), entry in host.intents.items() if vm == uuid)
-    return next((e for e in found if e is not None and e.host == host.name and (e.creates or e.deletes)), None)
+def intent_of(host: Host, uuid: str) -> t.Optional[Intent]:
+    """Return the intent of a run of this host that was creating or deleting the VM; None if there is none."""
+    entries = (entry for (_pool, vm), entry in host.intents.items() if vm == uuid)
+    return next((e for e in entries if e is not None and e.host == host.name and (e.creates or e.deletes)), None)
 
 
 def reason(host: Host, config: VmConfig) -> str:
-    """Return why no task changes a VM that has no dataset, or that is unfinished, and what ends that."""
+    """Return why no task changes a VM that has no dataset, or is unfinished, and what helps."""
     if not is_unfinished(config):
         return unlinked_reason(config)
-    return words_for(config, journal_entry_of(host, config.uuid))
+    return unfinished_vm_text(config, intent_of(host, config.uuid))
 
 
-def words_for(config: VmConfig, entry: t.Optional[JournalEntry]) -> str:
-    """What an unfinished VM is, and what ends that. entry: of the run of this host that was making or deleting it."""
+def unfinished_vm_text(config: VmConfig, entry: t.Optional[Intent]) -> str:
+    """Return the message about an unfinished VM, and what completes or removes it. entry: see intent_of()."""
     state = f"the VM is {config.state}"
     if config.frozen:
         return f"{state}: {config.frozen}"
@@ -53,18 +53,18 @@ def words_for(config: VmConfig, entry: t.Optional[JournalEntry]) -> str:
     )
 
 
-class Left(t.NamedTuple):
-    """What is left in the place of a VM that was being made or deleted: its own dataset, and all below it."""
+class Leftovers(t.NamedTuple):
+    """What is left of a VM whose creation or deletion was interrupted: its own dataset, and all below it."""
 
     uuid: str
     pool: str
-    entry: JournalEntry
-    parts: t.Tuple[Planned, ...]
-    """Its datasets and snapshots."""
-    lasting: t.Tuple[str, ...]
-    """Datasets that somebody may still need: nothing removes these."""
+    entry: Intent
+    parts: t.Tuple[DatasetId, ...]
+    """The datasets and snapshots."""
+    still_needed: t.Tuple[str, ...]
+    """Datasets that somebody may still need. They are never removed."""
     frees_bytes: int
-    """What the pool gets back when all of it is destroyed."""
+    """The space that the pool gets back when all of it is destroyed."""
 
     @property
     def root(self) -> str:
@@ -72,53 +72,56 @@ class Left(t.NamedTuple):
         return vm_dataset(self.pool, self.uuid)
 
     def is_called(self, name: str) -> bool:
-        """Whether this is the name by which the task was making or deleting the VM."""
+        """Whether the task called the VM by this name."""
         return name in (self.entry.creates, self.entry.deletes)
 
 
-def left_of(host: Host, pool: str, uuid: str) -> t.Optional[Left]:
-    """What is left of a VM that a task of this host was making or deleting; None if none was."""
-    entry = journal_entry_of(host, uuid)
+def leftovers_of(host: Host, pool: str, uuid: str) -> t.Optional[Leftovers]:
+    """Return what is left of a VM that a task of this host was creating or deleting; None if there was no such task."""
+    entry = intent_of(host, uuid)
     if entry is None:
         return None
     root = vm_dataset(pool, uuid)
     there = in_place(host, root)
     known = any(config.uuid == uuid for config in host.configs)
-    lasting = lasting_of(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))
-    parts = tuple(d.planned for d in there)
-    frees = room(host.datasets[root]) if root in host.datasets else 0
-    return Left(uuid, pool, entry, parts, tuple(lasting), frees)
+    lasting = still_needed(there, root, host.datasets.get(container(pool)), known, bool(entry.deletes))
+    parts = tuple(d.dataset_id for d in there)
+    frees = space_taken(host.datasets[root]) if root in host.datasets else 0
+    return Leftovers(uuid, pool, entry, parts, tuple(lasting), frees)
 
 
 def in_place(host: Host, root: str) -> t.List[Dataset]:
-    """The dataset of a VM, everything below it, and all snapshots of these, sorted by name: the first is the root."""
+    """Return the dataset of a VM, everything below it, and all snapshots of these, sorted by name: the root is the
+    first.
+    """
     there = [d for d in host.datasets.values() if d.name == root or is_below(d.name, root) or d.parent == root]
     return sorted(there, key=lambda d: d.name)
 
 
-def lasting_of(
+def still_needed(
     there: t.Iterable[Dataset], root: str, empty: t.Optional[Dataset], known: bool, deletes: bool
 ) -> t.List[str]:
-    """What somebody may still need of a VM that was being made or deleted. The plan and the last look both ask here.
+    """Return the datasets that somebody may still need of a VM whose creation or deletion was interrupted. The plan and
+    the last check before a removal both call this.
 
-    known: by the hypervisor. vmadm itself writes to the dataset of such a VM: its metadata, and the logs of the zone.
-    deletes: the VM was being deleted, so its dataset may have been in use.
+    known: the hypervisor still has the VM. vmadm itself writes metadata and logs of the zone to the dataset of such a
+    VM. deletes: the VM was being deleted, so its dataset may have been in use.
     """
     if deletes:
-        return used((d for d in there if d.name != root), empty)
-    return used(there, empty, root if known else "")
+        return datasets_in_use((d for d in there if d.name != root), empty)
+    return datasets_in_use(there, empty, root if known else "")
 
 
-def room(root: Dataset) -> int:
-    """The bytes that a VM's dataset takes from its pool."""
+def space_taken(root: Dataset) -> int:
+    """Return the bytes that a VM's dataset takes from its pool."""
     return max(root.used, root.reservation)
 
 
-def left_by_name(host: Host, name: str) -> t.Optional[Left]:
-    """What is left of a VM of this name (or uuid) that the hypervisor does not know; None if nothing is."""
+def leftovers_by_name(host: Host, name: str) -> t.Optional[Leftovers]:
+    """Return what is left of a VM with this name or uuid that the hypervisor does not know; None if nothing is."""
     configs = {config.uuid for config in host.configs}
     for (pool, uuid), entry in sorted(host.intents.items()):
         called = entry is not None and name in (entry.creates, entry.deletes, uuid)
         if called and uuid not in configs and vm_dataset(pool, uuid) in host.datasets:
-            return left_of(host, pool, uuid)
+            return leftovers_of(host, pool, uuid)
     return None

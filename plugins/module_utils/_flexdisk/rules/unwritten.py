@@ -1,11 +1,11 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether anything was written to a disk: told by what ZFS counts before compression, exact to the byte.
+"""Whether anything was written to a disk, judging by the figures of ZFS before compression, exact to the byte.
 
-C(referenced) and C(written) do not tell: a block that compresses to 112 bytes is kept in the pointer to it and takes
-nothing. C(logicalused) counts each block of data in full, those of snapshots too, and never the origin of a clone.
-tests/unit/rules/test_unwritten.py has what was measured.
+C(referenced) and C(written) do not suffice: a block that compresses to 112 bytes is stored in its pointer and takes
+nothing. C(logicalused) counts each block of data in full, those of snapshots too, and never the origin of a clone. The
+measurements are in tests/unit/rules/test_unwritten.py.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ FRESH_VOLUMES = {
 def unwritten(dataset: Dataset, empty: t.Optional[Dataset]) -> bool:
     """Whether a volume or file system uses exactly what a fresh one uses.
 
-    empty is a file system of the same pool that never held a file: the container of detached disks. A fresh clone has
-    none of its own metadata yet or all of it, and a write always brings all of it.
+    empty: an empty file system of the same pool, the container of detached disks. A fresh clone has either none of its
+    own metadata yet or all of it, and a write always adds all of it.
     """
     if empty is None or empty.kind != "filesystem" or bool(empty.encryptionroot) != bool(dataset.encryptionroot):
         return False
@@ -55,10 +55,10 @@ def unwritten(dataset: Dataset, empty: t.Optional[Dataset]) -> bool:
         return dataset.logicalused <= fresh if dataset.origin else dataset.logicalused == fresh
     if dataset.kind != "filesystem" or dataset.origin:
         return False
-    own = dataset.logicalused if dataset.backs else dataset.logicalreferenced  # a VM's has its disks below it
-    return 0 < own == empty.logicalreferenced
+    used = dataset.logicalused if dataset.backs else dataset.logicalreferenced  # a VM's has its disks below it
+    return 0 < used == empty.logicalreferenced
 
 
 def never_used(host: Host, volume: Dataset) -> bool:
-    """Whether nothing was written to a disk, none of its snapshots holds anything, and it did not begin as a copy."""
+    """Whether nothing was written to a disk, its snapshots hold nothing, and it did not begin as a copy."""
     return not volume.origin and unwritten(volume, host.datasets.get(container(volume.pool)))

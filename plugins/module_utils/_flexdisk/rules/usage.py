@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether a volume is in use, and by whom: the one answer, from all that the hypervisor says of its VMs."""
+"""Which VMs use a volume, from all that the hypervisor reports. All checks ask here."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class User(t.NamedTuple):
 
     @property
     def label(self) -> str:
-        """The VM in messages, with how it uses the volume if that is not as a disk of its list."""
+        """The VM in messages, with how it uses the volume if not as a disk of its list."""
         return f"{self.config.label} {self.use.how}".rstrip()
 
 
 class Usage:
-    """The users of volumes, on the host as it was read."""
+    """The users of volumes on the host."""
 
     def __init__(self, configs: t.Iterable[VmConfig] = (), places: t.Optional[_Places] = None) -> None:
         """places has the datasets of disks that are files, by the UUIDs of the disks."""
@@ -38,14 +38,15 @@ class Usage:
                 self._users.setdefault(volume, {})[config.uuid] = User(config, use)
 
     def of(self, volume: str, besides: str = "") -> t.List[User]:
-        """The VMs that use a volume, by their labels. besides: the UUID of one that does not count."""
-        found = (user for uuid, user in self._users.get(volume, {}).items() if uuid != besides)
-        return sorted(found, key=lambda user: user.label)
+        """Return the VMs that use a volume, sorted by label. besides: the UUID of a VM that does not count."""
+        users = (user for uuid, user in self._users.get(volume, {}).items() if uuid != besides)
+        return sorted(users, key=lambda user: user.label)
 
 
 def uses(config: VmConfig, places: t.Optional[_Places] = None) -> t.Dict[str, Use]:
-    """How the VM uses each volume: as a disk of its list, or in any other way that the hypervisor tells. A disk that is
-    a file has its path, without places.
+    """Return how the VM uses each volume: as a disk of its list, or in any other way that the hypervisor reports.
+
+    places: the datasets of files by the uuids of their disks. Without it, a disk that is a file is listed by its path.
     """
     places = places or {}
     result = {places.get(identity.disk_in(name), name): use for name, use in config.uses.items()}
@@ -54,40 +55,40 @@ def uses(config: VmConfig, places: t.Optional[_Places] = None) -> t.Dict[str, Us
 
 
 def sharers(config: VmConfig, usage: Usage) -> t.Tuple[Sharer, ...]:
-    """The other VMs that have disks of a VM, by volume."""
+    """Return the other VMs that have disks of a VM, by volume."""
     volumes = sorted({entry.volume for entry in config.disks if entry.volume and entry.media == "disk"})
     users = [(volume, user) for volume in volumes for user in usage.of(volume, config.uuid)]
     return tuple(Sharer(volume, u.config.uuid, u.label, u.config.state) for volume, u in users)
 
 
 def labels(users: t.Iterable[t.Union[User, Sharer]]) -> str:
-    """Users in one line."""
+    """Return the labels of the users in one line."""
     return ", ".join(user.label for user in users)
 
 
 def also_attached(volume: str, others: str) -> str:
-    """The message about a volume that other VMs have, too. others: these VMs in one line."""
+    """Return the message about a volume that other VMs have, too. others: these VMs in one line."""
     return f"{volume} is also attached to {others}; two writers would destroy its data"
 
 
-def own_use(vm: VmConfig, used: Usage, orphans: t.Sequence[Disk]) -> t.Tuple[str, bool]:
-    """Return why nothing of a VM may be changed: its list of disks hides that it uses a volume in its dataset. "" if it
-    hides none. The second value says whether this is only a doubt: no volume is named, and this one could be it.
+def hidden_use(vm: VmConfig, used: Usage, orphans: t.Sequence[Disk]) -> t.Tuple[str, bool]:
+    """Return why nothing of a VM may be changed, because it uses a volume in its dataset that its list of disks does
+    not show; "" if there is none. The second value is True if this is only a doubt: the hypervisor names no volume, and
+    it could be this one.
 
-    Such a volume looks like one that nobody needs, and is the base of an overlay, a copy under way, or a disk under
-    another path.
+    Such a volume looks unused, but is the base of an overlay, a copy that is being made, or a disk under another path.
     """
-    found = [(orphan, _use_of(vm, used, orphan)) for orphan in orphans]
-    hidden = [(orphan, use) for orphan, use in found if use is not None and use.hides]
+    orphan_uses = [(orphan, _use_of(vm, used, orphan)) for orphan in orphans]
+    hidden = [(orphan, use) for orphan, use in orphan_uses if use is not None and use.hides]
     if hidden:
-        return _words(vm, used, *hidden[0]), False
+        return _message(vm, used, *hidden[0]), False
     for orphan in orphans:
         for entry in vm.unclear if not orphan.adopted else ():
-            return _words(vm, used, orphan, _perhaps(vm, entry)), True
+            return _message(vm, used, orphan, _perhaps(vm, entry)), True
     return "", False
 
 
-def _words(vm: VmConfig, used: Usage, orphan: Disk, use: Use) -> str:
+def _message(vm: VmConfig, used: Usage, orphan: Disk, use: Use) -> str:
     name = orphan.volume.name
     text = f"it uses {name} {use.how}, so its list of disks does not tell what it has"
     others = used.of(name, vm.uuid)
@@ -99,8 +100,8 @@ def _words(vm: VmConfig, used: Usage, orphan: Disk, use: Use) -> str:
 
 
 def _use_of(vm: VmConfig, used: Usage, orphan: Disk) -> t.Optional[Use]:
-    """How the VM uses a volume, or may do so: one that is like a disk of which the hypervisor does not tell what is
-    below.
+    """Return how the VM uses a volume, or may use it, if the volume resembles a disk whose base the hypervisor does not
+    report.
     """
     known = [user.use for user in used.of(orphan.volume.name) if user.config.uuid == vm.uuid]
     known += [_perhaps(vm, entry) for entry in vm.unclear if _may_be(entry, orphan)]
@@ -113,32 +114,32 @@ def _perhaps(vm: VmConfig, entry: DiskConfig) -> Use:
 
 
 def as_it_ran(vm: Vm) -> Vm:
-    """The VM as if its list of disks told what it has: to start it again, which changes no volume.
+    """Return the VM as if its list of disks were complete. It is used only to start the VM, which changes no volume.
 
-    If a run has stopped it, it ran right before, and the hypervisor told all that its disks lay on. If a task starts it
-    and changes nothing else, the hypervisor tells that afterwards.
+    If a run has stopped the VM, it was running before, and the hypervisor reported everything below its disks. If a
+    task starts it and changes nothing else, the hypervisor reports that afterwards.
     """
     frozen = "" if vm.config.frozen == vm.overlaid else vm.config.frozen
     return replace(vm, overlaid="", doubted=False, config=replace(vm.config, frozen=frozen))
 
 
 def _may_be(entry: DiskConfig, orphan: Disk) -> bool:
-    """Whether a volume with an identity may be that of an entry: by serial or slot, or because neither can be compared.
+    """Whether a volume with an identity may be the disk of an entry: serial or slot agree, or neither can be compared.
 
-    A serial that a user has chosen, or none, tells nothing: a disk that was adopted while its VM ran has no other.
+    A serial that a user has chosen cannot be compared: a disk that was adopted while its VM ran has no other.
     """
-    told: t.Dict[str, bool] = {}
+    agreements: t.Dict[str, bool] = {}
     if orphan.uuid and identity.is_serial(entry.serial):
-        told["serial"] = entry.serial == identity.serial_of(orphan.uuid)
+        agreements["serial"] = entry.serial == identity.serial_of(orphan.uuid)
     if orphan.pci_slot and entry.pci_slot:
-        told["slot"] = entry.pci_slot == orphan.pci_slot
-    return any(told.values()) or (orphan.adopted and not told)
+        agreements["slot"] = entry.pci_slot == orphan.pci_slot
+    return any(agreements.values()) or (orphan.adopted and not agreements)
 
 
-def renamed(vm: Vm, orphan: Disk) -> str:
-    """Why an orphan is left where it is: it is configured under another name, with its identity. "" if it is not.
+def why_renamed(vm: Vm, orphan: Disk) -> str:
+    """Return why an orphan is not touched: it is configured under another name, with its identity. "" if it is not.
 
-    Attached once more it would be in the VM twice, and a detach would leave its entry behind.
+    Attached again it would be in the VM twice, and a detach would leave its entry behind.
     """
     for entry in vm.config.disks:
         lost = entry.path in vm.missing or entry.path in vm.strays
@@ -151,7 +152,7 @@ def renamed(vm: Vm, orphan: Disk) -> str:
 
 
 def power_problem(config: VmConfig) -> str:
-    """Return why a VM is neither running nor stopped, and what ends that; "" if it is either."""
+    """Return why a VM is neither running nor stopped, and what helps; "" if it is either."""
     if config.transition or config.state not in ("running", "stopped"):
         towards = f" (to become {config.transition})" if config.transition else ""
         if config.state == SAVED:
@@ -165,8 +166,8 @@ def power_problem(config: VmConfig) -> str:
 
 
 def check_whole(vm: Vm, problems: Problems) -> bool:
-    """Return whether the list of disks tells what the VM has. If not, that is the only problem, also of a task that
-    would change nothing: nothing can be compared with such a list.
+    """Whether the list of disks shows what the VM uses. If not, the task gets this one problem even if it would change
+    nothing, because such a list cannot be compared with the declaration.
     """
     if vm.overlaid:
         problems.add("InUse", vm.overlaid)

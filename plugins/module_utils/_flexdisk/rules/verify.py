@@ -47,8 +47,8 @@ _OF_THE_HOST: t.Tuple[t.Callable[[Facts], Findings], ...] = (
 
 
 def findings(host: Host, now: int, unused_days: int, replica_days: int) -> t.List[Finding]:
-    """All findings: first VM by VM, then those that concern no VM. now is seconds since 1970. The days say after how
-    many a disk counts as unused, and a replica as stale.
+    """Return all findings: first VM by VM, then those that concern no VM. now: seconds since 1970. The days say when a
+    disk counts as unused, and a replica as stale.
     """
     facts = Facts(host)
     result: t.List[Finding] = []

@@ -19,7 +19,7 @@ from .verify_properties import marks, properties
 
 
 def detached(facts: Facts, disk: Disk, before: int) -> Findings:
-    """What is wrong with a detached disk. One that was made before a time (seconds since 1970) may be unused."""
+    """Yield findings about a detached disk. Disks created before a time (seconds since 1970) may count as unused."""
     about, volume = About(facts, disk), disk.volume
     yield from properties(about)
     yield from marks(about)
@@ -33,7 +33,7 @@ def detached(facts: Facts, disk: Disk, before: int) -> Findings:
 
 
 def _misplaced(about: About) -> Findings:
-    """A disk that does not lie at the place named by its UUID, or has no UUID of its own."""
+    """Yield a finding if a disk is not at the place for its UUID, or has no UUID."""
     facts, disk, volume = about.facts, about.disk, about.disk.volume
     place = detached_place(disk) if disk.uuid or not identity.is_uuid(last_part(volume.name)) else volume.name
     if place == volume.name and disk.uuid:

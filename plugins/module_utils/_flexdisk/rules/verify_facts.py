@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the checks of a host share: its facts, and findings about a disk or a VM."""
+"""What all checks of a host need: its facts, and constructors of findings about a disk or a VM."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class Facts:
         self.taken = {disk.uuid for vm in host.vms for disk in vm.disks} | {disk.uuid for disk in host.detached}
 
     def others(self, volume: str, vm: str) -> t.List[str]:
-        """Labels of the other VMs that have a volume."""
+        """Return labels of the other VMs that have a volume."""
         return [user.label for user in self.host.usage.of(volume, vm)]
 
     def alias(self, vm: str) -> str:
-        """The alias of a VM, "" for one that is not on the host."""
+        """Return the alias of a VM, "" for one that is not on the host."""
         return self.configs[vm].alias if vm in self.configs else ""
 
 
 def busy(vm: Vm) -> str:
-    """Why disk_verify repairs nothing of a VM now, "" if it does."""
+    """Return why disk_verify does not repair anything of a VM now, "" if it does."""
     config = vm.config
     if vm.interrupted is not None:
         return "an interrupted run must be finished first"
@@ -56,7 +56,7 @@ def busy(vm: Vm) -> str:
 
 @dataclass
 class About:
-    """A disk of a VM, or one of no VM, that findings are about."""
+    """The disk that findings are about, in a VM or detached."""
 
     facts: Facts
     disk: Disk
@@ -68,7 +68,7 @@ class About:
         return Finding(kind, message, uuid, self.facts.alias(uuid), self.disk.label, **more)
 
     def repairable(self, kind: str, message: str, why_not: str = "", **more: t.Any) -> Finding:
-        """A finding that the module repairs, unless why_not or the state of the VM forbids it."""
+        """Return a finding that disk_verify repairs, unless why_not or the state of the VM forbids it."""
         why_not = why_not or (busy(self.vm) if self.vm is not None else "")
         if why_not:
             return self(kind, f"{message}; not repaired here: {why_not}", repair=more.get("repair"))
@@ -77,20 +77,20 @@ class About:
 
 
 def of_vm(vm: Vm, kind: str, message: str, **more: t.Any) -> Finding:
-    """A finding about a VM, not about one of its disks."""
+    """Return a finding about a VM, not about one of its disks."""
     more.setdefault("volume", vm.root.name)
     return Finding(kind, message, vm.config.uuid, vm.config.alias, **more)
 
 
 def vm_disks(vm: Vm, **more: t.Any) -> Task:
-    """A task that calls the module vm_disks for a VM."""
+    """Return a task that calls the module vm_disks for a VM."""
     return {OURS + "vm_disks": {"vms": [{"vm": vm.config.uuid, **more}]}}
 
 
-def listed(words: t.Sequence[str]) -> str:
-    """Words in one line, the first of them if they are many."""
-    more = len(words) - _SHOWN
-    return ", ".join(words[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+def listed(items: t.Sequence[str]) -> str:
+    """Return the items in one line, only the first ones if there are many."""
+    more = len(items) - _SHOWN
+    return ", ".join(items[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def within(vm: Vm, volume: str) -> bool:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong on a host with no single VM or disk: identities used twice, VMs without datasets, volumes of nobody."""
+"""Findings about the host as a whole: UUIDs used twice, VMs without datasets, unknown volumes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from ..model.dataset import Dataset
 from . import identity
 from .findings import Finding
 from .inventory import unlinked_reason
-from .layout import container, diverged, is_below, last_part, replicas
+from .layout import container, diverged_container, is_below, last_part, replicas_container
 from .replicas import DIVERGED, ROLE
 from .unfinished import is_unfinished, reason
 from .verify_facts import Facts, Findings
 
 
 def duplicate_uuids(facts: Facts) -> Findings:
-    """UUIDs that are on more than one volume."""
+    """Yield UUIDs that are on more than one volume."""
     for uuid, volumes in sorted(facts.host.duplicates.items()):
         if len({*volumes}) > 1:
             places = ", ".join(volumes)
@@ -34,7 +34,7 @@ def vms_without_dataset(facts: Facts) -> Findings:
 
 
 def unfinished_vms(facts: Facts) -> Findings:
-    """VMs that the hypervisor has not finished to make or to delete, with what ends that."""
+    """Yield the VMs whose creation or deletion was interrupted, with what completes or removes them."""
     for config in (*(vm.config for vm in facts.host.vms), *facts.host.unlinked):
         if is_unfinished(config):
             message = f"{config.label}: {reason(facts.host, config)}"
@@ -42,7 +42,7 @@ def unfinished_vms(facts: Facts) -> Findings:
 
 
 def unknown_volumes(facts: Facts) -> Findings:
-    """Volumes with the identity of a disk, outside of every VM and container."""
+    """Yield volumes with the identity of a disk that are outside of every VM and container."""
     host = facts.host
     known = {disk.volume.name for vm in host.vms for disk in (*vm.disks, *vm.orphans)}
     known |= {disk.volume.name for disk in host.detached}
@@ -56,10 +56,10 @@ def unknown_volumes(facts: Facts) -> Findings:
 
 
 def _is_copy(dataset: Dataset, uuid: str) -> bool:
-    """Whether it has been the disk itself before its VM moved: it is the replica of it now, or was set apart."""
-    if is_below(dataset.name, diverged(dataset.pool)):
+    """Whether the volume was the disk itself before its VM moved. It is now the disk's replica, or diverged."""
+    if is_below(dataset.name, diverged_container(dataset.pool)):
         return bool(dataset.user.get(DIVERGED) or dataset.user.get(ROLE))
-    return is_below(dataset.name, replicas(dataset.pool)) and dataset.user.get(ROLE) == uuid
+    return is_below(dataset.name, replicas_container(dataset.pool)) and dataset.user.get(ROLE) == uuid
 
 
 def interrupted_imports(facts: Facts) -> Findings:

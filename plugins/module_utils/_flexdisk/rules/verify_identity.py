@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether the identities and names of a VM's disks are the same everywhere, and theirs alone."""
+"""Findings about the identities and names of a VM's disks: they must be unique, and the same everywhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .verify_facts import About, Facts, Findings, of_vm, vm_disks, within
 
 
 def identities(facts: Facts, vm: Vm) -> Findings:
-    """Where the hypervisor and the properties of a volume say different things about a disk."""
+    """Yield the disks for which the hypervisor and the properties of the volume disagree."""
     configured = {entry.path: entry for entry in vm.config.disks}
     volumes = [disk.volume.name for disk in vm.disks]
     for disk in vm.disks:
@@ -28,23 +28,30 @@ def identities(facts: Facts, vm: Vm) -> Findings:
 
 
 def _disowned(about: About, entry: DiskConfig, contested: bool) -> Finding:
-    disk, own = about.disk, about.disk.volume.user["uuid"]
+    disk, volume_uuid = about.disk, about.disk.volume.user["uuid"]
     if not entry.uuid and not entry.serial:
-        return about("invalid_property", f"{identity.PREFIX}uuid = {own!r:.60}; the right value is not known here")
+        return about(
+            "invalid_property", f"{identity.PREFIX}uuid = {volume_uuid!r:.60}; the right value is not known here"
+        )
     if entry.serial and not entry.uuid:
-        shown = f"the guest is shown serial {entry.serial}, the volume's uuid {own} would be {identity.serial_of(own)}"
+        serial = identity.serial_of(volume_uuid)
+        shown = f"the guest is shown serial {entry.serial}, the volume's uuid {volume_uuid} would be {serial}"
         return about("serial_mismatch", f"{shown}; decide by hand which is right")
-    swapped = own in about.facts.taken
-    why_not = f"another disk has the uuid {own}: volumes were exchanged; zfs rename takes that back" if swapped else ""
+    swapped = volume_uuid in about.facts.taken
+    why_not = (
+        f"another disk has the uuid {volume_uuid}: volumes were exchanged; zfs rename takes that back"
+        if swapped
+        else ""
+    )
     elsewhere = ", ".join(v for v in about.facts.by_uuid.get(disk.uuid, ()) if v != disk.volume.name)
     why_not = why_not or (f"{elsewhere} has the hypervisor's uuid" if elsewhere else "")
     why_not = "the volume is configured more than once" if contested else why_not
-    message = f"the hypervisor says uuid {entry.uuid}, the volume {own}"
+    message = f"the hypervisor says uuid {entry.uuid}, the volume {volume_uuid}"
     return about.repairable("uuid_mismatch", message, why_not, args={"facts": {"uuid": disk.uuid}})
 
 
 def _stale(about: About) -> Findings:
-    """Copies of what the hypervisor knows that are out of date."""
+    """Yield facts that are not up to date with the hypervisor."""
     disk, user = about.disk, about.disk.volume.user
     boot = "true" if disk.boot else "false"
     word = {"vm": disk.vm, "index": str(disk.index), "slot": disk.pci_slot, "model": disk.model, "boot": boot}
@@ -55,9 +62,9 @@ def _stale(about: About) -> Findings:
 
 
 def _unconfigured(about: About, entry: DiskConfig) -> Findings:
-    """Disks whose UUID the configuration does not have yet."""
-    own = about.disk.volume.user.get("uuid", "")
-    if not own or entry.uuid or entry.serial:
+    """Yield disks whose UUID is not in the configuration yet."""
+    volume_uuid = about.disk.volume.user.get("uuid", "")
+    if not volume_uuid or entry.uuid or entry.serial:
         return
     vm = t.cast(Vm, about.vm)
     text = "no serial number" if vm.config.identity_in_zfs else "no uuid"
@@ -68,12 +75,12 @@ def _unconfigured(about: About, entry: DiskConfig) -> Findings:
 
 
 def duplicate_names(facts: Facts, vm: Vm) -> Findings:
-    """Names that more than one disk has. Attached disks, orphans, and those detached from the VM are one name space."""
-    found: t.Dict[str, t.List[Disk]] = {}
+    """Yield names that several disks have. Attached disks, orphans and disks detached from the VM must all differ."""
+    by_name: t.Dict[str, t.List[Disk]] = {}
     for disk in (*vm.disks, *vm.orphans, *vm.detached):
-        if disk.name and not any(disk.volume.name == other.volume.name for other in found.get(disk.name, ())):
-            found.setdefault(disk.name, []).append(disk)
-    for name, disks in found.items():
+        if disk.name and not any(disk.volume.name == other.volume.name for other in by_name.get(disk.name, ())):
+            by_name.setdefault(disk.name, []).append(disk)
+    for name, disks in by_name.items():
         if len(disks) > 1:
             which = ", ".join(f"{d.volume.name} (uuid {d.uuid or 'none'})" for d in disks)
             advice = "decide which one keeps it, and rename the other with its uuid and a new name in vm_disks"

@@ -10,21 +10,30 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.vm import Vm
 from . import identity, slots
-from .failover import BOOT, RIVALS
-from .failover import FACT as FAILOVER
+from .failover import AT_HOME_PROPERTY, FAILOVER_PROPERTY, RIVALS_PROPERTY
 from .findings import Finding, own_task
-from .moves import STAYED
+from .moves import STAYED_PROPERTY
 from .property_text import LIMIT
 from .replicas import SPACE
 from .verify_facts import About, Facts, Findings, busy, listed, of_vm, vm_disks
 
 _OF_GROUPS = ("generation", "member", "drained")
-_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", *_OF_GROUPS, SPACE, FAILOVER, RIVALS, BOOT, STAYED)
+_OF_VMS = (
+    identity.FLEXIBLE,
+    "package",
+    "indestructible",
+    *_OF_GROUPS,
+    SPACE,
+    FAILOVER_PROPERTY,
+    RIVALS_PROPERTY,
+    AT_HOME_PROPERTY,
+    STAYED_PROPERTY,
+)
 _OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "from", "released"))
 
 
 def properties_of_vm(facts: Facts, vm: Vm) -> Findings:
-    """What is wrong with the properties of a VM and its disks."""
+    """Yield findings about the properties of a VM and its disks."""
     seen = set()
     for disk in (*vm.disks, *vm.orphans):
         if disk.volume.name not in seen:
@@ -43,9 +52,9 @@ def properties_of_vm(facts: Facts, vm: Vm) -> Findings:
 
 
 def properties(about: About) -> Findings:
-    """What is wrong with the properties of one disk."""
+    """Yield findings about the properties of one disk."""
     volume = about.disk.volume
-    # The hypervisor's word on an attached disk is another finding.
+    # Facts that differ from the hypervisor are another finding.
     copied = ("uuid", "vm", "index", "slot", "boot") if about.disk.path and about.disk.adopted else ()
     wrong = [n for n in sorted(volume.user) if n not in (*copied, "name") and not _is_valid(n, volume.user[n])]
     name = volume.user.get("name", "")
@@ -74,36 +83,34 @@ def _is_valid(name: str, value: str) -> bool:
 
 
 def _received(dataset: Dataset, names: t.Sequence[str]) -> t.Dict[str, str]:
-    """Properties that came with C(zfs receive) and that this collection would set to the same values."""
+    """Return properties that came with C(zfs receive) and that this collection would set to the same values."""
     values = {name: dataset.user.get(name, "") for name in names if name in dataset.received}
     return {name: value for name, value in values.items() if value and _is_valid(name, value)}
 
 
 def marks(about: About) -> Findings:
-    """Marks of an operation that has not ended: the guard, and flexdisk:from."""
+    """Yield marks of an unfinished operation: the guard, and flexdisk:from."""
     disk, vm = about.disk, about.vm
-    mark = disk.volume.user.get("from", "")
+    moved_from = disk.volume.user.get("from", "")
     if disk.guarded:
         yield about.repairable("guard", f"{disk.volume.name}@{identity.GUARD_SNAPSHOT} still exists")
-    if not mark:
+    if not moved_from:
         return
     if vm is not None and disk.path:
-        message = f"was moved here from {mark}, and is configured here"
+        message = f"was moved here from {moved_from}, and is configured here"
         yield about.repairable("from_mark", message, args={"facts": {"from": ""}})
     elif vm is not None:
-        message = f"was moved here from {mark}, where the VM is configured to have it"
+        message = f"was moved here from {moved_from}, where the VM is configured to have it"
         yield about("from_mark", message, repair=vm_disks(vm, adopt=True))
-    elif mark == identity.CONVERTING:
+    elif moved_from == identity.CONVERTING:
         yield about("from_mark", "its conversion was interrupted; run the same task again to finish it")
     else:
-        yield about(
-            "from_mark",
-            f"its creation was interrupted ({mark}) and it may be incomplete; run the same task again to finish it",
-        )
+        text = f"its creation was interrupted ({moved_from}) and it may be incomplete"
+        yield about("from_mark", f"{text}; run the same task again to finish it")
 
 
 def inherited_properties(facts: Facts) -> Findings:
-    """Properties that disks and VMs inherit: one finding for each dataset above that has some."""
+    """Yield one finding for each dataset whose properties VMs or disks inherit."""
     host = facts.host
     above: t.Dict[str, t.Tuple[t.Set[str], t.List[str]]] = {}
     looked = [(disk.volume, _OF_DISKS) for vm in host.vms for disk in (*vm.disks, *vm.orphans)]
@@ -111,11 +118,11 @@ def inherited_properties(facts: Facts) -> Findings:
     for dataset, names in looked:
         for name, source in dataset.inherited.items():
             if name in names:
-                found, below = above.setdefault(source, (set(), []))
-                found.add(name)
+                inherited, below = above.setdefault(source, (set(), []))
+                inherited.add(name)
                 below += [dataset.name] if dataset.name not in below[-1:] else []
-    for source, (found, below) in sorted(above.items()):
-        names = tuple(sorted(found))
+    for source, (inherited, below) in sorted(above.items()):
+        names = tuple(sorted(inherited))
         full = ", ".join(identity.PREFIX + name for name in names)
         message = f"{full} of {source} shows through in {listed(sorted(below))}"
         task = own_task("inherited_property")

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether what a VM is configured to have is there, where it should be, and its own; slots and orphans, too."""
+"""Findings about the volumes in a VM's configuration, its PCI slots, and its orphans."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from ..model.vm import Disk, DiskConfig, Vm
 from . import identity, slots
 from .findings import Finding
 from .layout import container, detached_place, pool_of
-from .usage import labels, renamed
+from .usage import labels, why_renamed
 from .verify_facts import About, Facts, Findings, listed, of_vm, vm_disks, within
 
 
 def references(facts: Facts, vm: Vm) -> Findings:
-    """Entries whose volume is not there, lies elsewhere, or is detached. None of a list that is not to be believed."""
+    """Yield entries whose volume is missing, is elsewhere, or is detached. Nothing if the list of disks is not
+    complete.
+    """
     if vm.overlaid:
         return
     ghosts = set(vm.ghosts)
@@ -54,7 +56,9 @@ def references(facts: Facts, vm: Vm) -> Findings:
 
 
 def _dangling(facts: Facts, vm: Vm, entry: DiskConfig) -> Finding:
-    """An entry without its volume. The message says where a volume with the entry's identity lies, if anywhere."""
+    """Yield an entry without a volume. The message says where a volume with the entry's identity is, if
+    there is one.
+    """
     known = entry.uuid and facts.by_uuid.get(entry.uuid)
     if not known and entry.serial:
         known = [
@@ -67,7 +71,7 @@ def _dangling(facts: Facts, vm: Vm, entry: DiskConfig) -> Finding:
 
 
 def _unread(vm: Vm, entry: DiskConfig) -> Finding:
-    """An entry whose volume lies in a pool of which this task knows nothing."""
+    """Yield an entry whose volume is in a pool that this task does not read."""
     pool = pool_of(entry.volume)
     message = f"{entry.volume}, configured as {entry.path}, lies in pool {pool}, which this task does not read"
     return of_vm(vm, "unread_pool", f"{message}; leave the entry as it is", volume=entry.volume)
@@ -84,7 +88,7 @@ def _stray(vm: Vm, path: str, volume: str) -> Finding:
 
 
 def shared_volumes(facts: Facts, vm: Vm) -> Findings:
-    """Volumes that are configured more than once, by this VM or by another one as well."""
+    """Yield volumes that are configured more than once, in this VM or in others."""
     seen: t.Set[str] = set()
     for entry in vm.config.disks:
         if not entry.volume:
@@ -102,7 +106,7 @@ def shared_volumes(facts: Facts, vm: Vm) -> Findings:
 
 
 def slot_conflicts(facts: Facts, vm: Vm) -> Findings:
-    """PCI slots that more than one disk has, or a disk and another device."""
+    """Yield PCI slots that several disks have, or a disk and another device."""
     places = slots.positions(vm.config.disks, vm.config.pci)
     once = [(path, slots.parse_slot(slot)) for path, slot in places.items() if slot]
     for slot, paths in slots.conflicts(once):
@@ -115,7 +119,7 @@ def slot_conflicts(facts: Facts, vm: Vm) -> Findings:
 
 
 def orphans(facts: Facts, vm: Vm) -> Findings:
-    """Volumes in the VM's dataset that are not in its list of disks, and how the VM uses one of them, if it does."""
+    """Yield volumes in the VM's dataset that are not in its list of disks, and how the VM uses them, if it does."""
     if vm.overlaid:
         yield of_vm(vm, "overlaid_disk", vm.overlaid)
     for disk in vm.orphans:
@@ -130,9 +134,9 @@ def _is_own(facts: Facts, vm: Vm, disk: Disk) -> bool:
 
 
 def _stays(facts: Facts, vm: Vm, disk: Disk) -> str:
-    """Why a volume cannot be moved out of its VM's dataset."""
+    """Return why a volume cannot be moved out of its VM's dataset."""
     host, place = facts.host, detached_place(disk)
-    moved = renamed(vm, disk)
+    moved = why_renamed(vm, disk)
     if moved:
         return moved
     above = host.datasets.get(container(vm.root.pool)) or host.datasets[vm.root.pool]

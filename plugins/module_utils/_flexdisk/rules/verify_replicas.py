@@ -1,22 +1,24 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What is wrong with the replicas that a host has: written to, old, or beside the disk itself."""
+"""Findings about the replicas on a host: written to, stale, or on the same host as the disk itself."""
 
 from __future__ import annotations
 
 from ..model.sizes import render_bytes
 from .findings import Finding
 from .identity import decode_time
-from .layout import is_below, replicas
-from .replicas import HOST, OF_VM, ROLE, SYNCED, is_changed, of_empty
+from .layout import is_below, replicas_container
+from .replicas import HOST, OF_VM, ROLE, SYNCED, empty_size, is_changed
 from .verify_facts import Facts, Findings, listed
 
 
 def replicas_here(facts: Facts, before: str) -> Findings:
-    """Findings about replicas. One that was last up to date before a time, as it is written down, is stale."""
+    """Yield findings about replicas. A replica that was last complete before a time, given as a time
+    stamp, is stale.
+    """
     datasets = facts.host.datasets
-    places = [replicas(pool) for pool in facts.host.geometry]
+    places = [replicas_container(pool) for pool in facts.host.geometry]
     synced = {d.parent for d in datasets.values() if d.kind == "snapshot"}
     for name in sorted(datasets):
         dataset = datasets[name]
@@ -29,9 +31,9 @@ def replicas_here(facts: Facts, before: str) -> Findings:
         vm, host = dataset.user.get(OF_VM, ""), dataset.user.get(HOST, "")
         text = f"{name}, the replica of a disk of VM {vm} on {host},"
         if uuid in facts.taken:
-            own = listed([one for one in facts.by_uuid.get(uuid, ()) if one != name] or ["a VM of this host"])
-            yield _finding("replica_of_own_disk", f"{text} is beside the disk itself, {own}", name, vm, uuid)
-        if is_changed(dataset.written, of_empty(datasets, dataset.pool)) and name in synced:
+            holders = listed([one for one in facts.by_uuid.get(uuid, ()) if one != name] or ["a VM of this host"])
+            yield _finding("replica_of_own_disk", f"{text} is beside the disk itself, {holders}", name, vm, uuid)
+        if is_changed(dataset.written, empty_size(datasets, dataset.pool)) and name in synced:
             text = f"{text} was written to: {render_bytes(dataset.written)} since its newest snapshot"
             yield _finding("replica_changed", text, name, vm, uuid)
         last = decode_time(dataset.user.get(SYNCED, ""))

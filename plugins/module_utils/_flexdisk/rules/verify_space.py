@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Whether quotas and reservations are what the law of space says."""
+"""Findings about quotas and reservations that do not follow the quota law."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .verify_facts import Facts, Findings, busy, listed, of_vm, within
 
 
 def quota_and_reservation(facts: Facts, vm: Vm) -> Findings:
-    """Reservations that are not the automatic ones, and quotas that do not follow from the sizes of the disks."""
+    """Yield reservations that are not the automatic ones, and quotas that do not follow from the sizes of the disks."""
     volumes = [disk.volume.name for disk in vm.disks]
     counted = len({*volumes}) == len(volumes) and all(within(vm, name) for name in volumes)
     if not counted or (vm.config.identity_in_zfs and not vm.flexible and not vm.root.refquota):
@@ -44,13 +44,13 @@ def _drift(vm: Vm, geometry: PoolGeometry) -> Findings:
 
 
 def _lawless(vm: Vm, kind: str, message: str) -> Finding:
-    """A finding about the law. It is repaired unless the VM is busy or its disks do not fit."""
+    """Return a finding about the quota law. It is repaired unless the VM is busy or its disks do not fit."""
     room = space.allocatable(vm)
     why_not = busy(vm)
     if room is not None and room < -MIB:
-        least = space.smallest_flexible_mib(vm) - vm.hidden_mib
+        min_mib = space.smallest_flexible_mib(vm) - vm.hidden_mib
         why_not = f"disks and snapshots take {render_bytes(-room)} more than flexible_disk_size"
-        why_not += f", which must be at least {render_exact(least)}"
+        why_not += f", which must be at least {render_exact(min_mib)}"
     if why_not:
         return of_vm(vm, kind, f"{message}; not repaired here: {why_not}")
     return of_vm(vm, kind, message, repair=own_task(kind, vm.config.uuid), repairable=True)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The zfs command line: every read and every change of the storage. One change per call, argv lists only."""
+"""The zfs and zpool command lines: all reads and changes of the storage. One change per call, only argv lists."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DEVICES_LAG = (*BACK_OFF, *[5.0] * 10)
 
 
 class Zfs:
-    """Storage of one host. Every method raises ZfsError with the command and what it said."""
+    """The storage of one host. Every method raises ZfsError with the command and its message."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Zfs:
         return answer.stdout
 
     def _patiently(self, *argv: str) -> None:
-        """Run a command that fails while udev or LVM has a volume open. They close it within seconds."""
+        """Run a command that fails while udev or LVM has a volume open, and repeat it. They close it within seconds."""
         for seconds in BACK_OFF:
             try:
                 self._run(*argv)
@@ -59,7 +59,7 @@ class Zfs:
         self._run(*argv)
 
     def datasets(self, *names: str, snapshots: bool = True) -> t.List[Dataset]:
-        """Everything at and below the named datasets, in one process."""
+        """Return everything at and below the named datasets, by one process."""
         out = self._run(
             "zfs",
             "get",
@@ -74,14 +74,16 @@ class Zfs:
         read.check_whole(out, names, read.PROPERTIES)
         return read.parse_get(out)
 
-    def those_that_exist(self, names: t.Sequence[str]) -> t.List[str]:
-        """The names that datasets have. One process, none without names."""
+    def existing(self, names: t.Sequence[str]) -> t.List[str]:
+        """Return those of the names that exist. One process, none without names."""
         names = [name for name in names if _NAME.fullmatch(name)]
         out = self._runner(("zfs", "list", "-Ho", "name", "-t", "filesystem,volume", *names)).stdout if names else ""
         return [line for line in out.split("\n") if line in names]
 
     def local_facts(self, name: str, facts: t.Sequence[str] = ()) -> t.Mapping[str, str]:
-        """Our properties that are set on this dataset itself, neither inherited nor received; all without names."""
+        """Return our properties that are set on each dataset itself, neither inherited nor received; all of them
+        without names.
+        """
         names = [PREFIX + fact for fact in dict.fromkeys(facts)]
         columns = ("-o", "name,property,value,source")
         if not names:
@@ -94,7 +96,9 @@ class Zfs:
         return {fact: value for fact, value in dataset.user.items() if fact not in dataset.received}
 
     def local_fact(self, name: str, fact: str) -> str:
-        """One of our properties that is set on this dataset itself, "" for none. It may hold tabs and newlines."""
+        """Return one of our properties that is set on this dataset itself, "" for none. It may contain tabs and
+        newlines.
+        """
         out = self._run("zfs", "get", "-Hp", "-o", "value,source", PREFIX + fact, name)
         value, _tab, source = out.rpartition("\t")
         if source[-1:] != "\n":
@@ -102,7 +106,7 @@ class Zfs:
         return value if source.rstrip("\n") == "local" else ""
 
     def properties(self, *names: str) -> t.Dict[str, t.Dict[str, t.Tuple[str, str]]]:
-        """Value and source of every property of these datasets, by their names; user properties too."""
+        """Return value and source of every property of these datasets, by name; user properties too."""
         result: t.Dict[str, t.Dict[str, t.Tuple[str, str]]] = {name: {} for name in names}
         out = self._run("zfs", "get", "-Hp", "-o", "name,property,value,source", "all", *names)
         try:
@@ -116,11 +120,11 @@ class Zfs:
         return result
 
     def tops(self) -> t.List[str]:
-        """The names of all pools, and of the file systems right below them."""
+        """Return the names of all pools, and of the file systems right below them."""
         return [dataset.name for dataset in self._tops("type")]
 
     def top_guids(self) -> t.Dict[str, int]:
-        """The guids of all pools, and of the file systems right below them, by their names."""
+        """Return the guids of all pools, and of the file systems right below them, by their names."""
         return {dataset.name: dataset.guid for dataset in self._tops("type,guid")}
 
     def _tops(self, properties: str) -> t.List[Dataset]:
@@ -140,7 +144,9 @@ class Zfs:
         return True
 
     def geometries(self, pools: t.Sequence[str], datasets: t.Sequence[Dataset]) -> t.Dict[str, PoolGeometry]:
-        """The layout of the pools. One process, and one more for each pool whose sizes depend on its sector size."""
+        """Return the layout of the pools. One process, and one more for each pool whose sizes depend on its sector
+        size.
+        """
         vdevs_of = read.parse_status(self._run("zpool", "status", *pools))
         result = {}
         for pool in pools:
@@ -151,7 +157,7 @@ class Zfs:
         return result
 
     def forecast_reservation(self, parent: str, volsize: int, volblocksize: int) -> int:
-        """What ZFS itself would reserve for a new volume: C(zfs create -nPV), which changes nothing."""
+        """Return what ZFS itself would reserve for a new volume, by C(zfs create -nPV), which changes nothing."""
         out = self._run(
             "zfs", "create", "-nP", "-o", f"volblocksize={volblocksize}", "-V", str(volsize), parent + "/forecast"
         )
@@ -162,8 +168,9 @@ class Zfs:
         raise errors.ZfsError("UnexpectedOutput", f"zfs create -nPV printed no refreservation: {out!r}")
 
     def set(self, name: str, *more: str, **properties: t.Union[int, str]) -> None:
-        """Set native properties. Only volsize with refreservation, or quota with reservation, may share a call. more:
-        further datasets. A quota of 0 is none, as zfs get shows it; zfs set takes that word only.
+        """Set native properties. Only volsize with refreservation, or quota with reservation, may share a call.
+
+        more: further datasets. A quota of 0 means none, as zfs get shows it; zfs set accepts only the word none.
         """
         pairs = [f"{key}={'none' if key in _QUOTAS and not value else value}" for key, value in properties.items()]
         try:
@@ -174,7 +181,7 @@ class Zfs:
             raise exc from None
 
     def _stuck(self, name: str, properties: t.Iterable[str]) -> str:
-        """What a failed C(zfs set) of several properties has left, because it is not atomic."""
+        """Return what a failed C(zfs set) of several properties has changed, because it is not atomic."""
         try:
             out = self._run("zfs", "get", "-Hpo", "property,value", ",".join(properties), name)
         except errors.ZfsError:
@@ -210,7 +217,9 @@ class Zfs:
         self._run("zfs", "create", *flags, *_options(options, facts), "-V", str(volsize), name)
 
     def clone(self, snapshot: str, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
-        """Make a clone without a reservation. Sizing it is another call, because a failed clone stays behind."""
+        """Create a clone without a reservation. Its size is set by another call, because a failed clone is not
+        removed.
+        """
         self._run("zfs", "clone", *_options(options, facts), snapshot, name)
 
     def create_filesystem(self, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
@@ -222,27 +231,28 @@ class Zfs:
         options = _options({"mountpoint": "none", "canmount": "off", **properties}, {})
         self._run("zfs", "create", *options, name)
 
-    def rename(self, old: str, new: str) -> None:
+    def rename(self, source: str, target: str) -> None:
         """Rename a dataset, and wait until no device has the old name, which another volume may get next.
 
-        What follows may destroy what has the old name, so the new one is looked for. Raises ZfsError NotApplied.
+        A later step may destroy what has the old name, so the new one is verified. Raises ZfsError NotApplied.
         """
-        self._patiently("zfs", "rename", old, new)
-        if not self.exists(new):
-            raise errors.ZfsError("NotApplied", f"{old} was not renamed to {new}, although zfs reported no error")
+        self._patiently("zfs", "rename", source, target)
+        if not self.exists(target):
+            raise errors.ZfsError("NotApplied", f"{source} was not renamed to {target}, although zfs reported no error")
         for seconds in DEVICES_LAG:
-            if self._called(old) != old:
+            if self._called(source) != source:
                 return
             self._pause(seconds)
         raise errors.ZfsError(
             "DeviceLags",
-            f"{old} was renamed to {new}, but its device still has the old name after {int(sum(DEVICES_LAG))} s",
+            f"{source} was renamed to {target}, but its device still has the old name after {int(sum(DEVICES_LAG))} s",
         )
 
     def move_out(self, volume: str, target: str) -> None:
         """Rename a volume, and remove the devices of its partitions.
 
-        They stay until C(volmode) is set while nobody, udev included, has the volume open."""
+        These stay until C(volmode) is set while nobody, udev included, has the volume open.
+        """
         device = devices.path(volume)
         self.rename(volume, target)
         for seconds in BACK_OFF:
@@ -272,19 +282,21 @@ class Zfs:
         self._patiently("zfs", "rollback", snapshot)
 
     def bookmarks(self, *names: str) -> t.Dict[str, int]:
-        """The bookmarks of these datasets, with their transaction groups."""
+        """Return the bookmarks of these datasets, with their transaction groups."""
         options = ("-Hp", "-d", "1", "-t", "bookmark", "-o", "name,property,value,source")
         lines = read.cells(self._run("zfs", "get", *options, "createtxg", *names))
         return {name: int(value) for name, _prop, value, _source in lines}
 
     def destroy(self, name: str, *more: str) -> None:
-        """Destroy a dataset, a snapshot or a bookmark. ZFS refuses a dataset with snapshots. more: short names of
-        further snapshots of the same dataset, which go together or not at all. tests/unit/doors says who may call this.
+        """Destroy a dataset, a snapshot or a bookmark. ZFS refuses a dataset with snapshots.
+
+        more: short names of further snapshots of the same dataset, destroyed together or not at all. tests/unit/doors
+        says who may call this.
         """
         self._patiently("zfs", "destroy", ",".join((name, *more)))
 
     def copy(self, snapshot: str, name: str, facts: t.Mapping[str, str]) -> None:
-        """Copy a snapshot to a new sparse volume, which appears when it is complete. name is C(VOLUME@SNAPSHOT)."""
+        """Copy a snapshot to a new sparse volume, which appears when it is complete. name: C(VOLUME@SNAPSHOT)."""
         options = [word for key, value in facts.items() if value for word in ("-o", f"{PREFIX}{key}={value}")]
         send, receive = ("zfs", "send", snapshot), ("zfs", "receive", *options, name)
         answers = t.cast(Pipe, self._pipe)(send, receive)
@@ -294,7 +306,7 @@ class Zfs:
                 raise errors.classify(argv, answer.rc, answer.stderr)
 
     def holds(self, snapshot: str) -> t.List[str]:
-        """The tags that hold a snapshot."""
+        """Return the tags that hold a snapshot."""
         lines = self._run("zfs", "holds", "-H", snapshot).splitlines()
         return [line.split("\t")[1] for line in lines if line.count("\t") >= 2]
 

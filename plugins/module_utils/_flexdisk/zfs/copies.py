@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Streams, snapshots and bookmarks of disks and replicas: what zfs reads and changes of many of them in one process."""
+"""Streams, snapshots and bookmarks of disks and replicas: zfs calls for many of them by one process."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ Table = t.Dict[str, t.Dict[str, Cell]]
 
 
 def arguments(names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> t.Tuple[str, ...]:
-    """The arguments of zfs get that rows() reads the answer to."""
+    """Return the arguments of zfs get whose output rows() reads."""
     options = ("-Hp", "-d", str(depth), "-t", types, "-o", "name,property,value,source")
     return ("zfs", "get", *options, ",".join(properties), *names)
 
 
 def rows(text: str) -> Table:
-    """What zfs get has told. Raises FlexdiskError UnexpectedOutput."""
+    """Return the rows in the output of zfs get. Raises FlexdiskError UnexpectedOutput."""
     result: Table = {}
     for name, prop, value, source in read.cells(text):
         row = result.setdefault(name, {})
@@ -36,7 +36,7 @@ def rows(text: str) -> Table:
 
 
 class Copies:
-    """Every method raises ZfsError with the command and what it said."""
+    """The zfs calls. Every method raises ZfsError with the command and its message."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -48,11 +48,11 @@ class Copies:
         return answer.stdout
 
     def table(self, names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int = 1) -> Table:
-        """The properties of datasets and of what is below, by name and property. Nothing for no names."""
+        """Return the properties of datasets and of those below, by name and property. Empty without names."""
         return self._table(names, properties, types, depth) if names else {}
 
     def tops(self, properties: t.Sequence[str]) -> Table:
-        """The properties of all pools, and of the file systems at most three levels below."""
+        """Return the properties of all pools, and of the file systems at most three levels below."""
         return self._table((), properties, "filesystem", 3)
 
     def _table(self, names: t.Sequence[str], properties: t.Sequence[str], types: str, depth: int) -> Table:
@@ -62,8 +62,8 @@ class Copies:
         return rows(out)
 
     def token_guid(self, token: str) -> int:
-        """The guid of the snapshot that an interrupted stream brings, 0 if it cannot go on: its snapshot or its base
-        has gone, or ZFS cannot read the token.
+        """Return the guid of the snapshot that an interrupted stream brings. 0 if it cannot be resumed: its snapshot or
+        its base is gone, or ZFS cannot read the token.
         """
         answer = self._runner(("zfs", "send", "-nvPt", token))
         match = _TO_GUID.search(answer.stdout)
@@ -79,8 +79,8 @@ class Copies:
             raise ValueError(f"{name} is a dataset")
         self._run("zfs", "destroy", name)
 
-    def held(self, tag: str, snapshots: t.Sequence[str]) -> t.Set[str]:
-        """Those of the snapshots that are held with a tag."""
+    def on_hold(self, tag: str, snapshots: t.Sequence[str]) -> t.Set[str]:
+        """Return those of the snapshots that have a hold with this tag."""
         if not snapshots:
             return set()
         lines = (line.split("\t") for line in self._run("zfs", "holds", "-H", *snapshots).splitlines())
@@ -91,5 +91,5 @@ class Copies:
         self._run("zfs", "rollback", snapshot)
 
     def give_up(self, dataset: str) -> None:
-        """Give up what has arrived of an interrupted stream."""
+        """Discard what has arrived of an interrupted stream."""
         self._run("zfs", "receive", "-A", dataset)

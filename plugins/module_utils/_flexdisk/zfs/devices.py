@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Block devices of volumes. On Linux they get their new names in a queue, a moment after C(zfs rename) has ended."""
+"""Block devices of volumes. On Linux they get new names asynchronously, a moment after C(zfs rename) has ended."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _NAME_BYTES = 256
 
 
 def path(volume: str) -> str:
-    """The path of the device itself, behind udev's link. It does not exist if the volume has no device."""
+    """Return the path of the device itself, not of udev's link. It does not exist if the volume has no device."""
     return os.path.realpath(ZVOL + volume)
 
 
 def partitions(device: str) -> int:
-    """How many partitions of a device the host has found."""
+    """Return how many partitions of a device the host has found."""
     return len(glob.glob(device + "p[0-9]*"))
 
 
 def called(volume: str) -> str:
-    """The volume whose device now has this volume's name in the kernel, "" if there is none.
+    """Return the volume whose device now has this volume's name in the kernel, "" if there is none.
 
     On Linux udev's links change even later than the kernel. On FreeBSD the names are the devices themselves.
     """
@@ -35,7 +35,7 @@ def called(volume: str) -> str:
 
 
 def at(path: str) -> str:
-    """The volume whose device, or a partition of it, is at a path; "" for any other path."""
+    """Return the volume whose device, or a partition of it, is at a path; "" for any other path."""
     try:
         mode = os.stat(path).st_mode
         if not stat.S_ISBLK(mode):

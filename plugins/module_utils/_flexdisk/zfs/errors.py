@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What zfs says on stderr (LC_ALL=C) as typed errors. Exit codes differ between versions, texts hardly do."""
+"""Error messages of zfs (LC_ALL=C) as typed errors. Exit codes differ between versions, texts hardly do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class ZfsError(FlexdiskError):
     """A zfs or zpool command failed; code is one of the names below, message has the command and its stderr."""
 
 
-# The first that is found counts: a held snapshot is followed by a misleading "dataset already exists".
+# The first match counts: a snapshot on hold is followed by a misleading "dataset already exists".
 _PATTERNS = (
     ("it's being held", "Held"),
     ("has dependent clones", "HasClones"),
@@ -42,7 +42,9 @@ _PATTERNS = (
 
 
 def classify(argv: t.Sequence[str], rc: int, stderr: str) -> ZfsError:
-    """The error of a failed command; a negative or 128+ rc is a signal that ended it, except for the 255 of zfs set."""
+    """Return the error for a failed command. A negative or 128+ rc means that a signal ended it, except for the 255 of
+    zfs set.
+    """
     code = next((code for text, code in _PATTERNS if text in stderr), "ZfsFailed")
     if rc < 0 or 128 <= rc < 255:
         code = "ZfsCrashed"

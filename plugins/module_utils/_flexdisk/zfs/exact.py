@@ -1,18 +1,18 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The one door for destroying: what goes is exactly what was planned, compared at the moment when it goes.
+"""Destroy exactly what was planned. All destruction goes through here, and is compared with the plan at that moment.
 
-Datasets are compared by guid, snapshots as the planned set, by name and guid. Whatever differs is an error C(Changed),
-and nothing of the dataset is destroyed. The command line compares and destroys in two calls, so it names each snapshot
-and never destroys recursively: ZFS itself refuses a dataset that has got a snapshot in between.
+Datasets are compared by guid, snapshots as a set, by name and guid. If anything differs, it is an error C(Changed), and
+nothing of the dataset is destroyed. The command line compares and destroys in two calls, so each snapshot is named and
+nothing is destroyed recursively: ZFS itself refuses a dataset that has got a snapshot in between.
 """
 
 from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import Dataset, Planned
+from ..model.dataset import Dataset, DatasetId
 from ..model.errors import FlexdiskError
 from ..rules.identity import GUARD_SNAPSHOT
 from ..rules.layout import is_below
@@ -71,14 +71,16 @@ _AGAIN = "run the task again, its plan then names what is there"
 
 
 class Destroyed(t.NamedTuple):
-    """A dataset as it was right before it was destroyed, and what destroyed it: C(libzfs_core) or C(cli)."""
+    """A dataset as it was right before it was destroyed, and the backend that destroyed it: C(libzfs_core) or
+    C(cli).
+    """
 
     dataset: Dataset
     by: str
 
 
 class Unchanged(FlexdiskError):
-    """The refusal of a step before it has changed anything, also of a step that must not end half-way."""
+    """A step was refused before it has changed anything. Also for steps that must not end half-way."""
 
     def __init__(self, error: FlexdiskError) -> None:
         super().__init__(error.code, error.message)
@@ -88,12 +90,12 @@ class Unchanged(FlexdiskError):
 
 
 def changed(name: str, changes: t.Sequence[str]) -> FlexdiskError:
-    """The error for a dataset that is not as planned. Nothing of it was destroyed."""
+    """Return the error for a dataset that differs from the plan. Nothing of it was destroyed."""
     return FlexdiskError("Changed", f"{name} changed since it was read: {'; '.join(changes)}; {_AGAIN}")
 
 
-def differences(present: t.Iterable[Planned], planned: t.Iterable[Planned], partly: bool = False) -> t.List[str]:
-    """How what is there differs from what was planned, in words. partly: some of it may have gone already."""
+def differences(present: t.Iterable[DatasetId], planned: t.Iterable[DatasetId], partly: bool = False) -> t.List[str]:
+    """Return how what exists differs from the plan, as text. partly: some of it may be gone already."""
     now, then = dict(present), dict(planned)
     added = [f"{name} was added" for name in sorted({*now} - {*then})]
     gone = [] if partly else [f"{name} is gone" for name in sorted({*then} - {*now})]
@@ -102,11 +104,15 @@ def differences(present: t.Iterable[Planned], planned: t.Iterable[Planned], part
 
 
 def confirm(
-    zfs: Zfs, root: Planned, below: t.Sequence[Planned] = (), snapshots: t.Sequence[Planned] = (), partly: bool = False
+    zfs: Zfs,
+    root: DatasetId,
+    below: t.Sequence[DatasetId] = (),
+    snapshots: t.Sequence[DatasetId] = (),
+    partly: bool = False,
 ) -> t.List[Dataset]:
-    """Return the dataset, and everything below it, if there is exactly what was planned. Else raise C(Changed).
+    """Return the dataset, and everything below it, if it is exactly what was planned. Raises C(Changed) otherwise.
 
-    snapshots: of the dataset and of those below, by their whole names. partly: some of them may have gone already.
+    snapshots: full names of those of the dataset and of those below. partly: some of them may be gone already.
     """
     try:
         present = zfs.datasets(root.name)
@@ -116,36 +122,36 @@ def confirm(
         raise changed(root.name, [f"{root.name} is gone"]) from None
     if not any(one.name == root.name for one in present):
         raise FlexdiskError("UnexpectedOutput", f"zfs get reports nothing about {root.name}")
-    datasets = [one.planned for one in present if one.kind != "snapshot"]
+    datasets = [one.dataset_id for one in present if one.kind != "snapshot"]
     changes = differences(datasets, [root, *below])
-    changes += differences([one.planned for one in present if one.kind == "snapshot"], snapshots, partly)
+    changes += differences([one.dataset_id for one in present if one.kind == "snapshot"], snapshots, partly)
     if changes:
         raise changed(root.name, changes)
     return present
 
 
-def confirm_snapshots(zfs: Zfs, root: str, short: str, planned: t.Sequence[Planned]) -> None:
-    """Raise C(Changed) if the snapshots of one short name at and below a dataset are not the planned ones."""
-    present = [one.planned for one in zfs.datasets(root) if one.kind == "snapshot" and _short(one.name) == short]
+def confirm_snapshots(zfs: Zfs, root: str, short: str, planned: t.Sequence[DatasetId]) -> None:
+    """Raise C(Changed) unless the snapshots with one short name at and below a dataset are the planned ones."""
+    present = [one.dataset_id for one in zfs.datasets(root) if one.kind == "snapshot" and _short(one.name) == short]
     changes = differences(present, [one for one in planned if _within(_dataset(one.name), root)])
     if changes:
         raise changed(f"{root}@{short}", changes)
 
 
 def confirm_rollback(
-    zfs: Zfs, parts: t.Sequence[Planned], newer: t.Sequence[Planned]
-) -> t.Tuple[t.Dict[str, int], t.List[Planned], t.List[Dataset]]:
+    zfs: Zfs, parts: t.Sequence[DatasetId], newer: t.Sequence[DatasetId]
+) -> t.Tuple[t.Dict[str, int], t.List[DatasetId], t.List[Dataset]]:
     """Raise Unchanged unless a rollback to these snapshots would destroy exactly the newer ones that were planned.
 
-    Those of syncs may have gone already: a step before the rollback lets go of the room that they hold.
-    Returns the transaction group of the snapshot of each dataset, the newer ones that are there, and all that was read.
+    Those of syncs may be gone already, because an earlier step releases their space. Returns the transaction group of
+    the snapshot of each dataset, the newer snapshots that exist, and everything that was read.
     """
     names = [_dataset(part.name) for part in parts]
     present = zfs.datasets(*(name for name in names if not any(is_below(name, other) for other in names)))
     there = {one.name: one for one in present if one.kind == "snapshot"}
-    changes = differences([there[part.name].planned for part in parts if part.name in there], parts)
+    changes = differences([there[part.name].dataset_id for part in parts if part.name in there], parts)
     since = {_dataset(part.name): there[part.name].createtxg for part in parts if part.name in there}
-    after = [s.planned for s in there.values() if s.parent in since and s.createtxg > since[s.parent]]
+    after = [s.dataset_id for s in there.values() if s.parent in since and s.createtxg > since[s.parent]]
     left = [one for one in newer if one in after or not is_synced(_short(one[0]))]
     changes += differences(after, left)
     if changes:
@@ -157,19 +163,19 @@ def confirm_rollback(
 
 
 def destroy(
-    zfs: Zfs, dataset: Planned, snapshots: t.Sequence[Planned] = (), library: t.Optional[t.Any] = None
+    zfs: Zfs, dataset: DatasetId, snapshots: t.Sequence[DatasetId] = (), library: t.Optional[t.Any] = None
 ) -> Destroyed:
-    """Destroy a dataset without children, with exactly these snapshots (whole names).
+    """Destroy a dataset without children, with exactly these snapshots (full names).
 
     library: libzfs_core, which compares and destroys a volume in one transaction. It cannot unmount a file system.
-    Raises FlexdiskError Changed if anything differs from what was planned.
+    Raises FlexdiskError Changed if anything differs from the plan.
     """
     name = dataset.name
     present = confirm(zfs, dataset, (), snapshots)
     now = next(one for one in present if one.name == name)
     answer = ""
     if library is not None and now.kind == "volume":
-        left = [one.planned for one in present if one.kind == "snapshot"]
+        left = [one.dataset_id for one in present if one.kind == "snapshot"]
         answer = _run(library, now, left)
     if answer in _DIFFERS:
         raise changed(name, [f"another {answer}"])
@@ -179,14 +185,14 @@ def destroy(
         present = confirm(zfs, dataset, (), snapshots, partly=True)
     _destroy_all(zfs, name, [one.name for one in present if one.kind == "snapshot"])
     _destroy_bare(zfs, name)
-    # What comes next builds on it: a new disk of the same name, say, which a run that goes on could not tell from it.
+    # Later steps rely on it. For example, a resumed run could not tell a new disk of the same name from the old one.
     if zfs.exists(name):
         raise FlexdiskError("NotApplied", f"zfs destroy reported success, but {name} is still there")
     return Destroyed(now, "cli")
 
 
 def _destroy_bare(zfs: Zfs, name: str) -> None:
-    """Destroy a dataset that had nothing left. ZFS refuses one that has got something in the meantime."""
+    """Destroy a dataset that has no snapshots left. ZFS refuses it if it has got one in the meantime."""
     try:
         zfs.destroy(name)
     except ZfsError as exc:
@@ -196,8 +202,8 @@ def _destroy_bare(zfs: Zfs, name: str) -> None:
         raise changed(name, came or [exc.message]) from exc
 
 
-def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[Planned]) -> str:
-    """The answer of the channel program, "" if it could not be run."""
+def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[DatasetId]) -> str:
+    """Return the output of the channel program, "" if it could not be run."""
     parts = [volume.name, _signed(volume.guid), volume.user.get("uuid", "")]
     parts += [word for name, guid in snapshots for word in (name, _signed(guid))]
     try:
@@ -208,19 +214,19 @@ def _run(library: t.Any, volume: Dataset, snapshots: t.Sequence[Planned]) -> str
 
 
 def _signed(guid: int) -> str:
-    """The guid as a channel program has it: a signed number."""
+    """Return the guid as channel programs have it: a signed number."""
     return str(guid - (1 << 64) if guid >= 1 << 63 else guid)
 
 
 def _destroy_all(zfs: Zfs, dataset: str, snapshots: t.Sequence[str]) -> None:
-    """Destroy these snapshots of one dataset, all that fit into a call together or not at all."""
+    """Destroy these snapshots of one dataset. Those that fit into one call are destroyed together or not at all."""
     for start in range(0, len(snapshots), _AT_ONCE):
         shorts = [_short(name) for name in snapshots[start : start + _AT_ONCE]]
         zfs.destroy(f"{dataset}@{shorts[0]}", *shorts[1:])
 
 
-def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[Planned]) -> None:
-    """Destroy these snapshots (whole names) in this order, if all of them are those that were planned."""
+def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[DatasetId]) -> None:
+    """Destroy these snapshots (full names) in this order, if all of them are the planned ones."""
     if not snapshots:
         return
     try:
@@ -229,7 +235,7 @@ def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[Planned]) -> None:
         if exc.code != "ResourceNotFound":
             raise
         raise changed(_dataset(snapshots[0].name), [exc.message]) from exc
-    changes = differences([one.planned for one in present], snapshots)
+    changes = differences([one.dataset_id for one in present], snapshots)
     if changes:
         raise changed(_dataset(snapshots[0].name), changes)
     for name, _guid in snapshots:
@@ -237,7 +243,7 @@ def destroy_snapshots(zfs: Zfs, snapshots: t.Sequence[Planned]) -> None:
 
 
 def destroy_own(zfs: Zfs, *names: str) -> None:
-    """Destroy snapshots and bookmarks that only this collection makes, by their names: guards and those of syncs."""
+    """Destroy snapshots and bookmarks by names that only this collection uses: guards and those of syncs."""
     for name in names:
         short = name.replace("#", "@").partition("@")[2]
         if short != GUARD_SNAPSHOT and not is_synced(short):
@@ -249,8 +255,10 @@ def destroy_own(zfs: Zfs, *names: str) -> None:
             zfs.destroy(name)
 
 
-def destroy_tree(zfs: Zfs, planned: t.Sequence[Planned]) -> None:
-    """Destroy datasets with exactly these snapshots (whole names), the first with all others below it, leaf by leaf."""
+def destroy_tree(zfs: Zfs, planned: t.Sequence[DatasetId]) -> None:
+    """Destroy datasets with exactly these snapshots (full names): the first one with all others below it, leaf
+    by leaf.
+    """
     snapshots = [one for one in planned if "@" in one.name]
     root, *below = datasets = [one for one in planned if "@" not in one.name]
     confirm(zfs, root, below, snapshots)
@@ -264,16 +272,16 @@ def destroy_tree(zfs: Zfs, planned: t.Sequence[Planned]) -> None:
 
 def roll_back(
     zfs: Zfs,
-    parts: t.Sequence[Planned],
-    newer: t.Sequence[Planned],
+    parts: t.Sequence[DatasetId],
+    newer: t.Sequence[DatasetId],
     done: t.Callable[[str], None] = lambda name: None,
     ready: t.Callable[[t.Sequence[Dataset]], None] = lambda datasets: None,
 ) -> None:
-    """Roll datasets back to these snapshots, one after the other. done is told each dataset that is back.
+    """Roll datasets back to these snapshots, one after the other.
 
-    ready gets all datasets and snapshots as they are right before the first change.
-    Exactly the newer snapshots that were planned are destroyed, by name. So are newer bookmarks, which hold no data:
-    ZFS does not roll back over them.
+    done: called with each dataset that was rolled back. ready: called with all datasets and snapshots right before the
+    first change. Exactly the newer snapshots that were planned are destroyed, by name. So are newer bookmarks, which
+    hold no data: ZFS refuses to roll back over them.
     """
     since, left, present = confirm_rollback(zfs, parts, newer)
     bookmarks = zfs.bookmarks(*since)
@@ -281,9 +289,9 @@ def roll_back(
     for part in parts:
         dataset = _dataset(part.name)
         _destroy_all(zfs, dataset, [one.name for one in left if _dataset(one.name) == dataset])
-        for mark, createtxg in bookmarks.items():
-            if mark.partition("#")[0] == dataset and createtxg > since[dataset]:
-                zfs.destroy(mark)
+        for bookmark, createtxg in bookmarks.items():
+            if bookmark.partition("#")[0] == dataset and createtxg > since[dataset]:
+                zfs.destroy(bookmark)
         try:
             zfs.rollback(part.name)
         except ZfsError as exc:

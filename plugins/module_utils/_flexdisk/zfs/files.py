@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Files that are disks: made, sized, copied to and from devices."""
+"""Files that are disks: create, resize, copy to and from devices."""
 
 from __future__ import annotations
 
@@ -17,19 +17,21 @@ PIECE = 4 << 20
 MOUNTS = "/proc/self/mounts"
 DEVICES = "/dev/"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-_Told = t.Callable[[int], None]
+_Progress = t.Callable[[int], None]
 
 
 class Files:
     """Files of disks. Paths are absolute, sizes are bytes. Raises ZfsError FileFailed with the path and the reason."""
 
     def mounted(self, folder: str, name: str) -> bool:
-        """Whether this file system is mounted there and not covered. Raises ZfsError Changed if another one is."""
+        """Whether this file system is mounted at the path and not covered. Raises ZfsError Changed if another
+        one is.
+        """
         with _opened(MOUNTS, os.O_RDONLY) as handle, open(handle, "rb", closefd=False) as stream:
             return _mounted([line.split() for line in os.fsdecode(stream.read()).splitlines()], folder, name)
 
     def size(self, path: str) -> int:
-        """The size of a file, -1 if there is none."""
+        """Return the size of a file, -1 if there is none."""
         try:
             return os.lstat(path).st_size
         except FileNotFoundError:
@@ -38,7 +40,7 @@ class Files:
             raise _failed(path, exc) from exc
 
     def make(self, path: str, size: int) -> None:
-        """Make a file of zeros that only root can read. An existing file keeps its data and gets the size."""
+        """Create a file of zeros that only root can read. An existing file keeps its data and gets the size."""
         with _opened(path, os.O_RDWR | os.O_CREAT) as handle:
             os.ftruncate(handle, size)
             os.fsync(handle)
@@ -49,8 +51,8 @@ class Files:
             os.ftruncate(handle, size)
             os.fsync(handle)
 
-    def copy(self, source: str, target: str, size: int, told: _Told) -> None:
-        """Copy the first bytes of a file or device to an empty one, and sync it. told gets the progress.
+    def copy(self, source: str, target: str, size: int, progress: _Progress) -> None:
+        """Copy the first bytes of a file or device to an empty one, and sync it. progress: called with the bytes done.
 
         Zeros are not written, so the copy takes no space for them.
         """
@@ -64,7 +66,7 @@ class Files:
                 if piece != zeros[: len(piece)]:
                     _write(writing, piece, done)
                 done += len(piece)
-                told(done)
+                progress(done)
             os.fsync(writing)
 
     def remove_folder(self, folder: str) -> None:
@@ -74,8 +76,10 @@ class Files:
 
 
 def _mounted(lines: t.Iterable[t.Sequence[str]], folder: str, name: str) -> bool:
-    """Whether the lines of MOUNTS say so. A later mount at the path or above it covers an earlier one."""
-    places = [[_ESCAPED.sub(lambda found: chr(int(found.group(1), 8)), word) for word in line[:2]] for line in lines]
+    """Whether the file system is mounted, by the lines of MOUNTS. A later mount at the path or above it covers an
+    earlier one.
+    """
+    places = [[_ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), word) for word in line[:2]] for line in lines]
     if not any(place == folder for _device, place in places):
         return False
     device, place = [p for p in places if (folder + "/").startswith(p[1].rstrip("/") + "/")][-1]
@@ -92,7 +96,7 @@ def _write(handle: int, piece: bytes, offset: int) -> None:
 
 @contextlib.contextmanager
 def _opened(path: str, flags: int) -> t.Iterator[int]:
-    """Open a device or a file. The name of a volume is a link, that of a file is not."""
+    """Open a device or a file. The path of a volume is a link, that of a file is not."""
     handle, device = -1, path.startswith(DEVICES)
     try:
         handle = os.open(path, flags | os.O_CLOEXEC | (0 if device else os.O_NOFOLLOW), 0o600)

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Guards a disk while it is detached: a hold makes every destroy of its volume fail.
+"""Guard a disk while it is detached: a hold makes every destroy of its volume fail.
 
-With libzfs_core the hold is bound to this process, so the kernel drops it if we die; the command line can only place
-an ordinary hold and release it. Either way the guard lives on a snapshot of the disk that nobody else has.
+With libzfs_core the hold is bound to this process, so the kernel releases it if the process dies. The command line can
+only place an ordinary hold and release it. The hold is on a snapshot of the disk that nobody else uses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ TAG = "flexdisk-guard"
 
 
 def load_libzfs_core() -> t.Tuple[t.Any, str]:
-    """(module, why not): the library if a call to it works.
+    """Return the library if a call to it works, and else why not.
 
-    The release 0.2.3 on PyPI is recognised by what it lacks and refused: its C signatures are those of 2016 and
-    crash the interpreter. A library that imports may still lack its C half, so one harmless call decides.
+    The release 0.2.3 on PyPI is recognised by a missing function and refused: its C signatures are those of 2016 and
+    crash the interpreter. A library that can be imported may still lack its C half, so one harmless call is made.
     """
     try:
         import libzfs_core  # type: ignore[import-not-found,unused-ignore]
@@ -41,8 +41,10 @@ def load_libzfs_core() -> t.Tuple[t.Any, str]:
 
 
 class Guard:
-    """Context manager around the dangerous part of a detach. backend says what protected the disk: C(libzfs_core),
-    C(cli), or C(none) where there was no room for the snapshot that the hold needs.
+    """Context manager around the critical part of a detach.
+
+    backend: what protects the disk: C(libzfs_core), C(cli), or C(none) if there was no space for the snapshot that the
+    hold needs.
     """
 
     def __init__(self, zfs: Zfs, library: t.Any) -> None:
@@ -57,8 +59,8 @@ class Guard:
         return self
 
     def protect(self, volume: str, newest: str = "") -> None:
-        """Hold a snapshot made for this purpose. Without room for one, hold newest, the short name of the volume's
-        newest snapshot.
+        """Place a hold on a snapshot taken for this purpose. Without space for one, use newest, the short name of the
+        volume's newest snapshot.
         """
         self._volumes, self._snapshot = [volume], SNAPSHOT
         try:
@@ -98,7 +100,7 @@ class Guard:
             self._fd = -1
 
     def moving(self, volume: str) -> None:
-        """Note that the volume is about to be renamed together with its snapshots."""
+        """Record that the volume is about to be renamed together with its snapshots."""
         self._volumes.append(volume)
 
     def __exit__(self, kind: t.Optional[t.Type[BaseException]], *exc: object) -> None:
@@ -113,19 +115,19 @@ class Guard:
                 raise
 
 
-def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, held: bool = True) -> None:
+def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, on_hold: bool = True) -> None:
     """Remove a guard, if there is one. Raises ZfsError NotApplied if it is still there: nothing else would show it once
-    its VM has gone.
+    its VM is gone.
     """
     name = f"{volume}@{snapshot}"
-    if held:
+    if on_hold:
         _unless_gone(lambda: zfs.release(TAG, name))
     if snapshot == SNAPSHOT and _unless_gone(lambda: exact.destroy_own(zfs, name)) and zfs.exists(name):
         raise ZfsError("NotApplied", f"{name} still exists, although zfs reported no error when it destroyed it")
 
 
 def _unless_gone(step: t.Callable[[], None]) -> bool:
-    """Do a step. Returns whether there was anything to do it with."""
+    """Run a step. Return False if its dataset does not exist any more."""
     try:
         step()
     except ZfsError as exc:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Parsers of what zfs and zpool print; they take text and run nothing."""
+"""Parsers of the output of zfs and zpool. They take text and run nothing."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from dataclasses import replace
 from ..model.dataset import RECORD, Dataset
 from ..model.errors import FlexdiskError
 from ..rules.identity import FLEXIBLE, NAMES, PREFIX
-from ..rules.journal import INDEX
+from ..rules.journal import INDEX_PROPERTY
 from ..rules.reservation import PoolGeometry, Vdev, automatic_reservation
-from ..rules.snapshots import FACT as PARTS
+from ..rules.snapshots import PARTS_PROPERTY
 
 _NUMBERS = (
     "guid",
@@ -38,15 +38,21 @@ _NUMBERS = (
     "userrefs",
 )
 _TEXTS = ("origin", "compression", "encryptionroot")
-PROPERTIES = ("type", *_NUMBERS, *_TEXTS, "clones", *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX, PARTS)))
+PROPERTIES = (
+    "type",
+    *_NUMBERS,
+    *_TEXTS,
+    "clones",
+    *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX_PROPERTY, PARTS_PROPERTY)),
+)
 _OUR_SOURCES = ("local", "received")
 _INHERITED = "inherited from "
 
 
 def parse_get(stdout: str) -> t.List[Dataset]:
-    """Datasets from C(zfs get -Hp -o name,property,value,source).
+    """Return the datasets in the output of C(zfs get -Hp -o name,property,value,source).
 
-    Raises FlexdiskError on a line with other fields, and on a property that is there twice: a user property may hold
+    Raises FlexdiskError on a line with other fields, and on a property that occurs twice: a user property may contain
     tabs and newlines, and with them what looks like lines of other datasets.
     """
     rows: t.Dict[str, t.Dict[str, str]] = {}
@@ -66,19 +72,20 @@ def parse_get(stdout: str) -> t.List[Dataset]:
 
 
 def check_whole(stdout: str, names: t.Collection[str], properties: t.Collection[str], datasets: bool = True) -> None:
-    """Raise FlexdiskError UnexpectedOutput unless each dataset that was printed has each property once, each of the
-    names was printed, and of none that lies below them one above is lacking. What was cut off is not what is not there.
+    """Raise FlexdiskError UnexpectedOutput if the output is incomplete: each dataset must have each property once, each
+    of the names must occur, and so must the parents of those below them. Otherwise a truncated output would look as if
+    datasets were missing.
 
-    datasets: file systems and volumes were asked for, not only their snapshots or bookmarks.
+    datasets: file systems and volumes were requested, not only their snapshots or bookmarks.
     """
-    found: t.Dict[str, t.List[str]] = {}
+    by_name: t.Dict[str, t.List[str]] = {}
     for name, prop, _value, _source in cells(stdout):
-        found.setdefault(name, []).append(prop)
-    above = {_above(name) for name in found} - {""} if datasets else set()
+        by_name.setdefault(name, []).append(prop)
+    above = {_above(name) for name in by_name} - {""} if datasets else set()
     inside = tuple(f"{name}/" for name in names)
-    lacking = sorted({*names} - found.keys()) if datasets else []
-    lacking += sorted(name for name in above - found.keys() if not inside or name.startswith(inside))
-    short = [name for name, props in found.items() if len(props) != len(properties) or {*props} != {*properties}]
+    lacking = sorted({*names} - by_name.keys()) if datasets else []
+    lacking += sorted(name for name in above - by_name.keys() if not inside or name.startswith(inside))
+    short = [name for name, props in by_name.items() if len(props) != len(properties) or {*props} != {*properties}]
     if stdout and stdout[-1] != "\n":
         short.append(stdout.rpartition("\n")[2].split("\t")[0])
     if lacking or short:
@@ -87,13 +94,13 @@ def check_whole(stdout: str, names: t.Collection[str], properties: t.Collection[
 
 
 def _above(name: str) -> str:
-    """The dataset above one, or that of a snapshot or bookmark; "" for a pool."""
+    """Return the dataset above one, or that of a snapshot or bookmark; "" for a pool."""
     dataset = re.split("[@#]", name)[0]
     return dataset if dataset != name else name.rpartition("/")[0]
 
 
 def cells(stdout: str) -> t.Iterator[t.List[str]]:
-    """Name, property, value and source from each line. Raises FlexdiskError on a line with other fields."""
+    """Yield name, property, value and source from each line. Raises FlexdiskError on a line with other fields."""
     lines = stdout.split("\n")
     for line in lines if lines[-1] else lines[:-1]:
         fields = line.split("\t")
@@ -131,16 +138,18 @@ def _dataset(name: str, row: t.Mapping[str, str], sources: t.Mapping[str, str]) 
 _SIZE = re.compile(r"\A[1-9][0-9]{0,18}\Z")
 
 
-def _with_files(found: t.Dict[str, Dataset]) -> t.List[Dataset]:
-    """Sizes of disks that are files: ZFS knows them as our property, of a snapshot only where the size has changed."""
-    for name, dataset in found.items():
+def _with_files(datasets: t.Dict[str, Dataset]) -> t.List[Dataset]:
+    """Return the datasets with the sizes of disks that are files. ZFS stores these in our property; on a snapshot only
+    if the size has changed.
+    """
+    for name, dataset in datasets.items():
         if dataset.kind == "filesystem" and dataset.user.get("type") == "file":
-            found[name] = replace(dataset, volsize=_size_of(dataset, 0), volblocksize=RECORD)
-    for name, dataset in found.items():
-        above = found.get(dataset.parent) if dataset.kind == "snapshot" else None
+            datasets[name] = replace(dataset, volsize=_size_of(dataset, 0), volblocksize=RECORD)
+    for name, dataset in datasets.items():
+        above = datasets.get(dataset.parent) if dataset.kind == "snapshot" else None
         if above is not None and above.kind == "filesystem" and above.volsize:
-            found[name] = replace(dataset, volsize=_size_of(dataset, above.volsize), volblocksize=RECORD)
-    return list(found.values())
+            datasets[name] = replace(dataset, volsize=_size_of(dataset, above.volsize), volblocksize=RECORD)
+    return list(datasets.values())
 
 
 def _size_of(dataset: Dataset, other: int) -> int:
@@ -153,7 +162,9 @@ _RAIDZ = re.compile(r"\Araidz(\d?)-\d+\Z")
 
 
 def parse_status(stdout: str) -> t.Dict[str, t.Tuple[Vdev, ...]]:
-    """Top-level data vdevs per pool from C(zpool status). It does not show ashift, so ashift is 0, unknown."""
+    """Return the top-level data vdevs of each pool from C(zpool status). It does not show ashift, so ashift is 0,
+    unknown.
+    """
     pools: t.Dict[str, t.List[t.List[t.Any]]] = {}
     pool, data = "", False
     for line in stdout.splitlines():
@@ -189,7 +200,7 @@ def _vdev(name: str, disks: int) -> Vdev:
 
 
 def _whole(name: str, vdev: Vdev, disks: int) -> Vdev:
-    """The vdev. Raises FlexdiskError if it has no room for data beside its parity."""
+    """Return the vdev. Raises FlexdiskError if it has no room for data beside its parity."""
     if not 0 < vdev.parity < disks:
         raise FlexdiskError("UnexpectedOutput", f"zpool status shows a {name} of {vdev.disks} disks")
     return vdev
@@ -204,7 +215,7 @@ def needs_ashift(vdevs: t.Iterable[Vdev]) -> bool:
 
 
 def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
-    """The vdevs with the sector sizes that C(zdb -C POOL) printed, in its order.
+    """Return the vdevs with the sector sizes that C(zdb -C POOL) printed, in its order.
 
     It shows special vdevs like others, and those are never raidz or draid, so kinds are compared.
     """
@@ -217,7 +228,7 @@ def with_ashift(vdevs: t.Tuple[Vdev, ...], zdb: str) -> t.Tuple[Vdev, ...]:
 
 
 def _tops(zdb: str) -> t.Iterator[t.Tuple[str, int]]:
-    """Kind and ashift of each top-level vdev that holds data."""
+    """Yield kind and ashift of each top-level vdev that holds data."""
     first = _TOP.search(zdb)
     if not first:
         return
@@ -230,7 +241,7 @@ def _tops(zdb: str) -> t.Iterator[t.Tuple[str, int]]:
 
 
 def geometry(vdevs: t.Tuple[Vdev, ...], volumes: t.Iterable[Dataset]) -> PoolGeometry:
-    """The pool's geometry. Its volumes tell which of the two roundings its ZFS uses."""
+    """Return the pool's geometry. Its volumes show which of the two roundings its ZFS uses."""
     classic, modern = PoolGeometry(vdevs, "classic"), PoolGeometry(vdevs, "modern")
     if needs_ashift(vdevs):
         for v in volumes:

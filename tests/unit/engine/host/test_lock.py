@@ -44,7 +44,7 @@ with lock.exclusive(runner, sys.argv[2] or None, 60, "vm_disks of web01"):
 @pytest.fixture(autouse=True)
 def directory(tmp_path, monkeypatch):
     """That of a simulated node's programs."""
-    made = tmp_path / "bin" / lock.OF_A_NODE
+    made = tmp_path / "bin" / lock.NODE_FOLDER
     made.parent.mkdir()
     made.mkdir(0o700)
     program(made.with_name("zfs"), "exit 0")
@@ -250,7 +250,7 @@ def test_simulated_nodes_are_no_matter_of_each_other(monkeypatch, tmp_path, hold
     for name in ("one", "two"):
         install_programs(tmp_path / name)
         monkeypatch.setenv("PATH", f"{tmp_path / name / 'bin'}:{os.environ['PATH']}")
-        assert lock.place() == str(tmp_path / name / "bin" / lock.OF_A_NODE)
+        assert lock.place() == str(tmp_path / name / "bin" / lock.NODE_FOLDER)
         take()
     assert lock.place() != str(directory)
 

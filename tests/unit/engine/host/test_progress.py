@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock, progress
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.progress import Standing
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.progress import Position
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run import module_run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import whole_files
@@ -76,16 +76,16 @@ def seen(pool=None):
 @pytest.mark.parametrize(
     ("where", "line"),
     [
-        (Standing("web01", "data", "~ data 1 GiB -> 2 GiB", 7, 31), "at step 7 of 31, VM web01: ~ data 1 GiB -> 2 GiB"),
-        (Standing("web01", "data", "identity", 1, 2), "at step 1 of 2, VM web01, disk data: identity"),
+        (Position("web01", "data", "~ data 1 GiB -> 2 GiB", 7, 31), "at step 7 of 31, VM web01: ~ data 1 GiB -> 2 GiB"),
+        (Position("web01", "data", "identity", 1, 2), "at step 1 of 2, VM web01, disk data: identity"),
         (
-            Standing("web01", "data", "~ data thick -> file", 7, 31, 2 * GIB, 5 * GIB, 100 * MIB),
+            Position("web01", "data", "~ data thick -> file", 7, 31, 2 * GIB, 5 * GIB, 100 * MIB),
             "at step 7 of 31, VM web01: ~ data thick -> file, 2 GiB of 5 GiB (40 %), 100 MiB/s, 30 s left",
         ),
-        (Standing("", "data", "+ data", 1, 1, 5 * GIB, 0, MIB), "at step 1 of 1: + data, 5 GiB, 1 MiB/s"),
-        (Standing("", "", "read again", 3, 3), "at step 3 of 3: read again"),
-        (Standing("web01", "", "stop"), "VM web01: stop"),
-        (Standing(), ""),
+        (Position("", "data", "+ data", 1, 1, 5 * GIB, 0, MIB), "at step 1 of 1: + data, 5 GiB, 1 MiB/s"),
+        (Position("", "", "read again", 3, 3), "at step 3 of 3: read again"),
+        (Position("web01", "", "stop"), "VM web01: stop"),
+        (Position(), ""),
     ],
 )
 def test_in_words(where, line):
@@ -162,7 +162,7 @@ def test_a_copy_is_told(tmp_path, monkeypatch, directory):
     monkeypatch.setattr(progress, "_write", lambda *what: (writes.append(clock.now), written(*what)))
     with lock.exclusive(SubprocessRunner(), None, 0, TASK) as held:
         made = progress.Progress(held, log.append, 0, clock, clock.pause)
-        made.more(2)
+        made.add_steps(2)
         made.step("web01", "data", "~ data thick -> file")
         made.begin(100 * MIB)
         for piece in range(101):
@@ -182,7 +182,7 @@ def test_so_many_files_a_second_and_no_more(directory):
     clock = Clock()
     with lock.exclusive(SubprocessRunner(), None, 0, TASK) as held:
         made = progress.Progress(held, None, 0, clock, clock.pause)
-        made.more(100)
+        made.add_steps(100)
         for number in range(1, 101):
             made.step("web01", "", f"step {number}")
             assert lock.under_way(None)[0]["text"] == f"step {number}"
@@ -201,8 +201,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 lock.place = lambda: sys.argv[2]
 runner = SubprocessRunner()
 with lock.exclusive(runner, sys.argv[3] or None, 60, "vm_disks of web01") as held:
-    with progress.telling(held, lambda line: None) as told:
-        told.more(2)
+    with progress.reporting(held, lambda line: None) as told:
+        told.add_steps(2)
         told.step("web01", "data", "~ data thick -> file")
         told.begin(100 << 20)
         told.reach(40 << 20)
@@ -275,8 +275,8 @@ def test_another_pool_is_no_matter(holder):
 def test_the_lock_of_another_pool_is_left_alone(holder, monkeypatch):
     """Who looks holds it for a moment, in which a task that does not wait could come."""
     holder("zones")
-    looked, look = [], lock._held
-    monkeypatch.setattr(lock, "_held", lambda directory, name: (looked.append(name), look(directory, name))[1])
+    looked, look = [], lock._if_held
+    monkeypatch.setattr(lock, "_if_held", lambda directory, name: (looked.append(name), look(directory, name))[1])
     assert (seen("tank"), looked) == ([], [])
     assert (len(seen("zones")), looked) == (1, ["pool-zones.lock"])
 
@@ -338,7 +338,7 @@ def test_killed_at_every_step_it_is_told_apart_as_dead(directory, monkeypatch):
 
         def killed(self, *what, at=at, step=step):
             step(self, *what)
-            if self._where.at_step == at:
+            if self._current.at_step == at:
                 raise Killed
 
         with monkeypatch.context() as patch:
@@ -442,7 +442,7 @@ def test_a_log_that_fails_fails_nothing(sim):
 
 
 def garbage():
-    good = {**progress.Run(os.getpid(), "hv01", "now", TASK)._asdict(), **Standing()._asdict()}
+    good = {**progress.Run(os.getpid(), "hv01", "now", TASK)._asdict(), **Position()._asdict()}
     yield from (b"", b"\0" * 9, b"{", b"[]", b"7", b"[" * 60000, b"\xff\xfe", b"9" * 5000, b"x" * 70000, b"null")
     for key in good:
         yield json.dumps({k: v for k, v in good.items() if k != key}).encode()
@@ -498,8 +498,8 @@ def test_those_who_look_do_not_disturb_a_transfer(directory, monkeypatch):
     with lock.transfers(SubprocessRunner(), [VM], "a sync"):
         pass
     held = os.open(directory / f"transfer-{VM}.lock", os.O_RDONLY)
-    assert lock._take(held, lock.fcntl.LOCK_SH)
+    assert lock._try_lock(held, lock.fcntl.LOCK_SH)
     monkeypatch.setattr(lock, "time", SimpleNamespace(sleep=lambda _s: os.close(held), time=time.time))
-    with lock.transfers(SubprocessRunner(), [VM], "a sync") as one, progress.telling(one, print) as made:
+    with lock.transfers(SubprocessRunner(), [VM], "a sync") as one, progress.reporting(one, print) as made:
         made.now("db01", "data", "sending")
         assert [(o["lock"], o["state"]) for o in lock.under_way("tank")] == [(f"transfer-{VM}", "running")]

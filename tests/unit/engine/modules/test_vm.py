@@ -821,6 +821,38 @@ def test_a_restart_that_is_killed_at_any_change_is_ended_by_the_same_task(when):
     assert number > 4
 
 
+def test_a_vm_is_restarted_by_name(sim):
+    """Each time; a stopped one is started. Nothing else changes, and it needs the permission."""
+    go(sim, {**NEW, "disks": [{"name": "root"}], "state": "running", "autoboot": True, "generation": "one"})
+    wanted = {"vm": "web01", "state": "restarted"}
+    assert "the VM is running and must be restarted; allow_restart: true" in refusal(sim, "VmNotStopped", wanted)
+    for _time in range(2):
+        done = go(sim, wanted, allow_restart=True)
+        assert [step["step"] for step in done.vms[0]["steps"]] == ["stop", "start"]
+        vm = done.vms[0]
+        assert [vm[key] for key in ("state", "autoboot", "generation")] == ["running", True, "one"]
+    settle(sim, {"vm": "web01", "state": "stopped"})
+    done = go(sim, wanted)
+    assert [step["step"] for step in done.vms[0]["steps"]] == ["start"]
+    changed = go(sim, {**wanted, "vcpus": 3}, allow_restart=True)
+    assert [step["step"] for step in changed.vms[0]["steps"]] == ["stop", "properties", "start"]
+
+
+@pytest.mark.parametrize("when", ["before", "after", "failed"])
+def test_a_restart_by_name_that_is_killed_leaves_a_vm_that_the_same_task_starts(when):
+    number, came = 0, True
+    while came:
+        number += 1
+        sim = Simulated(512 << 30)
+        go(sim, {**NEW, "disks": [{"name": "root"}], "state": "running", "autoboot": True})
+        wanted = {"vm": "web01", "state": "restarted"}
+        came = interrupted(sim, when, number, wanted, allow_restart=True)
+        done = go(sim, wanted, allow_restart=True)
+        assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
+        assert [done.vms[0][key] for key in ("state", "autoboot")] == ["running", True], number
+    assert number > 3
+
+
 @pytest.mark.parametrize("when", ["before", "after", "failed"])
 def test_a_creation_that_was_killed_can_go_on_with_another_image(when):
     """The boot disk that is there already is made anew, if its entry allows that."""

@@ -18,7 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.unfinished import lasting_of
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.unfinished import still_needed
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from ..conftest import IMAGE, Simulated
@@ -185,7 +185,7 @@ def test_what_lasts_of_what_vmadm_or_somebody_else_has_written(known, deletes, l
         Dataset("zones/u/disk0", "volume", **written),
         Dataset("zones/u@hourly", "snapshot", **written),
     ]
-    assert lasting_of(there, "zones/u", empty, known, deletes) == lasting
+    assert still_needed(there, "zones/u", empty, known, deletes) == lasting
 
 
 @pytest.mark.parametrize("wanted", [MADE, GONE], ids=["made", "gone"])

@@ -101,17 +101,17 @@ def test_what_a_place_decides_is_not_kept():
         "volsize": ("1", "local"),
         "sync": ("always", "received"),
     }
-    assert effective.kept(row, {}, "tank/vm") == {}
+    assert effective.to_preserve(row, {}, "tank/vm") == {}
     row["sync"] = ("disabled", "inherited from tank/flexdisk/replica")
-    assert effective.kept(row, {}, "tank/flexdisk") == {}, "what is set for replicas is nothing for a disk"
+    assert effective.to_preserve(row, {}, "tank/flexdisk") == {}, "what is set for replicas is nothing for a disk"
     row["sync"] = ("disabled", "inherited from tank/flexdisk")
-    assert effective.kept(row, {}, "tank/vm") == {"sync": "disabled"}
+    assert effective.to_preserve(row, {}, "tank/vm") == {"sync": "disabled"}
     row["sync"] = ("always", "local")
     row["volmode"] = ("none", "inherited from tank/vms")
     above = {"volmode": ("default", "default")}
-    assert effective.kept(row, above, "tank/vm") == {"volmode": "none"}
-    assert effective.kept(row, above, "tank/flexdisk") == {}, "detached disks show no partitions"
-    assert effective.kept(row, {"volmode": ("none", "local")}, "tank/vm") == {}
+    assert effective.to_preserve(row, above, "tank/vm") == {"volmode": "none"}
+    assert effective.to_preserve(row, above, "tank/flexdisk") == {}, "detached disks show no partitions"
+    assert effective.to_preserve(row, {"volmode": ("none", "local")}, "tank/vm") == {}
 
 
 @pytest.mark.parametrize("value", ["a\tb", "a\nb", "a\tb\nzones\tsync\talways\tlocal"])

@@ -14,34 +14,34 @@ from simnode.zfs.storage import Storage
 
 
 def write(storage: Storage, dataset: Dataset, start: int, end: int, content: str) -> None:
-    """Write [start, end); ENOSPC when it does not fit (nothing is written), EIO beyond a volume's end."""
+    """Write [start, end). Raises ZfsError ENOSPC if it does not fit (nothing is written), EIO beyond a volume's end."""
     writable(storage, dataset.name)
     if dataset.kind == VOLUME and end > dataset.volsize:
         raise ZfsError("EIO", dataset.name)
     pool = storage.pool_of(dataset.name)
     txg = storage.next_txg()
-    old, avail = dataset.extents, pool.available(dataset)
+    old_extents, avail = dataset.extents, pool.available(dataset)
     before = dataset.unique
     dataset.extents = _written(dataset, start, end, content, txg)
     pool.touch(dataset, txg)
     born = pool.weigh(dataset, [e for e in dataset.extents if e[3] > dataset.last_txg]) - before
     if born > 0 and born > avail + pool.meta_size(dataset.kind):
-        dataset.extents = old
+        dataset.extents = old_extents
         raise ZfsError("ENOSPC", dataset.name)
     pool.recount(dataset)
 
 
 def _written(dataset: Dataset, start: int, end: int, content: str, txg: int) -> ext.Extents:
-    """Blocks are written whole: what is there beside a part of one is written again with it."""
+    """Return the extents after a write. Only complete blocks are written, so the rest of a block is written again."""
     block = dataset.block
     first, last = start // block * block, -(-end // block) * block
-    found = dataset.extents
+    extents = dataset.extents
     for one, other in ((first, min(start, first + block)), (max(end, last - block), last)):
-        for piece in ext.within(found, one, other):
-            found = ext.write(found, piece[0], piece[1], piece[2], txg)
+        for piece in ext.within(extents, one, other):
+            extents = ext.write(extents, piece[0], piece[1], piece[2], txg)
     if content.startswith(ZEROS):
-        return ext.cut(found, start, end)
-    return ext.write(found, start, end, content, txg)
+        return ext.cut(extents, start, end)
+    return ext.write(extents, start, end, content, txg)
 
 
 def trim(storage: Storage, dataset: Dataset, start: int, end: int) -> None:

@@ -136,8 +136,8 @@ def rename(storage: Storage, dataset: Dataset, target: str) -> None:
         if dataset.cryptroot not in (0, dataset.guid, parent.cryptroot):
             raise ZfsError("EACCES", dataset.name)
         _transfer(pool, dataset, old_parent, parent)
-    old = dataset.name
-    del old_parent.children[old.rpartition("/")[2]]
+    old_name = dataset.name
+    del old_parent.children[old_name.rpartition("/")[2]]
     old_parent.charge -= max(dataset.used, dataset.reservation)
     pool.settle(old_parent)
     dataset.parent = parent
@@ -146,10 +146,10 @@ def rename(storage: Storage, dataset: Dataset, target: str) -> None:
     pool.settle(parent)
     for below in list(dataset.walk()):
         del pool.datasets[below.name]
-        below.name = target + below.name[len(old) :]
+        below.name = target + below.name[len(old_name) :]
         pool.datasets[below.name] = below
     storage.next_txg()
-    storage.emit("rename", old)
+    storage.emit("rename", old_name)
 
 
 def _transfer(pool: Pool, dataset: Dataset, source: Dataset, target: Dataset) -> None:

@@ -53,15 +53,15 @@ def take_in(storage: Storage, target: Dataset, pieces: List[Piece]) -> bool:
     pool, state = storage.pool_of(target.name), target.partial
     assert state is not None
     room = pool.room(target)
-    held = len(state["pieces"])
+    received_before = len(state["pieces"])
     state["pieces"] += pieces
-    while pool.weigh(target, _written(state["pieces"][held:])) > room:
+    while pool.weigh(target, _written(state["pieces"][received_before:])) > room:
         state["pieces"].pop()
     if state["new"]:
-        _apply(storage, pool, target, state["pieces"][held:])
+        _apply(storage, pool, target, state["pieces"][received_before:])
     pool.rebuild()
     storage.next_txg()
-    return len(state["pieces"]) == held + len(pieces)
+    return len(state["pieces"]) == received_before + len(pieces)
 
 
 def finish(storage: Storage, target: Dataset, part: Part, short: str) -> Snapshot:

@@ -15,7 +15,7 @@ from simnode.zfs.storage import Storage
 
 
 def take_snapshots(storage: Storage, names: List[str], props: Dict[str, Any]) -> List[Tuple[str, str]]:
-    """Take snapshots of one pool, all or none; returns (snapshot, errno) of those that stand in the way."""
+    """Take snapshots of one pool, all or none. Return (snapshot, errno) of those that prevent it."""
     writable(storage)
     pool = storage.pool_of(names[0])
     errors: List[Tuple[str, str]] = []
@@ -47,7 +47,7 @@ def take_snapshots(storage: Storage, names: List[str], props: Dict[str, Any]) ->
 
 
 def destroy_snapshots(storage: Storage, snaps: List[Snapshot], defer: bool) -> List[Tuple[str, str]]:
-    """Destroy snapshots, all or none; with `defer` those held or cloned are only marked. Returns (snapshot, errno)."""
+    """Destroy snapshots, all or none. With `defer`, held or cloned ones are only marked. Return (snapshot, errno)."""
     writable(storage)
     errors: List[Tuple[str, str]] = []
     for snap in snaps:
@@ -102,24 +102,24 @@ def rollback(storage: Storage, dataset: Dataset, snap: Snapshot) -> None:
 
 
 def take_bookmark(storage: Storage, source: Union[Snapshot, Bookmark], short: str) -> None:
-    """Remember when a snapshot was taken, under a name that is free."""
+    """Create a bookmark of a snapshot or bookmark, under a free name."""
     writable(storage, source.fullname)
-    made = Bookmark(source.dataset, short, source.guid, source.createtxg, source.created, source.referenced)
-    source.dataset.bookmarks.append(made)
+    bookmark = Bookmark(source.dataset, short, source.guid, source.createtxg, source.created, source.referenced)
+    source.dataset.bookmarks.append(bookmark)
     storage.next_txg()
     storage.emit("bookmark", source.fullname)
 
 
-def destroy_bookmark(storage: Storage, mark: Bookmark) -> None:
-    """Forget it."""
-    writable(storage, mark.fullname)
-    mark.dataset.bookmarks.remove(mark)
+def destroy_bookmark(storage: Storage, bookmark: Bookmark) -> None:
+    """Destroy a bookmark."""
+    writable(storage, bookmark.fullname)
+    bookmark.dataset.bookmarks.remove(bookmark)
     storage.next_txg()
-    storage.emit("destroy", mark.fullname)
+    storage.emit("destroy", bookmark.fullname)
 
 
 def hold(storage: Storage, snap: Snapshot, tag: str) -> None:
-    """Put a user hold; EEXIST when the tag is there."""
+    """Add a user hold. Raises ZfsError EEXIST if the tag exists."""
     writable(storage, snap.fullname)
     if tag in snap.holds:
         raise ZfsError("EEXIST", snap.fullname)
@@ -129,7 +129,7 @@ def hold(storage: Storage, snap: Snapshot, tag: str) -> None:
 
 
 def release(storage: Storage, snap: Snapshot, tag: str) -> None:
-    """Take a user hold off; ESRCH when there is none."""
+    """Remove a user hold. Raises ZfsError ESRCH if there is none."""
     writable(storage, snap.fullname)
     if tag not in snap.holds:
         raise ZfsError("ESRCH", snap.fullname)
@@ -140,7 +140,7 @@ def release(storage: Storage, snap: Snapshot, tag: str) -> None:
 
 
 def rename_snapshots(storage: Storage, snaps: List[Snapshot], short: str) -> None:
-    """Rename snapshots of one name to another, all or none; EEXIST carries the one in the way."""
+    """Rename snapshots of one name to another, all or none. Raises ZfsError EEXIST with an existing one."""
     writable(storage)
     for snap in snaps:
         if snap.dataset.snapshot(short) is not None:
@@ -148,7 +148,7 @@ def rename_snapshots(storage: Storage, snaps: List[Snapshot], short: str) -> Non
         if len(snap.dataset.name) + 1 + len(short) > 255:
             raise ZfsError("ENAMETOOLONG", snap.fullname)
     for snap in snaps:
-        old = snap.fullname
+        old_name = snap.fullname
         snap.name = short
-        storage.emit("rename", old)
+        storage.emit("rename", old_name)
     storage.next_txg()

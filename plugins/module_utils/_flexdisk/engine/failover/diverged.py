@@ -12,34 +12,41 @@ from ...model.dataset import Dataset
 from ...model.sizes import render_bytes
 from ...model.vm import Disk
 from ...rules.inventory import Host
-from ...rules.layout import diverged, is_below, last_part, replicas
+from ...rules.layout import diverged_container, is_below, last_part, replicas_container
 from ...rules.moves import Move
-from ...rules.replicas import DIVERGED, HOME, HOST, OF_VM, RESERVED, ROLE, is_synced
-from ...rules.replicas import FACT as NOTE
+from ...rules.replicas import DIVERGED, HOME, HOST, OF_VM, REPLICAS_PROPERTY, RESERVED, ROLE, is_synced
 from ...zfs import guard
 
 _SHOWN = 20  # snapshots that a message names
 
 
-class Old(t.NamedTuple):
-    """A disk on the old home."""
+class Difference(t.NamedTuple):
+    """What a disk on the old home has that the new home lacks."""
+
+    has_base: bool
+    """The new home has a snapshot of the disk. Without one it may lack everything."""
+    written: int
+    """Bytes written since the newest snapshot that the new home has."""
+    snapshots: t.Tuple[str, ...]
+    """Short names of the snapshots that only this disk is known to have, except those that syncs have taken."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the new home lacks nothing. Then the disk becomes a replica."""
+        return self.has_base and not self.written and not self.snapshots
+
+
+class OldHomeDisk(t.NamedTuple):
+    """A disk of a VM that still is, or was until now, on its old home."""
 
     disk: Disk
     common: int
     """The guid of its newest snapshot that the new home has, 0 for none."""
-    written: int
-    """Bytes written since the common snapshot."""
-    snapshots: t.Tuple[str, ...]
-    """Short names of its snapshots after the common one, except those that syncs have taken."""
-
-    @property
-    def becomes_replica(self) -> bool:
-        """Whether the new home lacks nothing of it."""
-        return _lacks_nothing(self)
+    difference: Difference
 
 
-class Apart(t.NamedTuple):
-    """A disk of a VM that has ended here, detached or in the place of those that have diverged."""
+class DivergedDisk(t.NamedTuple):
+    """A disk of a VM that has ended here. It lies detached, or where diverged disks lie."""
 
     volume: Dataset
     common: str
@@ -48,126 +55,116 @@ class Apart(t.NamedTuple):
     """Its snapshots up to the common one."""
     lost: t.Tuple[str, ...]
     """Its newer snapshots, the newest first."""
-    written: int
-    """Bytes written since the common snapshot."""
-    snapshots: t.Tuple[str, ...]
-    """Short names of the snapshots that no other copy is known to have, except those that syncs have taken."""
+    difference: Difference
     replicated: bool
-    """Whether there is a replica beside it."""
-
-    @property
-    def becomes_replica(self) -> bool:
-        """Whether the new home lacks nothing of it."""
-        return _lacks_nothing(self)
+    """Whether this host also has a replica of the disk."""
 
 
-def _lacks_nothing(disk: t.Union[Old, Apart]) -> bool:
-    return bool(disk.common) and not disk.written and not disk.snapshots
-
-
-def old_disk(disk: Disk, claim: Claim) -> Old:
+def compare_with_claim(disk: Disk, claim: Claim) -> OldHomeDisk:
     """Return the disk, compared with the snapshots that the new home says it has."""
     known = claim.points.get(disk.uuid, ())
-    written, common, newer = disk.volume.written if disk.snapshots else disk.volume.referenced, 0, []
+    written, common, newer_snapshots = disk.volume.written if disk.snapshots else disk.volume.referenced, 0, []
     for snapshot in reversed(disk.snapshots):
         if snapshot.guid in known:
             common = snapshot.guid
             break
         written += snapshot.written
-        newer.append(snapshot)
-    return Old(disk, common, written, _of_users(reversed(newer)))
+        newer_snapshots.append(snapshot)
+    difference = Difference(bool(common), written, _of_users(reversed(newer_snapshots)))
+    return OldHomeDisk(disk, common, difference)
 
 
 def _of_users(points: t.Iterable[Dataset]) -> t.Tuple[str, ...]:
-    """The short names of snapshots that neither a sync nor a guard has taken. Their contents do not matter: somebody
-    may count on them.
-    """
+    """Return the short names of snapshots that users have taken, also of empty ones: somebody may count on them."""
     names = (point.name.partition("@")[2] for point in points)
     return tuple(name for name in names if not is_synced(name) and name != guard.SNAPSHOT)
 
 
-def what_lacks(one: t.Union[Old, Apart], there: str, before: str = " ") -> str:
-    """Return what the new home lacks, or may lack, in words that begin with before; "" for nothing."""
-    parts = [render_bytes(one.written)] if one.written else []
-    if one.snapshots:
-        shown = ", ".join(f"@{name}" for name in one.snapshots[:_SHOWN])
-        more = f" and {len(one.snapshots) - _SHOWN} more" if len(one.snapshots) > _SHOWN else ""
-        parts.append(f"its snapshot{'s' if len(one.snapshots) > 1 else ''} {shown}{more}")
-    lacks = "lacks" if one.common else "may lack, for they have no snapshot in common"
-    return f"{before}with {' and '.join(parts)} that {there} {lacks}" if parts else ""
+def render_difference(difference: Difference, there: str, lead: str = " ") -> str:
+    """Return what the new home lacks, or may lack, as the end of a sentence after lead; "" for nothing."""
+    parts = [render_bytes(difference.written)] if difference.written else []
+    if difference.snapshots:
+        shown = ", ".join(f"@{name}" for name in difference.snapshots[:_SHOWN])
+        more = f" and {len(difference.snapshots) - _SHOWN} more" if len(difference.snapshots) > _SHOWN else ""
+        parts.append(f"its snapshot{'s' if len(difference.snapshots) > 1 else ''} {shown}{more}")
+    lacks = "lacks" if difference.has_base else "may lack, for they have no snapshot in common"
+    return f"{lead}with {' and '.join(parts)} that {there} {lacks}" if parts else ""
 
 
-def given_up(apart: Apart, becomes: bool) -> str:
-    """What becomes of a disk whose data is given up."""
-    name, there = apart.volume.name, apart.volume.user.get(HOST, "the new home")
-    lacking = what_lacks(apart, there)
-    if not becomes:
+def render_given_up(disk: DivergedDisk, becomes_replica: bool) -> str:
+    """Return the message about a disk whose data is given up."""
+    name, new_home = disk.volume.name, disk.volume.user.get(HOST, "the new home")
+    lacking = render_difference(disk.difference, new_home)
+    if not becomes_replica:
         return f"{name} is destroyed{lacking}"
     return f"{name} loses {lacking[len(' with ') :]}, and becomes a replica" if lacking else f"{name} becomes a replica"
 
 
-def whose(move: Move) -> t.Dict[str, str]:
-    """Where the VM of a disk is now."""
+def new_home_of(move: Move) -> t.Dict[str, str]:
+    """Return the properties that say where the VM of a disk is now."""
     return {HOME: str(move.pool), HOST: move.host}
 
 
-def is_kept_of(volume: Dataset, uuid: str) -> bool:
-    """Whether a dataset is a disk of this VM that stays here."""
-    marked = bool(volume.user.get(DIVERGED)) or is_below(volume.name, diverged(volume.pool))
+def is_retained(volume: Dataset, uuid: str) -> bool:
+    """Return whether a dataset is a disk of this VM that is kept on its old home."""
+    marked = bool(volume.user.get(DIVERGED)) or is_below(volume.name, diverged_container(volume.pool))
     return volume.backs and volume.user.get(OF_VM) == uuid and marked
 
 
-def volumes_of(host: Host, uuid: str) -> t.List[Dataset]:
-    """Return the disks of this VM that stay here, wherever they lie."""
-    return [d for name, d in sorted(host.datasets.items()) if d.kind != "snapshot" and is_kept_of(d, uuid)]
+def retained_volumes(host: Host, uuid: str) -> t.List[Dataset]:
+    """Return all disks of this VM that are kept on its old home."""
+    return [d for name, d in sorted(host.datasets.items()) if d.kind != "snapshot" and is_retained(d, uuid)]
 
 
 def diverged_replicas(host: Host, uuid: str) -> t.List[Dataset]:
-    """Replicas with data that the new home of their VM lacks, as far as they still lie where replicas lie."""
-    there = [volume for volume in volumes_of(host, uuid) if volume.parent == replicas(volume.pool)]
-    return [volume for volume in there if as_apart(host, volume).lost or volume.written]
+    """Return replicas with data that the new home of their VM lacks, and that have not been renamed yet."""
+    there = [volume for volume in retained_volumes(host, uuid) if volume.parent == replicas_container(volume.pool)]
+    return [volume for volume in there if diverged_disk_of(host, volume).lost or volume.written]
 
 
-def disks_apart(host: Host, uuid: str) -> t.List[Apart]:
-    """Return the disks of the VM that are apart."""
-    return [as_apart(host, volume) for volume in volumes_of(host, uuid) if is_below(volume.name, diverged(volume.pool))]
+def diverged_disks(host: Host, uuid: str) -> t.List[DivergedDisk]:
+    """Return the disks of the VM that lie where diverged disks lie."""
+    return [
+        diverged_disk_of(host, volume)
+        for volume in retained_volumes(host, uuid)
+        if is_below(volume.name, diverged_container(volume.pool))
+    ]
 
 
-def as_apart(host: Host, volume: Dataset) -> Apart:
-    """Return a disk that stays here, compared with what it notes of the new home, and with a replica beside it."""
-    points = points_of(host, volume.name)
-    text = volume.user.get(DIVERGED, "")
-    place = next((n for n, point in enumerate(points) if f"{point.guid:x}" == text), None)
-    if volume.user.get(ROLE) and not text:  # it has gone back already, and is about to become a replica again
-        place = max((n for n, point in enumerate(points) if is_synced(point.name.partition("@")[2])), default=None)
-    newer = points[place + 1 :] if place is not None else points
-    older = points[: place + 1] if place is not None else []
+def diverged_disk_of(host: Host, volume: Dataset) -> DivergedDisk:
+    """Return a disk that is kept here, compared with its noted base and with a replica of it on this host."""
+    points = snapshots_of(host, volume.name)
+    base_guid = volume.user.get(DIVERGED, "")
+    base = next((n for n, point in enumerate(points) if f"{point.guid:x}" == base_guid), None)
+    if volume.user.get(ROLE) and not base_guid:  # it has gone back already, and is about to become a replica again
+        base = max((n for n, point in enumerate(points) if is_synced(point.name.partition("@")[2])), default=None)
+    newer = points[base + 1 :] if base is not None else points
+    older = points[: base + 1] if base is not None else []
     written = volume.written + sum(point.written for point in newer)
-    beside = f"{replicas(volume.pool)}/{last_part(volume.name)}"
-    there = {point.guid for point in points_of(host, beside)}
-    only = [point for point in points if point.guid not in there] if beside in host.datasets else newer
-    return Apart(
+    beside = f"{replicas_container(volume.pool)}/{last_part(volume.name)}"
+    there = {point.guid for point in snapshots_of(host, beside)}
+    unshared = [point for point in points if point.guid not in there] if beside in host.datasets else newer
+    return DivergedDisk(
         volume,
         older[-1].name if older else "",
         tuple(point.name for point in older),
         tuple(point.name for point in reversed(newer)),
-        written,
-        _of_users(only),
+        Difference(bool(older), written, _of_users(unshared)),
         beside in host.datasets,
     )
 
 
-def points_of(host: Host, name: str) -> t.List[Dataset]:
-    """The snapshots of a dataset, oldest first."""
+def snapshots_of(host: Host, name: str) -> t.List[Dataset]:
+    """Return the snapshots of a dataset, the oldest first."""
     points = [d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == name]
     return sorted(points, key=lambda point: point.createtxg)
 
 
-def facts_of(one: Old, move: Move) -> t.Dict[str, str]:
-    """What a disk says of its VM. A replica that still lies where replicas lie says whose it was until it has gone."""
-    volume = one.disk.volume
-    apart = {OF_VM: move.vm, DIVERGED: f"{one.common:x}"}
-    if volume.parent == replicas(volume.pool):
-        return apart
+def diverged_facts(disk: OldHomeDisk, move: Move) -> t.Dict[str, str]:
+    """Return the properties of a disk whose VM ends here. A replica keeps those of its VM until it is renamed."""
+    volume = disk.disk.volume
+    facts = {OF_VM: move.vm, DIVERGED: f"{disk.common:x}"}
+    if volume.parent == replicas_container(volume.pool):
+        return facts
     reserved = str(volume.volsize) if volume.refreservation else ""
-    return {**apart, **whose(move), NOTE: "", **({RESERVED: reserved} if reserved else {})}
+    return {**facts, **new_home_of(move), REPLICAS_PROPERTY: "", **({RESERVED: reserved} if reserved else {})}

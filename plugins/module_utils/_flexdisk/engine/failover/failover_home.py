@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The home of VMs with failover: their marks, and the records that hosts with their replicas need."""
+"""Turns failover of VMs on and off, and makes the records that hosts with their replicas need."""
 
 from __future__ import annotations
 
@@ -15,13 +15,21 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, failure_text
 from ...model.vm import Vm
 from ...plan.vm_move import refusals
-from ...rules.failover import FACT, RIVALS, encode, encode_rivals, takers_of, wish_of, without_wish
+from ...rules.failover import (
+    FAILOVER_PROPERTY,
+    RIVALS_PROPERTY,
+    encode_rivals,
+    encode_setting,
+    encode_without_failover,
+    setting_of,
+    takers_of,
+)
 from ...rules.inventory import Host
-from ...rules.power import NOT_HOME, unknown_home
+from ...rules.power import NOT_HOME, why_home_unknown
 from ...zfs.commands import Zfs
 from ..host.observe import observe
 from ..modules.vm_info import chosen
-from ..moves.vm_departure import Departure
+from ..moves.vm_departure import MoveSource
 from ..steps import autoboot, power
 
 
@@ -29,67 +37,77 @@ class Marked(t.NamedTuple):
     """The outcome of marking VMs for failover."""
 
     changed: bool
-    # Of the VMs that have failover.
     records: t.List[Record]
-    # Why there is no record of a VM that has failover.
+    """The records of the VMs that have failover."""
     failures: t.List[str]
+    """Why there is no record of a VM that has failover."""
     problems: t.List[Problem]
 
 
 class FailoverHome:
-    """What the home of VMs does for their failover."""
+    """Turns failover of VMs on and off, on their home."""
 
     def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner) -> None:
         self._zfs = zfs
         self._hypervisor = hypervisor
-        self._departure = Departure(zfs, hypervisor, runner, Policy())
+        self._departure = MoveSource(zfs, hypervisor, runner, Policy())
 
-    def mark(
+    def set_failover(
         self, names: t.Sequence[str], wanted: t.Optional[bool], here: str, check_mode: bool, peer: str = ""
     ) -> Marked:
-        """Give VMs failover or take it from them; None: leave it, but take it from those that no host can take over.
+        """Turn failover of VMs on or off, and return the records of those that have it.
 
-        Then the records of those that have it. here: the name of this host for others, peer: the one that gets the
-        records, and is written down for that. A VM that moves is left alone. One that another host may have taken over
-        keeps what it has: nothing is changed if it would lose its failover, and else it gets no record.
+        A VM that moves is left alone. A VM that another host may have taken over gets no record. If such a VM would
+        lose its failover, nothing is changed at all.
+
+        Args:
+            wanted: None: leave failover as it is, but turn it off where no host can take the VM over.
+            here: the name of this host for others.
+            peer: the host that gets the records, noted on the VMs as one that can take them over.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vms, problems = chosen(host, names)
         vms = [vm for vm in vms if vm.config.uuid not in host.moves]
         if wanted:
-            problems += [problem for vm in vms if not vm.config.failover for problem in self._unfit(host, vm)]
+            problems += [problem for vm in vms if not vm.config.failover for problem in self._problems_of_vm(host, vm)]
         if problems:
             return Marked(False, [], [], problems)
-        lost = {vm.config.uuid: unknown_home(vm) for vm in vms if unknown_home(vm)}
-        gets = [vm for vm in vms if wanted or (wanted is None and vm.config.failover and takers_of(vm, here))]
-        loses = [vm for vm in vms if vm.config.failover and vm not in gets]
-        problems = [Problem(NOT_HOME, lost[vm.config.uuid], vm.label) for vm in loses if vm.config.uuid in lost]
+        unsure = {vm.config.uuid: why_home_unknown(vm) for vm in vms if why_home_unknown(vm)}
+        to_enable = [vm for vm in vms if wanted or (wanted is None and vm.config.failover and takers_of(vm, here))]
+        to_disable = [vm for vm in vms if vm.config.failover and vm not in to_enable]
+        problems = [
+            Problem(NOT_HOME, unsure[vm.config.uuid], vm.label) for vm in to_disable if vm.config.uuid in unsure
+        ]
         if problems:
             return Marked(False, [], [], problems)
-        failures = [f"VM {vm.label}: {lost[vm.config.uuid]} [{NOT_HOME}]" for vm in gets if vm.config.uuid in lost]
-        gets = [vm for vm in gets if vm.config.uuid not in lost]
-        changed = [self._keep(vm, here, peer, check_mode) for vm in gets] + [self._lose(vm, check_mode) for vm in loses]
+        failures = [
+            f"VM {vm.label}: {unsure[vm.config.uuid]} [{NOT_HOME}]" for vm in to_enable if vm.config.uuid in unsure
+        ]
+        to_enable = [vm for vm in to_enable if vm.config.uuid not in unsure]
+        changed = [self._set_failover(vm, here, peer, check_mode) for vm in to_enable] + [
+            self._unset_failover(vm, check_mode) for vm in to_disable
+        ]
         records = []
-        for vm in gets:
+        for vm in to_enable:
             try:
                 records.append(self._record(host, vm, here, peer))
             except FlexdiskError as exc:
                 failures.append(f"VM {vm.label}: {exc.message} [{exc.code}]")
         return Marked(any(changed), records, failures, [])
 
-    def _unfit(self, host: Host, vm: Vm) -> t.List[Problem]:
+    def _problems_of_vm(self, host: Host, vm: Vm) -> t.List[Problem]:
         if self._hypervisor.capabilities.name != "vmadm":
             text = f"failover works with vmadm only, not with {self._hypervisor.capabilities.name}"
             return [Problem("NotSupported", f"{text}; replicas work with both", vm.label)]
         return refusals(host, vm, self._hypervisor.description(vm.config.uuid).host_bound)
 
-    def _keep(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:
-        """Write down the wish, then who may take the VM over; then autoboot goes off. Whether anything was to do."""
+    def _set_failover(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:
+        """Write the failover setting and possible takers, then turn autoboot off. Return whether anything changed."""
         known = encode_rivals({*takers_of(vm, here), *([peer] if peer else [])})
-        facts = {} if known == vm.root.user.get(RIVALS, "") else {RIVALS: known}
+        facts = {} if known == vm.root.user.get(RIVALS_PROPERTY, "") else {RIVALS_PROPERTY: known}
         starts = not vm.config.failover or self._hypervisor.vm(vm.config.uuid).autoboot
         if starts:
-            facts[FACT] = encode(wish_of(vm.config, vm.root))
+            facts[FAILOVER_PROPERTY] = encode_setting(setting_of(vm.config, vm.root))
         if facts and not check_mode:
             self._zfs.set_facts(vm.root.name, facts)
         if starts and not check_mode:
@@ -98,22 +116,27 @@ class FailoverHome:
             autoboot.keep_off(self._hypervisor, _with_failover(vm))
         return bool(facts)
 
-    def _lose(self, vm: Vm, check_mode: bool) -> bool:
-        """autoboot comes back before the wish goes."""
+    def _unset_failover(self, vm: Vm, check_mode: bool) -> bool:
+        """Restore autoboot, then remove the failover setting."""
         uuid, wanted = vm.config.uuid, vm.config.autoboot
         if not check_mode:
             if self._hypervisor.vm(uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(uuid, wanted)
-            self._zfs.set_facts(vm.root.name, {FACT: without_wish(wish_of(vm.config, vm.root)), RIVALS: ""})
+            self._zfs.set_facts(
+                vm.root.name,
+                {FAILOVER_PROPERTY: encode_without_failover(setting_of(vm.config, vm.root)), RIVALS_PROPERTY: ""},
+            )
         return True
 
     def _record(self, host: Host, vm: Vm, here: str, peer: str) -> Record:
-        problems = self._unfit(host, vm)
+        problems = self._problems_of_vm(host, vm)
         if problems:
             raise FlexdiskError("NotSupported", failure_text(problems))
-        told = self._hypervisor.description(vm.config.uuid)
-        made = undated(self._departure.record(host, _with_failover(vm), told, here, peer))
-        return replace(made, marks={**made.marks, FACT: encode(wish_of(vm.config, vm.root))})
+        description = self._hypervisor.description(vm.config.uuid)
+        record = undated(self._departure.record(host, _with_failover(vm), description, here, peer))
+        return replace(
+            record, marks={**record.marks, FAILOVER_PROPERTY: encode_setting(setting_of(vm.config, vm.root))}
+        )
 
 
 def _with_failover(vm: Vm) -> Vm:

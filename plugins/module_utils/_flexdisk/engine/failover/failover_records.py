@@ -8,12 +8,12 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ...fleet.replication.record import Record, told
+from ...fleet.replication.record import Record, record_as_result
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.desired import Policy
 from ...model.errors import Problem
-from ...rules.failover import RIVALS, encode_rivals, rivals_of
+from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING
 from ...zfs.commands import Zfs
@@ -22,8 +22,8 @@ from ..host.journal import host_name
 from ..host.observe import observe
 from ..host.read_once import ReadOnce, vms_once
 from ..replication import records
-from ..replication.replica_info import kept
-from .vm_takeover import Known, TakeOver, known_vms
+from ..replication.replica_info import stored_replicas
+from .vm_takeover import KnownVm, TakeOver, known_vms
 
 
 def store(
@@ -35,35 +35,41 @@ def store(
     check_mode: bool,
     policy: t.Optional[Policy] = None,
 ) -> t.Tuple[t.List[str], t.List[Problem]]:
-    """Keep the records of VMs. pools: those with their replicas, by the VMs' uuids. The labels of those that are new or
-    different, and the problems: why others are not kept, and all that would refuse a failover of the VMs now. policy:
-    what this host allows of them.
+    """Store the records of VMs. Return the labels of new or changed ones, and all problems.
+
+    Problems are records that cannot be stored, and whatever would refuse a failover of the VMs now.
+
+    Args:
+        pools: the pools with the replicas, by the UUIDs of the VMs.
+        policy: what this host allows of VMs from other hosts.
     """
-    once = ReadOnce(runner)
-    what = TakeOver(Zfs(once), vms_once(hypervisor), once, "", policy)
-    news = [one for one in given if records.differs(one.uuid, _stored(one, pools), records.FAILOVER)]
+    cached_runner = ReadOnce(runner)
+    take_over = TakeOver(Zfs(cached_runner), vms_once(hypervisor), cached_runner, "", policy)
+    changed = [one for one in given if records.differs(one.uuid, _stored(one, pools), records.FAILOVER)]
     if check_mode:
-        return [one.label for one in news], _foresee(what, given, pools, False)
-    places = {container(pools[one.uuid]) for one in news}
-    found = kept(Copies(runner), [place for place in places if zfs.exists(place)])
-    here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in found}
+        return [one.label for one in changed], _predict_problems(take_over, given, pools, False)
+    places = {container(pools[one.uuid]) for one in changed}
+    stored = stored_replicas(Copies(runner), [place for place in places if zfs.exists(place)])
+    here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in stored}
     text = f"{host_name()} has no replica of it: the VM has changed since; sync again"
-    lacking = [(one, disk) for one in news for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]
-    whole = [one for one in news if one not in [bad for bad, _disk in lacking]]
-    for one in whole:
+    lacking = [(one, disk) for one in changed for disk in one.disks if (disk.uuid, one.uuid, one.home) not in here]
+    complete = [one for one in changed if one not in [bad for bad, _disk in lacking]]
+    for one in complete:
         records.save(one.uuid, _stored(one, pools), records.FAILOVER)
     problems = [Problem("Changed", text, one.label, disk.name) for one, disk in lacking]
-    sound = [one for one in given if one not in news or one in whole]
-    return [one.label for one in whole], problems + _foresee(what, sound, pools, True)
+    checkable = [one for one in given if one not in changed or one in complete]
+    return [one.label for one in complete], problems + _predict_problems(take_over, checkable, pools, True)
 
 
-def _foresee(what: TakeOver, given: t.Sequence[Record], pools: t.Mapping[str, str], replicas: bool) -> t.List[Problem]:
-    """All that would refuse a failover of these VMs now. what reads the host once for all. replicas: as for foresee."""
-    return [problem for one in given for problem in what.foresee(Known(one, pools[one.uuid]), replicas)]
+def _predict_problems(
+    take_over: TakeOver, given: t.Sequence[Record], pools: t.Mapping[str, str], replicas: bool
+) -> t.List[Problem]:
+    """Return all problems that a failover of these VMs would have now. replicas: as for TakeOver.predict_problems()."""
+    return [problem for one in given for problem in take_over.predict_problems(KnownVm(one, pools[one.uuid]), replicas)]
 
 
 def _stored(record: Record, pools: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
-    return {"pool": pools[record.uuid], "record": told(record)}
+    return {"pool": pools[record.uuid], "record": record_as_result(record)}
 
 
 def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
@@ -77,7 +83,7 @@ def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
         rivals = rivals_of(record.marks)
         if host not in rivals:
             labels.append(record.label)
-            marks = {**record.marks, RIVALS: encode_rivals([*rivals, host])}
+            marks = {**record.marks, RIVALS_PROPERTY: encode_rivals([*rivals, host])}
             if not check_mode:
                 stored = _stored(replace(record, marks=marks), {record.uuid: known.pool})
                 records.save(record.uuid, stored, records.FAILOVER)
@@ -85,7 +91,7 @@ def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
 
 
 def in_use(zfs: Zfs, hypervisor: Hypervisor, vms: t.Collection[str]) -> t.List[Problem]:
-    """Why a home must not make this host forget these VMs: it has them, or they come, and that home is an old one."""
+    """Return why the records of these VMs must stay: this host has the VMs, or takes them over from an old home."""
     host = observe(zfs, hypervisor, snapshots=False, every=True)
     names = {config.uuid: config.alias or config.uuid for config in host.configs if config.uuid in vms}
     coming = {uuid: move for uuid, move in host.moves.items() if uuid in vms and move.phase == COMING}
@@ -96,7 +102,7 @@ def in_use(zfs: Zfs, hypervisor: Hypervisor, vms: t.Collection[str]) -> t.List[P
 
 
 def drop(vms: t.Collection[str], homes: t.Collection[int], check_mode: bool) -> t.List[str]:
-    """Remove the records of these VMs. homes: only of those whose home has such a pool; none: all. Their labels."""
+    """Remove the records of these VMs, if homes is not empty only of those from these pools. Return the labels."""
     gone = [one.record for one in known_vms() if one.record.uuid in vms and (not homes or one.record.home in homes)]
     for one in gone if not check_mode else ():
         records.remove(one.uuid, records.FAILOVER)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a failover that the module host_step does: their arguments, and what they tell."""
+"""The steps of a failover that the module host_step carries out: their arguments and results."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from dataclasses import dataclass
 
 from ...fleet.replication.claims import Claims, Rival, better_elsewhere, read_claims, read_rivals
 from ...fleet.replication.record import Record, read_record
-from ...fleet.replication.record import told as told_of
-from ...fleet.replication.whereabouts import Gone, Recorded, has_it, home_answers, moved_on, not_heard
+from ...fleet.replication.record import record_as_result as told_of
+from ...fleet.replication.whereabouts import MovedOn, Recorded, has_it, home_answers, moved_on, not_heard
 from ...model.desired import Policy
 from ...model.errors import Problem, Problems, refusal
 from ...model.text import count
 from ...rules import incoming
-from ...rules.failover import FACT, decode
+from ...rules.failover import FAILOVER_PROPERTY, decode_setting
 from ...rules.identity import is_pool, is_uuid
-from ...rules.knobs import without
+from ...rules.knobs import limit_without
 from ...rules.replicas import is_host
 from ...zfs.copies import Copies
 from ..host.journal import host_name
@@ -28,31 +28,32 @@ from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
 from ..run.settled import read_settled
 from . import failover_records, failover_start
+from .failover_ending import EndRequest
 from .failover_home import FailoverHome
 from .failover_return import FailoverReturn
-from .failover_stay import Stay
-from .vm_takeover import Ready, TakeOver, too_old
+from .failover_stay import GiveUpTakeover
+from .vm_takeover import TakeOver, TakeoverPlan, problems_of_age
 
 _Params = t.Mapping[str, t.Any]
 
 
 @dataclass(frozen=True)
-class Told:
-    """The arguments after a check."""
+class FailoverArguments:
+    """The checked arguments of one step of a failover."""
 
     params: _Params
     records: t.List[Record]
     claims: Claims
 
 
-def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
-    """The arguments, and all their problems. Raises FlexdiskError for records that are none."""
+def parse(params: _Params) -> t.Tuple[FailoverArguments, t.List[Problem]]:
+    """Return the checked arguments and all their problems. Raises FlexdiskError if a record cannot be read at all."""
     problems = Problems("")
     for key in ("name", "peer_name"):
         if params[key] is not None and not is_host(params[key]):
             problems.add("InvalidArgument", f"{key} {params[key]!r:.100} is not the name of a host")
-    for words in incoming.problems(params["incoming_allowed"]):
-        problems.add("InvalidArgument", words)
+    for message in incoming.problems(params["incoming_allowed"]):
+        problems.add("InvalidArgument", message)
     for uuid, pool in (params["pools"] or {}).items():
         if not is_uuid(uuid) or not is_pool(str(pool)):
             problems.add("InvalidArgument", f"pools: {pool!r:.100} of {uuid!r:.100} is not the pool of a VM")
@@ -66,130 +67,143 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     for record in records:
         if record.uuid not in (params["pools"] or {}):
             problems.add("MissingParameter", f"pools does not have VM {record.label}")
-    return Told(params, records, read_claims(params["peers"] or {})), list(problems)
+    return FailoverArguments(params, records, read_claims(params["peers"] or {})), list(problems)
 
 
-def run(call: Call, given: Told) -> Answer:
-    """Do the step."""
-    return _STEPS[given.params["step"]](call, given)
+def run(call: Call, arguments: FailoverArguments) -> Answer:
+    """Carry out the step."""
+    return _STEPS[arguments.params["step"]](call, arguments)
 
 
-def _mark(call: Call, given: Told) -> Answer:
-    params = given.params
+def _mark(call: Call, arguments: FailoverArguments) -> Answer:
+    params = arguments.params
     home = FailoverHome(call.zfs, call.hypervisor, call.runner)
-    done = home.mark(params["vms"], params["failover"], params["name"], call.check_mode, params["peer_name"] or "")
-    if done.problems:
-        return Answer({}, refusal(done.problems))
-    msg = f"{count(len(done.records), 'VM has', 'VMs have')} failover"
-    told = [told_of(record) for record in done.records]
-    return Answer({"changed": done.changed, "msg": msg, "records": told, "failures": done.failures})
+    marked = home.set_failover(
+        params["vms"], params["failover"], params["name"], call.check_mode, params["peer_name"] or ""
+    )
+    if marked.problems:
+        return Answer({}, refusal(marked.problems))
+    msg = f"{count(len(marked.records), 'VM has', 'VMs have')} failover"
+    written_records = [told_of(record) for record in marked.records]
+    return Answer({"changed": marked.changed, "msg": msg, "records": written_records, "failures": marked.failures})
 
 
-def _store(call: Call, given: Told) -> Answer:
-    pools = given.params["pools"]
-    what = (call.zfs, call.hypervisor, call.runner)
-    policy = Policy(incoming_allowed=tuple(given.params["incoming_allowed"]))
-    news, problems = failover_records.store(*what, given.records, pools, call.check_mode, policy)
+def _store(call: Call, arguments: FailoverArguments) -> Answer:
+    pools = arguments.params["pools"]
+    common = (call.zfs, call.hypervisor, call.runner)
+    policy = Policy(incoming_allowed=tuple(arguments.params["incoming_allowed"]))
+    news, problems = failover_records.store(*common, arguments.records, pools, call.check_mode, policy)
     if problems:
         return Answer({}, refusal(problems))
     return Answer({"changed": bool(news), "msg": f"{count(len(news), 'record')} taken in", "stored": True})
 
 
-def _note(call: Call, given: Told) -> Answer:
-    labels = failover_records.note(given.params["vms"], given.params["peer_name"], call.check_mode)
-    msg = f"{count(len(labels), 'record names', 'records name')} {given.params['peer_name']} from now on"
+def _note(call: Call, arguments: FailoverArguments) -> Answer:
+    labels = failover_records.note(arguments.params["vms"], arguments.params["peer_name"], call.check_mode)
+    msg = f"{count(len(labels), 'record names', 'records name')} {arguments.params['peer_name']} from now on"
     return Answer({"changed": bool(labels), "msg": msg, "noted": labels})
 
 
-def _drop(call: Call, given: Told) -> Answer:
-    problems = failover_records.in_use(call.zfs, call.hypervisor, given.params["vms"])
+def _drop(call: Call, arguments: FailoverArguments) -> Answer:
+    problems = failover_records.in_use(call.zfs, call.hypervisor, arguments.params["vms"])
     if problems:
         return Answer({}, refusal(problems))
-    gone = failover_records.drop(given.params["vms"], given.params["homes"], call.check_mode)
+    gone = failover_records.drop(arguments.params["vms"], arguments.params["homes"], call.check_mode)
     return Answer({"changed": bool(gone), "msg": f"{count(len(gone), 'record')} removed", "gone": gone})
 
 
-def _look(call: Call, given: Told) -> Answer:
-    which = (given.params["vm"] or "", given.params["vms"] or ())
+def _look(call: Call, arguments: FailoverArguments) -> Answer:
+    which = (arguments.params["vm"] or "", arguments.params["vms"] or ())
 
     def read() -> t.Dict[str, t.Any]:
         return failover_start.look(call.zfs, call.hypervisor, Copies(call.runner), *which)
 
-    found = read_settled(call, given.params, "a look at VMs with failover", read, lambda found: not found["vms"])
-    return Answer({"changed": False, "msg": f"{count(len(found['vms']), 'VM is', 'VMs are')} here", **found})
+    result = read_settled(call, arguments.params, "a look at VMs with failover", read, lambda result: not result["vms"])
+    return Answer({"changed": False, "msg": f"{count(len(result['vms']), 'VM is', 'VMs are')} here", **result})
 
 
-def _start(call: Call, given: Told) -> Answer:
-    unasked, here = given.params["unasked"], given.params["name"] or ""
-    what = (call.zfs, call.hypervisor, given.claims, unasked, call.check_mode)
-    done = failover_start.start(*what, here, given.params["boot"] or "")
-    msg = f"{count(len(done.started), 'VM')} started"
-    return Answer({"changed": bool(done.started or done.repaired), "msg": msg, **done._asdict()})
+def _start(call: Call, arguments: FailoverArguments) -> Answer:
+    unasked, here = arguments.params["unasked"], arguments.params["name"] or ""
+    fixed = (call.zfs, call.hypervisor, arguments.claims, unasked, call.check_mode)
+    started = failover_start.start(*fixed, here, arguments.params["boot"] or "")
+    msg = f"{count(len(started.started), 'VM')} started"
+    return Answer({"changed": bool(started.started or started.repaired), "msg": msg, **started._asdict()})
 
 
-def _take_over(call: Call, given: Told) -> Answer:
-    params, now = given.params, time.time()
-    name, most = params["vm"], params["max_data_loss"]
+def _take_over(call: Call, arguments: FailoverArguments) -> Answer:
+    params, now = arguments.params, time.time()
+    name, max_data_loss = params["vm"], params["max_data_loss"]
     policy = Policy(incoming_allowed=tuple(params["incoming_allowed"]))
-    what = TakeOver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"], policy)
+    take_over = TakeOver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"], policy)
     leave_out = params["leave_out"] or []
-    ready = what.look(name, leave_out)
-    claims = {host: said for host, said in given.claims.items() if host != params["name"]}
-    problems = _elsewhere(ready, claims, params) or ready.problems
-    gone = _moved_on(ready, claims, params, now)
-    left = [Problem("TooOld", one.words, ready.known.record.label) for one in gone if one.refuses and ready.known]
-    problems = problems or left or list(too_old(ready, most, now)) or _better(ready, params)
+    ready = take_over.look(name, leave_out)
+    claims = {host: of_host for host, of_host in arguments.claims.items() if host != params["name"]}
+    problems = _problems_of_homes(ready, claims, params) or ready.problems
+    departures = _moved_on(ready, claims, params, now)
+    outdated = [
+        Problem("TooOld", one.text, ready.known.record.label) for one in departures if one.refuses and ready.known
+    ]
+    problems = (
+        problems or outdated or list(problems_of_age(ready, max_data_loss, now)) or _problems_of_rivals(ready, params)
+    )
     if problems:
         return Answer({}, refusal(problems))
     if not call.check_mode:
-        what.take(name, most, leave_out, _rivals(ready, params), params["name"] or "", ready)
-    return Answer(_told(ready, name, now, [*(one.words for one in gone), *_left_out(params["left_out"])]))
+        take_over.take(name, max_data_loss, leave_out, _rivals(ready, params), params["name"] or "", ready)
+    return Answer(
+        _takeover_result(ready, name, now, [*(one.text for one in departures), *_left_out(params["left_out"])])
+    )
 
 
 def _left_out(hosts: t.Sequence[str]) -> t.Iterator[str]:
-    """Yield what may be on hosts that were not asked."""
+    """Yield a message about hosts that were not asked."""
     if hosts:
         yield f"not asked: {', '.join(hosts)}, where the VM, or newer data of it, may be"
 
 
-def _elsewhere(ready: Ready, claims: Claims, params: _Params) -> t.List[Problem]:
-    """Why the VM may run on another host."""
+def _problems_of_homes(ready: TakeoverPlan, claims: Claims, params: _Params) -> t.List[Problem]:
+    """Return why the VM may run on another host."""
     if ready.known is None or ready.here:
         return []
     record, here = ready.known.record, params["name"] or host_name()
-    found = list(has_it(record.uuid, record.alias, claims, record.host))
+    reasons = list(has_it(record.uuid, record.alias, claims, record.host))
     for host in not_heard(_recorded(record, params), claims):
-        found.append(f"{host} could not be asked whether it has it; find out, and leave it out with {without(host)}")
-    if found and ready.begun:
-        found[-1] += f". Its failover to {here} has begun; {ends_here(here)}"
-    home = "" if ready.begun else home_answers(record.uuid, record.label, record.host, claims)  # it ends there first
-    return [Problem("InUse", words, record.label) for words in [home, *found] if words]
+        reasons.append(
+            f"{host} could not be asked whether it has it; find out, and leave it out with {limit_without(host)}"
+        )
+    if reasons and ready.begun:
+        reasons[-1] += f". Its failover to {here} has begun; {ends_here(here)}"
+    home_reason = (
+        "" if ready.begun else home_answers(record.uuid, record.label, record.host, claims)
+    )  # it ends there first
+    return [Problem("InUse", reason, record.label) for reason in [home_reason, *reasons] if reason]
 
 
-def _rivals(ready: Ready, params: _Params) -> t.List[str]:
-    """The other hosts that have a record of the VM."""
+def _rivals(ready: TakeoverPlan, params: _Params) -> t.List[str]:
+    """Return the other hosts that have a record of the VM."""
     uuid = ready.known.record.uuid if ready.known is not None else ""
     return [one.host for one in read_rivals(params["elsewhere"] or {}, uuid) if not one.comes]
 
 
-def _better(ready: Ready, params: _Params) -> t.List[Problem]:
-    """Why the VM shall come back on another host. A failover that has begun goes on unless a host has all that the VM
-    had, or a record from after a later failover.
+def _problems_of_rivals(ready: TakeoverPlan, params: _Params) -> t.List[Problem]:
+    """Return why the VM should come back on another host.
+
+    A failover that has begun continues, unless a host has all data of the VM, or a record of a later term.
     """
     if ready.known is None or ready.takeover is None:
         return []
     record = ready.known.record
-    found = ready.takeover
-    points = {disk: tuple(guids) for disk, guids in found.points.items()}
-    mine = Rival(params["name"] or host_name(), record.host, record.home, _term(record), found.synced, points)
+    takeover = ready.takeover
+    points = {disk: tuple(guids) for disk, guids in takeover.points.items()}
+    own_offer = Rival(params["name"] or host_name(), record.host, record.home, _term(record), takeover.synced, points)
     rivals = read_rivals(params["elsewhere"] or {}, record.uuid)
-    rivals = [one for one in rivals if one.begun or one.term > mine.term or not ready.begun]
-    better = better_elsewhere(mine, rivals, params["max_data_loss"])
-    return [Problem(code, words, record.label) for code, words in better]
+    rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not ready.begun]
+    better = better_elsewhere(own_offer, rivals, params["max_data_loss"])
+    return [Problem(code, message, record.label) for code, message in better]
 
 
-def _moved_on(ready: Ready, claims: Claims, params: _Params, now: float) -> t.List[Gone]:
-    """Where the VM has gone since its record was stored."""
+def _moved_on(ready: TakeoverPlan, claims: Claims, params: _Params, now: float) -> t.List[MovedOn]:
+    """Return where the VM has gone since its record was stored."""
     if ready.known is None or ready.begun or ready.takeover is None:
         return []
     record, age = ready.known.record, ready.takeover.age(now)
@@ -202,53 +216,56 @@ def _recorded(record: Record, params: _Params) -> Recorded:
 
 
 def _term(record: Record) -> int:
-    wish = decode(record.marks.get(FACT, ""))
-    return wish.term if wish is not None else 0
+    setting = decode_setting(record.marks.get(FAILOVER_PROPERTY, ""))
+    return setting.term if setting is not None else 0
 
 
-def _told(ready: Ready, name: str, now: float, gone: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
+def _takeover_result(
+    ready: TakeoverPlan, name: str, now: float, departures: t.Sequence[str] = ()
+) -> t.Dict[str, t.Any]:
     if ready.here or ready.known is None or ready.takeover is None:
         return {"changed": False, "msg": f"VM {name} is here", "age": None, "lost": [], "diff": {"prepared": ""}}
-    record, found = ready.known.record, ready.takeover
-    age = found.age(now)
+    record, takeover = ready.known.record, ready.takeover
+    age = takeover.age(now)
     text = f"{age} s ago" if age is not None else "a time that is not known"
     msg = f"VM {record.label} of {record.host} comes back as of {text}"
     if ready.begun:
         msg = f"the failover of VM {record.label} of {record.host} goes on"
-    lost = [*gone, *found.words]
-    lines = [msg, *(f"  - {words}" for words in lost)]
-    lines += [f"  = disk {back.disk.name} as of @{back.to.name}" for back in found.disks]
+    lost = [*departures, *takeover.losses]
+    lines = [msg, *(f"  - {message}" for message in lost)]
+    lines += [f"  = disk {disk.disk.name} as of @{disk.to.name}" for disk in takeover.disks]
     return {"changed": True, "msg": msg, "age": age, "lost": lost, "diff": {"prepared": "\n".join(lines) + "\n"}}
 
 
-def _end(call: Call, given: Told) -> Answer:
-    what = FailoverReturn(call.zfs, call.hypervisor, call.runner, given.params["authorized_keys"])
-    moved = read_claims(given.params["elsewhere"] or {})
-    how = (given.params["vm"], given.claims, given.params["begun"], given.params["old"], moved)
-    ending = what.look(*how)
+def _end(call: Call, arguments: FailoverArguments) -> Answer:
+    failover_return = FailoverReturn(call.zfs, call.hypervisor, call.runner, arguments.params["authorized_keys"])
+    moved = read_claims(arguments.params["elsewhere"] or {})
+    params = arguments.params
+    request = EndRequest(params["vm"], arguments.claims, params["begun"], params["old"], moved)
+    ending = failover_return.look(request)
     if ending.problems:
         return Answer({}, refusal(ending.problems))
     if not call.check_mode:
-        what.end(*how)
+        failover_return.end(request)
     msg = "the VM has ended here" if ending.move else "nothing is left"
-    return _of_words(ending.uuid, ending.words, ending.move is not None, msg)
+    return _disks_result(ending.uuid, ending.messages, ending.move is not None, msg)
 
 
-def _stay(call: Call, given: Told) -> Answer:
-    label = Stay(call.zfs, call.hypervisor, call.runner).stay(given.params["vm"], call.check_mode)
+def _stay(call: Call, arguments: FailoverArguments) -> Answer:
+    label = GiveUpTakeover(call.zfs, call.hypervisor, call.runner).stay(arguments.params["vm"], call.check_mode)
     msg = f"the failover of VM {label} is given up" if label else "no failover has begun here"
     return Answer({"changed": bool(label), "msg": msg})
 
 
-def _give_up(call: Call, given: Told) -> Answer:
-    what = FailoverReturn(call.zfs, call.hypervisor, call.runner)
-    uuid, words = what.give_up(given.params["vm"], call.check_mode)
-    return _of_words(uuid, words, bool(words), f"{count(len(words), 'disk')} given up")
+def _give_up(call: Call, arguments: FailoverArguments) -> Answer:
+    failover_return = FailoverReturn(call.zfs, call.hypervisor, call.runner)
+    uuid, messages = failover_return.give_up(arguments.params["vm"], call.check_mode)
+    return _disks_result(uuid, messages, bool(messages), f"{count(len(messages), 'disk')} given up")
 
 
-def _of_words(uuid: str, words: t.List[str], changed: bool, msg: str) -> Answer:
-    diff = {"prepared": "".join(f"{line}\n" for line in words)}
-    return Answer({"changed": changed, "msg": msg, "vm": uuid, "disks": words, "diff": diff})
+def _disks_result(uuid: str, messages: t.List[str], changed: bool, msg: str) -> Answer:
+    diff = {"prepared": "".join(f"{line}\n" for line in messages)}
+    return Answer({"changed": changed, "msg": msg, "vm": uuid, "disks": messages, "diff": diff})
 
 
 _STEPS = {

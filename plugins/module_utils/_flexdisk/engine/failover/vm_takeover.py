@@ -19,75 +19,87 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
 from ...plan.planner import find_vm
-from ...rules.failover import FACT, RIVALS, decode, encode, encode_rivals, rivals_of
+from ...rules.failover import (
+    FAILOVER_PROPERTY,
+    RIVALS_PROPERTY,
+    decode_setting,
+    encode_rivals,
+    encode_setting,
+    rivals_of,
+)
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING, Move
-from ...rules.naming import Names, fitting
-from ...rules.power import NOT_HOME, old_copy
+from ...rules.naming import Identifiers, find_by_name
+from ...rules.power import NOT_HOME, why_possibly_stale
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host import progress
 from ..host.journal import host_name
 from ..host.observe import observe
-from ..moves.vm_arrival import Arrival, disks_here
+from ..moves.vm_arrival import MoveTarget, disks_here
 from ..replication import records
 from ..replication import trust as keys
 from ..replication.receivers import end_receiver
-from ..replication.replica_info import kept
-from ..replication.way_back import go_back
+from ..replication.replica_info import stored_replicas
+from ..replication.way_back import roll_back_replica
 
 
-class Known(t.NamedTuple):
+class KnownVm(t.NamedTuple):
     """The record of a VM that this host can take over, and the pool with its replicas."""
 
     record: Record
     pool: str
 
 
-class Ready(t.NamedTuple):
-    """What would be done."""
+class TakeoverPlan(t.NamedTuple):
+    """What a takeover of a VM would do."""
 
-    known: t.Optional[Known]
+    known: t.Optional[KnownVm]
+    """None without a record of the VM."""
     takeover: t.Optional[Takeover]
-    # An earlier run has begun it.
+    """The sets that its disks come back to, None if the VM is here or has no record."""
     begun: bool
-    # The VM is here already.
+    """An earlier run has begun the takeover."""
     here: bool
+    """The VM is here already."""
     problems: t.List[Problem]
 
 
-def known_vms() -> t.List[Known]:
-    """All VMs that this host can take over."""
+def known_vms() -> t.List[KnownVm]:
+    """Return all VMs that this host can take over."""
     return [_known(uuid) for uuid in records.known(records.FAILOVER)]
 
 
-def _known(uuid: str) -> Known:
+def _known(uuid: str) -> KnownVm:
     stored = records.load(uuid, records.FAILOVER)
-    return Known(read_record(stored["record"]), str(stored["pool"]))
+    return KnownVm(read_record(stored["record"]), str(stored["pool"]))
 
 
-def named(name: str) -> t.Optional[Known]:
-    """The VM of this name, UUID or beginning of a UUID, None if there is none. Raises FlexdiskError Ambiguous."""
-    found = [one for one in known_vms() if is_named(one.record.uuid, one.record.alias, name)]
-    if len(found) > 1:
+def find_known(name: str) -> t.Optional[KnownVm]:
+    """Return the VM of this name, UUID or beginning of a UUID, None for none. Raises FlexdiskError Ambiguous."""
+    matches = [one for one in known_vms() if is_named(one.record.uuid, one.record.alias, name)]
+    if len(matches) > 1:
         raise FlexdiskError("Ambiguous", f"{host_name()} has records of several VMs {name}; give the whole uuid")
-    return found[0] if found else None
+    return matches[0] if matches else None
 
 
 def is_named(uuid: str, alias: str, name: str) -> bool:
-    """Whether a VM has this name, UUID or beginning of a UUID."""
-    return bool(fitting(name, [Names(uuid, alias)]))
+    """Return whether a VM has this name, UUID or beginning of a UUID."""
+    return bool(find_by_name(name, [Identifiers(uuid, alias)]))
 
 
-def held(zfs: Zfs, copies: Copies, pool: str) -> takeover.Kept:
-    """The replicas in a pool."""
-    found = kept(copies, [container(pool)]) if zfs.exists(container(pool)) else []
-    return {last_part(one.replica.dataset): takeover.Held(one.replica, one.vm, one.times, one.back) for one in found}
+def read_replicas(zfs: Zfs, copies: Copies, pool: str) -> takeover.LocalReplicas:
+    """Return the replicas in a pool, by the UUIDs of their disks."""
+    stored = stored_replicas(copies, [container(pool)]) if zfs.exists(container(pool)) else []
+    return {
+        last_part(one.replica.dataset): takeover.LocalReplica(one.replica, one.vm, one.times, one.back)
+        for one in stored
+    }
 
 
 class TakeOver:
-    """What a failover needs on the host that takes a VM over. authorized: the file of keys that may come in."""
+    """Takes a VM over on this host. authorized: the file authorized_keys through which its home sends."""
 
     def __init__(
         self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, authorized: str, policy: t.Optional[Policy] = None
@@ -97,15 +109,17 @@ class TakeOver:
         self._runner = runner
         self._copies = Copies(runner)
         self._authorized = os.path.expanduser(authorized)
-        self._arrival = Arrival(zfs, hypervisor, runner, policy or Policy())
+        self._arrival = MoveTarget(zfs, hypervisor, runner, policy or Policy())
 
-    def look(self, name: str, leave_out: t.Collection[str] = (), rehearse: bool = True) -> Ready:
-        """What a failover of the VM would do, and all that speaks against it. Nothing is changed. leave_out: the names
-        or uuids of disks that have left the VM since its record was stored. rehearse: also plan its last steps, as take
-        does before it destroys anything.
+    def look(self, name: str, leave_out: t.Collection[str] = (), rehearse: bool = True) -> TakeoverPlan:
+        """Return what a failover of the VM would do, with all problems. Read only.
+
+        Args:
+            leave_out: names or UUIDs of disks that have left the VM since its record was stored.
+            rehearse: also plan the last steps, as take() does before it destroys anything.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        known = named(name)
+        known = find_known(name)
         if known is None:
             return self._without_record(host, name)
         uuid = known.record.uuid
@@ -113,53 +127,60 @@ class TakeOver:
         if move is None and any(config.uuid == uuid and config.disks for config in host.configs):
             return _of_vm_here(known, next((vm for vm in host.vms if vm.config.uuid == uuid), None))
         begun = move is not None and move.phase == COMING and bool(move.back_to)
-        known = known._replace(record=_chosen(known.record, leave_out, begun))
+        known = known._replace(record=_chosen_disks(known.record, leave_out, begun))
         done = {*disks_here(host, uuid)} if move is not None and move.phase == COMING else ()
-        found, problems = takeover.plan(
-            known.record, held(self._zfs, self._copies, known.pool), done, t.cast(Move, move).back_to if begun else ""
+        takeover_plan, problems = takeover.plan(
+            known.record,
+            read_replicas(self._zfs, self._copies, known.pool),
+            done,
+            t.cast(Move, move).back_to if begun else "",
         )
         if not begun or not any(config.uuid == uuid for config in host.configs):  # take would make it again
-            problems += self._against(known, found if rehearse and not begun else None)
-        return Ready(known, found, begun, False, problems)
+            problems += self._target_problems(known, takeover_plan if rehearse and not begun else None)
+        return TakeoverPlan(known, takeover_plan, begun, False, problems)
 
-    def _against(self, known: Known, found: t.Optional[Takeover]) -> t.List[Problem]:
-        """Why this host cannot have the VM. found: what it would come back to, None if that is not asked."""
-        if found is None or not found.disks:
+    def _target_problems(self, known: KnownVm, takeover_plan: t.Optional[Takeover]) -> t.List[Problem]:
+        """Return why this host cannot have the VM. takeover_plan: also check that its replicas fit, None: do not."""
+        if takeover_plan is None or not takeover_plan.disks:
             return self._arrival.refusals(known.record, known.pool, taking=True)
-        return self._arrival.foresee(known.record, known.pool, found.name)
+        return self._arrival.predict_problems(known.record, known.pool, takeover_plan.name)
 
-    def foresee(self, known: Known, replicas: bool) -> t.List[Problem]:
-        """All that would refuse a failover of the VM now, if its home failed. Nothing is changed. replicas: they must
-        be there already.
-        """
-        found, problems = takeover.plan(known.record, held(self._zfs, self._copies, known.pool))
-        return (problems if replicas else []) + self._against(known, found)
+    def predict_problems(self, known: KnownVm, replicas: bool) -> t.List[Problem]:
+        """Return the problems that a failover of the VM would have now. Read only. replicas: also require these."""
+        takeover_plan, problems = takeover.plan(known.record, read_replicas(self._zfs, self._copies, known.pool))
+        return (problems if replicas else []) + self._target_problems(known, takeover_plan)
 
-    def _without_record(self, host: Host, name: str) -> Ready:
+    def _without_record(self, host: Host, name: str) -> TakeoverPlan:
         vm = find_vm(host, name)
         if not isinstance(vm, Problem) and vm.config.failover and vm.config.uuid not in host.moves:
             return _of_vm_here(None, vm)
         text = f"{host_name()} has no record of VM {name}; the playbook replicate with flexdisk_failover=true makes one"
-        return Ready(None, None, False, False, [Problem("ResourceNotFound", f"{text}, as long as its home is there")])
+        return TakeoverPlan(
+            None, None, False, False, [Problem("ResourceNotFound", f"{text}, as long as its home is there")]
+        )
 
     def take(
         self,
         name: str,
-        most: t.Optional[int],
+        max_age: t.Optional[int],
         leave_out: t.Collection[str] = (),
         rivals: t.Collection[str] = (),
         here: str = "",
-        ready: t.Optional[Ready] = None,
+        ready: t.Optional[TakeoverPlan] = None,
     ) -> bool:
-        """Take the VM over. most: seconds of what it wrote that may be lost, None for any. leave_out: as for look.
-        rivals: the other hosts that could take it over, too. here: this host, which is none of them. ready: what look
-        has said under the same lock, without problems; without it, the host is read once more. Whether anything was to
-        do.
+        """Take the VM over. Return whether there was anything to do.
 
-        Nothing is destroyed before it is written down which set the disks go back to, except what has arrived of
-        interrupted streams: with it a newer set can become complete no more.
+        Nothing is destroyed before the set that the disks go back to is written down. Only partly received streams are
+        discarded before, so that no newer set can become complete.
+
+        Args:
+            max_age: seconds of data that may be lost, None for any number.
+            leave_out: as for look().
+            rivals: other hosts that could take the VM over, too.
+            here: the name of this host, which is none of the rivals.
+            ready: the result of look() under the same lock, without problems. Without it, the host is read again.
         """
-        ready = ready or self._ready(name, most, leave_out)
+        ready = ready or self._ready(name, max_age, leave_out)
         if ready.here or ready.known is None or ready.takeover is None:
             if ready.known is not None:
                 self._arrival.forget(ready.known.record.uuid)
@@ -169,74 +190,77 @@ class TakeOver:
         keys.shut_out(self._authorized, uuids)
         for uuid in uuids:
             end_receiver(self._runner, uuid)
-        ready = self._ready(name, most, leave_out)  # until now a stream may have come to its end
+        ready = self._ready(name, max_age, leave_out)  # until now a stream may have come to its end
         partial = [back.replica for back in t.cast(Takeover, ready.takeover).disks if back.replica.token]
         for replica in partial:
             self._copies.give_up(replica.dataset)
         if partial:
-            ready = self._ready(name, most, leave_out)
-        found = t.cast(Takeover, ready.takeover)
+            ready = self._ready(name, max_age, leave_out)
+        takeover_plan = t.cast(Takeover, ready.takeover)
         if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
-            raised = _raised(record, {*rivals_of(record.marks), *rivals} - {here})
-            self._expect(raised, t.cast(Known, ready.known).pool, found.name, ready.begun)
-        self._go_back(found)
+            next_record = _with_next_term(record, {*rivals_of(record.marks), *rivals} - {here})
+            self._expect(next_record, t.cast(KnownVm, ready.known).pool, takeover_plan.name, ready.begun)
+        self._go_back(takeover_plan)
         self._arrival.arrive(record.uuid, record.host, taking=True)
         return True
 
     def _expect(self, record: Record, pool: str, back_to: str, begun: bool) -> None:
-        """Make the VM without disks. If that is refused, nothing of it is left, unless an earlier run has begun it."""
+        """Create the VM without disks. If that fails, remove it again, unless an earlier run has begun it."""
         try:
             self._arrival.expect(record, pool, back_to)
         except FlexdiskError:
             if not begun:
-                self._arrival.unexpect(record.uuid, taking=True)
+                self._arrival.cancel(record.uuid, taking=True)
             raise
 
-    def _ready(self, name: str, most: t.Optional[int], leave_out: t.Collection[str]) -> Ready:
+    def _ready(self, name: str, max_age: t.Optional[int], leave_out: t.Collection[str]) -> TakeoverPlan:
         ready = self.look(name, leave_out, rehearse=False)
-        problems = ready.problems or list(too_old(ready, most, time.time()))
+        problems = ready.problems or list(problems_of_age(ready, max_age, time.time()))
         if problems:
             raise FlexdiskError(problems[0].code, problems[0].message)
         return ready
 
-    def _go_back(self, found: Takeover) -> None:
+    def _go_back(self, takeover_plan: Takeover) -> None:
         """Destroy exactly the snapshots that were planned, and roll back."""
-        for back in found.disks:
+        for back in takeover_plan.disks:
             progress.current().now("", back.disk.name, f"back to @{back.to.name}")
-            if back.lost or back.replica.written or back.back:
-                go_back(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
+            if back.lost or back.replica.written or back.discards_writes:
+                roll_back_replica(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
 
 
-def _of_vm_here(known: t.Optional[Known], vm: t.Optional[Vm]) -> Ready:
-    """What is to do for a VM that is here: nothing, unless another host may have taken it over."""
-    words = old_copy(vm) if vm is not None else ""
-    problems = [Problem(NOT_HOME, f"{host_name()} {words}", vm.label)] if vm is not None and words else []
-    return Ready(known, None, False, not problems, problems)
+def _of_vm_here(known: t.Optional[KnownVm], vm: t.Optional[Vm]) -> TakeoverPlan:
+    """Return a plan without steps for a VM that is here, with a problem if another host may have taken it over."""
+    reason = why_possibly_stale(vm) if vm is not None else ""
+    problems = [Problem(NOT_HOME, f"{host_name()} {reason}", vm.label)] if vm is not None and reason else []
+    return TakeoverPlan(known, None, False, not problems, problems)
 
 
-def too_old(ready: Ready, most: t.Optional[int], now: float) -> t.Iterator[Problem]:
-    """Why what the replicas have is not good enough. most: as in take."""
-    if most is None or ready.begun or ready.takeover is None:
+def problems_of_age(ready: TakeoverPlan, max_age: t.Optional[int], now: float) -> t.Iterator[Problem]:
+    """Yield a problem if the replicas are older than max_age seconds."""
+    if max_age is None or ready.begun or ready.takeover is None:
         return
     age = ready.takeover.age(now)
-    if age is None or age > most:
+    if age is None or age > max_age:
         text = f"{age} s old" if age is not None else "of a time that is not known"
-        text = f"what the replicas have is {text}; flexdisk_max_data_loss allows {most} s"
-        yield Problem("TooOld", text, t.cast(Known, ready.known).record.label)
+        text = f"what the replicas have is {text}; flexdisk_max_data_loss allows {max_age} s"
+        yield Problem("TooOld", text, t.cast(KnownVm, ready.known).record.label)
 
 
-def _chosen(record: Record, leave_out: t.Collection[str], begun: bool) -> Record:
-    """The record with the disks that come back. A run that has begun without a disk goes on without it."""
+def _chosen_disks(record: Record, leave_out: t.Collection[str], begun: bool) -> Record:
+    """Return the record with only the disks that come back. A takeover that began without a disk continues so."""
     if begun and record.uuid in records.known(records.MOVES):
         coming = {disk.uuid for disk in read_record(records.load(record.uuid)).disks}
         return replace(record, disks=tuple(disk for disk in record.disks if disk.uuid in coming))
-    return takeover.without(record, leave_out)
+    return takeover.without_disks(record, leave_out)
 
 
-def _raised(record: Record, rivals: t.Collection[str]) -> Record:
-    """The record of the VM on its new home: the old one has a lower term. rivals: all that could take it over."""
-    wish = decode(record.marks.get(FACT, ""))
-    if wish is None:
+def _with_next_term(record: Record, rivals: t.Collection[str]) -> Record:
+    """Return the record of the VM on its new home, with the next term. rivals: all that could take it over."""
+    setting = decode_setting(record.marks.get(FAILOVER_PROPERTY, ""))
+    if setting is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
-    marks = {FACT: encode(wish._replace(term=wish.term + 1)), RIVALS: encode_rivals(rivals)}
+    marks = {
+        FAILOVER_PROPERTY: encode_setting(setting._replace(term=setting.term + 1)),
+        RIVALS_PROPERTY: encode_rivals(rivals),
+    }
     return replace(record, marks={**record.marks, **marks})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the growth of a disk in a guest, step by step. Each may be the last: the next run plans anew."""
+"""Carries out the growth of a disk in a guest, step by step. After any step, the next run can plan again."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ...model.sizes import MIB
 from ..host.runner import SubprocessRunner
 
 _WRONG_PASSPHRASE = 2  # the status of cryptsetup
-PATIENCE = 30  # seconds. udev holds the lock while it looks at a disk, as it does at once when one has grown.
+LOCK_TIMEOUT = 30  # seconds. udev holds the lock while it reads a disk, for example when one has grown.
 
 
-class Doer:
-    """Does the steps of a plan. backups is a directory, passphrase that of LUKS."""
+class GuestApplier:
+    """Carries out the steps of a plan. backups: a directory. passphrase: of LUKS."""
 
     def __init__(self, runner: SubprocessRunner, backups: str, passphrase: str = "") -> None:
         self._runner = runner
@@ -34,7 +34,7 @@ class Doer:
         self._passphrase = passphrase
 
     def test(self, plan: Plan) -> None:
-        """What can fail later is tried before anything changes.
+        """Check, before anything is changed, what could fail later.
 
         Raises FlexdiskError InvalidArgument, InsufficientSpace, GrowthFailed.
         """
@@ -48,16 +48,16 @@ class Doer:
             if answer.rc:
                 raise _failed(each, answer)
 
-    def do(self, plan: Plan) -> None:
-        """All steps of a plan. Raises FlexdiskError GrowthFailed, Changed, Locked, FileFailed, InsufficientSpace."""
+    def apply(self, plan: Plan) -> None:
+        """Carry out all steps. Raises FlexdiskError GrowthFailed, Changed, Locked, FileFailed, InsufficientSpace."""
         table, rest = plan.steps[: plan.table], plan.steps[plan.table :]
         with _locked(plan.device, self._runner) if table else contextlib.nullcontext():
-            self._table(plan.device, table)
+            self._apply_table(plan.device, table)
         for step in rest:
             self.step(plan.device, step)
 
-    def _table(self, device: str, steps: t.Sequence[Step]) -> None:
-        """What was done before a failure is undone, unless the table is written by then."""
+    def _apply_table(self, device: str, steps: t.Sequence[Step]) -> None:
+        """Carry out the steps for the partition table. Undo them after a failure before the table is written."""
         undo: t.List[Step] = []
         try:
             for step in steps:
@@ -65,18 +65,18 @@ class Doer:
                 if isinstance(step, Run):
                     undo = [] if step.argv[0] == "sfdisk" else [*map(Run, step.undo), *undo]
         except FlexdiskError as exc:
-            undo += [step for step in steps if isinstance(step, SetActive) and self._marked(step)]
-            failed = [said for said in (self._try(device, step) for step in undo) if said]
-            if not failed:
+            undo += [step for step in steps if isinstance(step, SetActive) and self._has_marker(step)]
+            errors = [error for error in (self._try(device, step) for step in undo) if error]
+            if not errors:
                 raise
-            text = f"{exc.message}; what was done before could not be undone: {'; '.join(failed)}"
+            text = f"{exc.message}; what was done before could not be undone: {'; '.join(errors)}"
             raise FlexdiskError(exc.code, text) from exc
 
-    def _marked(self, step: SetActive) -> bool:
+    def _has_marker(self, step: SetActive) -> bool:
         return os.path.exists(os.path.join(self._backups, step.name))
 
     def _try(self, device: str, step: Step) -> str:
-        """Why a step failed, "" if it did not."""
+        """Carry out a step. Return why it failed, "" if it did not."""
         try:
             self.step(device, step)
         except FlexdiskError as exc:
@@ -84,9 +84,9 @@ class Doer:
         return ""
 
     def step(self, device: str, step: Step) -> None:
-        """One step."""
+        """Carry out one step."""
         if isinstance(step, Backup):
-            keep(self._backups, step)
+            write_backup(self._backups, step)
         elif isinstance(step, CopySwapHeader):
             copy_swap_header(device, step)
         elif isinstance(step, SetActive):
@@ -101,18 +101,18 @@ class Doer:
 
 
 def _failed(step: Run, answer: Answer) -> FlexdiskError:
-    said = (answer.stderr + answer.stdout).strip()[-2000:]
-    return FlexdiskError("GrowthFailed", f"{' '.join(step.argv)} ended with status {answer.rc}: {said}")
+    output = (answer.stderr + answer.stdout).strip()[-2000:]
+    return FlexdiskError("GrowthFailed", f"{' '.join(step.argv)} ended with status {answer.rc}: {output}")
 
 
 @contextlib.contextmanager
 def _locked(device: str, runner: SubprocessRunner) -> t.Iterator[None]:
-    """Hold the disk as systemd's rules for block devices have it. Programs that outlive this run hold it too.
+    """Lock the disk as systemd's rules for block devices ask for. Programs that outlive this run hold the lock, too.
 
-    It is opened for writing, because udev looks again when such a file is closed. It has left the locked disk alone.
+    The device is opened for writing, because udev, which ignores a locked disk, reads it again when that is closed.
     """
     with open(device, "r+b", buffering=0) as file:
-        end = time.monotonic() + PATIENCE
+        end = time.monotonic() + LOCK_TIMEOUT
         while not _flock(file.fileno()):
             if time.monotonic() >= end:
                 raise FlexdiskError("Locked", f"another program has locked {device}; run again")
@@ -133,13 +133,13 @@ def _flock(handle: int) -> bool:
 
 
 def check_room(folder: str, backup: Backup) -> None:
-    """That a backup can be written, as far as its file system tells. Raises FlexdiskError InsufficientSpace."""
-    there = os.path.abspath(folder)
-    while not os.path.isdir(there):
-        there = os.path.dirname(there)
-    found = os.statvfs(there)
-    full = found.f_bfree * found.f_frsize < len(backup.text.encode())
-    if full or (found.f_files and not found.f_ffree):
+    """Raise FlexdiskError InsufficientSpace if the file system has no space for a backup."""
+    existing = os.path.abspath(folder)
+    while not os.path.isdir(existing):
+        existing = os.path.dirname(existing)
+    status = os.statvfs(existing)
+    full = status.f_bfree * status.f_frsize < len(backup.text.encode())
+    if full or (status.f_files and not status.f_ffree):
         raise _no_room(folder, backup)
 
 
@@ -152,8 +152,8 @@ def _no_room(folder: str, backup: Backup) -> FlexdiskError:
     )
 
 
-def keep(folder: str, backup: Backup) -> None:
-    """Write a backup so that it outlives a crash. Raises FlexdiskError FileFailed, InsufficientSpace."""
+def write_backup(folder: str, backup: Backup) -> None:
+    """Write a backup so that it survives a crash. Raises FlexdiskError FileFailed, InsufficientSpace."""
     path = os.path.join(folder, backup.name)
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -182,7 +182,7 @@ def set_active(device: str, marker: str) -> None:
 
 
 def copy_swap_header(device: str, step: CopySwapHeader) -> None:
-    """Make the header of a swap the start of another place, and the rest of its first MiB zeros.
+    """Copy the header of a swap area to another place, and zero the rest of the first MiB there.
 
     Raises FlexdiskError UnknownLayout, FileFailed.
     """

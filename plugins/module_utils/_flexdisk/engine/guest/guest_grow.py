@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Lets what lies on a disk take the space that has come: read the guest, plan, do it, and read again."""
+"""Grows what lies on a disk to its new size: read the guest, plan, apply, and read again."""
 
 from __future__ import annotations
 
@@ -13,46 +13,51 @@ from ...guest.plan import plan
 from ...guest.steps import Plan
 from ...model.errors import FlexdiskError
 from ..host.runner import SubprocessRunner
-from .guest_apply import PATIENCE, Doer
-from .guest_observe import Guest, Wishes
+from .guest_apply import LOCK_TIMEOUT, GuestApplier
+from .guest_observe import GrowthOptions, Guest
 
 
 def grow(
     runner: SubprocessRunner, kname: str, params: t.Mapping[str, t.Any], check_mode: bool = False, root: str = "/"
 ) -> t.Dict[str, t.Any]:
-    """Let what lies on a disk take the space that has come. The result is that of the module.
+    """Grow partitions, layers and file system of a disk to its new size. Return the result of the module.
 
-    Raises FlexdiskError with what was found, or what failed.
+    Raises FlexdiskError for an unsupported layout, or a failure.
     """
     passphrase = params["luks_passphrase"] or ""
-    guest, wishes = Guest(runner, root), Wishes(params["logical_volume"], bool(passphrase), params["backup_dir"])
-    planned = plan(guest.read(kname, wishes))
-    doer = Doer(runner, params["backup_dir"], passphrase)
-    doer.test(planned)
+    guest, options = (
+        Guest(runner, root),
+        GrowthOptions(params["logical_volume"], bool(passphrase), params["backup_dir"]),
+    )
+    planned = plan(guest.read(kname, options))
+    applier = GuestApplier(runner, params["backup_dir"], passphrase)
+    applier.test(planned)
     if planned.steps and not check_mode:
-        doer.do(planned)
-        _check(guest, kname, wishes, PATIENCE if planned.later else 0)
+        applier.apply(planned)
+        _check(guest, kname, options, LOCK_TIMEOUT if planned.later else 0)
     return _result(planned, params["backup_dir"])
 
 
-def _check(guest: Guest, kname: str, wishes: Wishes, patience: float) -> None:
-    """Raise FlexdiskError NotApplied if the disk has not become what was planned after so many seconds."""
+def _check(guest: Guest, kname: str, options: GrowthOptions, timeout: float) -> None:
+    """Raise FlexdiskError NotApplied if the disk is not as planned after so many seconds."""
     try:
-        left = _left(guest, kname, wishes, patience)
+        remaining = _remaining_plan(guest, kname, options, timeout)
     except FlexdiskError as exc:  # it would have been a refusal, but now the disk has changed
         raise FlexdiskError("NotApplied", f"the disk has changed, and now: {exc.message}") from exc
-    if left.steps:
-        raise FlexdiskError("NotApplied", f"the disk has not become what was planned; left: {', '.join(left.lines)}")
+    if remaining.steps:
+        raise FlexdiskError(
+            "NotApplied", f"the disk has not become what was planned; left: {', '.join(remaining.lines)}"
+        )
 
 
-def _left(guest: Guest, kname: str, wishes: Wishes, patience: float) -> Plan:
-    """The plan for what has not become as it was planned after so many seconds."""
-    end = time.monotonic() + patience
-    left = plan(guest.read(kname, wishes))
-    while left.steps and time.monotonic() < end:
+def _remaining_plan(guest: Guest, kname: str, options: GrowthOptions, timeout: float) -> Plan:
+    """Return a plan for what is not as planned after so many seconds."""
+    end = time.monotonic() + timeout
+    remaining = plan(guest.read(kname, options))
+    while remaining.steps and time.monotonic() < end:
         time.sleep(0.5)
-        left = plan(guest.read(kname, wishes))
-    return left
+        remaining = plan(guest.read(kname, options))
+    return remaining
 
 
 def _result(planned: Plan, folder: str) -> t.Dict[str, t.Any]:

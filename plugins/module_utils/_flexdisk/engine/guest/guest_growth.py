@@ -17,7 +17,7 @@ from .guest_observe import Guest
 
 
 def run_guest_growth(module: Module, core: str) -> None:
-    """The whole run of the module. core is the version of ansible-core."""
+    """Run the module to its end. core: the version of ansible-core."""
     params = module.params
     try:
         check_core(core)
@@ -32,7 +32,7 @@ def run_guest_growth(module: Module, core: str) -> None:
 
 
 def wanted_serial(params: t.Mapping[str, t.Any]) -> t.Optional[str]:
-    """The serial number of the disk that the arguments mean, None if they do not say. Raises InvalidArgument."""
+    """Return the serial number of the disk by the arguments, None if they have none. Raises InvalidArgument."""
     if params["disk_uuid"] is None:
         return t.cast(t.Optional[str], params["serial"])
     uuid = params["disk_uuid"].lower()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads a guest: which disk is meant, its partition table, what the kernel knows of it, and what lies on it."""
+"""Reads a disk of a guest: its partition table, what the kernel knows of it, and its contents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...guest import growth, layers, observed, zfs
-from ...guest.plan import Disk, Place, active_name
+from ...guest.plan import Disk, KernelPartition, active_name
 from ...guest.table import HEAD_BYTES, Partition, Table, parse_table
 from ...model.command import Answer, Runner
 from ...model.errors import FlexdiskError
@@ -25,48 +25,48 @@ _LVS = "lv_name,vg_name,lv_size,segtype,lv_attr"
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What the user says."""
+class GrowthOptions:
+    """What the user asks for."""
 
-    # The logical volume that grows.
     logical_volume: t.Optional[str] = None
-    # There is a passphrase for LUKS.
+    """The logical volume that grows."""
     passphrase: bool = False
-    # Where backups are.
+    """There is a passphrase for LUKS."""
     backups: str = ""
+    """The directory of backups."""
 
 
 class Guest:
-    """One guest. root is where its /sys, /proc and /etc are."""
+    """Reads the disks of a guest. root: where its /sys, /proc and /etc are."""
 
     def __init__(self, runner: Runner, root: str = "/") -> None:
         self._runner = runner
         self._root = root
 
     def find(self, serial: t.Optional[str], pci_address: t.Optional[str]) -> str:
-        """The name of the disk with this serial number or at this address, as in /sys/block.
+        """Return the name in /sys/block of the disk with this serial number or at this address.
 
         Raises FlexdiskError InvalidArgument, ResourceNotFound, Ambiguous.
         """
         disks = [disk for disk in self._lsblk("-d") if disk.kind == "disk"]
         if serial is not None:
             text = f"with the serial number {serial}"
-            shown = {disk.kname: disk.serial or self._serial(disk.kname) for disk in disks}
-            found = [name for name, value in shown.items() if value and value == serial]
+            values = {disk.kname: disk.serial or self._serial(disk.kname) for disk in disks}
+            matches = [name for name, value in values.items() if value and value == serial]
         else:
-            address = _normal(pci_address or "")
+            address = _normalized(pci_address or "")
             text = f"at the PCI address {address}"
-            shown = {disk.kname: self._address(disk.kname) for disk in disks}
-            found = [name for name, value in shown.items() if value == address]
-        known = ", ".join(f"{name} ({value or 'none'})" for name, value in shown.items()) or "no disk"
-        if not found:
+            values = {disk.kname: self._address(disk.kname) for disk in disks}
+            matches = [name for name, value in values.items() if value == address]
+        known = ", ".join(f"{name} ({value or 'none'})" for name, value in values.items()) or "no disk"
+        if not matches:
             raise FlexdiskError("ResourceNotFound", f"no disk {text}; there are {known}")
-        if len(found) > 1:
-            raise FlexdiskError("Ambiguous", f"several disks {text}: {', '.join(found)}")
-        return found[0]
+        if len(matches) > 1:
+            raise FlexdiskError("Ambiguous", f"several disks {text}: {', '.join(matches)}")
+        return matches[0]
 
     def below(self, mount_point: str) -> t.Tuple[str, t.Optional[str]]:
-        """The disk on which a mounted file system lies, as in /sys/block, and the logical volume that holds it, if any.
+        """Return the disk below a mounted file system, as in /sys/block, and the logical volume, if there is one.
 
         Raises FlexdiskError NotMounted, ResourceNotFound, Ambiguous.
         """
@@ -78,45 +78,47 @@ class Guest:
             pool = mount.source.partition("/")[0]
             device = zfs.sole_device(pool, self._run("zpool", "list", "-HvLP", pool))
             mount = replace(mount, source=device, numbers="")
-        found = [(disk, own) for disk in self._lsblk() for own in _stack(disk) if _holds(own, mount)]
-        if not found:
+        pairs = [
+            (disk, holder) for disk in self._lsblk() for holder in _with_users(disk) if _is_source_of(holder, mount)
+        ]
+        if not pairs:
             raise FlexdiskError("ResourceNotFound", f"no disk is below {mount.kind} on {mount.source} at {mount_point}")
-        disks = sorted({disk.kname for disk, _own in found})
+        disks = sorted({disk.kname for disk, _own in pairs})
         if len(disks) > 1:
             raise FlexdiskError("Ambiguous", f"several disks are below {mount_point}: {', '.join(disks)}")
-        own = found[0][1]
-        named = own.kind == "lvm"
-        lvs = ("lvs", "--noheadings", "-o", "lv_name", f"/dev/mapper/{own.name}")
-        return disks[0], self._run(*lvs).strip() if named else None
+        holder = pairs[0][1]
+        is_volume = holder.kind == "lvm"
+        lvs = ("lvs", "--noheadings", "-o", "lv_name", f"/dev/mapper/{holder.name}")
+        return disks[0], self._run(*lvs).strip() if is_volume else None
 
-    def read(self, kname: str, wishes: Wishes) -> Disk:
-        """All that a plan needs of a disk. Raises FlexdiskError with what was found."""
+    def read(self, kname: str, options: GrowthOptions) -> Disk:
+        """Return all that a plan needs of a disk. Raises FlexdiskError for an unsupported layout."""
         path = f"/dev/{kname}"
-        device, kind, answer = self._first(path)
+        device, kind, answer = self._read_disk(path)
         if answer.rc or kind.kind:
             if kind.kind not in growth.GROWABLE:
                 raise FlexdiskError("UnknownLayout", f"{path} has {kind.name} on it")
             if answer.rc == 0:
                 raise FlexdiskError("UnknownLayout", f"{path} has a partition table and {kind.kind} on it")
-            return Disk(path, device.size, self._layers(device, device.size, kind, wishes))
+            return Disk(path, device.size, self._layers(device, device.size, kind, options))
         table = parse_table(answer.stdout, read_bytes(path, 0, HEAD_BYTES), device.size, self._sector(kname))
-        return self._partitioned(device, table, wishes)
+        return self._partitioned(device, table, options)
 
-    def _first(self, path: str) -> t.Tuple[observed.Device, observed.Content, Answer]:
-        """A disk, what fills it, and what sfdisk -J says of its table."""
+    def _read_disk(self, path: str) -> t.Tuple[observed.Device, observed.Content, Answer]:
+        """Return a disk, the content that fills it, and the output of sfdisk -J."""
         (device,) = self._lsblk(path)
-        self._run("blockdev", "--flushbufs", path)  # what the kernel remembers of the disk beside its partitions is old
+        self._run("blockdev", "--flushbufs", path)  # the kernel's cache of the disk outside partitions is old
         return device, self._blkid(path), self._runner(("sfdisk", "-J", path))
 
     def _sector(self, kname: str) -> int:
-        """Bytes of a disk's sector, 0 if the kernel does not tell."""
+        """Return the bytes of a disk's sector, 0 if the kernel does not report them."""
         return int(self._text(f"sys/block/{kname}/queue/logical_block_size") or 0)
 
-    def _partitioned(self, device: observed.Device, table: Table, wishes: Wishes) -> Disk:
+    def _partitioned(self, device: observed.Device, table: Table, options: GrowthOptions) -> Disk:
         path = f"/dev/{device.kname}"
-        other = [above.name for above in device.above if above.kind != "part"]
-        if other:
-            raise FlexdiskError("UnknownLayout", f"{path} is used as a whole by {', '.join(other)}")
+        users = [above.name for above in device.above if above.kind != "part"]
+        if users:
+            raise FlexdiskError("UnknownLayout", f"{path} is used as a whole by {', '.join(users)}")
         known = {self._number(above.kname): above for above in device.above}
         kernel = {number: self._place(above.kname) for number, above in known.items()}
         contents = {
@@ -124,9 +126,9 @@ class Guest:
             for part in table.partitions
             if not part.extended
         }
-        if self._whole_pool(table, known, contents):
+        if self._is_whole_pool(table, known, contents):
             return Disk(path, device.size, ())
-        cast = growth.cast(table, contents)
+        cast = growth.find_growth(table, contents)
         grown = known.get(cast.grown.number)
         if grown is None:
             raise FlexdiskError("UnknownLayout", f"the kernel does not know {cast.grown.name}: boot first")
@@ -137,7 +139,7 @@ class Guest:
         return Disk(
             path,
             device.size,
-            self._layers(grown, end, contents[cast.grown.number], wishes),
+            self._layers(grown, end, contents[cast.grown.number], options),
             table,
             self._run("sfdisk", "-d", path),
             cast,
@@ -147,41 +149,43 @@ class Guest:
             self._text("etc/fstab"),
             observed.available_memory(self._text("proc/meminfo")),
             _swap_flaw(path, table, cast.swap),
-            os.path.exists(os.path.join(wishes.backups, active_name(table))),
+            os.path.exists(os.path.join(options.backups, active_name(table))),
         )
 
     def _layers(
-        self, device: observed.Device, below: int, content: observed.Content, wishes: Wishes
+        self, device: observed.Device, below: int, content: observed.Content, options: GrowthOptions
     ) -> t.Tuple[layers.Layer, ...]:
-        """What lies on a device that will have that many bytes, from below."""
+        """Return the layers on a device that will have that many bytes, from below."""
         path = f"/dev/{device.kname}"
         if content.kind == "LVM2_member":
-            return self._lvm(device, below, path, wishes)
+            return self._lvm(device, below, path, options)
         if content.kind == "crypto_LUKS":
             layers.check_luks(path, self._run("cryptsetup", "luksDump", path))
-            above = _only(device, device.above, "crypt")
+            above = _only_user(device, device.above, "crypt")
             status = self._run("cryptsetup", "status", above.name)
-            own = layers.crypt_layer(above.name, path, status, wishes.passphrase, below)
-            more = self._layers(above, own.grown(below), self._blkid(f"/dev/{above.kname}"), wishes)
-            return (own, *more)
+            layer = layers.crypt_layer(above.name, path, status, options.passphrase, below)
+            more = self._layers(above, layer.grown(below), self._blkid(f"/dev/{above.kname}"), options)
+            return (layer, *more)
         if device.above:
             used = ", ".join(above.name for above in device.above)
             raise FlexdiskError("UnknownLayout", f"{path} has {content.kind or 'nothing'} on it, but {used} uses it")
         return (self._file_system(device, below, content),)
 
-    def _lvm(self, device: observed.Device, below: int, path: str, wishes: Wishes) -> t.Tuple[layers.Layer, ...]:
+    def _lvm(
+        self, device: observed.Device, below: int, path: str, options: GrowthOptions
+    ) -> t.Tuple[layers.Layer, ...]:
         pvs, lvs = self._run(*PVS, path), self._run("lvs", *_LVM, _LVS)
-        own, name = layers.lvm_layers(path, pvs, lvs, wishes.logical_volume)
+        lvm, name = layers.lvm_layers(path, pvs, lvs, options.logical_volume)
         if not name:
-            return own
-        above = _only(device, [above for above in device.above if above.name == name], "lvm")
+            return lvm
+        above = _only_user(device, [above for above in device.above if above.name == name], "lvm")
         if self._text(f"sys/block/{above.kname}/dm/suspended").strip() == "1":
-            text = f"{own[1].name} is suspended, as when lvextend was killed; run: lvchange --refresh {own[1].name}"
+            text = f"{lvm[1].name} is suspended, as when lvextend was killed; run: lvchange --refresh {lvm[1].name}"
             raise FlexdiskError("UnknownLayout", text)
-        below = own[0].grown(below)
-        own = (own[0], layers.activated(own[1], above.size, below))
-        below = own[1].grown(below)
-        return (*own, *self._layers(above, below, self._blkid(f"/dev/{above.kname}"), wishes))
+        below = lvm[0].grown(below)
+        lvm = (lvm[0], layers.activated(lvm[1], above.size, below))
+        below = lvm[1].grown(below)
+        return (*lvm, *self._layers(above, below, self._blkid(f"/dev/{above.kname}"), options))
 
     def _file_system(self, device: observed.Device, below: int, content: observed.Content) -> layers.Layer:
         path, kind = f"/dev/{device.kname}", content.kind
@@ -203,16 +207,16 @@ class Guest:
             return layers.btrfs_layer(name, known_as, mount, shown)
         return layers.ext_layer(name, path, self._run("dumpe2fs", "-h", path), below)
 
-    def _whole_pool(
+    def _is_whole_pool(
         self,
         table: Table,
         known: t.Mapping[int, observed.Device],
         contents: t.Mapping[int, observed.Content],
     ) -> bool:
-        """Whether a ZFS pool has the whole disk, and all of it. Raises FlexdiskError UnknownLayout if it has less."""
+        """Return whether a ZFS pool has the whole disk. Raises FlexdiskError UnknownLayout if it uses less."""
         part = zfs.data_partition(table, contents)
         device = known.get(part.number) if part is not None else None
-        if part is None or device is None or not self._label(f"/dev/{device.kname}").whole:
+        if part is None or device is None or not self._label(f"/dev/{device.kname}").whole_disk:
             return False
         self._pool(device, zfs.whole_size(table, part))
         return True
@@ -234,7 +238,7 @@ class Guest:
         return layer
 
     def _check_end(self, path: str, part: Partition, end: int) -> None:
-        """That ZFS finds no old label at the new end of its partition, a byte of the disk."""
+        """Raise FlexdiskError if there is an old label of ZFS at the new end of its partition."""
         if zfs.old_label(read_bytes(path, end - 2 * zfs.LABEL_BYTES, 2 * zfs.LABEL_BYTES)):
             raise FlexdiskError(
                 "UnknownLayout",
@@ -243,14 +247,16 @@ class Guest:
             )
 
     def _mounts(self) -> t.List[observed.Mount]:
-        found = observed.parse_findmnt(self._run("findmnt", "-J", "-l", "-o", "SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN"))
+        mounts = observed.parse_findmnt(self._run("findmnt", "-J", "-l", "-o", "SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN"))
         return [
             replace(each, source=os.path.realpath(each.source)) if each.source.startswith("/dev/") else each
-            for each in found
+            for each in mounts
         ]
 
-    def _content(self, path: str, table: Table, part: Partition, known: t.Optional[Place]) -> observed.Content:
-        """What is on a partition, read at its place on the disk if the kernel does not know it there."""
+    def _content(
+        self, path: str, table: Table, part: Partition, known: t.Optional[KernelPartition]
+    ) -> observed.Content:
+        """Return the content of a partition, read from the disk if the kernel does not know the partition there."""
         if known is not None and known.start * 512 == part.start * table.sector:
             return self._blkid(part.node)
         start, size = part.start * table.sector, part.size * table.sector
@@ -279,21 +285,21 @@ class Guest:
     def _number(self, kname: str) -> int:
         return int(self._text(f"sys/class/block/{kname}/partition") or 0)
 
-    def _place(self, kname: str) -> Place:
+    def _place(self, kname: str) -> KernelPartition:
         start, size = (int(self._text(f"sys/class/block/{kname}/{name}") or 0) for name in ("start", "size"))
-        return Place(start, size, self._text(f"sys/class/block/{kname}/dev").strip())
+        return KernelPartition(start, size, self._text(f"sys/class/block/{kname}/dev").strip())
 
     def _serial(self, kname: str) -> str:
         return (self._text(f"sys/block/{kname}/serial") or self._text(f"sys/block/{kname}/device/serial")).strip()
 
     def _address(self, kname: str) -> str:
-        """The last PCI device on the way to a disk."""
+        """Return the address of the last PCI device in the path of a disk."""
         path = os.path.realpath(os.path.join(self._root, "sys/block", kname))
         parts = [part for part in path.split("/") if _PCI.fullmatch(part)]
         return parts[-1] if parts else ""
 
 
-def _only(device: observed.Device, above: t.Sequence[observed.Device], kind: str) -> observed.Device:
+def _only_user(device: observed.Device, above: t.Sequence[observed.Device], kind: str) -> observed.Device:
     if len(above) != 1 or above[0].kind != kind:
         used = ", ".join(f"{each.name} ({each.kind})" for each in above) or "nothing"
         wanted = {"crypt": "an open LUKS device", "lvm": "an active logical volume"}[kind]
@@ -301,19 +307,19 @@ def _only(device: observed.Device, above: t.Sequence[observed.Device], kind: str
     return above[0]
 
 
-def _stack(device: observed.Device) -> t.Iterator[observed.Device]:
-    """A device and all that lie on it."""
+def _with_users(device: observed.Device) -> t.Iterator[observed.Device]:
+    """Yield a device and all devices on it."""
     yield device
     for above in device.above:
-        yield from _stack(above)
+        yield from _with_users(above)
 
 
-def _holds(device: observed.Device, mount: observed.Mount) -> bool:
+def _is_source_of(device: observed.Device, mount: observed.Mount) -> bool:
     known_as = (f"/dev/{device.kname}", f"/dev/mapper/{device.name}")
     return mount.source in known_as or (bool(device.numbers) and device.numbers == mount.numbers)
 
 
-def _normal(address: str) -> str:
+def _normalized(address: str) -> str:
     match = _PCI.fullmatch(address.lower())
     if match is None:
         raise FlexdiskError("InvalidArgument", f'pci_address {address} is not like "0000:00:04.1" or "00:04.1", quoted')
@@ -321,12 +327,12 @@ def _normal(address: str) -> str:
 
 
 def _numbers(swap: observed.Swap) -> str:
-    """A device that has been removed and made again has the same name; the kernel says so behind it."""
+    """Return the device numbers of a swap. The kernel appends (deleted) to the name of a device made anew."""
     try:
-        found = os.stat(re.sub(r" ?\(deleted\)\Z", "", swap.device))
+        status = os.stat(re.sub(r" ?\(deleted\)\Z", "", swap.device))
     except OSError:
         return ""
-    return f"{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}" if stat.S_ISBLK(found.st_mode) else ""
+    return f"{os.major(status.st_rdev)}:{os.minor(status.st_rdev)}" if stat.S_ISBLK(status.st_mode) else ""
 
 
 def _swap_flaw(path: str, table: Table, swap: t.Optional[Partition]) -> str:
@@ -336,7 +342,7 @@ def _swap_flaw(path: str, table: Table, swap: t.Optional[Partition]) -> str:
 
 
 def read_bytes(path: str, start: int, size: int) -> bytes:
-    """Part of a disk. Raises FlexdiskError FileFailed."""
+    """Return a part of a disk. Raises FlexdiskError FileFailed."""
     try:
         with open(path, "rb") as file:
             file.seek(start)

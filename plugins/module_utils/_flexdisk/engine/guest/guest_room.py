@@ -18,12 +18,12 @@ _EXT = ("ext2", "ext3", "ext4")
 
 
 class RoomReader(Guest):
-    """A guest that is asked how small a disk can become. Nothing is changed."""
+    """Reads how small a disk of a guest can become."""
 
     def room(self, kname: str) -> Room:
-        """The answer for the disk of this name in /sys/block. What is not known takes the whole disk."""
+        """Return the answer for the disk of this name in /sys/block. Unknown content counts as the whole disk."""
         path = f"/dev/{kname}"
-        device, content, answer = self._first(path)
+        device, content, answer = self._read_disk(path)
         if answer.rc == 0 and "corrupt" in answer.stderr:  # it has answered from one header alone
             return room.unknown(path, device.size, f"sfdisk says of it: {' '.join(answer.stderr.split())}")
         if answer.rc == 0 and not content.kind:
@@ -38,9 +38,9 @@ class RoomReader(Guest):
             return room.unknown(path, device.size, exc.message, content.kind)
 
     def _partitions(self, path: str, device: observed.Device, text: str) -> Room:
-        whole = [above.name for above in device.above if above.kind != "part"]
-        if whole:
-            return room.unknown(path, device.size, f"{', '.join(whole)} uses it as a whole")
+        users = [above.name for above in device.above if above.kind != "part"]
+        if users:
+            return room.unknown(path, device.size, f"{', '.join(users)} uses it as a whole")
         known = [self._place(above.kname) for above in device.above]
         head = read_bytes(path, 0, HEAD_BYTES)
         try:
@@ -52,7 +52,7 @@ class RoomReader(Guest):
         return room.partitioned(path, device.size, table, head, [(each.start + each.size) * 512 for each in known])
 
     def _end(self, path: str, device: observed.Device, content: observed.Content) -> int:
-        """Where what fills a disk ends. Raises FlexdiskError if that is not known."""
+        """Return the end (bytes) of the content that fills a disk. Raises FlexdiskError if that is not known."""
         kind = content.kind
         if kind == "LVM2_member":
             return room.physical_end(path, self._run(*PVS, path))
@@ -84,20 +84,20 @@ class RoomReader(Guest):
         return room.crypt_end(names[0], self._run("cryptsetup", "status", names[0]))
 
 
-def result(found: Room) -> t.Dict[str, t.Any]:
-    """What the module returns."""
+def result(answer: Room) -> t.Dict[str, t.Any]:
+    """Return the result of the module."""
     return {
         "changed": False,
-        "msg": found.words(),
-        "device": found.device,
-        "size_bytes": found.size,
-        "table": found.table,
-        "content": found.content,
-        "end_bytes": found.end,
-        "backup_bytes": found.backup,
-        "min_size_bytes": found.least,
-        "min_size_mib": room.whole_mib(found.least),
-        "relocate": room.shown(found.relocate),
-        "relocated_min_size_mib": room.whole_mib(found.compact if found.relocate else found.least),
-        "reason": found.reason,
+        "msg": answer.description(),
+        "device": answer.device,
+        "size_bytes": answer.size,
+        "table": answer.table,
+        "content": answer.content,
+        "end_bytes": answer.end,
+        "backup_bytes": answer.backup,
+        "min_size_bytes": answer.min_bytes,
+        "min_size_mib": room.whole_mib(answer.min_bytes),
+        "relocate": room.shown(answer.relocate),
+        "relocated_min_size_mib": room.whole_mib(answer.compact if answer.relocate else answer.min_bytes),
+        "reason": answer.reason,
     }

@@ -15,7 +15,7 @@ from ...model.vm import VmConfig
 from ...rules.identity import check_pool
 from ...rules.inventory import Host, link
 from ...rules.layout import container, is_below
-from ...rules.power import with_home
+from ...rules.power import with_home_state
 from ...zfs.commands import Zfs
 from ...zfs.errors import ZfsError
 from .journal import with_journal
@@ -30,15 +30,17 @@ def observe(
     complete: bool = False,
     every: bool = False,
 ) -> Host:
-    """The host as it is now. pool limits the VMs to those of one pool. Without it, every pool with VMs is read, and on
-    a host without VMs every pool with detached disks. more is a further pool to read.
+    """Read the host.
 
-    snapshots=False does not read snapshots: this is cheaper where there are many, and enough without figures of space.
-    complete: read also intents that are not listed. every: without pool, read all pools, and serve also those that have
-    detached disks only.
+    Args:
+        pool: read only VMs of this pool. None: read all pools with VMs; without any VM, all pools with detached disks.
+        snapshots: False skips snapshots, which is faster, and enough where used space does not matter.
+        more: one further pool to read.
+        complete: also read intents that the index does not list.
+        every: without pool, read all pools, also those with detached disks only.
     """
     asked = {check_pool(name) for name in (pool, more) if name}
-    configs, elsewhere = _of_pool(hypervisor.vms(), pool)
+    configs, elsewhere = _split_by_pool(hypervisor.vms(), pool)
     unplaced = pool is None and (every or any(c.identity_in_zfs and not c.pool for c in configs))
     known = {c.pool for c in configs if c.pool} | asked
     named = [] if unplaced else sorted(known)
@@ -46,39 +48,43 @@ def observe(
     pools = named or sorted(known | _pools_in_use(datasets, configs))
     brand = hypervisor.capabilities.brand
     host = link(configs, datasets, zfs.geometries(pools, datasets) if pools else {}, brand, elsewhere)
-    _check_lost(zfs, host)
+    _check_complete(zfs, host)
     return _with_homes(hypervisor, with_journal(zfs, host, complete))
 
 
 def _with_homes(hypervisor: Hypervisor, host: Host) -> Host:
-    """The host with which of its VMs with failover are known to be at home. One process, if there are any."""
+    """Mark the VMs with failover that are known to be at home. It takes one process, if there are any."""
     if not any(vm.config.failover for vm in host.vms):
         return host
     boot = hypervisor.boot_id()
-    return replace(host, vms=tuple(with_home(vm, boot) for vm in host.vms))
+    return replace(host, vms=tuple(with_home_state(vm, boot) for vm in host.vms))
 
 
-def _check_lost(zfs: Zfs, host: Host) -> None:
-    """Ask by name for what is configured and was not printed, if anything. Raises FlexdiskError UnexpectedOutput if it
-    is there: then the read was cut off between two datasets, which nothing else shows.
+def _check_complete(zfs: Zfs, host: Host) -> None:
+    """Raise FlexdiskError UnexpectedOutput if a configured dataset was not printed, but exists.
+
+    Then the output was cut off between two datasets, which nothing else shows.
     """
-    lost = [c.dataset for c in host.unlinked if c.dataset and (not c.identity_in_zfs or _lies_below(c))]
+    expected = [c.dataset for c in host.unlinked if c.dataset and (not c.identity_in_zfs or _lies_below(c))]
     for vm in host.vms:
         ghosts = {*vm.ghosts}
-        lost += [e.volume for e in vm.config.disks if e.path in vm.missing and e.path not in ghosts]
-    there = zfs.those_that_exist(sorted({*lost} - host.datasets.keys()))
+        expected += [e.volume for e in vm.config.disks if e.path in vm.missing and e.path not in ghosts]
+    there = zfs.existing(sorted({*expected} - host.datasets.keys()))
     if there:
         text = f"zfs get printed nothing of {', '.join(there)}, which exists: its answer is not whole"
         raise FlexdiskError("UnexpectedOutput", f"{text}, or it was just made; run the task again")
 
 
 def _lies_below(config: VmConfig) -> bool:
-    """Whether a VM without a dataset is configured with disks below it."""
+    """Return whether a VM without a dataset is configured with disks below it."""
     return any(is_below(entry.volume, config.dataset) for entry in config.disks)
 
 
-def _of_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List[VmConfig], t.List[VmConfig]]:
-    """The VMs that a task on the pool (None: all) reads, and the others. A bare VM is read, for it may lie anywhere."""
+def _split_by_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List[VmConfig], t.List[VmConfig]]:
+    """Return the VMs that a task for the pool (None: all) reads, and the others.
+
+    A VM with its identity in ZFS only, and of unknown pool, is always read.
+    """
     if pool is None:
         return configs, []
     read = [c for c in configs if c.pool == pool or (c.identity_in_zfs and not c.pool)]
@@ -86,7 +92,7 @@ def _of_pool(configs: t.List[VmConfig], pool: t.Optional[str]) -> t.Tuple[t.List
 
 
 def _datasets(zfs: Zfs, pools: t.Sequence[str], snapshots: bool) -> t.List[Dataset]:
-    """The datasets of the pools, or of all pools if there are none: only its dataset tells where a bare VM lies."""
+    """Return the datasets of the pools, of all pools if none is given."""
     try:
         return zfs.datasets(*pools, snapshots=snapshots)
     except ZfsError as exc:
@@ -96,6 +102,6 @@ def _datasets(zfs: Zfs, pools: t.Sequence[str], snapshots: bool) -> t.List[Datas
 
 
 def _pools_in_use(datasets: t.Sequence[Dataset], configs: t.Sequence[VmConfig]) -> t.Set[str]:
-    """The pools that have VMs or detached disks."""
+    """Return the pools that have VMs or detached disks."""
     uuids = {c.uuid for c in configs}
     return {d.pool for d in datasets if d.name == container(d.pool) or d.name[len(d.pool) + 1 :] in uuids}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads a host once for many questions in a row, as long as nothing is changed between them."""
+"""Caches what is read of a host, as long as nothing is changed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...model.vm import VmConfig
 
 
 class ReadOnce:
-    """A runner that runs each command that only reads once. What may change something is run, and all is read again."""
+    """A runner that caches commands that only read. A command that may change something clears the cache."""
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -30,7 +30,7 @@ class ReadOnce:
 
 
 class _VmsOnce:
-    """A driver whose VMs are read once. It is for plans only."""
+    """A driver that caches the list of VMs. It is for plans only."""
 
     def __init__(self, hypervisor: Hypervisor) -> None:
         self._hypervisor = hypervisor
@@ -47,5 +47,5 @@ class _VmsOnce:
 
 
 def vms_once(hypervisor: Hypervisor) -> Hypervisor:
-    """The driver for many plans in a row: its VMs are read once. Nothing must be changed with it."""
+    """Return the driver with a cached list of VMs, for many plans in a row. Nothing must be changed with it."""
     return t.cast(Hypervisor, _VmsOnce(hypervisor))

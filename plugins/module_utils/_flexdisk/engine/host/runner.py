@@ -20,20 +20,22 @@ SYSTEM_PATH = "/usr/sbin:/sbin:/usr/local/sbin:/usr/bin:/bin"
 _GRACE = 5
 _PIECE = 1 << 20
 _F_SETPIPE_SZ = 1031  # of Linux; the module fcntl has a name for it since Python 3.10
-_LONGEST = 65536  # of what a program says about its errors
+_MAX_ERRORS = 65536  # of what a program says about its errors
 
 
 def search_path() -> str:
-    """The path on which programs are looked for."""
+    """Return the search path for programs."""
     return f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
 
 
 class SubprocessRunner:
-    """The Runner in production. calls counts the processes; those that change something get the files in inherited."""
+    """The runner in production."""
 
     def __init__(self) -> None:
         self.calls = 0
+        """The number of processes so far."""
         self.inherited: t.Tuple[int, ...] = ()
+        """File descriptors that processes which may change something inherit."""
         self._environment = dict(os.environ, LC_ALL="C", LANG="C", PATH=search_path())
 
     def __call__(self, argv: t.Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
@@ -54,27 +56,29 @@ class SubprocessRunner:
     def carry(
         self, first: t.Sequence[str], second: t.Sequence[str], carried: t.Callable[[int], None]
     ) -> t.Tuple[Answer, Answer]:
-        """Run two programs, and carry what the first writes to the second. carried is told the bytes of each piece.
+        """Run two programs, and copy the output of the first to the second. carried: called with each number of bytes.
 
-        If this process is killed, both programs come to the end of their pipes.
+        If this process is killed, both programs reach the end of their pipes.
         """
         self.calls += 2
-        with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as told:
-            writer = self._start(first, subprocess.DEVNULL, stderr=said)
+        with tempfile.TemporaryFile() as writer_errors, tempfile.TemporaryFile() as reader_errors:
+            writer = self._start(first, subprocess.DEVNULL, stderr=writer_errors)
             try:
-                reader = self._start(second, stdout=told, stderr=told)
+                reader = self._start(second, stdout=reader_errors, stderr=reader_errors)
             except BaseException:
                 _end(writer)
                 raise
             try:
-                _pump(t.cast(t.IO[bytes], writer.stdout), t.cast(t.IO[bytes], reader.stdin), carried)
+                _copy_bytes(t.cast(t.IO[bytes], writer.stdout), t.cast(t.IO[bytes], reader.stdin), carried)
                 for process in (writer, reader):
                     process.wait()
             except BaseException:
                 _end(writer)
                 _end(reader)
                 raise
-            return Answer(writer.returncode, "", _text(said)), Answer(reader.returncode, "", _text(told))
+            return Answer(writer.returncode, "", _text(writer_errors)), Answer(
+                reader.returncode, "", _text(reader_errors)
+            )
 
     def _start(
         self,
@@ -100,8 +104,8 @@ class SubprocessRunner:
             raise FlexdiskError("CommandFailed", f"{argv[0]} cannot be run: {exc}") from exc
 
 
-def _pump(source: t.IO[bytes], sink: t.IO[bytes], carried: t.Callable[[int], None]) -> None:
-    """Carry bytes until the source ends, or nobody reads any more. Both are closed."""
+def _copy_bytes(source: t.IO[bytes], sink: t.IO[bytes], carried: t.Callable[[int], None]) -> None:
+    """Copy bytes until the source ends, or nobody reads any more. Close both."""
     with source:
         try:
             with sink:
@@ -120,7 +124,7 @@ def _pump(source: t.IO[bytes], sink: t.IO[bytes], carried: t.Callable[[int], Non
 
 
 def _widen(pipe: t.IO[bytes]) -> None:
-    """Let a pipe hold a piece: with Linux's 64 KiB, carrying takes a third longer than the two programs alone."""
+    """Enlarge the pipe's buffer. With Linux's 64 KiB, copying takes a third longer than the two programs alone."""
     if sys.platform.startswith("linux"):
         with contextlib.suppress(OSError):  # its user has too many large pipes
             fcntl.fcntl(pipe.fileno(), _F_SETPIPE_SZ, _PIECE)
@@ -128,7 +132,7 @@ def _widen(pipe: t.IO[bytes]) -> None:
 
 def _text(file: t.IO[bytes]) -> str:
     file.seek(0)
-    return file.read(_LONGEST).decode("utf-8", "replace")
+    return file.read(_MAX_ERRORS).decode("utf-8", "replace")
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

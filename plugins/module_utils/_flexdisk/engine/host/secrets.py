@@ -39,7 +39,7 @@ _Vm = t.Mapping[str, t.Any]
 
 def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
     """Problems of secrets that cannot be kept out of the output without spoiling it, each named by its key."""
-    wrong: t.List[Problem] = []
+    result: t.List[Problem] = []
     for vm in vms:
         problems = Problems(str(vm["vm"]))
         for key, value in (vm.get("secret_metadata") or {}).items():
@@ -60,8 +60,8 @@ def problems(vms: t.Sequence[_Vm]) -> t.List[Problem]:
             problems.add("InvalidArgument", f"options {path}: options are shown and logged; set it with vmadm")
         if vm.get("template") and "<domain" not in vm["template"]:
             problems.add("InvalidArgument", "template: it has no <domain>, so it is not the XML of a VM")
-        wrong += problems
-    return wrong
+        result += problems
+    return result
 
 
 def is_secret(name: str) -> bool:

@@ -19,11 +19,11 @@ from ...plan.disk_steps import AttachDisk
 from ...plan.entries import plan_entries
 from ...plan.steps import Step, VmPlan
 from ...rules import disk_properties
-from ...rules.disk import Place, places
+from ...rules.disk import Place, disk_places
 from ...rules.inventory import Host
 from ...zfs.commands import Zfs
 from ..run import report
-from ..run.outcome import Outcome, told
+from ..run.outcome import Outcome, failure_after_steps
 from ..run.run import Context, Task, by_uuid
 from ..steps.perform import Performers
 
@@ -31,7 +31,7 @@ _Dict = t.Dict[str, t.Any]
 
 
 @dataclass
-class Disks(Outcome):
+class DiskOutcome(Outcome):
     """The outcome of the module disk. disks has one result for each entry."""
 
     disks: t.List[_Dict] = field(default_factory=list)
@@ -44,32 +44,32 @@ def run(
     policy: Policy,
     pool: t.Optional[str],
     check_mode: bool,
-) -> Disks:
-    """Makes the disks as declared, or predicts it. pool: where new disks are made, and the only pool that is read."""
-    outcome = Disks()
+) -> DiskOutcome:
+    """Change the disks as declared, or predict it. pool: for new disks, and the only pool that is read."""
+    outcome = DiskOutcome()
     parsed = [parse_disk(entry, number) for number, entry in enumerate(raw)]
     outcome.problems = [problem for _declared, problems in parsed for problem in problems]
     if outcome.problems and not policy.continue_on_refusal:
         return outcome
-    wrong = [n for n, (_declared, problems) in enumerate(parsed) if problems]
-    place = pool or hypervisor.capabilities.default_pool
+    invalid = [n for n, (_declared, problems) in enumerate(parsed) if problems]
+    default_pool = pool or hypervisor.capabilities.default_pool
     declarations = [declared for declared, _problems in parsed]
-    _Disks(declarations, wrong, Context(zfs, hypervisor, policy, check_mode, pool, place), outcome).run()
+    _DiskTask(declarations, invalid, Context(zfs, hypervisor, policy, check_mode, pool, default_pool), outcome).run()
     return outcome
 
 
-class _Disks(Task):
+class _DiskTask(Task):
     """more is the pool of new disks. plan_entries admits the plans, because a refused entry may concern two VMs."""
 
     admits = False
-    outcome: Disks
+    outcome: DiskOutcome
 
     def __init__(
         self,
         declarations: t.Sequence[PlacedDiskDeclaration],
         wrong: t.Sequence[int],
         context: Context,
-        outcome: Disks,
+        outcome: DiskOutcome,
     ) -> None:
         super().__init__(context, outcome)
         self._declarations = declarations
@@ -96,61 +96,63 @@ class _Disks(Task):
         return _predicted(host, plans)
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        """Differences without detached disks: these are compared one by one, because several plans may see one disk."""
+        """Compare without detached disks. They are compared one by one, because several plans may include one disk."""
         if vm is None or not plan.vm:
             return []
         return report.differences(replace(plan.after, detached=()), replace(vm, detached=()))
 
     def conclude(self, plans: t.Sequence[VmPlan], now: t.Optional[Host]) -> None:
-        """Compare every VM with its plan, and add one result for each VM and each entry."""
+        """Compare every VM with its plan, and add a result for each VM and each entry."""
         if now is None:
             return
         known = by_uuid(now)
         for plan in plans:
             self.compare(plan, known.get(plan.vm))
         self._compare_detached(plans, now)
-        _tell(self._jobs, plans, now, self.check_mode, self.outcome)
+        _add_results(self._jobs, plans, now, self.check_mode, self.outcome)
 
     def _compare_detached(self, plans: t.Sequence[VmPlan], now: Host) -> None:
-        """Report it as a failure if a detached disk is not as its plan says, if all steps were done."""
+        """If all steps were done, report detached disks that are not as planned as a failure."""
         if self.check_mode or self.outcome.failure is not None:
             return
         for plan in plans:
-            wrong = _detached_differences(plan, plans, now)
-            if wrong:
-                error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(wrong)}")
-                self.outcome.failure = told(plan, error, "read again")
+            differences = _detached_differences(plan, plans, now)
+            if differences:
+                error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(differences)}")
+                self.outcome.failure = failure_after_steps(plan, error, "read again")
                 return
 
 
 def _detached_differences(plan: VmPlan, plans: t.Sequence[VmPlan], now: Host) -> t.List[str]:
-    """How the detached disks that this plan alone makes, changes or destroys differ from it, in words."""
+    """Return messages about detached disks that only this plan changes, and that are not as planned."""
     before, after = _changed(plan)
     others = [other for other in plans if other is not plan]
     shared = {name for other in others for disks in _changed(other) for name in disks}
     shared |= {step.source for other in others for step in other.steps if isinstance(step, AttachDisk)}
-    there = {disk.volume.guid for disk in now.detached}
-    kept = {disk.volume.guid for disk in after.values()}  # the copy of a conversion is renamed
-    gone = [disk for name, disk in before.items() if name not in {*after, *shared} and disk.volume.guid not in kept]
-    wrong = [f"{disk.label} is still detached" for disk in gone if disk.volume.guid in there]
+    detached_guids = {disk.volume.guid for disk in now.detached}
+    guids_after = {disk.volume.guid for disk in after.values()}  # the copy of a conversion is renamed
+    gone = [
+        disk for name, disk in before.items() if name not in {*after, *shared} and disk.volume.guid not in guids_after
+    ]
+    differences = [f"{disk.label} is still detached" for disk in gone if disk.volume.guid in detached_guids]
     for name, disk in after.items():
         if name in shared:
             continue
-        found = next((one for one in now.detached if _is_same(disk, one)), None)
-        if found is None:
-            wrong.append(f"{disk.label} is not there")
+        actual = next((one for one in now.detached if _is_same(disk, one)), None)
+        if actual is None:
+            differences.append(f"{disk.label} is not there")
         else:
-            planned, is_now = _compared(disk), _compared(found)
-            wrong += [
-                f"{key} of {disk.label}: planned {value!r}, found {is_now[key]!r}"
+            planned, actual_values = _compared(disk), _compared(actual)
+            differences += [
+                f"{key} of {disk.label}: planned {value!r}, found {actual_values[key]!r}"
                 for key, value in planned.items()
-                if value != is_now[key]
+                if value != actual_values[key]
             ]
-    return wrong
+    return differences
 
 
 def _changed(plan: VmPlan) -> t.Tuple[t.Dict[str, Disk], t.Dict[str, Disk]]:
-    """The detached disks that a plan changes, by volume: before it, and after it."""
+    """Return the detached disks that a plan changes, by volume, before and after it."""
     before, after = ({d.volume.name: d for d in vm.detached} for vm in (plan.before, plan.after))
     return (
         {name: disk for name, disk in before.items() if after.get(name) != disk},
@@ -158,21 +160,21 @@ def _changed(plan: VmPlan) -> t.Tuple[t.Dict[str, Disk], t.Dict[str, Disk]]:
     )
 
 
-def _is_same(planned: Disk, found: Disk) -> bool:
+def _is_same(planned: Disk, actual: Disk) -> bool:
     if planned.volume.guid:
-        return planned.volume.guid == found.volume.guid
-    return (planned.vm, planned.name) == (found.vm, found.name)
+        return planned.volume.guid == actual.volume.guid
+    return (planned.vm, planned.name) == (actual.vm, actual.name)
 
 
 def _compared(disk: Disk) -> _Dict:
-    """What is compared of a detached disk."""
+    """Return the values of a detached disk that are compared."""
     result = report.disk_result(disk, "", False, figures=False)
     keys = ("name", "type", "size", "block_size", *disk_properties.result(disk.user_properties), "compression")
     return {**{key: result[key] for key in keys}, "from": disk.volume.user.get("from", "")}
 
 
 def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
-    """The host as it is after the plans."""
+    """Return the host as predicted after the plans."""
     after = {plan.vm: plan.after for plan in plans if plan.vm}
     vms = tuple(after.get(vm.config.uuid, vm) for vm in host.vms)
     detached: t.Dict[str, Disk] = {disk.volume.name: disk for disk in host.detached}
@@ -189,15 +191,17 @@ def _predicted(host: Host, plans: t.Sequence[VmPlan]) -> Host:
     return replace(host, vms=vms, detached=disks)
 
 
-def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_mode: bool, outcome: Disks) -> None:
-    """Add one result for each planned VM, and one for each entry, with the disk as it is now."""
-    vms = {vm.config.uuid: vm for vm in found.vms}
+def _add_results(
+    jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], host_now: Host, check_mode: bool, outcome: DiskOutcome
+) -> None:
+    """Add a result for each planned VM and for each entry, with the disk as it is now."""
+    vms = {vm.config.uuid: vm for vm in host_now.vms}
     for plan in plans:
         if plan.vm in vms:
             result = report.plan_result(plan, vms[plan.vm], plan.name, not check_mode)
             outcome.vms.append(result)
     changed = {volume for plan in plans for step in _done(plan) for volume in step.volumes}
-    now = list(places(found))
+    now = list(disk_places(host_now))
     for job in jobs:
         place = _place(job, now)
         touched = job.place is not None and job.place.disk.volume.name in changed
@@ -206,10 +210,10 @@ def _tell(jobs: t.Sequence[Job], plans: t.Sequence[VmPlan], found: Host, check_m
 
 
 def _done(plan: VmPlan) -> t.Sequence[Step]:
-    """The steps that may have changed something."""
-    if plan.ended is None:
+    """Return the steps that may have changed something."""
+    if plan.outcome is None:
         return plan.steps
-    return plan.steps[: plan.ended.done + 1] if plan.changed else ()
+    return plan.steps[: plan.outcome.done + 1] if plan.changed else ()
 
 
 def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:
@@ -224,9 +228,9 @@ def _place(job: Job, now: t.Sequence[Place]) -> t.Optional[Place]:
 
 
 def _result(job: Job, place: t.Optional[Place], changed: bool, check_mode: bool) -> _Dict:
-    """The result of one disk. A disk that does not exist has only its declared name and uuid."""
+    """Return the result of one disk. A disk that does not exist has only its declared name and UUID."""
     if place is None:
-        known: PlacedDiskDeclaration = job.declared
-        return {"name": known.spec.name, "uuid": known.spec.uuid, "state": "absent", "vm": "", "changed": changed}
+        declared: PlacedDiskDeclaration = job.declared
+        return {"name": declared.spec.name, "uuid": declared.spec.uuid, "state": "absent", "vm": "", "changed": changed}
     result = report.disk_result(place.disk, place.state, not check_mode)
     return dict(result, vm=place.disk.vm, changed=changed)

@@ -14,14 +14,14 @@ from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
 from ...parse.disk_adopt import parse_adoption
 from ...plan import recovery
-from ...plan.disk_adopt import plan_adoption, plan_release, released, unknown
+from ...plan.disk_adopt import plan_adoption, plan_release, released, would_become_unknown
 from ...plan.disk_steps import ReleaseDisk
 from ...plan.planner import find_vm
 from ...plan.steps import VmPlan
 from ...plan.vm_steps import WritePackage
 from ...rules import released_identity
 from ...rules.inventory import Host
-from ...rules.power import unfinished
+from ...rules.power import interrupted_run_text
 from ...rules.skipped import lines
 from ...zfs.commands import Zfs
 from ..run import report
@@ -34,14 +34,14 @@ _Dict = t.Dict[str, t.Any]
 
 
 @dataclass
-class Identities:
+class IdentityOutcome:
     """What was adopted or released."""
 
     outcome: Outcome = field(default_factory=Outcome)
-    # The released identities, in the form that adoption takes.
     released: t.List[_Dict] = field(default_factory=list)
-    # VMs that are left out.
+    """The released identities, in the form that adoption takes."""
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
+    """VMs that are left out."""
 
 
 def run(
@@ -54,19 +54,20 @@ def run(
     check_mode: bool,
     continue_on_refusal: bool = False,
     approval: t.Optional[Approval] = None,
-) -> Identities:
-    """Gives the disks of the named VMs, or of all, their identities, or takes them away (state C(released)), or
-    predicts it. forget: remove the saved copies of a release, too.
+) -> IdentityOutcome:
+    """Adopt the disks of the named VMs, or of all, or release them (state C(released)), or predict it.
+
+    forget: also remove the saved copies of a release.
     """
     policy = Policy(continue_on_refusal=continue_on_refusal, approval=approval)
     outcome = Outcome()
-    task = _Identities(raw, state, forget, Context(zfs, hypervisor, policy, check_mode, pool), outcome)
+    task = _IdentityTask(raw, state, forget, Context(zfs, hypervisor, policy, check_mode, pool), outcome)
     task.run()
-    return Identities(outcome, task.released, task.skipped)
+    return IdentityOutcome(outcome, task.released, task.skipped)
 
 
-class _Identities(Task):
-    """No plan needs space or another VM's disk. No journal is needed: a release records on the volume what it takes."""
+class _IdentityTask(Task):
+    """No plan needs space or another VM's disk. No journal is needed: a release saves the identity on the volume."""
 
     journal = False
     admits = False
@@ -103,55 +104,55 @@ class _Identities(Task):
         return [plan_adoption(host, vm, spec) for spec, vm in wanted]
 
     def _releases(self, host: Host, vms: t.Sequence[Vm]) -> t.List[VmPlan]:
-        """Plans of a release. A VM with a record of an interrupted run gets no plan, only a problem."""
+        """Plan a release. A VM with the intent of an interrupted run gets no plan, only a problem."""
         self.outcome.problems += _unknown(host, None if self._raw is None else [vm.config.uuid for vm in vms])
-        left = {uuid for _pool, uuid in host.intents}
+        interrupted = {uuid for _pool, uuid in host.intents}
         plans = [plan_release(host, vm, self._forget) for vm in vms]
-        return [plan for plan in plans if plan.problems or plan.vm not in left]
+        return [plan for plan in plans if plan.problems or plan.vm not in interrupted]
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """Warnings for all interrupted runs, because this module finishes none, and for VMs that are left out."""
+        """Return warnings about all interrupted runs, because this module completes none, and about VMs left out."""
         return [*recovery.warnings(host, ()), *lines(self.skipped, "is left out")]
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
-        """The plans that are carried out. The identities that a release takes are kept for the result."""
+        """Return the plans that are carried out. Remember released identities for the result."""
         if self._state == "released":
             self.released = [entry for entry in (released(plan.before) for plan in good) if entry is not None]
         return list(good)
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             self.outcome.vms.append(report.plan_result(plan, vm, self._asked[plan.vm], not self.check_mode))
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
         if vm is None:
             return []
-        wanted, found = _facts(plan.after), _facts(vm)
+        planned_facts, actual_facts = _facts(plan.after), _facts(vm)
         return (
             report.differences(plan.after, vm)
             + [
-                f"properties of {name}: planned {', '.join(facts)}, found {', '.join(found.get(name, ()))}"
-                for name, facts in wanted.items()
-                if facts != found.get(name)
+                f"properties of {name}: planned {', '.join(facts)}, found {', '.join(actual_facts.get(name, ()))}"
+                for name, facts in planned_facts.items()
+                if facts != actual_facts.get(name)
             ]
-            + [f"{name} still has {', '.join(left)}" for name, left in _stamps_left(plan, vm)]
+            + [f"{name} still has {', '.join(remaining)}" for name, remaining in _stamps_left(plan, vm)]
         )
 
 
 def _stamps_left(plan: VmPlan, vm: Vm) -> t.Iterator[t.Tuple[str, t.List[str]]]:
-    """The datasets whose stamps the plan removes and which still have some of them."""
+    """Yield datasets that still have stamps which the plan removes, with these stamps."""
     before, after = ({d.name: d.user for d in (one.root, *one.volumes)} for one in (plan.before, plan.after))
     for dataset in vm.volumes:
-        gone = {*before.get(dataset.name, ())} - {*after.get(dataset.name, ())}
-        left = [key for key in report.VOLATILE if key in gone and key in dataset.user]
-        if left:
-            yield dataset.name, left
+        removed = {*before.get(dataset.name, ())} - {*after.get(dataset.name, ())}
+        remaining = [key for key in report.VOLATILE if key in removed and key in dataset.user]
+        if remaining:
+            yield dataset.name, remaining
 
 
 def _wanted(
     host: Host, raw: t.Optional[t.Sequence[t.Mapping[str, t.Any]]], state: str, outcome: Outcome
 ) -> t.List[t.Tuple[AdoptionDeclaration, Vm]]:
-    """The declaration for each VM, with the VM. Everything else becomes problems."""
+    """Return the valid declarations with their VMs. Add problems of the others to the outcome."""
     if raw is None:
         return [(AdoptionDeclaration(vm.config.alias or vm.config.uuid), vm) for vm in host.vms]
     result: t.List[t.Tuple[AdoptionDeclaration, Vm]] = []
@@ -163,7 +164,7 @@ def _wanted(
             problems.append(vm)
         elif vm is not None and vm.config.uuid in seen:
             problems.append(Problem("InvalidArgument", "listed twice", spec.vm))
-            result = [(other, known) for other, known in result if known is not vm]
+            result = [(other, other_vm) for other, other_vm in result if other_vm is not vm]
         elif vm is not None:
             seen.add(vm.config.uuid)
             if not problems:
@@ -173,22 +174,26 @@ def _wanted(
 
 
 def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem]:
-    """Problems of a release: detached disks without a VM would become unknown, and interrupted runs come first."""
-    known = {vm.config.uuid: vm for vm in host.vms}
+    """Return problems of a release: detached disks that nothing would identify, and interrupted runs."""
+    vms = {vm.config.uuid: vm for vm in host.vms}
     result = []
     for disk in host.detached if asked is None else ():
-        if disk.vm not in known:  # a detached disk of a VM is a problem of the VM's plan
-            result.append(Problem("InUse", unknown(disk), disk.vm, disk.label))
-    for (pool, uuid), record in sorted(host.intents.items()):
+        if disk.vm not in vms:  # a detached disk of a VM is a problem of the VM's plan
+            result.append(Problem("InUse", would_become_unknown(disk), disk.vm, disk.label))
+    for (pool, uuid), intent in sorted(host.intents.items()):
         if asked is None or uuid in asked:
-            ours = record is not None and record.host == host.name
-            words = unfinished(record) if record and ours else f"an interrupted run left its record in pool {pool}"
-            result.append(Problem("InUse", words, known[uuid].label if uuid in known else uuid))
+            is_ours = intent is not None and intent.host == host.name
+            message = (
+                interrupted_run_text(intent)
+                if intent and is_ours
+                else f"an interrupted run left its record in pool {pool}"
+            )
+            result.append(Problem("InUse", message, vms[uuid].label if uuid in vms else uuid))
     return result
 
 
 def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
-    """Our properties of each dataset, without those that a clock sets."""
+    """Return our properties of each dataset, without those that a clock sets."""
     return {
         d.name: tuple(sorted(f"{key}={value}" for key, value in d.user.items() if key not in report.VOLATILE))
         for d in (vm.root, *vm.volumes)
@@ -196,11 +201,11 @@ def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
 
 
 def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Change) -> None:
-    """Write facts. The saved copy of an identity is written before the first property of that identity goes."""
-    saved = {key: value for key, value in step.facts.items() if key == released_identity.KEY and value}
+    """Write facts. The saved copy of an identity is written before the first of its properties is removed."""
+    saved = {key: value for key, value in step.facts.items() if key == released_identity.RELEASED_PROPERTY and value}
     if saved:
         tools.zfs.set_facts(step.dataset, saved)
-        if dict(tools.zfs.local_facts(step.dataset, [released_identity.KEY])) != saved:
+        if dict(tools.zfs.local_facts(step.dataset, [released_identity.RELEASED_PROPERTY])) != saved:
             text = f"the identity of {step.dataset} was not saved, although zfs reported no error; nothing is removed"
             raise FlexdiskError("NotApplied", text)
     tools.zfs.set_facts(step.dataset, {key: value for key, value in step.facts.items() if key not in saved})

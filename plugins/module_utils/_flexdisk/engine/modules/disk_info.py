@@ -28,7 +28,7 @@ _Dict = t.Dict[str, t.Any]
 
 @dataclass(frozen=True)
 class Filters:
-    """Which disks are asked for: all that match each filter that is there. A tag whose value is None: any value."""
+    """Which disks are returned: those that match all filters that are given."""
 
     uuid: t.Optional[str] = None
     name: t.Optional[str] = None
@@ -36,40 +36,42 @@ class Filters:
     state: t.Optional[t.Sequence[str]] = None
     type: t.Optional[t.Sequence[str]] = None
     tags: t.Mapping[str, t.Optional[str]] = field(default_factory=dict)
+    """None stands for any value."""
 
 
 @dataclass
-class Disks:
+class DisksInfo:
     """Disks as results."""
 
     disks: t.List[_Dict] = field(default_factory=list)
-    # The VMs whose disks are not among them, with the reason. None of a choice.
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
+    """Without filters, the VMs whose disks are not included, with the reason."""
     problems: t.List[Problem] = field(default_factory=list)
 
 
 def disks_info(
     zfs: Zfs, hypervisor: Hypervisor, filters: Filters, pool: t.Optional[str], figures: bool, hidden: bool
-) -> Disks:
-    """Disks of the host, those of VMs first. figures adds what destroying each would free, and what stands against it;
-    hidden the platform's own.
+) -> DisksInfo:
+    """Return the disks of the host, those of VMs first.
+
+    figures: also what destroying each would free, and what prevents that. hidden: also the platform's own disks.
     """
     problems = Problems("")
     disk_properties.parsed(
         problems, "", {"tags": {key: value for key, value in filters.tags.items() if value is not None}}
     )
     if problems:
-        return Disks(problems=problems)
+        return DisksInfo(problems=problems)
     host = observe(zfs, hypervisor, pool, snapshots=figures)
     owner = filters.vm
     if owner is not None:
-        found = find_vm(host, owner)
-        remembered = {disk.vm for disk in host.detached if disk.vm}
-        if isinstance(found, Problem) and owner.lower() not in remembered:
-            return Disks(problems=[found])
-        owner = owner.lower() if isinstance(found, Problem) else found.config.uuid
-    result = Disks(skipped=skipped(host) if filters == Filters() else [])
-    for disk, state, vm in _every(host):
+        named_vm = find_vm(host, owner)
+        former_vms = {disk.vm for disk in host.detached if disk.vm}
+        if isinstance(named_vm, Problem) and owner.lower() not in former_vms:
+            return DisksInfo(problems=[named_vm])
+        owner = owner.lower() if isinstance(named_vm, Problem) else named_vm.config.uuid
+    result = DisksInfo(skipped=skipped(host) if filters == Filters() else [])
+    for disk, state, vm in _all_disks(host):
         if (hidden or not disk.hidden) and (owner is None or disk.vm == owner) and matches(disk, state, filters):
             result.disks.append(_result(host, disk, state, vm, figures))
     if figures:
@@ -77,7 +79,7 @@ def disks_info(
     return result
 
 
-def _every(host: Host) -> t.Iterator[t.Tuple[Disk, str, t.Optional[Vm]]]:
+def _all_disks(host: Host) -> t.Iterator[t.Tuple[Disk, str, t.Optional[Vm]]]:
     by_uuid = {vm.config.uuid: vm for vm in host.vms}
     for vm in host.vms:
         for disk in vm.disks:
@@ -89,7 +91,7 @@ def _every(host: Host) -> t.Iterator[t.Tuple[Disk, str, t.Optional[Vm]]]:
 
 
 def matches(disk: Disk, state: str, filters: Filters) -> bool:
-    """Whether a disk is asked for, as far as that does not depend on its VM."""
+    """Return whether a disk matches the filters, except the one for its VM."""
     tags = filters.tags.items()
     return (
         (filters.uuid is None or disk.uuid == filters.uuid.lower())
@@ -113,7 +115,7 @@ def _result(host: Host, disk: Disk, state: str, vm: t.Optional[Vm], figures: boo
         vm_state=config.state if config is not None and state != "detached" else "",
         never_used=never_used(host, disk.volume),
         adopted=disk.adopted,
-        replicas=replicas.shown(disk, time.time()),
+        replicas=replicas.as_result(disk, time.time()),
     )
     if figures:
         result["clones"] = sorted(clone for snapshot in disk.snapshots for clone in snapshot.clones)
@@ -127,10 +129,10 @@ def _alias(host: Host, uuid: str) -> str:
 
 
 def _add_releases(host: Host, disks: t.Sequence[_Dict]) -> None:
-    found = {disk.volume.name: releases.of_detached(disk) for disk in host.detached}
-    asked = {disk["vm"] for disk in disks if disk["state"] != "detached"}
+    releases_by_volume = {disk.volume.name: releases.of_detached(disk) for disk in host.detached}
+    vms = {disk["vm"] for disk in disks if disk["state"] != "detached"}
     for vm in host.vms:
-        if vm.config.uuid in asked:
-            found.update(releases.of_vm(vm, host.geometry[vm.config.pool]))
+        if vm.config.uuid in vms:
+            releases_by_volume.update(releases.of_vm(vm, host.geometry[vm.config.pool]))
     for disk in disks:
-        disk["frees_bytes"] = asdict(found[disk["volume"]])
+        disk["frees_bytes"] = asdict(releases_by_volume[disk["volume"]])

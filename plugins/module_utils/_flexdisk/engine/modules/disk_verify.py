@@ -13,9 +13,9 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, refusal
 from ...plan import summary
 from ...plan.disk_steps import CorrectFacts, ForgetRun, LiftGuard, MoveDetached, WriteFacts
-from ...plan.disk_verify import Mending, after, mend
+from ...plan.disk_verify import HostRepairs, after, plan_repairs
 from ...plan.planner import admit
-from ...plan.steps import Ended, Step, VmPlan, status_of
+from ...plan.steps import PlanOutcome, Step, VmPlan, status_of
 from ...rules.findings import LEAVES, Finding, counts, fails
 from ...rules.inventory import Host
 from ...rules.verify import REPLICA_DAYS, findings
@@ -24,7 +24,7 @@ from ...zfs.guard import lift
 from ..host import progress
 from ..host.observe import observe
 from ..run import report, results
-from ..run.ended import as_it_went, touched
+from ..run.ended import has_changed, with_endings
 from ..run.outcome import Outcome
 from ..run.run import apply_plans, performers_of_disks
 from ..steps import renames
@@ -34,17 +34,17 @@ from .zfs_quota import obstacle
 
 
 @dataclass
-class Verified:
+class VerifyOutcome:
     """What was found, and what was repaired."""
 
-    # Those that are left.
     findings: t.List[Finding] = field(default_factory=list)
-    # Those that were repaired, or would be.
+    """Findings that are not repaired."""
     repaired: t.List[Finding] = field(default_factory=list)
+    """Findings that were repaired, or would be."""
     steps: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     outcome: Outcome = field(default_factory=Outcome)
-    # The VMs that were not looked at, with the reason.
     skipped: t.List[t.Dict[str, str]] = field(default_factory=list)
+    """The VMs that were not checked, with the reason."""
 
 
 def verify(
@@ -57,118 +57,120 @@ def verify(
     check_mode: bool,
     now: int,
     replica_days: int = REPLICA_DAYS,
-) -> Verified:
-    """Findings of the named VMs or the host, and the repairs of the kinds in repair. now is seconds since 1970."""
-    result = Verified()
+) -> VerifyOutcome:
+    """Check the named VMs, or the host, and repair findings of the given kinds. now: seconds since 1970."""
+    result = VerifyOutcome()
     outcome = result.outcome
     host = observe(zfs, hypervisor, pool, complete=True)
     vms, outcome.problems = chosen(host, names)
     result.skipped = skipped(host) if names is None else []
     scope = None if names is None else {vm.config.uuid for vm in vms}
 
-    def look(at: Host) -> t.List[Finding]:
-        return [f for f in findings(at, now, unused_days, replica_days) if scope is None or f.vm in scope]
+    def find(seen_host: Host) -> t.List[Finding]:
+        return [f for f in findings(seen_host, now, unused_days, replica_days) if scope is None or f.vm in scope]
 
-    before = result.findings = look(host)
-    wanted = [finding for finding in before if finding.repairable and finding.kind in _implied(repair)]
-    mending = mend(host, wanted)
+    before = result.findings = find(host)
+    wanted = [finding for finding in before if finding.repairable and finding.kind in _with_leftovers(repair)]
+    mending = plan_repairs(host, wanted)
     outcome.problems += _obstacles(mending)
-    ordered, lacking = admit(host, mending.plans)
-    outcome.problems += lacking
+    ordered, space_problems = admit(host, mending.plans)
+    outcome.problems += space_problems
     if outcome.problems:
         return result
-    result.findings = look(after(host, mending))
+    result.findings = find(after(host, mending))
     result.steps = _steps(mending)
-    idle = [VmPlan(vm.config.uuid, vm, vm) for vm in vms if vm.config.uuid not in {plan.vm for plan in mending.plans}]
-    outcome.msg = summary.summary([*mending.plans, *idle], host.geometry, len(mending.outside))
+    unchanged = [
+        VmPlan(vm.config.uuid, vm, vm) for vm in vms if vm.config.uuid not in {plan.vm for plan in mending.plans}
+    ]
+    outcome.msg = summary.summary([*mending.plans, *unchanged], host.geometry, len(mending.outside))
     outcome.changed, outcome.diff = mending.changed, _diff(mending, outcome.msg)
     if outcome.changed and not check_mode:
-        progress.current().more(len(mending.outside))
+        progress.current().add_steps(len(mending.outside))
         apply_plans(zfs, hypervisor, host, ordered, Policy(), outcome, _performers)
         outside = -1
         if outcome.failure is None:
             outside = _apply_outside(zfs, hypervisor, mending.outside, outcome)
-        now_there = _look_again(result, lambda: observe(zfs, hypervisor, pool, complete=True), look, wanted)
+        now_there = _read_again(result, lambda: observe(zfs, hypervisor, pool, complete=True), find, wanted)
         if outcome.failure is not None:
-            _tell_changed(result, mending, host, now_there, outside)
-    left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
-    result.repaired = [f for f in wanted if (f.kind, f.vm, f.volume) not in left]
+            _add_endings(result, mending, host, now_there, outside)
+    remaining = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
+    result.repaired = [f for f in wanted if (f.kind, f.vm, f.volume) not in remaining]
     return result
 
 
-def result(found: Verified) -> t.Dict[str, t.Any]:
-    """The keys of a result. They are the same in check mode and for real, except guard."""
-    keys = results.result(found.outcome)
+def result(verified: VerifyOutcome) -> t.Dict[str, t.Any]:
+    """Return the keys of a result. Check mode lacks only guard."""
+    keys = results.result(verified.outcome)
     del keys["vms"]
-    told = [[finding.as_dict() for finding in some] for some in (found.findings, found.repaired)]
+    shown = [[finding.as_dict() for finding in group] for group in (verified.findings, verified.repaired)]
     return dict(
         keys,
-        findings=told[0],
-        repaired=told[1],
-        counts=counts(found.findings),
-        steps=found.steps,
-        skipped_vms=found.skipped,
+        findings=shown[0],
+        repaired=shown[1],
+        counts=counts(verified.findings),
+        steps=verified.steps,
+        skipped_vms=verified.skipped,
     )
 
 
-def failure(found: Verified, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
-    """Arguments of fail_json if the run failed, or findings are as severe as limit; else None."""
-    failed = results.ending(found.outcome)
+def failure(verified: VerifyOutcome, limit: str) -> t.Optional[t.Dict[str, t.Any]]:
+    """Return the arguments of fail_json if the run failed, or findings are as severe as limit, else None."""
+    failed = results.ending(verified.outcome)
     if failed is not None:
         failed.pop("vms", None)
         return failed
-    bad = [finding for finding in found.findings if fails([finding], limit)]
+    bad = [finding for finding in verified.findings if fails([finding], limit)]
     if not bad:
         return None
     problems = [Problem("DefectFound", f"{f.kind}: {f.message}", f.alias or f.vm, f.disk) for f in bad]
     return refusal(problems)
 
 
-def _implied(repair: t.Collection[str]) -> t.Set[str]:
-    """The kinds to repair, with those that a repair leaves if it is cut off, so that the same task finishes it."""
+def _with_leftovers(repair: t.Collection[str]) -> t.Set[str]:
+    """Return the kinds to repair, with those that an interrupted repair leaves, so that the same task completes it."""
     return {*repair}.union(*(LEAVES.get(kind, ()) for kind in repair))
 
 
-def _obstacles(mending: Mending) -> t.List[Problem]:
-    lawful = [plan for plan in mending.plans if any(step.calm for step in plan.steps)]
+def _obstacles(mending: HostRepairs) -> t.List[Problem]:
+    lawful = [plan for plan in mending.plans if any(step.before_stop for step in plan.steps)]
     return [problem for problem in (obstacle(plan.before, plan.after) for plan in lawful) if problem is not None]
 
 
-def _steps(mending: Mending) -> t.List[t.Dict[str, t.Any]]:
-    found = [
+def _steps(mending: HostRepairs) -> t.List[t.Dict[str, t.Any]]:
+    of_vms = [
         dict(step, vm=plan.vm, alias=plan.before.config.alias)
         for plan in mending.plans
         for step in report.steps_result(plan)
     ]
     outside = [(step.kind, step.disk, step.text) for step in mending.outside]
-    return found + [dict(_step(*words), destroys=False, vm="", alias="") for words in outside]
+    return of_vms + [dict(_step(*fields), destroys=False, vm="", alias="") for fields in outside]
 
 
 def _step(kind: str, disk: str, text: str) -> t.Dict[str, t.Any]:
     return {"step": kind, "disk": disk, "text": text}
 
 
-def _diff(mending: Mending, first: str) -> str:
+def _diff(mending: HostRepairs, first: str) -> str:
     if not mending.changed:
         return ""
     outside = "".join(f"  {step.text}\n" for step in mending.outside)
     return first + "\n" + report.diff_text(mending.plans) + ("outside VMs:\n" + outside if outside else "")
 
 
-def _tell_changed(result: Verified, mending: Mending, host: Host, now: t.Optional[Host], outside: int) -> None:
-    """Tell what a failed run has really changed. outside: how many steps outside VMs were done, -1: not begun."""
-    plans = as_it_went(mending.plans, result.outcome.broken, host, now)
+def _add_endings(result: VerifyOutcome, mending: HostRepairs, host: Host, now: t.Optional[Host], outside: int) -> None:
+    """Report what a failed run has changed. outside: the number of steps outside VMs that were done, -1: not begun."""
+    plans = with_endings(mending.plans, result.outcome.failed_run, host, now)
     begun = mending.outside[outside : outside + 1] if outside >= 0 else ()
-    moved = bool(begun) and (now is None or host.intents != now.intents or touched(host, now, begun))
-    result.outcome.changed = any(plan.changed for plan in plans) or outside > 0 or moved
+    step_changed = bool(begun) and (now is None or host.intents != now.intents or has_changed(host, now, begun))
+    result.outcome.changed = any(plan.changed for plan in plans) or outside > 0 or step_changed
     result.steps = _steps(replace(mending, plans=tuple(plans)))
-    ended = Ended(outside, moved)  # of the steps outside VMs, which come last
+    ended = PlanOutcome(outside, step_changed)  # of the steps outside VMs, which come last
     for number, step in enumerate(result.steps[len(result.steps) - len(mending.outside) :]):
         step["status"] = ended.status(number) if outside >= 0 else "not done"
 
 
 def _apply_outside(zfs: Zfs, hypervisor: Hypervisor, steps: t.Sequence[Step], outcome: Outcome) -> int:
-    """Do the steps outside VMs. Returns how many were done."""
+    """Carry out the steps outside VMs. Return the number of those that were done."""
     tools = Tools(zfs, hypervisor, Policy(), set())
     for number, step in enumerate(steps):
         progress.current().step("", step.disk, step.text)
@@ -189,25 +191,25 @@ def _failure(exc: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
     return {**known, "error_code": exc.code, "message": exc.message, "step": step}
 
 
-def _look_again(
-    result: Verified,
+def _read_again(
+    result: VerifyOutcome,
     read: t.Callable[[], Host],
-    look: t.Callable[[Host], t.List[Finding]],
+    find: t.Callable[[Host], t.List[Finding]],
     wanted: t.Sequence[Finding],
 ) -> t.Optional[Host]:
-    """Read the host again. A finding that was repaired must be gone. Returns None if the host cannot be read."""
-    progress.current().reads()
+    """Read the host again. Report repaired findings that remain as a failure. Return None if the read failed."""
+    progress.current().reading_again()
     outcome = result.outcome
     try:
         now = read()
-        result.findings = look(now)
+        result.findings = find(now)
     except FlexdiskError as exc:
         outcome.failure = outcome.failure or _failure(exc, "read again")
         return None
-    left = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
-    still = [f.message for f in wanted if (f.kind, f.vm, f.volume) in left]
-    if still and outcome.failure is None:
-        error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(still)}")
+    remaining = {(finding.kind, finding.vm, finding.volume) for finding in result.findings}
+    messages = [f.message for f in wanted if (f.kind, f.vm, f.volume) in remaining]
+    if messages and outcome.failure is None:
+        error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(messages)}")
         outcome.failure = _failure(error, "read again")
     return now
 
@@ -225,7 +227,7 @@ def _write(step: WriteFacts, tools: Tools) -> None:
 
 
 def _move_detached(step: MoveDetached, tools: Tools) -> None:
-    """Move a detached disk. Its uuid is written first, so that the same task finds the new place if it is repeated."""
+    """Rename a detached disk. Its UUID is written first, so that a repeated task finds it under the new name."""
     now = tools.read(step.volume, step.guid)
     if now.user.get("uuid") != step.uuid:
         tools.zfs.set_facts(step.volume, {"uuid": step.uuid})

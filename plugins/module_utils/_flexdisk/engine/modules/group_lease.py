@@ -28,16 +28,17 @@ from ..run.arguments import check_figures
 _Dict = t.Dict[str, t.Any]
 
 
-class Ended(t.NamedTuple):
-    """How the run ended. problem refuses it; result has what is true in both cases."""
+class LeaseAnswer(t.NamedTuple):
+    """How the run ended."""
 
     result: _Dict
     problem: t.Optional[Problem] = None
+    """Why the run is refused."""
     warnings: t.Tuple[str, ...] = ()
 
 
 def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[LeaseDeclaration, t.List[Problem]]:
-    """The arguments of the module, and all their problems."""
+    """Return the arguments of the module and all their problems."""
     declared, problems = parse_lease(params)
     try:
         check_figures(params)
@@ -46,56 +47,58 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[LeaseDeclaration, t.List[Pro
     return declared, problems
 
 
-def run(zfs: Zfs, hypervisor: Hypervisor, wanted: LeaseDeclaration, pool: t.Optional[str], check_mode: bool) -> Ended:
+def run(
+    zfs: Zfs, hypervisor: Hypervisor, wanted: LeaseDeclaration, pool: t.Optional[str], check_mode: bool
+) -> LeaseAnswer:
     """Take, renew or release the lease, or predict it."""
-    place = pool or hypervisor.capabilities.default_pool or _only_pool(zfs)
-    name, box = lease.property_of(wanted.group), container(place)
-    value = _read(zfs, place, name)
-    clear = f"zfs inherit {PREFIX}{name} {box}"
-    done = lease.decide(value or "", wanted, int(time.time()), clear)
-    if done.writes and not check_mode:
+    lease_pool = pool or hypervisor.capabilities.default_pool or _only_pool(zfs)
+    name, dataset = lease.lease_property(wanted.group), container(lease_pool)
+    value = _read(zfs, lease_pool, name)
+    clear = f"zfs inherit {PREFIX}{name} {dataset}"
+    decision = lease.decide(value or "", wanted, int(time.time()), clear)
+    if decision.writes and not check_mode:
         if value is None:
-            make_container(zfs, hypervisor.capabilities, place)
-        _write(zfs, box, name, "" if done.lease is None else lease.encode(done.lease))
+            make_container(zfs, hypervisor.capabilities, lease_pool)
+        _write(zfs, dataset, name, "" if decision.lease is None else lease.encode(decision.lease))
     result = {
-        "changed": done.changed,
-        "msg": done.msg,
-        "pool": place,
-        "lease": lease.result(done.lease),
-        "previous": lease.result(done.previous),
-        "diff": {"prepared": f"{done.msg}\n" if done.changed else ""},
+        "changed": decision.changed,
+        "msg": decision.msg,
+        "pool": lease_pool,
+        "lease": lease.result(decision.lease),
+        "previous": lease.result(decision.previous),
+        "diff": {"prepared": f"{decision.msg}\n" if decision.changed else ""},
     }
-    problem = Problem(done.code, done.msg) if done.code else None
-    return Ended(result, problem, (done.warning,) if done.warning else ())
+    problem = Problem(decision.code, decision.msg) if decision.code else None
+    return LeaseAnswer(result, problem, (decision.warning,) if decision.warning else ())
 
 
-def look(zfs: Zfs, hypervisor: Hypervisor, wanted: LeaseDeclaration, pool: t.Optional[str]) -> Ended:
-    """Where the lease of the group lies on this host, in any pool, and where it could. Changes nothing."""
-    guids, now, name = zfs.top_guids(), int(time.time()), lease.property_of(wanted.group)
+def look(zfs: Zfs, hypervisor: Hypervisor, wanted: LeaseDeclaration, pool: t.Optional[str]) -> LeaseAnswer:
+    """Return the leases of the group in all pools of this host, and the pools that could have one. Read only."""
+    guids, now, name = zfs.top_guids(), int(time.time()), lease.lease_property(wanted.group)
     pools = sorted(top for top in guids if "/" not in top)
     values = {top: zfs.local_fact(container(top), name) for top in pools if container(top) in guids}
     default, named = ([top] if top in pools else [] for top in (hypervisor.capabilities.default_pool, pool))
-    could = default or pools_in_use(guids) or named or (pools if len(pools) == 1 else [])
-    found = [dict(lease.seen(value, wanted, now), pool=top) for top, value in values.items() if value]
-    texts = [entry["msg"] for entry in found] or [f"{wanted.group}: no lease here"]
-    places = [{"pool": top, "guid": guids[top]} for top in could]
-    return Ended({"changed": False, "msg": "; ".join(texts), "leases": found, "places": places})
+    usable_pools = default or pools_in_use(guids) or named or (pools if len(pools) == 1 else [])
+    leases_here = [dict(lease.seen(value, wanted, now), pool=top) for top, value in values.items() if value]
+    texts = [entry["msg"] for entry in leases_here] or [f"{wanted.group}: no lease here"]
+    places = [{"pool": top, "guid": guids[top]} for top in usable_pools]
+    return LeaseAnswer({"changed": False, "msg": "; ".join(texts), "leases": leases_here, "places": places})
 
 
 def _only_pool(zfs: Zfs) -> str:
-    """The only pool that has a container or VMs, or the only one at all."""
+    """Return the only pool that has a container or VMs, or the only pool at all. Raises FlexdiskError."""
     names = zfs.tops()
     every = sorted(name for name in names if "/" not in name)
-    found = pools_in_use(names) or every
-    if len(found) != 1:
-        have = ", ".join(found) or "none"
+    candidates = pools_in_use(names) or every
+    if len(candidates) != 1:
+        pools = ", ".join(candidates) or "none"
         wanted = "a lease needs a pool, the same in every run"
-        raise FlexdiskError("MissingParameter", f"{wanted}; pools on this host: {have}")
-    return found[0]
+        raise FlexdiskError("MissingParameter", f"{wanted}; pools on this host: {pools}")
+    return candidates[0]
 
 
 def _read(zfs: Zfs, pool: str, name: str) -> t.Optional[str]:
-    """The value of the property, "" for none, None where there is no container."""
+    """Return the value of the property, "" for none, None if the pool has no container."""
     try:
         return zfs.local_fact(container(pool), name)
     except ZfsError as exc:
@@ -106,17 +109,17 @@ def _read(zfs: Zfs, pool: str, name: str) -> t.Optional[str]:
     return None
 
 
-def _write(zfs: Zfs, box: str, name: str, value: str) -> None:
+def _write(zfs: Zfs, dataset: str, name: str, value: str) -> None:
     """Set the property, or remove it for "", and read it back."""
-    zfs.set_facts(box, {name: value})
-    found = zfs.local_fact(box, name)
-    if found != value:
-        raise FlexdiskError("NotApplied", f"{PREFIX}{name} of {box} was set to {value!r}, but is {found!r:.200}")
+    zfs.set_facts(dataset, {name: value})
+    actual = zfs.local_fact(dataset, name)
+    if actual != value:
+        raise FlexdiskError("NotApplied", f"{PREFIX}{name} of {dataset} was set to {value!r}, but is {actual!r:.200}")
 
 
 def leases(zfs: Zfs, host: Host) -> t.Tuple[t.List[_Dict], t.List[str]]:
-    """All leases of a host, by one process for each pool with a container; and warnings about what cannot be read."""
-    found, warnings, now = [], [], int(time.time())
+    """Return all leases of a host, and warnings about pools that cannot be read. It takes one process per container."""
+    result, warnings, now = [], [], int(time.time())
     for pool in sorted(pool for pool in host.geometry if container(pool) in host.datasets):
         try:
             facts = zfs.local_facts(container(pool))
@@ -124,5 +127,5 @@ def leases(zfs: Zfs, host: Host) -> t.Tuple[t.List[_Dict], t.List[str]]:
             warnings.append(f"the leases of pool {pool} cannot be read: {exc.message}")
             continue
         shown = (lease.reported(name, value, now) for name, value in sorted(facts.items()))
-        found += [dict(entry, pool=pool) for entry in shown if entry is not None]
-    return found, warnings
+        result += [dict(entry, pool=pool) for entry in shown if entry is not None]
+    return result, warnings

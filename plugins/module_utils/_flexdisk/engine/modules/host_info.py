@@ -18,7 +18,7 @@ from ...model.vm import Vm
 from ...plan.vm import machine
 from ...rules.identity import is_uuid
 from ...rules.inventory import Host
-from ...rules.layout import diverged, last_part, pool_of, replicas
+from ...rules.layout import diverged_container, last_part, pool_of, replicas_container
 from ...rules.moves import Move, is_place, result, to_ask
 from ...rules.replicas import HOME, OF_VM
 from ...rules.space import taken
@@ -29,7 +29,7 @@ _Dict = t.Dict[str, t.Any]
 
 
 def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
-    """The host as a result. It says when the reading began, so that nothing in it is older than that."""
+    """Return the host as a result. collected is the time before the host was read."""
     began = int(time.time())
     capabilities = hypervisor.capabilities
     host = observe(zfs, hypervisor, pool, snapshots=False, every=True)
@@ -50,43 +50,47 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
 
 def _memory(resources: Resources, vms: t.Iterable[Vm]) -> _Dict:
     running = sum(vm.config.memory for vm in vms if vm.config.state == "running")
-    own = max(0, resources.memory - resources.free_memory - running)
-    return {"total": resources.memory, "own": own, "free": resources.free_memory}
+    used_by_host = max(0, resources.memory - resources.free_memory - running)
+    return {"total": resources.memory, "own": used_by_host, "free": resources.free_memory}
 
 
 def _pool(host: Host, name: str) -> _Dict:
-    root, copies, apart = host.datasets[name], host.datasets.get(replicas(name)), host.datasets.get(diverged(name))
-    parked = sum(disk.volume.used for disk in host.detached if disk.volume.pool == name)
+    root, replicas_root, diverged_root = (
+        host.datasets[name],
+        host.datasets.get(replicas_container(name)),
+        host.datasets.get(diverged_container(name)),
+    )
+    detached_bytes = sum(disk.volume.used for disk in host.detached if disk.volume.pool == name)
     return {
         "name": name,
         "guid": root.guid,
         "size": (root.used + root.available) // MIB,
         "available": root.available // MIB,
-        "parked": _up(parked + (apart.used if apart is not None else 0)),
-        "replicas": _up(copies.used if copies is not None else 0),
+        "parked": _to_mib(detached_bytes + (diverged_root.used if diverged_root is not None else 0)),
+        "replicas": _to_mib(replicas_root.used if replicas_root is not None else 0),
     }
 
 
 def _vm(host: Host, vm: Vm) -> _Dict:
-    config, told = vm.config, machine(vm)
+    config, values = vm.config, machine(vm)
     return {
         "uuid": config.uuid,
         "alias": config.alias,
         "state": config.state,
-        **{key: told[key] for key in ("memory", "vcpus", "drained")},
-        "disks": {config.pool: _up(taken(vm, host.geometry[config.pool]))},
+        **{key: values[key] for key in ("memory", "vcpus", "drained")},
+        "disks": {config.pool: _to_mib(taken(vm, host.geometry[config.pool]))},
         "tags": dict(config.tags),
     }
 
 
 def _replicas(host: Host) -> t.List[_Dict]:
-    """Of which VMs there are replicas in which pool, and the guids of the pools from which they come, 0 if unknown."""
-    found = {
+    """Return the VMs with replicas, by pool, with the guids of their homes' pools, 0 if unknown."""
+    sources = {
         (one.user[OF_VM], one.pool, int(home) if home.isdigit() else 0)
         for one, home in ((one, one.user.get(HOME, "")) for one in host.datasets.values())
-        if one.parent == replicas(one.pool) and is_uuid(one.user.get(OF_VM, ""))
+        if one.parent == replicas_container(one.pool) and is_uuid(one.user.get(OF_VM, ""))
     }
-    return [{"vm": vm, "pool": pool, "home": home} for vm, pool, home in sorted(found)]
+    return [{"vm": vm, "pool": pool, "home": home} for vm, pool, home in sorted(sources)]
 
 
 def _move(move: Move, pool: str) -> _Dict:
@@ -94,5 +98,5 @@ def _move(move: Move, pool: str) -> _Dict:
     return {**result(move), "pool": pool, "asks": to_ask(move), "failover": failover}
 
 
-def _up(size: int) -> int:
+def _to_mib(size: int) -> int:
     return -(-size // MIB)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole run of host_metrics: observe, find what is wrong, and write it down for a monitoring."""
+"""The whole run of host_metrics: observe, check, and write metrics for a monitoring system."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Answer = t.Tuple[t.Dict[str, t.Any], t.List[str]]
 
 
 def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[str, t.List[Problem]]:
-    """The path of the file, "" for none."""
+    """Return the path of the file, "" for none, and the problems of the arguments."""
     path, problems = params["path"] or "", Problems("")
     if params["path"] is not None and not (os.path.isabs(path) and path.endswith(SUFFIX)):
         text = f"path is {path!r}, but must be absolute and end with {SUFFIX}: node_exporter reads no other files"
@@ -35,14 +35,14 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[str, t.List[Problem]]:
 
 
 def run(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], path: str, check_mode: bool) -> _Answer:
-    """The result with the metrics as text, which a file gets if there is a path; and warnings.
+    """Return the result with the metrics as text, and warnings. Write the text to path, if there is one.
 
-    The file is written also if it says the same, so that its time tells when the host was last read.
+    The file is written even without a change, so that its time shows when the host was last read.
     """
     host = observe(zfs, hypervisor, pool, complete=True, every=True)
-    held, warnings = leases(zfs, host)
-    found = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
-    text = render(families(host, hypervisor.capabilities.name, found, held))
+    lease_results, warnings = leases(zfs, host)
+    verify_findings = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
+    text = render(families(host, hypervisor.capabilities.name, verify_findings, lease_results))
     content = text.encode("utf-8", "backslashreplace")
     changed = bool(path) and _read(path) != content
     if path and not check_mode:
@@ -54,7 +54,7 @@ def run(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], path: str, chec
 
 
 def _read(path: str) -> t.Optional[bytes]:
-    """What the file says now, None if there is none. Raises FlexdiskError if nobody could write it."""
+    """Return the current contents of the file, None if there is none. Raises FlexdiskError if it cannot be used."""
     try:
         with open(path, "rb") as file:
             return file.read()

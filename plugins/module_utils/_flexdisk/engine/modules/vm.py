@@ -25,7 +25,7 @@ from ...rules.inventory import Host, moved_in, without
 from ...rules.layout import final, image_dataset
 from ...rules.reservation import PoolGeometry
 from ...rules.space import settled_quota
-from ...rules.unfinished import Left, is_unfinished, left_by_name, left_of
+from ...rules.unfinished import Leftovers, is_unfinished, leftovers_by_name, leftovers_of
 from ...rules.usage import uses
 from ...zfs.commands import Zfs
 from ..run import report
@@ -50,26 +50,32 @@ def run(
     coming: t.Sequence[Disk] = (),
     shell: t.Optional[_Raw] = None,
 ) -> Outcome:
-    """Makes the VMs as declared, or predicts it. pool is where new VMs are made. arriving: the uuid of a VM that comes
-    from another host; for all other tasks it is being moved. coming: its disks, as if they were detached here already.
-    shell: how this VM is made first if it is not here, without its disks; that is only predicted.
+    """Change the VMs as declared, or predict it.
+
+    Args:
+        pool: where new VMs are created.
+        arriving: the UUID of a VM that comes from another host. All other tasks are refused while it is moved.
+        coming: its disks, as if they were detached here already.
+        shell: the declaration without disks with which this VM is created first. In check mode only.
     """
     outcome = Outcome()
     known, outcome.problems = parse_packages(raw_packages)
     wrong_packages = bool(outcome.problems)
-    own = hypervisor.capabilities.new_vm_options
+    options_of_driver = hypervisor.capabilities.new_vm_options
     parsed = [parse_vm(entry, known) for entry in raw]
-    declarations = [(declared, [*problems, *packages.foreign(declared, own)]) for declared, problems in parsed]
+    declarations = [
+        (declared, [*problems, *packages.foreign(declared, options_of_driver)]) for declared, problems in parsed
+    ]
     outcome.problems += [problem for _declared, problems in declarations for problem in problems]
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
-    place = pool or hypervisor.capabilities.default_pool
-    context = Context(zfs, hypervisor, policy, check_mode, more=place)
-    first = parse_vm(shell, known)[0] if shell is not None and check_mode else None
-    return _Vms(declarations, (arriving, coming, first), context, outcome).run()
+    default_pool = pool or hypervisor.capabilities.default_pool
+    context = Context(zfs, hypervisor, policy, check_mode, more=default_pool)
+    shell_declaration = parse_vm(shell, known)[0] if shell is not None and check_mode else None
+    return _VmTask(declarations, (arriving, coming, shell_declaration), context, outcome).run()
 
 
-class _Vms(Task):
+class _VmTask(Task):
     def __init__(self, declarations: _Declarations, arriving: _Arriving, context: Context, outcome: Outcome) -> None:
         super().__init__(context, outcome)
         self._arriving = arriving
@@ -88,10 +94,13 @@ class _Vms(Task):
         self._geometry = host.geometry
         if shell is None or any(config.uuid == uuid for config in host.configs):
             return self._plans(host, self._declarations)
-        first = self._plans(host, [(shell, ())])
-        with_shell = replace(host, vms=(*host.vms, *(plan.after for plan in first)))
-        plans = self._plans(with_shell, self._declarations) if first else []
-        return [replace(plan, before=made.before, steps=(*made.steps, *plan.steps)) for made, plan in zip(first, plans)]
+        shell_plans = self._plans(host, [(shell, ())])
+        with_shell = replace(host, vms=(*host.vms, *(plan.after for plan in shell_plans)))
+        plans = self._plans(with_shell, self._declarations) if shell_plans else []
+        return [
+            replace(plan, before=shell_plan.before, steps=(*shell_plan.steps, *plan.steps))
+            for shell_plan, plan in zip(shell_plans, plans)
+        ]
 
     def _plans(self, host: Host, declarations: _Declarations) -> t.List[VmPlan]:
         planner = _Planner(host, self.hypervisor, self.policy, self.more)
@@ -100,96 +109,106 @@ class _Vms(Task):
         self.outcome.problems += planner.problems
         return plans
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
-        gone = not plan.after.there and self.outcome.failure is None
-        shown = plan.after if vm is None or gone else vm
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+        is_deleted = not plan.after.exists and self.outcome.failure is None
+        reported = plan.after if vm is None or is_deleted else vm
         live = self.hypervisor.capabilities.live
-        result = report.plan_result(plan, shown, self._asked[plan.vm], not self.check_mode, live)
-        self.outcome.vms.append({**result, **machine(shown), "takes": self._takes(shown) if shown.there else {}})
+        result = report.plan_result(plan, reported, self._asked[plan.vm], not self.check_mode, live)
+        self.outcome.vms.append(
+            {**result, **machine(reported), "takes": self._takes(reported) if reported.exists else {}}
+        )
 
     def _takes(self, vm: Vm) -> t.Dict[str, int]:
-        """MiB that the quota law reserves for the VM, by pool, rounded up."""
+        """Return the MiB that the quota law reserves for the VM, by pool, rounded up."""
         pool = vm.config.pool
         return {pool: -(-settled_quota(vm, self._geometry[pool]) // MIB)}
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        if not plan.after.there:
+        if not plan.after.exists:
             return [] if vm is None else ["it still exists"]
         if vm is None:
             return ["it does not exist"]
-        wanted, have = machine(plan.after), machine(vm)
-        odd = [f"{key}: planned {wanted[key]!r}, found {have[key]!r}" for key in wanted if wanted[key] != have[key]]
-        return report.differences(plan.after, vm) + odd
+        wanted, actual = machine(plan.after), machine(vm)
+        machine_differences = [
+            f"{key}: planned {wanted[key]!r}, found {actual[key]!r}" for key in wanted if wanted[key] != actual[key]
+        ]
+        return report.differences(plan.after, vm) + machine_differences
 
 
 class _Planner:
-    """Plans one declaration after the other, and no VM twice. asked has the VM's name in the task by uuid."""
+    """Plans one declaration after the other, and no VM twice. asked: the names of VMs in the task, by UUID."""
 
     def __init__(self, host: Host, hypervisor: Hypervisor, policy: Policy, pool: str) -> None:
         self._host = host
         self._hypervisor = hypervisor
         self._policy = policy
         self._pool = pool or (next(iter(host.geometry)) if len(host.geometry) == 1 else "")
-        self._seen: t.Dict[str, str] = {}
+        self._names_by_uuid: t.Dict[str, str] = {}
         self.asked: t.Dict[str, str] = {}
-        self._twice: t.Set[str] = set()
+        self._listed_twice: t.Set[str] = set()
         self.problems: t.List[Problem] = []
 
     def plans(self, declarations: _Declarations) -> t.List[VmPlan]:
-        """Plans, refused ones too. A declaration that is wrong by itself has no plan, and neither has its VM."""
-        found = [self._plan(declared, bool(problems)) for declared, problems in declarations]
-        return [plan for plan in found if plan is not None and not {plan.vm, plan.name} & self._twice]
+        """Return the plans, also refused ones. An invalid declaration gets no plan, and neither does its VM."""
+        plans = [self._plan(declared, bool(problems)) for declared, problems in declarations]
+        return [plan for plan in plans if plan is not None and not {plan.vm, plan.name} & self._listed_twice]
 
     def _plan(self, declared: VmDeclaration, wrong: bool) -> t.Optional[VmPlan]:
-        """The plan of a declaration; None if there is nothing to plan, or if problems has the reason."""
-        found = self._find(declared)
-        if isinstance(found, Problem):
-            self.problems.append(found)
+        """Return the plan of a declaration, None if there is nothing to plan, or a problem was added."""
+        target = self._find(declared)
+        if isinstance(target, Problem):
+            self.problems.append(target)
             return None
         uuid = (
-            found.uuid if isinstance(found, VmConfig) else found.config.uuid if found else declared.uuid or declared.vm
+            target.uuid
+            if isinstance(target, VmConfig)
+            else target.config.uuid
+            if target
+            else declared.uuid or declared.vm
         )
-        if uuid in self._seen:
-            self.problems.append(Problem("InvalidArgument", f"listed twice, also as {self._seen[uuid]}", declared.vm))
-            self._twice.add(uuid)
+        if uuid in self._names_by_uuid:
+            self.problems.append(
+                Problem("InvalidArgument", f"listed twice, also as {self._names_by_uuid[uuid]}", declared.vm)
+            )
+            self._listed_twice.add(uuid)
             return None
-        self._seen[uuid] = declared.vm
-        plan = None if wrong else self._planned(found, declared)
+        self._names_by_uuid[uuid] = declared.vm
+        plan = None if wrong else self._planned(target, declared)
         if plan is not None:
             self.asked[plan.vm] = declared.vm
         return plan
 
-    def _planned(self, found: t.Union[Vm, VmConfig, None], declared: VmDeclaration) -> t.Optional[VmPlan]:
+    def _planned(self, target: t.Union[Vm, VmConfig, None], declared: VmDeclaration) -> t.Optional[VmPlan]:
         capabilities, absent = self._hypervisor.capabilities, declared.state == "absent"
-        config = found.config if isinstance(found, Vm) else found
+        config = target.config if isinstance(target, Vm) else target
         unfinished = self._unfinished(config) if config is not None else None
         if unfinished is not None and not absent and unfinished.is_called(declared.vm):
             return self._creation(replace(declared, uuid=unfinished.uuid), unfinished)
-        if isinstance(found, VmConfig):
-            return plan_remains(self._host, found)
-        if found is None:
-            left = left_by_name(self._host, declared.vm) if absent else None
-            if left is not None:
-                return plan_left(self._host, left, declared.vm)
+        if isinstance(target, VmConfig):
+            return plan_remains(self._host, target)
+        if target is None:
+            remains = leftovers_by_name(self._host, declared.vm) if absent else None
+            if remains is not None:
+                return plan_left(self._host, remains, declared.vm)
             return plan_ended(self._host, declared) if absent else self._creation(declared)
         if absent:
-            return plan_deletion(self._host, found, declared, capabilities, unfinished)
-        plan = plan_change(self._host, found, declared, self._policy, capabilities)
-        return plan if self._has_memory(plan, found, declared.vm) else None
+            return plan_deletion(self._host, target, declared, capabilities, unfinished)
+        plan = plan_change(self._host, target, declared, self._policy, capabilities)
+        return plan if self._has_memory(plan, target, declared.vm) else None
 
     def _has_memory(self, plan: VmPlan, vm: Vm, name: str) -> bool:
-        """Whether the host has the memory that a VM gets. Otherwise only its next start would show that."""
-        most = max((step.memory_mib or 0 for step in plan.steps if isinstance(step, SetProperties)), default=0)
-        if most <= (vm.config.memory or 0):
+        """Return whether the host has the memory that a VM gets. Otherwise only its next start would fail."""
+        wanted_mib = max((step.memory_mib or 0 for step in plan.steps if isinstance(step, SetProperties)), default=0)
+        if wanted_mib <= (vm.config.memory or 0):
             return True
-        there = self._hypervisor.resources().memory
-        if most > there:
-            text = "memory %s is more than the host has, %s" % render_apart(most * MIB, there * MIB)
+        host_mib = self._hypervisor.resources().memory
+        if wanted_mib > host_mib:
+            text = "memory %s is more than the host has, %s" % render_apart(wanted_mib * MIB, host_mib * MIB)
             self.problems.append(Problem("InsufficientMemory", text, name))
-        return most <= there
+        return wanted_mib <= host_mib
 
     def _find(self, declared: VmDeclaration) -> t.Union[Vm, VmConfig, Problem, None]:
-        """The VM, its remaining configuration, the problem why it cannot be used, or None if it does not exist."""
+        """Return the VM, its remaining configuration, a problem why it cannot be used, or None if it does not exist."""
         config = addressed(self._host, declared)
         if config is None or isinstance(config, Problem):
             return config
@@ -201,21 +220,21 @@ class _Planner:
         return find_vm(self._host, config.uuid)
 
     def _is_remains(self, config: VmConfig) -> bool:
-        """Whether the VM's dataset has gone, and its disks lie nowhere else."""
+        """Return whether only the configuration of a VM is left, without its dataset and disks."""
         host = self._host
         named = [name for name in uses(config) if name[:1] != "/"]
-        gone = not any(name in host.datasets or not host.reads(name) for name in named)
-        ended = config.state == "stopped" or self._unfinished(config) is not None
-        return config in host.unlinked and ended and gone and bool(host.geometry)
+        is_gone = not any(name in host.datasets or not host.reads(name) for name in named)
+        is_down = config.state == "stopped" or self._unfinished(config) is not None
+        return config in host.unlinked and is_down and is_gone and bool(host.geometry)
 
-    def _unfinished(self, config: VmConfig) -> t.Optional[Left]:
-        """What there is of a VM that a task of this host was making or deleting; None of any other."""
+    def _unfinished(self, config: VmConfig) -> t.Optional[Leftovers]:
+        """Return what is left of a VM that a task of this host was creating or deleting, None of any other VM."""
         if not is_unfinished(config) or config.frozen or not config.pool:
             return None
-        return left_of(self._host, config.pool, config.uuid)
+        return leftovers_of(self._host, config.pool, config.uuid)
 
-    def _creation(self, declared: VmDeclaration, unfinished: t.Optional[Left] = None) -> t.Optional[VmPlan]:
-        """The plan of a new VM. unfinished: what the hypervisor has made of it before."""
+    def _creation(self, declared: VmDeclaration, unfinished: t.Optional[Leftovers] = None) -> t.Optional[VmPlan]:
+        """Plan a new VM. unfinished: what an interrupted run has created of it."""
         problems = Problems(declared.vm)
         capabilities = self._hypervisor.capabilities
         host, pool = self._host, self._pool
@@ -237,7 +256,7 @@ class _Planner:
         return plan
 
     def _import(self, declared: VmDeclaration, pool: str) -> t.Optional[Import]:
-        """The image to import first; None if it is there, or is in no file."""
+        """Return the image to import first, None if it exists, or no file is given."""
         volume = image_dataset(pool, declared.image)
         if not declared.image_file or final(volume) in self._host.datasets:
             return None

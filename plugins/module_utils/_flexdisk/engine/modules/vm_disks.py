@@ -30,11 +30,11 @@ def converge(
     pool: t.Optional[str],
     check_mode: bool,
 ) -> Outcome:
-    """Makes the disks as declared, or predicts it. raw: the entries of the module, checked by Ansible."""
-    return _VmDisks(raw, Context(zfs, hypervisor, policy, check_mode, pool)).run()
+    """Change the disks as declared, or predict it. raw: the entries of the module, checked by Ansible."""
+    return _VmDisksTask(raw, Context(zfs, hypervisor, policy, check_mode, pool)).run()
 
 
-class _VmDisks(Task):
+class _VmDisksTask(Task):
     # Any: entries of a module are of several types.
     def __init__(self, raw: t.Sequence[t.Mapping[str, t.Any]], context: Context) -> None:
         super().__init__(context, Outcome())
@@ -48,7 +48,7 @@ class _VmDisks(Task):
         self._asked = {plan.vm: spec.vm for spec, plan in plans}
         return [plan for _spec, plan in plans]
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             live = self.hypervisor.capabilities.live
             self.outcome.vms.append(report.plan_result(plan, vm, self._asked[plan.vm], not self.check_mode, live))
@@ -57,21 +57,21 @@ class _VmDisks(Task):
 def _declarations(
     host: Host, raw: t.Sequence[t.Mapping[str, t.Any]], outcome: Outcome
 ) -> t.List[t.Tuple[VmDisksDeclaration, Vm]]:
-    """Valid declarations with their VMs; everything else becomes problems."""
+    """Return the valid declarations with their VMs. Add problems of the others to the outcome."""
     result: t.List[t.Tuple[VmDisksDeclaration, Vm]] = []
     seen: t.Dict[str, str] = {}
     for entry in raw:
         spec, problems = parse_vm_disks(entry)
-        found = find_vm(host, spec.vm, spec.adopt) if spec.vm else None
-        if isinstance(found, Problem):
-            problems.append(found)
-        elif found is not None and found.config.uuid in seen:
-            problems.append(Problem("InvalidArgument", f"listed twice, also as {seen[found.config.uuid]}", spec.vm))
-            result = [(other, vm) for other, vm in result if vm is not found]
-        elif found is not None:
-            seen[found.config.uuid] = spec.vm
-            problems += slot_problems(spec, found.config)
+        target = find_vm(host, spec.vm, spec.adopt) if spec.vm else None
+        if isinstance(target, Problem):
+            problems.append(target)
+        elif target is not None and target.config.uuid in seen:
+            problems.append(Problem("InvalidArgument", f"listed twice, also as {seen[target.config.uuid]}", spec.vm))
+            result = [(other, vm) for other, vm in result if vm is not target]
+        elif target is not None:
+            seen[target.config.uuid] = spec.vm
+            problems += slot_problems(spec, target.config)
         outcome.problems += problems
-        if not problems and isinstance(found, Vm):
-            result.append((spec, found))
+        if not problems and isinstance(target, Vm):
+            result.append((spec, target))
     return result

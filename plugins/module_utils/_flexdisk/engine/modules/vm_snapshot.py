@@ -37,11 +37,11 @@ def run(
     check_mode: bool,
     now: int,
 ) -> Outcome:
-    """Makes the snapshots of the named VMs, or of all, as declared, or predicts it. now is seconds since 1970."""
-    return _Snapshots(names, spec, now, Context(zfs, hypervisor, policy, check_mode, pool)).run()
+    """Take or delete snapshots of the named VMs, or of all, or roll back, or predict it. now: seconds since 1970."""
+    return _SnapshotTask(names, spec, now, Context(zfs, hypervisor, policy, check_mode, pool)).run()
 
 
-class _Snapshots(Task):
+class _SnapshotTask(Task):
     def __init__(
         self, names: t.Optional[t.Sequence[str]], spec: SnapshotDeclaration, now: int, context: Context
     ) -> None:
@@ -57,24 +57,24 @@ class _Snapshots(Task):
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vms, self.outcome.problems = chosen(host, self._names)
-        what = (self._spec, self.policy, self.hypervisor.capabilities)
-        return [plan_snapshot(host, vm, *what, self._now) for vm in vms]
+        fixed = (self._spec, self.policy, self.hypervisor.capabilities)
+        return [plan_snapshot(host, vm, *fixed, self._now) for vm in vms]
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """Also for VMs that are left out because nothing manages them."""
-        left = lines(skipped(host), "is left out") if self._names is None else []
-        return [*super().warnings(host, plans, good), *left]
+        """Return also warnings about VMs that are left out because they are not managed."""
+        left_out = lines(skipped(host), "is left out") if self._names is None else []
+        return [*super().warnings(host, plans, good), *left_out]
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             self.outcome.vms.append(_result(plan, vm, self.check_mode))
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
         if vm is None:
             return []
-        wanted, found = _names(plan.after), _names(vm)
-        odd = [] if wanted == found else [f"snapshots: planned {wanted!r}, found {found!r}"]
-        return report.differences(plan.after, vm) + odd
+        wanted, actual = _names(plan.after), _names(vm)
+        snapshot_differences = [] if wanted == actual else [f"snapshots: planned {wanted!r}, found {actual!r}"]
+        return report.differences(plan.after, vm) + snapshot_differences
 
 
 def _names(vm: Vm) -> t.List[t.Tuple[str, int]]:
@@ -82,7 +82,7 @@ def _names(vm: Vm) -> t.List[t.Tuple[str, int]]:
 
 
 def _result(plan: VmPlan, after: Vm, check_mode: bool) -> _Dict:
-    """The result of a VM. In check mode it lacks what only ZFS and the clock know."""
+    """Return the result of a VM. In check mode it lacks what only ZFS and the clock know."""
     known = not (check_mode and plan.changed)
     result: _Dict = {
         "uuid": plan.vm,

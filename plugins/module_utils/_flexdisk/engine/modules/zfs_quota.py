@@ -35,16 +35,17 @@ def recalculate(
     continue_on_refusal: bool = False,
     approval: t.Optional[Approval] = None,
 ) -> t.Tuple[Outcome, t.List[t.Dict[str, str]]]:
-    """Repairs the drift of the named VMs, or of all, and reports that of refused VMs, too. Also returns the VMs that
-    were skipped, with the reason.
+    """Repair the drift of the named VMs, or of all, or predict it. Return the outcome and the skipped VMs.
+
+    The drift of refused VMs is reported, too.
     """
     policy = Policy(continue_on_refusal=continue_on_refusal, approval=approval)
-    task = _Quotas(names, reclaim, Context(zfs, hypervisor, policy, check_mode, pool))
+    task = _QuotaTask(names, reclaim, Context(zfs, hypervisor, policy, check_mode, pool))
     return task.run(), task.left_out
 
 
-class _Quotas(Task):
-    """left_out has the skipped VMs with the reason. No journal is needed: the state tells what a cut-off run left."""
+class _QuotaTask(Task):
+    """left_out: the skipped VMs with the reason. No journal is needed: the state shows what is left to repair."""
 
     journal = False
 
@@ -66,15 +67,15 @@ class _Quotas(Task):
         return [_plan(vm, host, self._reclaim) for vm in vms]
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """Warnings for all interrupted runs, because this module finishes none, and for VMs that are left out."""
+        """Return warnings about all interrupted runs, because this module completes none, and about VMs left out."""
         return [*recovery.warnings(host, ()), *lines(self.left_out, "is left out")]
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
-        """The plans that are reported, those of refused VMs too, because their drift is reported."""
+        """Return the plans that are reported, also of refused VMs, because their drift is reported."""
         repaired = {plan.vm: plan for plan in good}
         return [repaired.get(plan.vm) or VmPlan(plan.vm, plan.before, plan.before) for plan in plans]
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         if vm is not None:
             self.outcome.vms.append(_result(plan, vm, self._geometry[plan.before.config.pool]))
 
@@ -93,7 +94,7 @@ def _plan(vm: Vm, host: Host, reclaim: bool) -> VmPlan:
 
 
 def obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
-    """The problem if the law's quota is below what the VM holds. ZFS accepts it within the slack of 1 MiB."""
+    """Return a problem if the quota by the law is below what the VM uses. ZFS accepts up to 1 MiB less."""
     name = vm.config.alias or vm.config.uuid
     room = space.allocatable(vm)
     if room is not None and room < -MIB:
@@ -104,12 +105,12 @@ def obstacle(vm: Vm, after: Vm) -> t.Optional[Problem]:
             f"which must be at least {render_exact(space.smallest_flexible_mib(vm) - vm.hidden_mib)}",
             name,
         )
-    held = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes))
-    if room is None and after.root.quota < held:
+    used = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes))
+    if room is None and after.root.quota < used:
         return Problem(
             "InUse",
             "quota %s is below the %s that %s holds, snapshots included"
-            % (*render_apart(after.root.quota, held), vm.root.name),
+            % (*render_apart(after.root.quota, used), vm.root.name),
             name,
         )
     return None

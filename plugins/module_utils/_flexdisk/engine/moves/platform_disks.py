@@ -12,7 +12,7 @@ from ...zfs.commands import Zfs
 
 
 def make_again(zfs: Zfs, hypervisor: Hypervisor, record: Record) -> None:
-    """Give the VM the disks of the platform that it lacks. They are empty: the platform fills them at its start."""
+    """Attach the platform's disks that the VM lacks. They are empty: the platform fills them when the VM starts."""
     known = {entry.path for entry in hypervisor.vm(record.uuid).disks} if record.hidden else set()
     for disk in record.hidden:
         path = hypervisor.capabilities.device_prefix + disk.volume

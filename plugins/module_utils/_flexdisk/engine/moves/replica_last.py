@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The last transfer of a VM that moves, on its home, when the VM has stopped. Sender.announce has made it ready."""
+"""The last transfer of a move, from the home, after the VM has stopped. Sender.announce prepares it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import typing as t
 
 from ...fleet.replication import last, trust
-from ...fleet.replication.room import coming_space
+from ...fleet.replication.room import space_with_next_set
 from ...fleet.replication.transfers import VmTransfer
 from ...model.errors import FlexdiskError
 from ...zfs import copies
@@ -21,15 +21,15 @@ from ..replication.replica_send import Sender
 
 
 class LastTransfer:
-    """What the last transfer needs on the home."""
+    """The last transfer of a move, after the VM has stopped, on the host that the VM leaves."""
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
 
     def take(self, vm: VmTransfer) -> VmTransfer:
-        """Take the snapshots of a VM that has stopped. The transfer with them.
+        """Take the snapshots of a stopped VM. Return the transfer with them.
 
-        What the guest has written since it was announced may need more room than was thought then.
+        They may need more space than was announced, because the guest has written since then.
         """
         names = [f"{disk.dataset}@{vm.set}" for disk in vm.disks]
         try:
@@ -38,40 +38,41 @@ class LastTransfer:
             if exc.code != "InsufficientSpace" or not self._make_room(vm):
                 raise
             self._sender.zfs.snapshot(*names)
-        found = self._sender.copies.table(names, ("guid", "createtxg"), "snapshot", depth=0)
-        points = {name.partition("@")[0]: (int(r["guid"][0]), int(r["createtxg"][0])) for name, r in found.items()}
+        rows = self._sender.copies.table(names, ("guid", "createtxg"), "snapshot", depth=0)
+        points = {name.partition("@")[0]: (int(r["guid"][0]), int(r["createtxg"][0])) for name, r in rows.items()}
         return last.taken(vm, points)
 
     def _make_room(self, vm: VmTransfer) -> bool:
-        """Whether the VM has got room."""
+        """Give the VM room for snapshots. Return whether something was changed."""
         sender = self._sender
-        seen = replica_info.look(sender.zfs, sender.copies, sender.hypervisor, [vm.uuid], sender.pool)
-        return True in [sync_space.settle(sender.zfs, one, coming_space(one, ()), seen.host) for one in seen.vms]
+        seen = replica_info.read_vms(sender.zfs, sender.copies, sender.hypervisor, [vm.uuid], sender.pool)
+        return True in [sync_space.settle(sender.zfs, one, space_with_next_set(one, ()), seen.host) for one in seen.vms]
 
     def send(
         self, vm: VmTransfer, address: trust.Address, known: t.Sequence[str], progress: Progress, here: str
     ) -> None:
-        """Send what was taken, and ask the other host whether it has everything and still expects the VM. The keys are
-        of no use afterwards. here: the name of this host for the other one.
+        """Send the snapshots, then check that the other host has everything and still expects the VM.
+
+        The keys are removed afterwards. here: the name of this host for the other one.
 
         Raises FlexdiskError TransferFailed, or Changed if the VM must not leave.
         """
         progress.begin(vm.sends)
         try:
             self._sender.stream(vm, address, known, progress)
-            self._ask(vm, address, here)
+            self._check_target(vm, address, here)
         except OSError as exc:
             raise FlexdiskError("TransferFailed", f"VM {vm.label}: {exc}") from exc
         finally:
             keys.forget_keys(vm.uuid)
 
-    def _ask(self, vm: VmTransfer, address: trust.Address, here: str) -> None:
+    def _check_target(self, vm: VmTransfer, address: trust.Address, here: str) -> None:
         folder = keys.keys_folder(vm.uuid)
         argv = trust.ssh(address, os.path.join(folder, vm.uuid), os.path.join(folder, keys.KNOWN_HOSTS))
         answer = self._sender.runner(argv)
         if answer.rc != 0:
-            said = answer.stderr.strip() or f"ssh ended with {answer.rc}"
-            raise FlexdiskError("TransferFailed", f"VM {vm.label}: {address.host} does not tell what it has: {said}")
-        wrong = last.lacking(vm, copies.rows(answer.stdout), here)
-        if wrong:
-            raise FlexdiskError("Changed", f"VM {vm.label} does not leave for {address.host}: {wrong}")
+            error = answer.stderr.strip() or f"ssh ended with {answer.rc}"
+            raise FlexdiskError("TransferFailed", f"VM {vm.label}: {address.host} does not tell what it has: {error}")
+        mismatch = last.lacking(vm, copies.rows(answer.stdout), here)
+        if mismatch:
+            raise FlexdiskError("Changed", f"VM {vm.label} does not leave for {address.host}: {mismatch}")

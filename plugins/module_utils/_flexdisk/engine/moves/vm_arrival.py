@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM comes to this host: it is made again from its record, and its replicas become its disks."""
+"""A VM comes to this host: it is created again from its record, and its replicas become its disks."""
 
 from __future__ import annotations
 
@@ -20,30 +20,37 @@ from ...fleet.replication.record import (
     variables_of,
     with_variables,
 )
-from ...fleet.replication.record import told as told_of
-from ...fleet.replication.retention import outlived, taken_beside
+from ...fleet.replication.record import record_as_result as told_of
+from ...fleet.replication.retention import foreign_snapshots, superseded
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
-from ...model.dataset import RECORD, Dataset, Planned
+from ...model.dataset import RECORD, Dataset, DatasetId
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import MIB, render_apart, render_pair
 from ...model.vm import FILE, Disk, Vm, VmConfig
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import FACT as FAILOVER
-from ...rules.failover import decode as wish_in
-from ...rules.failover import term_of
+from ...rules.failover import FAILOVER_PROPERTY, decode_setting, term_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
-from ...rules.journal import used
-from ...rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
-from ...rules.moves import COMING, FACT, MOVED, Move
+from ...rules.journal import datasets_in_use
+from ...rules.layout import container, detached_dataset, pool_of, replicas_container, vm_dataset
+from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
 from ...rules.pins import charge, held_without_syncs
 from ...rules.power import ARRIVAL
-from ...rules.replicas import COMING as COMES
-from ...rules.replicas import FACT as NOTE
-from ...rules.replicas import MARKS, ROLE, SENT, Note, decode, encode, is_synced, short
+from ...rules.replicas import (
+    COMING_SNAPSHOTS,
+    MARKS,
+    REPLICAS_PROPERTY,
+    ROLE,
+    SENT,
+    Note,
+    decode_notes,
+    encode_notes,
+    is_synced,
+    short_peer,
+)
 from ...rules.unfinished import is_unfinished
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -54,9 +61,9 @@ from ..host.observe import observe
 from ..modules import vm
 from ..replication import records
 from ..replication import trust as keys
-from ..replication.own_copies import drop_mark, drop_own_copy
+from ..replication.own_copies import drop_move_entry, drop_own_copy
 from ..replication.receivers import end_receiver
-from ..replication.replica_info import HOLD, by_dataset, check_alone, kept
+from ..replication.replica_info import HOLD, by_dataset, check_alone, stored_replicas
 from ..run.outcome import Outcome
 from ..steps import file_disks, power, renames
 from .move_marks import rewrite_move, write_move
@@ -64,13 +71,16 @@ from .platform_disks import make_again
 
 _Dict = t.Dict[str, t.Any]
 _Replicas = t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]]
-# What was made without disks is this collection's own, whoever has taken snapshots of it.
+# Nothing of a VM without disks is worth keeping, even if somebody has taken snapshots of it.
 _SHELL_ENDS = {"indestructible": False, "destroy_snapshots": True}
 
 
-class Arrival:
-    """What the steps of a move need on the host that a VM comes to. authorized: the file of keys that may come in.
-    called: the name of this host in messages, "" for its own host name.
+class MoveTarget:
+    """The host that a VM moves to.
+
+    Args:
+        authorized: the file authorized_keys through which the source sends.
+        called: the name of this host in messages, "" for its own host name.
     """
 
     def __init__(
@@ -93,8 +103,8 @@ class Arrival:
     # -- expect
 
     def refusals(self, record: Record, pool: str, taking: bool = False) -> t.List[Problem]:
-        """Why the VM cannot come to this pool. Nothing is changed. taking: its home has failed."""
-        name, found = record.label, []
+        """Return the problems that keep the VM from coming to this pool. Read only. taking: its home has failed."""
+        name, problems = record.label, []
         pools = [one for one in self._zfs.tops() if "/" not in one]
         if pool not in pools:
             text = f"{self._called} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
@@ -102,59 +112,57 @@ class Arrival:
         host = observe(self._zfs, self._hypervisor, more=pool, every=True)
         if record.hypervisor != self._hypervisor.capabilities.name:
             text = f"{self._called} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
-            found.append(Problem("NotSupported", text, name))
+            problems.append(Problem("NotSupported", text, name))
         for disk in record.hidden:
             if pool_of(disk.volume) != pool:
                 text = f"the platform knows its disk only as {disk.volume}, so the VM cannot come to another pool"
-                found.append(Problem("NotSupported", text, name))
+                problems.append(Problem("NotSupported", text, name))
         if host.datasets[pool].guid == record.home:
-            return [*found, Problem("InvalidArgument", f"{self._called} is the host that has the VM", name)]
+            return [*problems, Problem("InvalidArgument", f"{self._called} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
         coming = move is not None and move.phase == COMING
         if not taking:
-            found += self._memory(record)
-        why = why_it_comes(host, move, taking)
-        if why:
-            found.append(Problem("InUse", why, name))
+            problems += self._memory_problems(record)
+        reason = why_it_comes(host, move, taking)
+        if reason:
+            problems.append(Problem("InUse", reason, name))
         for config in host.configs:
             if config.uuid == record.uuid and not coming:
                 text = f"{self._called} has a VM {config.label} with this uuid already"
-                found.append(Problem("AlreadyExists", text, name))
-        found += _taken(host, record, self._called)
+                problems.append(Problem("AlreadyExists", text, name))
+        problems += _disks_in_the_way(host, record, self._called)
         for place in _places(host, record.uuid):
             if pool_of(place) != pool:
                 text = (
                     f"{place} of {self._called} says that the VM has been or comes there, to another pool; the playbook"
                 )
                 text += " move_vm with flexdisk_move_state=forgotten or stays gives that up"
-                found.append(Problem("MovedAway", text, name))
-        return found or self._lacks(record) or self._shell(record, pool, True).problems
+                problems.append(Problem("MovedAway", text, name))
+        return problems or self._missing_features(record) or self._make_shell(record, pool, True).problems
 
-    def _memory(self, record: Record) -> t.Iterator[Problem]:
-        """What is free must do, as a plan of moves counts it. A VM that does not run needs none."""
+    def _memory_problems(self, record: Record) -> t.Iterator[Problem]:
+        """Yield a problem if the free memory does not suffice for a VM that runs."""
         free = self._hypervisor.resources().free_memory
         if record.state == "running" and record.memory > free:
             text = f"memory: {render_pair(record.memory, free)} on {self._called}"
             yield Problem("InsufficientMemory", text, record.label)
 
-    def _lacks(self, record: Record) -> t.List[Problem]:
+    def _missing_features(self, record: Record) -> t.List[Problem]:
         elements = [disk.element for disk in record.disks]
-        refused = self._hypervisor.refuses(record.description, elements, self._policy.incoming_allowed)
-        if refused:
-            way = way_out(refused, record.host, self._called, self._policy.incoming_allowed)
+        not_permitted = self._hypervisor.refuses(record.description, elements, self._policy.incoming_allowed)
+        if not_permitted:
+            remedy = way_out(not_permitted, record.host, self._called, self._policy.incoming_allowed)
             text = (
                 f"its description from {record.host} asks for what another host may not ask {self._called} for: "
-                f"{'; '.join(refused)}; {way}"
+                f"{'; '.join(not_permitted)}; {remedy}"
             )
             return [Problem("NotPermitted", text, record.label)]
         lacks = self._hypervisor.lacks(record.uuid, record.description, elements)
         text = f"{self._called} lacks what it needs: {', '.join(lacks)}"
         return [Problem("NotSupported", text, record.label)] if lacks else []
 
-    def foresee(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
-        """Why the VM cannot come, as refusals has it, and as far as the replicas that are there tell it. Nothing is
-        changed. back_to: as in Move.
-        """
+    def predict_problems(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
+        """Like refusals(), plus what the replicas on this host already rule out. Read only. back_to: as in Move."""
         result = self.refusals(record, pool, taking=bool(back_to))
         if result:
             return result
@@ -170,8 +178,9 @@ class Arrival:
         return []
 
     def expect(self, record: Record, pool: str, back_to: str = "") -> None:
-        """Write down that the VM comes, and make it without disks: whatever could refuse it does so now. Until the VM
-        is here, nothing else gets its name. back_to: as in Move.
+        """Write down that the VM comes, and create it without disks, so that every problem shows before the VM stops.
+
+        Until the VM is here, nothing else gets its name. back_to: as in Move. Raises FlexdiskError.
         """
         problems = self.refusals(record, pool, taking=bool(back_to))
         if problems:
@@ -181,44 +190,50 @@ class Arrival:
         if records.differs(record.uuid, told_of(record)):
             self._end_shell(record.uuid, pool)
         records.save(record.uuid, told_of(record))
-        self._write(pool, record, back_to)
-        self._shell(record, pool, False)
+        self._write_move(pool, record, back_to)
+        self._make_shell(record, pool, False)
         self._check_room(record)
         self._rehearse(record, pool, back_to)
 
-    def _check_parts(self, record: Record, pool: str, before: bool = False) -> None:
-        """Refuse a snapshot of the VM whose parts have not come with the disks. An older one cannot come later.
+    def _check_parts(self, record: Record, pool: str, sync_follows: bool = False) -> None:
+        """Raise FlexdiskError if the replicas lack a part of a snapshot of the VM that no later sync can bring.
 
-        before: a sync is still to come, and brings parts that are newer than what the replicas have. Times tell nothing
-        of that, for hosts have clocks of their own; but a replica with a part of a later snapshot gets no older one.
+        sync_follows: one more sync brings newer snapshots than the replicas have. Creation times do not tell which,
+        because each host has its own clock. But a replica that has a later snapshot cannot receive an earlier one.
         """
         if not record.snapshots:
             return
-        found = [parts for _replica, parts in self._replicas(record, pool).values()]
-        there = {part.guid for parts in found for part in parts}
+        parts_of_replicas = [parts for _replica, parts in self._replicas(record, pool).values()]
+        there = {part.guid for parts in parts_of_replicas for part in parts}
         for number, taken in enumerate(record.snapshots, 1):
             later = {guid for one in record.snapshots[number:] for guid in one.guids}
-            lacking = [parts for parts in found if not {part.guid for part in parts}.intersection(taken.guids)]
-            passed = [parts for parts in lacking if {part.guid for part in parts}.intersection(later)]
-            coming = before and (len(found) < len(record.disks) or not passed or len(passed) < len(lacking))
+            lacking = [
+                parts for parts in parts_of_replicas if not {part.guid for part in parts}.intersection(taken.guids)
+            ]
+            too_late = [parts for parts in lacking if {part.guid for part in parts}.intersection(later)]
+            coming = sync_follows and (
+                len(parts_of_replicas) < len(record.disks) or not too_late or len(too_late) < len(lacking)
+            )
             if not (there.issuperset(taken.guids) or coming):
                 text = f"the replicas of VM {record.label} lack a part of its snapshot {taken.name}, and get no older"
                 text += " snapshot any more; give them up, and they are made again with all parts"
                 raise FlexdiskError("ReplicaChanged", text)
 
     def _has_known_parts(self, record: Record, pool: str) -> bool:
-        """Whether the replicas have no snapshot that their disks may have lost: the sync destroys those there, too."""
+        """Return False if a replica has a snapshot that its disk may have lost. The next sync destroys such ones."""
         known = {guid for taken in record.snapshots for guid in taken.guids}
-        parts = [part for _replica, found in self._replicas(record, pool).values() for part in found]
+        parts = [
+            part for _replica, snapshots_there in self._replicas(record, pool).values() for part in snapshots_there
+        ]
         return all(part.guid in known or is_synced(part.name.partition("@")[2]) for part in parts)
 
     def _is_unfinished(self, uuid: str, pool: str) -> bool:
-        """Whether a run that was killed has left a part of the VM here. expect() removes that, and rehearses then."""
+        """Return whether a killed run has left an incomplete VM here. expect() removes it before it rehearses."""
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
         return self._zfs.exists(vm_dataset(pool, uuid)) if config is None else is_unfinished(config)
 
     def _check_room(self, record: Record) -> None:
-        """The VM's own dataset must have room for its snapshots even if the disks take all that they can get."""
+        """Raise FlexdiskError unless the VM's dataset has room for its snapshots when all disks are full."""
         if not record.snapshots:
             return
         host = observe(self._zfs, self._hypervisor)
@@ -229,7 +244,7 @@ class Arrival:
             raise FlexdiskError("InsufficientSpace", text % (root.name, *render_apart(charge(root), room)))
 
     def _rehearse(self, record: Record, pool: str, back_to: str = "") -> None:
-        """Plan what arrive will do with the replicas, if all are there. What could refuse the disks does so now.
+        """Plan in check mode what arrive() will do, if all replicas are there. Raises FlexdiskError for each problem.
 
         back_to: as in Move.
         """
@@ -241,29 +256,37 @@ class Arrival:
         except FlexdiskError as exc:
             if exc.code != "InsufficientSpace":
                 raise
-            found = kept(self._copies, [container(pool)])
-            beside = {f"{one.replica.dataset}@{point.name}" for one in found for point in taken_beside(one.replica)}
-            left = {uuid: (one, [p for p in parts if p.name not in beside]) for uuid, (one, parts) in there.items()}
-            with self._naming([part for _replica, parts in left.values() for part in parts]):
-                self._rehearse_with(record, pool, left, back_to)
+            stored = stored_replicas(self._copies, [container(pool)])
+            foreign = {
+                f"{one.replica.dataset}@{point.name}" for one in stored for point in foreign_snapshots(one.replica)
+            }
+            without_foreign = {
+                uuid: (one, [p for p in parts if p.name not in foreign]) for uuid, (one, parts) in there.items()
+            }
+            with self._naming_foreign_snapshots(
+                [part for _replica, parts in without_foreign.values() for part in parts]
+            ):
+                self._rehearse_with(record, pool, without_foreign, back_to)
 
     def _rehearse_with(self, record: Record, pool: str, there: _Replicas, back_to: str) -> None:
         coming = [_as_detached(disk, *there[disk.uuid], record.uuid, back_to) for disk in record.disks]
-        self._run(_whole(record), pool, True, coming, {**_declared(record), "disks": []})
+        self._run(_declared_with_disks(record), pool, True, coming, {**_declared(record), "disks": []})
 
     @contextlib.contextmanager
-    def _naming(self, parts: t.Sequence[Dataset]) -> t.Iterator[None]:
-        """If there is no room, name the snapshots among these that others have taken."""
+    def _naming_foreign_snapshots(self, parts: t.Sequence[Dataset]) -> t.Iterator[None]:
+        """Append the snapshots that others have taken, of these, to an error about missing space."""
         try:
             yield
         except FlexdiskError as exc:
-            words = snapshots.others_hold(part.name for part in parts) if exc.code == "InsufficientSpace" else ""
-            raise FlexdiskError(exc.code, exc.message + words) from exc
+            holders = (
+                snapshots.foreign_snapshots_text(part.name for part in parts) if exc.code == "InsufficientSpace" else ""
+            )
+            raise FlexdiskError(exc.code, exc.message + holders) from exc
 
     def _replicas(self, record: Record, pool: str) -> _Replicas:
-        """The replicas of the VM's disks that are there, with their snapshots, by the disks' uuids."""
+        """Return the replicas of the VM's disks on this host, each with its snapshots, by the UUIDs of the disks."""
         there = observe(self._zfs, self._hypervisor, every=True).datasets
-        names = {f"{replicas(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
+        names = {f"{replicas_container(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
         result: _Replicas = {uuid: (there[name], []) for name, uuid in names.items() if name in there}
         for one in there.values():
             if one.kind == "snapshot" and one.parent in names:
@@ -271,7 +294,7 @@ class Arrival:
         return result
 
     def _end_shell(self, uuid: str, pool: str) -> None:
-        """Delete the VM that was made without disks, or what was made of it, if there is any."""
+        """Delete the VM that was created without disks, also if its creation was interrupted."""
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
         if config is not None and config.disks and not is_unfinished(config):
             text = f"VM {config.label} has its disks here already; the playbook move_vm goes on. If another host has"
@@ -279,22 +302,22 @@ class Arrival:
         if config is not None:
             self._run({"vm": uuid, "uuid": uuid, "state": "absent", **_SHELL_ENDS}, pool, False)
         elif self._zfs.exists(vm_dataset(pool, uuid)):
-            self._clear(vm_dataset(pool, uuid))
+            self._remove_leftovers(vm_dataset(pool, uuid))
 
-    def _clear(self, root: str) -> None:
-        """Destroy what an interrupted creation has left, if nothing has been written to it."""
+    def _remove_leftovers(self, root: str) -> None:
+        """Destroy the datasets of an interrupted creation. Raises FlexdiskError if something was written to them."""
         (empty,) = (one for one in self._zfs.datasets(container(pool_of(root))) if one.name == container(pool_of(root)))
-        there = self._zfs.datasets(root)
-        lasting = used(there, empty)
-        if lasting:
-            raise FlexdiskError("InUse", f"{', '.join(lasting)} belongs to no VM, and may still be needed")
-        drop_own_copy(self._zfs, self._copies, root, next(one.guid for one in there if one.name == root))
+        datasets = self._zfs.datasets(root)
+        in_use = datasets_in_use(datasets, empty)
+        if in_use:
+            raise FlexdiskError("InUse", f"{', '.join(in_use)} belongs to no VM, and may still be needed")
+        drop_own_copy(self._zfs, self._copies, root, next(one.guid for one in datasets if one.name == root))
 
-    def _shell(self, record: Record, pool: str, check_mode: bool) -> Outcome:
-        """The VM without its disks. Another one here keeps the disks that it has got."""
-        known = [one for one in self._hypervisor.vms() if one.uuid == record.uuid and not is_unfinished(one)]
-        has = any(config.disks for config in known)
-        return self._run({**_declared(record), **({} if has else {"disks": []})}, pool, check_mode)
+    def _make_shell(self, record: Record, pool: str, check_mode: bool) -> Outcome:
+        """Create the VM without disks. A complete VM that is here already keeps its disks."""
+        configs = [one for one in self._hypervisor.vms() if one.uuid == record.uuid and not is_unfinished(one)]
+        has_disks = any(config.disks for config in configs)
+        return self._run({**_declared(record), **({} if has_disks else {"disks": []})}, pool, check_mode)
 
     def _run(
         self,
@@ -313,31 +336,33 @@ class Arrival:
             raise FlexdiskError(problem.code, f"{problem.disk + ': ' if problem.disk else ''}{problem.message}")
         return outcome
 
-    def _write(self, pool: str, record: Record, back_to: str) -> None:
+    def _write_move(self, pool: str, record: Record, back_to: str) -> None:
         since = render_time(time.time())
         known = observe(self._zfs, self._hypervisor, more=pool).moves.get(record.uuid)
         was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
-        whence = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
-        move = Move(COMING, *whence, since, was, back_to, term_of(record.marks.get(FAILOVER, "")))
+        origin = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
+        move = Move(COMING, *origin, since, was, back_to, term_of(record.marks.get(FAILOVER_PROPERTY, "")))
         write_move(self._zfs, self._hypervisor, pool, move)
 
-    def comes(self, uuid: str) -> bool:
-        """Whether arrive() has something to do."""
+    def is_expected(self, uuid: str) -> bool:
+        """Return whether the VM is expected, so that arrive() has something to do."""
         return bool(_expected(observe(self._zfs, self._hypervisor, every=True), uuid))
 
-    def expects(self, uuid: str) -> bool:
-        """Whether unexpect() has something to remove. Raises FlexdiskError if another host is taking the VM over."""
+    def would_cancel(self, uuid: str) -> bool:
+        """Return whether cancel() has something to remove. Raises FlexdiskError if the VM is not only expected."""
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
         if place:
             _check_only_expected(host, host.moves[uuid])
         return bool(place) or not records.absent(uuid)
 
-    def unexpect(self, uuid: str, taking: bool = False, stayed: t.Optional[moves.GivenUp] = None) -> bool:
-        """The VM does not come: what was made of it goes. Its replicas stay. Return whether there was anything.
+    def cancel(self, uuid: str, taking: bool = False, stayed: t.Optional[moves.GivenUp] = None) -> bool:
+        """Remove the expected VM. Its replicas stay. Return whether there was anything to remove.
 
-        taking: as for refusals. stayed: as in Departure; a move that has begun after that may have left its host
-        already, and is refused. None if the host of the VM is down.
+        Args:
+            taking: as for refusals().
+            stayed: as in MoveSource, None if the host of the VM is down. A move that began later may have left its
+                host already, and is refused.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
@@ -353,13 +378,13 @@ class Arrival:
             records.remove(uuid)
             was = host.moves[uuid].was
             if was:
-                self._zfs.set_facts(place, {FACT: was})
+                self._zfs.set_facts(place, {MOVE_PROPERTY: was})
             else:
-                drop_mark(self._zfs, self._copies, place, host.datasets[place].guid)
+                drop_move_entry(self._zfs, self._copies, place, host.datasets[place].guid)
         return records.remove(uuid) or bool(place)
 
     def shut_out(self, uuid: str) -> None:
-        """No key of the last transfer opens anything any more, and nothing is received."""
+        """Remove the keys of the last transfer, and end its receivers."""
         if not self._authorized or records.absent(uuid):
             return
         disks = [disk.uuid for disk in read_record(records.load(uuid)).disks]
@@ -368,7 +393,7 @@ class Arrival:
             end_receiver(self._runner, disk)
 
     def renew(self, record: Record) -> str:
-        """Take the UEFI variables of a VM that is expected and has been stopped. The digest of those that lie here."""
+        """Store the UEFI variables of an expected VM that is stopped now. Return the digest of the stored ones."""
         known = read_record(records.load(record.uuid))
         if digest(known) != digest(record):
             raise FlexdiskError("Changed", f"VM {record.label} is not the one that {self._called} expects")
@@ -377,35 +402,38 @@ class Arrival:
 
     # -- arrive
 
-    def check_goes_on(
+    def check_can_arrive(
         self, uuid: str, here: str, seen: t.Mapping[str, t.Optional[moves.Sighting]], unasked: bool
     ) -> None:
-        """Raise FlexdiskError unless the VM can arrive although nobody asks the host that it has left.
+        """Raise FlexdiskError unless the VM can arrive without an answer of the host that it has left.
 
-        This host must know that the VM has left: the last words of the other host may have been that it stays. here:
-        the name of this host for others. seen: what other hosts say. unasked: although one that could have taken the VM
-        over does not answer.
+        This host must know by itself that the VM has left, because the other host may have given the move up.
+
+        Args:
+            here: the name of this host for others.
+            seen: what other hosts say of the VM.
+            unasked: arrive even if a host that could have taken the VM over does not answer.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         move = host.moves.get(uuid)
         if move is None or move.phase != COMING or move.back_to:
             return
         if not is_arriving(host, move):
-            words = f"{here} does not know whether it has left {move.host}, for its arrival has not begun. Bring"
-            words += f" {move.host} up, and the same command goes on. If {move.host} is gone for good, the playbook"
-            raise FlexdiskError("InUse", f"VM {move.label}: {words} failover_vm brings back what other hosts have")
+            reason = f"{here} does not know whether it has left {move.host}, for its arrival has not begun. Bring"
+            reason += f" {move.host} up, and the same command goes on. If {move.host} is gone for good, the playbook"
+            raise FlexdiskError("InUse", f"VM {move.label}: {reason} failover_vm brings back what other hosts have")
         record = read_record(records.load(uuid))
-        fails_over = wish_in(record.marks.get(FAILOVER, "")) is not None
-        asks = {note.host for disk in record.disks for note in decode(disk.replicas)} if fails_over else ()
-        words = moves.why_not_on(uuid, here, seen, sorted(asks), move.term, unasked)
-        if words:
-            raise FlexdiskError("InUse", f"VM {move.label}: {words}")
+        fails_over = decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is not None
+        asks = {note.host for disk in record.disks for note in decode_notes(disk.replicas)} if fails_over else ()
+        reason = moves.why_not_on(uuid, here, seen, sorted(asks), move.term, unasked)
+        if reason:
+            raise FlexdiskError("InUse", f"VM {move.label}: {reason}")
 
     def arrive(self, uuid: str, source: str, taking: bool = False) -> bool:
-        """Make the VM with its disks, and start it if it ran. Whether there was anything to do.
+        """Turn the replicas into the VM's disks, and start the VM if it ran. Return whether there was anything to do.
 
-        Called when the other host, source, says that it has neither the VM nor its disks as disks. taking: as for
-        refusals; its disks have gone back to one moment then.
+        To be called only when the source no longer has the VM. taking: as for refusals(); then the replicas have been
+        rolled back to one common set.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         place = _expected(host, uuid)
@@ -429,22 +457,22 @@ class Arrival:
         self._become_disks(record, pool, host)
         now = None
         if there is None or there.state != "running":  # a run that was killed may have started it already
-            now = self._fill(record, pool, there)
-        self._end(record, place, host.moves[uuid], now or observe(self._zfs, self._hypervisor))
+            now = self._attach_disks(record, pool, there)
+        self._finish(record, place, host.moves[uuid], now or observe(self._zfs, self._hypervisor))
         return True
 
-    def _fill(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> t.Optional[Host]:
-        """Give the VM its disks. Those of the platform come first, so that none of the others gets their places.
+    def _attach_disks(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> t.Optional[Host]:
+        """Attach the disks to the VM. Disks of the platform come first, so that they get their own slots.
 
-        The host afterwards, if there was anything to do.
+        Return the host as read afterwards, None if there was nothing to do.
         """
         if record.hidden and there is None:
-            self._shell(record, pool, False)
+            self._make_shell(record, pool, False)
         if there is None or not there.disks:  # a VM with disks may have been started, and has changed them since
             self._hypervisor.restore_variables(record.description)
         make_again(self._zfs, self._hypervisor, record)
         try:
-            return self._run(_whole(record), pool, False).now
+            return self._run(_declared_with_disks(record), pool, False).now
         except FlexdiskError as exc:
             if exc.code != "InsufficientSpace":
                 raise
@@ -453,41 +481,44 @@ class Arrival:
         detached = [disk.volume.name for disk in host.detached]
         for disk in disks:  # what was attached may have been written to, if somebody has started the VM by hand
             newest = {part.name for part in disk.snapshots[-1:] if not disk.volume.written}
-            self._drop_beside(disk.volume.name, None if disk.volume.name in detached else newest)
-        with self._naming([part for disk in disks for part in disk.snapshots]):
-            return self._run(_whole(record), pool, False).now
+            self._drop_foreign_snapshots(disk.volume.name, None if disk.volume.name in detached else newest)
+        with self._naming_foreign_snapshots([part for disk in disks for part in disk.snapshots]):
+            return self._run(_declared_with_disks(record), pool, False).now
 
-    def _drop_beside(self, name: str, among: t.Optional[t.Set[str]]) -> None:
-        """Destroy the snapshots that others have taken here of what has become a disk, and that the VM has no room for.
+    def _drop_foreign_snapshots(self, name: str, among: t.Optional[t.Set[str]]) -> None:
+        """Destroy snapshots of a former replica that others took on this host and that the VM has no room for.
 
-        Nothing is new in them: whatever has come with the disk is marked, and nobody has written since. among: no
-        others than these, None for all.
+        They hold no data of their own: snapshots that came with the disk are marked, and nobody has written since.
+        among: destroy only these, None for all.
         """
         points = by_dataset(self._copies.table([name], ("guid", "createtxg", "userrefs", PREFIX + SENT), "snapshot"))
         for point in points.get(name, ()):
-            whole = name + point.word
-            if not (point.sent or point.pinned or is_synced(point.name)) and (among is None or whole in among):
-                exact.destroy_snapshots(self._zfs, [Planned(whole, point.guid)])
+            snapshot = name + point.suffix
+            if not (point.sent or point.pinned or is_synced(point.name)) and (among is None or snapshot in among):
+                exact.destroy_snapshots(self._zfs, [DatasetId(snapshot, point.guid)])
 
     def _become_disks(self, record: Record, pool: str, host: Host) -> None:
-        """The replicas become detached disks of the VM. Their identity comes first, and what they were goes last.
+        """Turn the replicas into detached disks of the VM: write the identity, rename, then drop the replica's state.
 
-        host: as it was before. A run that was killed may have begun.
+        host: as it was before. A killed run may have done a part of it.
         """
-        found = {one.replica.dataset: one.replica for one in kept(self._copies, [container(pool)])}
-        places = {disk.uuid: f"{replicas(pool)}/{disk.uuid}" for disk in record.disks}
-        waiting = [(disk, found[places[disk.uuid]]) for disk in record.disks if places[disk.uuid] in found]
+        stored = {one.replica.dataset: one.replica for one in stored_replicas(self._copies, [container(pool)])}
+        places = {disk.uuid: f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks}
+        waiting = [(disk, stored[places[disk.uuid]]) for disk in record.disks if places[disk.uuid] in stored]
         for disk, replica in waiting:
-            check_alone(replica.dataset, found)
+            check_alone(replica.dataset, stored)
             if replica.token or replica.written or replica.uuid != disk.uuid:
                 raise FlexdiskError("Changed", f"{replica.dataset} is not the whole replica of disk {disk.name}")
-        came = [
-            f"{r.dataset}@{p.name}" for _d, r in waiting for p in r.snapshots if p not in taken_beside(r) and not p.sent
+        unmarked = [
+            f"{r.dataset}@{p.name}"
+            for _d, r in waiting
+            for p in r.snapshots
+            if p not in foreign_snapshots(r) and not p.sent
         ]
-        self._zfs.set_facts([name for name in came if not is_synced(name.partition("@")[2])], {SENT: "on"})
-        held = [f"{r.dataset}@{p.name}" for _disk, r in waiting for p in r.snapshots if p.held and is_synced(p.name)]
-        if held:
-            self._zfs.release(HOLD, *held)
+        self._zfs.set_facts([name for name in unmarked if not is_synced(name.partition("@")[2])], {SENT: "on"})
+        on_hold = [f"{r.dataset}@{p.name}" for _disk, r in waiting for p in r.snapshots if p.held and is_synced(p.name)]
+        if on_hold:
+            self._zfs.release(HOLD, *on_hold)
         for disk, replica in waiting:
             here = replica.dataset
             stale = {name: "" for name in host.datasets[here].user if name in OWN and name not in disk.facts}
@@ -495,29 +526,31 @@ class Arrival:
             renames.rename(self._zfs, here, detached_dataset(pool, disk.uuid))
         renamed = {disk.uuid for disk, _replica in waiting}
         shown = [d for d in record.disks if d.uuid in renamed or detached_dataset(pool, d.uuid) in host.datasets]
-        old = () if host.moves[record.uuid].back_to else (record.home, host.datasets[pool].guid)
+        pools = () if host.moves[record.uuid].back_to else (record.home, host.datasets[pool].guid)
         sizes = {guid: size for disk in shown for guid, size in disk.sizes}
-        self._shed([detached_dataset(pool, disk.uuid) for disk in shown], old, sizes)
+        self._drop_replica_state([detached_dataset(pool, disk.uuid) for disk in shown], pools, sizes)
         for disk in shown:
             if disk.facts.get("type") == FILE:
-                file_disks.show(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
+                file_disks.become_disk(self._zfs, detached_dataset(pool, disk.uuid), disk.uuid)
 
-    def _shed(self, names: t.Sequence[str], pools: t.Collection[int], sizes: t.Mapping[int, int]) -> None:
-        """What only a replica has. The snapshots of syncs become bookmarks: the VM's quota has no room for them yet.
-        pools: between these, older sets are of no use any more. sizes: those of files in snapshots, which have not come
-        with them.
+    def _drop_replica_state(self, names: t.Sequence[str], pools: t.Collection[int], sizes: t.Mapping[int, int]) -> None:
+        """Remove what only a replica has. Snapshots of syncs become bookmarks, because the VM's quota has no room yet.
+
+        Args:
+            pools: the guids of both pools of the move. Older sets between these are not needed any more.
+            sizes: volume sizes of snapshots of file disks by guid, which a stream does not carry.
         """
         table = self._copies.table(names, ("guid", "createtxg"), "snapshot,bookmark")
         points = by_dataset(table)
         for name in names:
             synced = [point for point in points.get(name, ()) if is_synced(point.name)]
-            old, known = outlived(synced, pools), {point.name for point in synced if point.bookmark}
+            outdated, known = superseded(synced, pools), {point.name for point in synced if point.bookmark}
             gone = [point for point in synced if not point.bookmark]
             for point in gone:
-                if point not in old and point.name not in known:
-                    self._copies.bookmark(name + point.word, point.name)
+                if point not in outdated and point.name not in known:
+                    self._copies.bookmark(name + point.suffix, point.name)
             if gone:
-                exact.destroy_own(self._zfs, *(name + point.word for point in gone))
+                exact.destroy_own(self._zfs, *(name + point.suffix for point in gone))
         illumos = self._hypervisor.capabilities.platform == "illumos"
         self._zfs.inherit(names, "readonly", *([] if illumos else ["volmode"]))
         self._zfs.set_facts(names, {ROLE: ""})
@@ -527,8 +560,11 @@ class Arrival:
             if size is not None:
                 self._zfs.set_facts(one, {"size": str(size)})
 
-    def _end(self, record: Record, place: str, move: Move, host: Host) -> None:
-        """Marks of the VM, power, and the note of the way back. What was written down goes last. host: as it is now."""
+    def _finish(self, record: Record, place: str, move: Move, host: Host) -> None:
+        """Set the VM's properties and power, note the replicas at its old host, and remove the entry of the move last.
+
+        host: as it is now.
+        """
         made = next(one for one in host.vms if one.config.uuid == record.uuid)
         lacking = {disk.uuid for disk in record.disks} - {disk.uuid for disk in made.disks}
         if lacking:
@@ -536,7 +572,7 @@ class Arrival:
             raise FlexdiskError("VmNotStopped", f"VM {record.label} {text}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
-        if wish_in(record.marks.get(FAILOVER, "")) is not None:
+        if decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is not None:
             power.note_home(self._zfs, self._hypervisor, made)
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
@@ -546,13 +582,13 @@ class Arrival:
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
         finally:  # a start turns it on, also one that fails
-            wanted = record.autoboot and wish_in(record.marks.get(FAILOVER, "")) is None
+            wanted = record.autoboot and decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
-        self._note(record, made, move)
+        self._write_replica_notes(record, made, move)
         parts = [part.name for disk in made.disks if not disk.hidden for part in disk.snapshots]
         self._zfs.set_facts(parts, {SENT: ""})
-        drop_mark(
+        drop_move_entry(
             self._zfs,
             self._copies,
             place,
@@ -560,27 +596,28 @@ class Arrival:
         )
         self.forget(record.uuid)
 
-    def _note(self, record: Record, made: Vm, move: Move) -> None:
-        """The disks say which hosts have replicas, and nothing of what they have been."""
-        back = Note(short(record.home), record.host, "" if move.back_to else render_time(time.time()))
-        left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
+    def _write_replica_notes(self, record: Record, made: Vm, move: Move) -> None:
+        """Write on the disks which hosts have replicas, and remove their properties as replicas."""
+        back = Note(short_peer(record.home), record.host, "" if move.back_to else render_time(time.time()))
+        left = {disk.uuid: decode_notes(disk.replicas) for disk in record.disks}
         texts: t.Dict[str, t.List[str]] = {}
         for disk in made.disks:
             if not disk.hidden:
-                texts.setdefault(encode([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
+                texts.setdefault(encode_notes([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
         for text, names in texts.items():
-            self._zfs.set_facts(names, {NOTE: text})
+            self._zfs.set_facts(names, {REPLICAS_PROPERTY: text})
         self._zfs.set_facts(
-            [n for names in texts.values() for n in names], {key: "" for key in (*MARKS, COMES) if key != ROLE}
+            [n for names in texts.values() for n in names],
+            {key: "" for key in (*MARKS, COMING_SNAPSHOTS) if key != ROLE},
         )
 
     def forget(self, uuid: str) -> None:
-        """The VM is here: nobody needs its records any more."""
+        """Remove the records of a VM that is here."""
         for kind in (records.MOVES, records.FAILOVER):
             records.remove(uuid, kind)
 
     def _make_snapshots(self, record: Record, made: Vm) -> None:
-        """The parts of the VM's snapshots on its own dataset. They come before its start, in the order of their age."""
+        """Take the VM's snapshots of its own dataset again, the oldest first, before the VM starts."""
         there = {part.name: part for part in made.snapshots}
         came = {part.guid for disk in made.disks for part in disk.snapshots}
         for one in record.snapshots:
@@ -589,12 +626,12 @@ class Arrival:
             name, fact = f"{made.root.name}@{snapshots.PREFIX}{one.name}", snapshots.encode(one.origin)
             if name not in there:
                 self._zfs.snapshot(name)
-            if name not in there or there[name].user.get(snapshots.FACT) != fact:
-                self._zfs.set_facts(name, {snapshots.FACT: fact})
+            if name not in there or there[name].user.get(snapshots.PARTS_PROPERTY) != fact:
+                self._zfs.set_facts(name, {snapshots.PARTS_PROPERTY: fact})
 
 
-def _taken(host: Host, record: Record, called: str) -> t.Iterator[Problem]:
-    """Disks of this host that have the uuids, or the names, of those that come."""
+def _disks_in_the_way(host: Host, record: Record, called: str) -> t.Iterator[Problem]:
+    """Yield a problem for each disk of this host with the UUID or name of a disk that comes."""
     uuids, names = {one.uuid for one in record.disks}, {one.name for one in record.disks}
     move = host.moves.get(record.uuid)
     coming = move is not None and move.phase == COMING
@@ -610,28 +647,28 @@ def _taken(host: Host, record: Record, called: str) -> t.Iterator[Problem]:
 
 
 def disks_here(host: Host, uuid: str) -> t.Dict[str, Disk]:
-    """Return the disks of a VM that comes which are disks of this host already, by their UUIDs, attached or not.
+    """Return those disks of an expected VM that are disks of this host already, attached or not, by UUID.
 
-    One that the VM had left here, detached, before it comes back is none of them, nor is a volume of somebody else's.
+    Disks that the VM had left here detached at an earlier time do not count.
     """
-    found = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks + vm.orphans if not disk.hidden]
-    found += [disk for disk in host.detached if disk.vm == uuid]
+    disks = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks + vm.orphans if not disk.hidden]
+    disks += [disk for disk in host.detached if disk.vm == uuid]
     with contextlib.suppress(FlexdiskError):  # without a record, each may have come
         coming = {disk.uuid for disk in read_record(records.load(uuid)).disks}
-        found = [disk for disk in found if disk.uuid in coming]
-    return {disk.uuid: disk for disk in found}
+        disks = [disk for disk in disks if disk.uuid in coming]
+    return {disk.uuid: disk for disk in disks}
 
 
 def is_arriving(host: Host, move: Move) -> bool:
-    """Whether this host has all that a VM had which moves here: its arrival has begun, so it had left the other host.
+    """Return whether the arrival of the VM has begun. Then it has left the other host, and all its data is here.
 
-    Older versions have not written that down, but had made disks of replicas.
+    Older versions did not write that down. There, replicas that have become disks show it.
     """
     return move.phase == COMING and not move.back_to and (move.has_left or bool(disks_here(host, move.vm)))
 
 
 def why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> str:
-    """Return why the VM is not only expected here: by a failover, or because it has left the other host already."""
+    """Return why an expected VM cannot be cancelled: a failover brings it, or it has left its host. "" if it can."""
     if move is not None and move.back_to and not taking:
         return moves.why_frozen(move)
     if move is None or not is_arriving(host, move):
@@ -642,25 +679,25 @@ def why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> st
 
 
 def _check_only_expected(host: Host, move: Move) -> None:
-    why = why_it_comes(host, move)
-    if why:
-        raise FlexdiskError("InUse", f"VM {move.label}: {why}")
+    reason = why_it_comes(host, move)
+    if reason:
+        raise FlexdiskError("InUse", f"VM {move.label}: {reason}")
 
 
 def ends_here(host: str = "") -> str:
-    """Return what ends a VM that began to come to this host, if another one has it. host: as others call it."""
+    """Return the advice how to end a VM here that another host has. host: the name of this host for others."""
     text = f"flexdisk_failover_state=returned and flexdisk_old_host={host or 'NAME'} of the playbook failover_vm end it"
     return f"{text} here, and keep what only this host has{'' if host else '; NAME is that of this host'}"
 
 
 def _places(host: Host, uuid: str) -> t.List[str]:
-    """Where something is written down of the VM, in any pool. A place may be empty."""
-    found = [name for name in sorted(host.datasets) if moves.is_place(name) and name.endswith("/" + uuid)]
-    return [name for name in found if FACT in host.datasets[name].user]
+    """Return the datasets that hold an entry of a move of the VM, in all pools."""
+    places = [name for name in sorted(host.datasets) if moves.is_place(name) and name.endswith("/" + uuid)]
+    return [name for name in places if MOVE_PROPERTY in host.datasets[name].user]
 
 
 def _expected(host: Host, uuid: str) -> str:
-    """The only place where it is written down that the VM comes; "" for none."""
+    """Return the dataset with the entry that the VM comes, "" for none. Raises FlexdiskError if there are several."""
     move, places = host.moves.get(uuid), _places(host, uuid)
     if move is None or move.phase != COMING:
         return ""
@@ -680,7 +717,7 @@ def _check_given_up(uuid: str, stayed: moves.GivenUp) -> None:
 
 
 def _disks_of(host: Host, record: Record) -> t.List[Disk]:
-    """The disks of the VM that it has, and those that are still to be attached."""
+    """Return the disks of the VM, both attached and still to be attached."""
     attached = [disk for one in host.vms if one.config.uuid == record.uuid for disk in one.disks + one.orphans]
     uuids = {disk.uuid for disk in record.disks}
     return [disk for disk in (*attached, *host.detached) if disk.uuid in uuids]
@@ -702,8 +739,8 @@ def _declared(record: Record) -> _Dict:
     }
 
 
-def _whole(record: Record) -> _Dict:
-    """The VM with all its disks. What those of the platform take of its space is none that can be declared."""
+def _declared_with_disks(record: Record) -> _Dict:
+    """Return the declaration with all disks. Space of the platform's disks cannot be declared and is left out."""
     declared = {**_declared(record), "disks": [_entry(disk) for disk in record.disks]}
     if record.flexible is not None:
         declared["flexible_disk_size"] = record.flexible - sum(disk.size // MIB for disk in record.hidden)
@@ -711,15 +748,17 @@ def _whole(record: Record) -> _Dict:
 
 
 def _as_detached(disk: DiskRecord, replica: Dataset, parts: t.List[Dataset], vm_uuid: str, back_to: str) -> Disk:
-    """The disk as it will be detached here, without the snapshots of syncs. back_to: as in Move."""
+    """Return the disk as it will be here, detached and without snapshots of syncs. back_to: as in Move."""
     newest = next((one.createtxg for one in parts if one.name.partition("@")[2] == back_to), None)
-    held, written = held_without_syncs(replica, [one for one in parts if newest is None or one.createtxg <= newest])
+    held_bytes, written = held_without_syncs(
+        replica, [one for one in parts if newest is None or one.createtxg <= newest]
+    )
     volume = replace(
         replica,
         name=detached_dataset(replica.pool, disk.uuid),
         volsize=disk.size,
         volblocksize=replica.volblocksize or RECORD,
-        used=held + max(replica.refreservation, written),
+        used=held_bytes + max(replica.refreservation, written),
         usedbysnapshots=0,
         usedbyrefreservation=max(0, replica.refreservation - written),
         written=written,

@@ -17,7 +17,7 @@ from ...fleet.replication.record import (
     SnapshotRecord,
     digest,
 )
-from ...fleet.replication.retention import outlived
+from ...fleet.replication.retention import superseded
 from ...fleet.replication.transfers import VmTransfer
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
@@ -31,28 +31,27 @@ from ...plan.steps import VmPlan
 from ...plan.vm import plan_departure
 from ...plan.vm_move import refusals, strange_snapshots
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import marks_at, takers_of, wish_of
+from ...rules.failover import properties_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
-from ...rules.layout import container, pool_of, replicas, vm_dataset
-from ...rules.layout import moves as place_of_moves
+from ...rules.layout import container, moves_container, pool_of, replicas_container, vm_dataset
 from ...rules.moves import LEAVING, MOVED, Move
-from ...rules.power import GIVEN_UP, NOT_HOME, unknown_home, why_not
-from ...rules.replicas import FACT as NOTE
+from ...rules.power import GIVEN_UP, NOT_HOME, why_home_unknown, why_not_started
 from ...rules.replicas import (
     HOME,
     HOST,
     MARKS,
     OF_VM,
+    REPLICAS_PROPERTY,
     RESERVED,
     ROLE,
     SENT,
     SYNCED,
     elsewhere,
-    encode,
+    empty_size,
+    encode_notes,
     is_changed,
     is_synced,
-    of_empty,
 )
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -61,8 +60,8 @@ from ..host import progress
 from ..host.journal import Journal, forget_vm
 from ..host.observe import observe
 from ..replication import trust as keys
-from ..replication.own_copies import drop_mark
-from ..replication.replica_info import HOLD, kept, uuid_of
+from ..replication.own_copies import drop_move_entry
+from ..replication.replica_info import HOLD, stored_replicas, uuid_of
 from ..run.outcome import Outcome
 from ..run.run import Context, Task
 from ..steps import file_disks, power, renames
@@ -73,8 +72,8 @@ _Dict = t.Dict[str, t.Any]
 _Seen = t.Mapping[str, t.Optional[moves.Sighting]]
 
 
-class Departure:
-    """What the steps of a move need on the host that a VM leaves. policy: how a guest is stopped."""
+class MoveSource:
+    """The host that a VM moves away from. policy: how a guest is stopped."""
 
     def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, policy: Policy) -> None:
         self._zfs = zfs
@@ -82,64 +81,64 @@ class Departure:
         self._copies = Copies(runner)
         self._policy = policy
         self.left_down = ""
-        """Why stay() has not started a VM that ran before its move; "" if it has."""
+        """Why stay() has not started a VM that ran before its move, "" if it has."""
         self.stayed = moves.GivenUp(0, 0)
-        """When stay() has given the move up: no move that has begun before leaves any more."""
+        """When stay() gave the move up. No move that began earlier may leave."""
         self._stayed_before: t.Optional[int] = None
-        """What was written down like that when leave() was called; None before."""
+        """The number in `stayed` when leave() was called, None before that."""
 
     # -- look
 
     def look(self, name: str, here: str, target: str = "", seen: t.Optional[_Seen] = None) -> _Dict:
-        """What this host has of a VM: the VM with its record, or what is written down of it. Nothing is changed.
+        """Return what this host has of a VM: the VM with its record, or the entry of its move. Read only.
 
-        here: the name of this host for the other one, which is target. seen: what other hosts say of the VM.
+        here: the name of this host for the other one, target. seen: what other hosts say of the VM.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        found = find_vm(host, name)
-        if isinstance(found, Problem):
-            known = moves.named(host.moves, name)
+        vm = find_vm(host, name)
+        if isinstance(vm, Problem):
+            known = moves.find_by_name(host.moves, name)
             if len(known) > 1:
                 raise FlexdiskError("Ambiguous", f"several VMs that have moved are called {name}; give the whole uuid")
-            if not known and found.code != "ResourceNotFound":
-                raise FlexdiskError(found.code, found.message)
-            left = known[0]._asdict() if known else None
-            nothing: _Dict = {"vm": "", "pool": "", "record": None, "digest": "", "refusals": [], "lost": []}
-            nothing["unmanaged"] = found.message if find_config(host, name) is not None and not known else ""
+            if not known and vm.code != "ResourceNotFound":
+                raise FlexdiskError(vm.code, vm.message)
+            entry = known[0]._asdict() if known else None
+            empty: _Dict = {"vm": "", "pool": "", "record": None, "digest": "", "refusals": [], "lost": []}
+            empty["unmanaged"] = vm.message if find_config(host, name) is not None and not known else ""
             others = [] if known else sorted(config.alias for config in host.configs if config.alias)
-            asks = self._asks(known[0] if known else None)
-            return {**nothing, "move": left, "term": moves.UNKNOWN, "asks": asks, "known": others}
-        move = host.moves.get(found.config.uuid)
-        told = self._hypervisor.description(found.config.uuid)
-        record = self.record(host, found, told, here, target)
+            asks = self._hosts_to_ask(known[0] if known else None)
+            return {**empty, "move": entry, "term": moves.UNKNOWN, "asks": asks, "known": others}
+        move = host.moves.get(vm.config.uuid)
+        description = self._hypervisor.description(vm.config.uuid)
+        record = self.record(host, vm, description, here, target)
         return {
-            "vm": found.config.uuid,
-            "pool": found.config.pool,
+            "vm": vm.config.uuid,
+            "pool": vm.config.pool,
             "move": move._asdict() if move else None,
-            "term": _term_of_old(found),
-            "asks": self._asks(move),
+            "term": _term_of_old_copy(vm),
+            "asks": self._hosts_to_ask(move),
             "record": record,
             "digest": digest(record),
-            "refusals": self._refusals(host, found, told) + _beside(found, target, seen or {}),
-            "lost": [one.name for one in strange_snapshots(found)],
+            "refusals": self._refusals(host, vm, description) + _seen_elsewhere(vm, target, seen or {}),
+            "lost": [one.name for one in strange_snapshots(vm)],
             "unmanaged": "",
             "known": [],
         }
 
-    def _asks(self, move: t.Optional[Move]) -> t.List[str]:
+    def _hosts_to_ask(self, move: t.Optional[Move]) -> t.List[str]:
         return moves.to_ask(move) if move is not None else []
 
-    def _refusals(self, host: Host, vm: Vm, told: Description) -> t.List[Problem]:
-        words = unknown_home(vm)
-        return ([Problem(NOT_HOME, words, vm.label)] if words else []) + refusals(host, vm, told.host_bound)
+    def _refusals(self, host: Host, vm: Vm, description: Description) -> t.List[Problem]:
+        reason = why_home_unknown(vm)
+        return ([Problem(NOT_HOME, reason, vm.label)] if reason else []) + refusals(host, vm, description.host_bound)
 
-    def _check_movable(self, host: Host, vm: Vm, told: Description) -> None:
-        problems = self._refusals(host, vm, told)
+    def _check_movable(self, host: Host, vm: Vm, description: Description) -> None:
+        problems = self._refusals(host, vm, description)
         if problems:
             raise FlexdiskError(problems[0].code, f"VM {vm.label}: {problems[0].message}")
 
-    def record(self, host: Host, vm: Vm, told: Description, here: str, target: str = "") -> Record:
-        """What the other host must know of a VM to make it again. told: by the driver. here and target: as for look."""
+    def record(self, host: Host, vm: Vm, description: Description, here: str, target: str = "") -> Record:
+        """Return what the other host must know to create the VM again. here and target: as for look()."""
         config, move = vm.config, host.moves.get(vm.config.uuid)
         home = host.datasets[config.pool].guid
         return Record(
@@ -155,36 +154,39 @@ class Departure:
             state=move.state if move else config.state,
             autoboot=move.autoboot if move else config.autoboot,
             indestructible=config.indestructible,
-            marks={key: value for key, value in marks_at(vm, here, target).items() if key in OWN},
-            description=told.of_new,
+            marks={key: value for key, value in properties_at(vm, here, target).items() if key in OWN},
+            description=description.of_new,
             disks=tuple(
-                _disk(disk, told.disks.get(disk.path, ""), encode(elsewhere(disk, target, home)))
+                _disk(disk, description.disks.get(disk.path, ""), encode_notes(elsewhere(disk, target, home)))
                 for disk in _travelling(vm)
             ),
-            snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.whole(vm, one)),
+            snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, one)),
             hidden=tuple(_hidden(disk) for disk in vm.disks if disk.hidden),
         )
 
     # -- leave
 
-    def leave(self, uuid: str, here: str, target: str, pool: int, known: str) -> Description:
-        """Write down that the VM leaves for a host whose pool has this guid, and stop it. What its driver says of it.
+    def leave(self, uuid: str, here: str, target: str, pool: int, approved: str) -> Description:
+        """Write down that the VM leaves, and stop it. Return its description by the driver.
 
-        here: as for look. known: the digest that look told. A VM that has changed since is refused.
+        Args:
+            here: as for look().
+            pool: the guid of the target's pool.
+            approved: the digest from look(). A VM that has changed since is refused.
         """
         host, vm = self._vm(uuid)
-        move, told = host.moves.get(uuid), self._hypervisor.description(uuid)
-        self._check_movable(host, vm, told)
-        if digest(self.record(host, vm, told, here, target)) != known:
+        move, description = host.moves.get(uuid), self._hypervisor.description(uuid)
+        self._check_movable(host, vm, description)
+        if digest(self.record(host, vm, description, here, target)) != approved:
             text = "was changed while it was brought over, or its move was given up; run the move again"
             raise FlexdiskError("Changed", f"VM {vm.label} {text}")
         self._stayed_before = moves.stayed_at(vm.root.user)
         if move is None:
             config = vm.config
             since = render_time(time.time())
-            term = wish_of(config, vm.root).term
-            what = (uuid, config.alias, target, pool, config.state, config.autoboot, since)
-            move = Move(LEAVING, *what, term=term)
+            term = setting_of(config, vm.root).term
+            fields = (uuid, config.alias, target, pool, config.state, config.autoboot, since)
+            move = Move(LEAVING, *fields, term=term)
             if config.failover:
                 move = move._replace(asks=",".join(one for one in takers_of(vm, here) if one != target))
             write_move(self._zfs, self._hypervisor, config.pool, move)
@@ -195,18 +197,20 @@ class Departure:
                 power.note_home(self._zfs, self._hypervisor, vm)
             progress.current().now(move.label, "", "stop")
             self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
-        return told
+        return description
 
     def would_stay(self, uuid: str) -> bool:
-        """Whether stay() gives a move up that has come to leave(). Raises what stay() raises. Nothing is changed."""
+        """Return whether stay() has a move to give up. Raises what stay() raises. Read only."""
         host, vm = self._vm(uuid)
         self._check_stays(host, vm)
         return uuid in host.moves
 
     def stay(self, uuid: str) -> bool:
-        """Give the move up as long as no disk has left: the VM gets back what it had. Return whether one had begun.
+        """Give the move up and start the VM again if it ran. Return whether a move had begun.
 
-        A move that has not come to leave() yet is refused there, for the VM has another digest now.
+        Raises FlexdiskError MovedAway as soon as a disk has left.
+
+        A move that has not reached leave() yet is refused there, because this changes the digest of the VM.
         """
         had_keys = keys.forget_keys(uuid)
         host, vm = self._vm(uuid)
@@ -214,45 +218,47 @@ class Departure:
         self._check_stays(host, vm)
         number = moves.stays_at(vm.root.user, time.time())
         self.stayed = moves.given_up_at(vm.root.user)._replace(number=number)
-        self._zfs.set_facts(vm.root.name, {moves.STAYED: str(number)})
+        self._zfs.set_facts(vm.root.name, {moves.STAYED_PROPERTY: str(number)})
         if move is None:
             return had_keys
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
         for disk in (one for one in vm.disks if one.type == FILE):
-            file_disks.show(self._zfs, disk.volume.name, disk.uuid)
+            file_disks.become_disk(self._zfs, disk.volume.name, disk.uuid)
             file_disks.ensure(self._zfs, disk.volume, disk.size)
         if move.state == "running":
             progress.current().now(move.label, "", "start it again")
             # A VM with failover whose host has booted since waits for start_host.
-            if not self._down(vm):
-                Journal(self._zfs, host).note_asked(vm, move.autoboot)
-            elif not why_not(vm, GIVEN_UP)[0]:
+            if not self._is_down(vm):
+                Journal(self._zfs, host).write_asked(vm, move.autoboot)
+            elif not why_not_started(vm, GIVEN_UP)[0]:
                 power.start(self._hypervisor, vm, GIVEN_UP)
             else:
-                self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {why_not(vm, GIVEN_UP)[1]}"
+                self.left_down = (
+                    f"VM {vm.label} ran before its move, and is stopped now: {why_not_started(vm, GIVEN_UP)[1]}"
+                )
         if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
-        self._drop_mark(host, f"{place_of_moves(vm.config.pool)}/{uuid}")
+        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
         return True
 
     def _check_stays(self, host: Host, vm: Vm) -> None:
         move = host.moves.get(vm.config.uuid)
         if move is not None:
             _check_not_taken(move)
-        if move is not None and move.phase == MOVED and not self._whole(host, vm):
+        if move is not None and move.phase == MOVED and not self._has_all_disks(host, vm):
             text = f"VM {vm.label} has left for {move.host}; the playbook move_vm goes on"
             raise FlexdiskError("MovedAway", text)
 
     def _drop_mark(self, host: Host, place: str) -> None:
-        drop_mark(self._zfs, self._copies, place, host.datasets[place].guid)
+        drop_move_entry(self._zfs, self._copies, place, host.datasets[place].guid)
 
-    def _whole(self, host: Host, vm: Vm) -> bool:
-        """Whether the VM still has all its disks."""
+    def _has_all_disks(self, host: Host, vm: Vm) -> bool:
+        """Return whether no disk of the VM has been detached yet."""
         gone = [disk for disk in host.detached if disk.volume.user.get(OF_VM) == vm.config.uuid]
         return not (gone or vm.missing or vm.orphans)
 
-    def _down(self, vm: Vm) -> bool:
-        """Whether the VM is down. A guest that was told to shut down may still be about to."""
+    def _is_down(self, vm: Vm) -> bool:
+        """Return whether the VM is down. Wait up to stop_timeout, because a guest may still be shutting down."""
         for _second in range(self._policy.stop_timeout):
             if self._hypervisor.vm(vm.config.uuid).state == "stopped":
                 return True
@@ -261,50 +267,55 @@ class Departure:
 
     # -- go
 
-    def check_goes_on(self, uuid: str, target: str, seen: _Seen, unasked: bool) -> None:
-        """Raise FlexdiskError if a VM that has left must not go on to the target, as far as other hosts say. seen: what
-        they say. unasked: although one that could have taken it over does not.
+    def check_can_leave(self, uuid: str, target: str, seen: _Seen, unasked: bool) -> None:
+        """Raise FlexdiskError if other hosts say that a VM that has left must not go on to the target.
+
+        seen: what they say. unasked: go on even if a host that could have taken the VM over does not answer.
         """
         move = observe(self._zfs, self._hypervisor, every=True).moves.get(uuid)
         if move is None or move.phase != MOVED:
             return
-        words = moves.why_not_on(uuid, target, seen, self._asks(move), move.term, unasked)
-        if words:
-            raise FlexdiskError("InUse", f"VM {move.label}: {words}")
+        reason = moves.why_not_on(uuid, target, seen, self._hosts_to_ask(move), move.term, unasked)
+        if reason:
+            raise FlexdiskError("InUse", f"VM {move.label}: {reason}")
 
     def go(
         self,
         uuid: str,
         target: str,
         transfer: t.Optional[VmTransfer] = None,
-        told: t.Optional[Description] = None,
+        description: t.Optional[Description] = None,
         variables: str = "",
     ) -> None:
-        """The disks become replicas, and the VM ends here. The tombstone is written first.
+        """Write the tombstone, turn the disks into replicas, and delete the VM here.
 
-        transfer: the last one, whose set the target has whole. told: what leave has returned. variables: the digest of
-        the UEFI variables that the target has. None is needed by a run that goes on after that point.
+        A run that continues after the tombstone needs none of the optional arguments.
+
+        Args:
+            transfer: the last transfer, which the target has completely.
+            description: what leave() has returned.
+            variables: the digest of the UEFI variables that the target has.
         """
         host = observe(self._zfs, self._hypervisor, every=True)
         vm = next((one for one in host.vms if one.config.uuid == uuid), None)
         move = host.moves.get(uuid)
         if move is None or move.phase not in (LEAVING, MOVED) or move.host != target:
             raise FlexdiskError("Changed", f"VM {uuid} is not leaving for {target}")
-        known: t.Optional[Host] = host
+        known_host: t.Optional[Host] = host
         if vm is not None:
             _check_not_taken(move)
-            _check_still(vm, move.phase == MOVED, host)
+            _check_unwritten(vm, move.phase == MOVED, host)
         if move.phase == LEAVING:
-            if vm is None or transfer is None or told is None:
+            if vm is None or transfer is None or description is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
-            if told.variables or variables:
-                told = self._hypervisor.description(uuid)
-            noted = bool(self._hypervisor.boot_id())  # when it was stopped
-            self._check_movable(host, vm if noted else replace(vm, at_home=True), told)
+            if description.variables or variables:
+                description = self._hypervisor.description(uuid)
+            home_known = bool(self._hypervisor.boot_id())  # when it was stopped
+            self._check_movable(host, vm if home_known else replace(vm, at_home=True), description)
             if self._stayed_before not in (None, moves.stayed_at(vm.root.user)):
                 raise FlexdiskError("Changed", f"VM {vm.label}: this move was given up, and another one has begun")
             _check_sent(vm, transfer, move)
-            if uefi.digest(told.variables) != variables:
+            if uefi.digest(description.variables) != variables:
                 text = f"{move.host} does not have the UEFI variables that it has now"
                 raise FlexdiskError("Changed", f"VM {vm.label}: {text}")
             now_here = self._hypervisor.vm(uuid)
@@ -312,33 +323,33 @@ class Departure:
                 raise FlexdiskError("Changed", f"VM {vm.label} was started while it was moved")
             if now_here.autoboot:  # of a VM with failover, vm has the wish
                 self._hypervisor.set_autoboot(uuid, False)
-                known = None
+                known_host = None
             rewrite_move(self._zfs, vm.config.pool, move._replace(phase=MOVED))
         now = None
         progress.current().now(move.label, "", "its disks become replicas")
         if vm is not None:
-            self._mark(vm, move)
-            now = self._end(vm, known)
+            self._mark_as_replicas(vm, move)
+            now = self._end_vm(vm, known_host)
         if vm is None:
-            end_rest(self._zfs, self._hypervisor, host, uuid)
-        self._park(uuid, now or observe(self._zfs, self._hypervisor, every=True))
+            remove_leftovers(self._zfs, self._hypervisor, host, uuid)
+        self._rename_to_replicas(uuid, now or observe(self._zfs, self._hypervisor, every=True))
 
-    def _mark(self, vm: Vm, move: Move) -> None:
-        """What makes a disk a replica. Its snapshots count as come from the VM's new host: they are there, too."""
+    def _mark_as_replicas(self, vm: Vm, move: Move) -> None:
+        """Write the properties of a replica on the disks. Their snapshots count as received from the VM's new host."""
         now = render_time(time.time())
         disks = _travelling(vm)
         for disk in disks:
-            own = {ROLE: disk.uuid, OF_VM: vm.config.uuid, HOME: str(move.pool), HOST: move.host, SYNCED: now}
-            own[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
-            self._zfs.set_facts(disk.volume.name, {k: v for k, v in own.items() if v})
+            properties = {ROLE: disk.uuid, OF_VM: vm.config.uuid, HOME: str(move.pool), HOST: move.host, SYNCED: now}
+            properties[RESERVED] = str(disk.volume.volsize) if disk.volume.refreservation else ""
+            self._zfs.set_facts(disk.volume.name, {k: v for k, v in properties.items() if v})
             if disk.type == FILE:
-                file_disks.hide(self._zfs, disk.volume)
+                file_disks.become_replica(self._zfs, disk.volume)
         self._zfs.set_facts([s.name for disk in disks for s in _sent(disk)], {SENT: "on"})
 
-    def _end(self, vm: Vm, known: t.Optional[Host]) -> t.Optional[Host]:
-        """The host afterwards, as far as it was read. known: as for EndOfVm."""
+    def _end_vm(self, vm: Vm, known_host: t.Optional[Host]) -> t.Optional[Host]:
+        """Detach all disks and delete the VM. Return the host if it was read afterwards. known_host: as in EndOfVm."""
         context = Context(self._zfs, self._hypervisor, self._policy, check_mode=False)
-        outcome = EndOfVm(vm.config.uuid, context, known).run()
+        outcome = EndOfVm(vm.config.uuid, context, known_host).run()
         if outcome.failure is not None:
             raise FlexdiskError(outcome.failure["error_code"], outcome.failure["message"])
         if outcome.problems:
@@ -346,38 +357,38 @@ class Departure:
             raise FlexdiskError(problem.code, problem.message)
         return outcome.now if outcome.now is not None and vm.config.pool in outcome.now.geometry else None
 
-    def _park(self, uuid: str, host: Host) -> None:
-        """The detached disks go where replicas lie."""
+    def _rename_to_replicas(self, uuid: str, host: Host) -> None:
+        """Rename the detached disks to where replicas lie."""
         forget_vm(self._zfs, host, uuid)
-        of_vm = {disk.uuid: disk for disk in host.detached if disk.volume.user.get(OF_VM) == uuid}
-        parked = [disk for disk in of_vm.values() if disk.volume.user.get(ROLE) == disk.uuid]
-        if not parked:
+        by_uuid = {disk.uuid: disk for disk in host.detached if disk.volume.user.get(OF_VM) == uuid}
+        replicas_to_be = [disk for disk in by_uuid.values() if disk.volume.user.get(ROLE) == disk.uuid]
+        if not replicas_to_be:
             return
-        self._hold([s.name for disk in parked for s in _sent(disk)[-1:]])
-        for place in {replicas(disk.volume.pool) for disk in parked} - host.datasets.keys():
+        self._hold([s.name for disk in replicas_to_be for s in _sent(disk)[-1:]])
+        for place in {replicas_container(disk.volume.pool) for disk in replicas_to_be} - host.datasets.keys():
             self._zfs.create_container(place, readonly="on")
-        names = [disk.volume.name for disk in parked]
+        names = [disk.volume.name for disk in replicas_to_be]
         self._zfs.set(*names, readonly="on")
-        self._zfs.set_facts(names, {NOTE: ""})  # as long as the VM can stay, it knows its replicas
-        for disk in parked:
-            renames.rename(self._zfs, disk.volume.name, f"{replicas(disk.volume.pool)}/{disk.uuid}")
+        self._zfs.set_facts(names, {REPLICAS_PROPERTY: ""})  # as long as the VM can stay, it knows its replicas
+        for disk in replicas_to_be:
+            renames.rename(self._zfs, disk.volume.name, f"{replicas_container(disk.volume.pool)}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
-        missing = sorted(set(base) - self._copies.held(HOLD, base))
+        missing = sorted(set(base) - self._copies.on_hold(HOLD, base))
         if missing:
             self._zfs.hold(HOLD, *missing)
 
     # -- tidy
 
     def tidy(self, uuid: str) -> bool:
-        """What the disks of a VM that has left still have of older sets goes. Whether there was anything."""
+        """Destroy older sets of snapshots on the replicas of a VM that has left. Return whether there were any."""
         tops = self._copies.tops(("guid",))
         gone = False
-        for one in kept(self._copies, [name for name in tops if name == container(pool_of(name))]):
+        for one in stored_replicas(self._copies, [name for name in tops if name == container(pool_of(name))]):
             if one.vm == uuid:
                 pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))
-                for point in outlived(one.replica.points, pools):
-                    exact.destroy_own(self._zfs, one.replica.dataset + point.word)
+                for point in superseded(one.replica.points, pools):
+                    exact.destroy_own(self._zfs, one.replica.dataset + point.suffix)
                     gone = True
         return gone
 
@@ -390,22 +401,22 @@ class Departure:
         unseen: bool = False,
         check_mode: bool = False,
     ) -> bool:
-        """Give the tombstone of a VM up: its name is free here. Return whether there was one.
+        """Remove the tombstone of a VM, so that its name is free here. Return whether there was one.
 
         seen and unseen: as for moves.why_needed().
         """
         host = observe(self._zfs, self._hypervisor, every=True)
-        known = moves.named(host.moves, name)
+        known = moves.find_by_name(host.moves, name)
         if len(known) > 1 or any(move.phase != MOVED for move in known):
             raise FlexdiskError("InUse", f"{name}: only what has moved away is forgotten, one VM at a time")
         for move in known:
             if any(vm.config.uuid == move.vm for vm in host.vms):
-                way = moves.why_frozen(move) if move.taken else "the playbook move_vm goes on"
-                raise FlexdiskError("InUse", f"VM {move.label} is still here; {way}")
+                remedy = moves.why_frozen(move) if move.taken else "the playbook move_vm goes on"
+                raise FlexdiskError("InUse", f"VM {move.label} is still here; {remedy}")
             data = [d.name for d in host.datasets.values() if d.backs and d.user.get(OF_VM) == move.vm]
-            why = moves.why_needed(move, seen, sorted(data), unseen)
-            if why:
-                raise FlexdiskError("InUse", f"VM {move.label} ({move.vm}): {why}")
+            reason = moves.why_needed(move, seen, sorted(data), unseen)
+            if reason:
+                raise FlexdiskError("InUse", f"VM {move.label} ({move.vm}): {reason}")
             if not unseen and any(disk.volume.user.get(OF_VM) == move.vm for disk in host.detached):
                 text = f"VM {move.label}: its disks here have not become replicas yet; the playbook move_vm with"
                 text += f" flexdisk_target={move.host} goes on, or, if another host has taken it over, the playbook"
@@ -417,14 +428,14 @@ class Departure:
 
     def _vm(self, uuid: str) -> t.Tuple[Host, Vm]:
         host = observe(self._zfs, self._hypervisor, every=True)
-        found = find_vm(host, uuid)
-        if isinstance(found, Problem):
-            raise FlexdiskError(found.code, found.message)
-        return host, found
+        vm = find_vm(host, uuid)
+        if isinstance(vm, Problem):
+            raise FlexdiskError(vm.code, vm.message)
+        return host, vm
 
 
 class EndOfVm(Task):
-    """All disks are detached, and the VM is deleted. known: the host if only marks were set since it was read."""
+    """Detach all disks of a VM and delete it. known: the host as read, if only properties were set since then."""
 
     admits = False
 
@@ -437,8 +448,8 @@ class EndOfVm(Task):
 
         return PERFORM_OF_VMS
 
-    def seen(self) -> Host:
-        return self._known if self._known is not None else super().seen()
+    def read_host(self) -> Host:
+        return self._known if self._known is not None else super().read_host()
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         vm = next(one for one in host.vms if one.config.uuid == self._uuid)
@@ -448,22 +459,20 @@ class EndOfVm(Task):
 
     def check(self, vm: Vm, host: Host) -> None:
         """Raise FlexdiskError if the VM must not end."""
-        _check_still(vm, True, host)
+        _check_unwritten(vm, True, host)
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
         return [] if vm is None else ["it still exists"]
 
 
 def _check_not_taken(move: Move) -> None:
-    """Raise FlexdiskError if the tombstone is that of a VM that another host has taken over. Its disks are kept."""
+    """Raise FlexdiskError if another host has taken the VM over, because then its disks must be kept."""
     if move.taken:
         raise FlexdiskError("InUse", f"VM {move.label}: {moves.why_frozen(move)}")
 
 
-def rest_of(host: Host, uuid: str) -> t.Tuple[t.List[VmConfig], t.List[Dataset]]:
-    """What an interrupted deletion has left of a VM that has gone: its configuration, without any of its volumes, and
-    its own dataset, with nothing below.
-    """
+def leftovers_of(host: Host, uuid: str) -> t.Tuple[t.List[VmConfig], t.List[Dataset]]:
+    """Return what an interrupted deletion has left of a VM: configurations without volumes, and empty datasets."""
     configs = [c for c in host.configs if c.uuid == uuid and not any(e.volume in host.datasets for e in c.disks)]
     roots = [
         host.datasets[name] for name in (vm_dataset(pool, uuid) for pool in host.geometry) if name in host.datasets
@@ -474,21 +483,24 @@ def rest_of(host: Host, uuid: str) -> t.Tuple[t.List[VmConfig], t.List[Dataset]]
     return configs, [root for root in roots if root.kind == "filesystem" and root.name not in full]
 
 
-def end_rest(zfs: Zfs, hypervisor: Hypervisor, host: Host, uuid: str) -> None:
+def remove_leftovers(zfs: Zfs, hypervisor: Hypervisor, host: Host, uuid: str) -> None:
     """Delete what an interrupted deletion has left of a VM that has gone to another host."""
-    from ..steps.apply_vm import delete_rest  # few runs come here
+    from ..steps.apply_vm import delete_config_only  # few runs come here
 
-    configs, roots = rest_of(host, uuid)
+    configs, roots = leftovers_of(host, uuid)
     for config in configs:
-        delete_rest(zfs, hypervisor, config)
+        delete_config_only(zfs, hypervisor, config)
     for root in roots:
         if zfs.exists(root.name):
-            exact.destroy(zfs, root.planned)
+            exact.destroy(zfs, root.dataset_id)
 
 
 def _disk(disk: Disk, element: str, notes: str) -> DiskRecord:
-    kept = {**{k: v for k, v in disk.volume.user.items() if k in OWN}, **({"image": disk.image} if disk.image else {})}
-    facts = {**kept, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
+    user_properties = {
+        **{k: v for k, v in disk.volume.user.items() if k in OWN},
+        **({"image": disk.image} if disk.image else {}),
+    }
+    facts = {**user_properties, **{k: v for k, v in facts_of(disk).items() if v and k in OWN}}
     volume = disk.volume
     figures = (disk.uuid, disk.label, disk.boot, disk.model, disk.pci_slot, volume.compression, disk.size)
     return DiskRecord(*figures, facts, notes, element, tuple(_sizes(disk)))
@@ -506,44 +518,46 @@ def _hidden(disk: Disk) -> PlatformDisk:
 
 
 def _snapshot(vm: Vm, snapshot: snapshots.VmSnapshot) -> SnapshotRecord:
-    """A snapshot without its parts on disks that are made again."""
+    """Return the record of a snapshot without its parts on the platform's disks, which are created again."""
     origin = snapshots.origin_of(snapshot)
     stay = [part.guid for disk in vm.disks if disk.hidden for part in disk.snapshots]
     return SnapshotRecord(snapshot.name, origin.creation, tuple(guid for guid in origin.guids if guid not in stay))
 
 
-def _term_of_old(vm: Vm) -> int:
-    """How often a VM with failover had been taken over that may be an old copy: it is stopped, and not known to be at
-    home. moves.UNKNOWN for every other one.
+def _term_of_old_copy(vm: Vm) -> int:
+    """Return the term of a VM that may be an old copy: with failover, stopped, and not known to be at home.
+
+    moves.UNKNOWN for every other VM.
     """
-    old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home
-    return wish_of(vm.config, vm.root).term if old else moves.UNKNOWN
+    may_be_old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home
+    return setting_of(vm.config, vm.root).term if may_be_old else moves.UNKNOWN
 
 
 def _travelling(vm: Vm) -> t.List[Disk]:
     return [disk for disk in vm.disks if not disk.hidden]
 
 
-def _check_still(vm: Vm, left: bool, host: Host) -> None:
-    """Nothing was written since the last snapshot of a sync, which the other host has. left: there is a tombstone
-    already, and since then the host may have lost power, which counts as written.
+def _check_unwritten(vm: Vm, left: bool, host: Host) -> None:
+    """Raise FlexdiskError if a disk was written to since the last snapshot of a sync, which the other host has.
+
+    left: there is a tombstone already. Then a write may also be ZFS's own, after a loss of power (is_changed).
     """
     if vm.config.state != "stopped":
         raise FlexdiskError("Changed", f"VM {vm.label} is {vm.config.state}: it was started while it was moved")
     for disk in _travelling(vm):
-        sent, empty = _sent(disk), of_empty(host.datasets, disk.volume.pool)
+        sent, empty = _sent(disk), empty_size(host.datasets, disk.volume.pool)
         written = [disk.volume.written, *(one.written for one in disk.snapshots[len(sent) :])]
         if not sent or any(is_changed(one, empty) if left else one for one in written):
             raise FlexdiskError("Changed", f"VM {vm.label}: disk {disk.label} was written to after it had been sent")
 
 
-def _beside(vm: Vm, target: str, seen: _Seen) -> t.List[Problem]:
-    words = moves.why_not_on(vm.config.uuid, target, seen)
-    return [Problem("InUse", words, vm.label)] if words else []
+def _seen_elsewhere(vm: Vm, target: str, seen: _Seen) -> t.List[Problem]:
+    reason = moves.why_not_on(vm.config.uuid, target, seen)
+    return [Problem("InUse", reason, vm.label)] if reason else []
 
 
 def _check_sent(vm: Vm, transfer: VmTransfer, move: Move) -> None:
-    """The target has just these disks, by one snapshot of all."""
+    """Raise FlexdiskError unless the target has exactly these disks, all by the same set of snapshots."""
     known = {disk.uuid: disk.snapshots for disk in transfer.disks}
     newest = {disk.uuid: _sent(disk)[-1] for disk in _travelling(vm)}
     same = all(one.guid in known.get(uuid, ()) and _short(one) == transfer.set for uuid, one in newest.items())
@@ -552,7 +566,7 @@ def _check_sent(vm: Vm, transfer: VmTransfer, move: Move) -> None:
 
 
 def _sent(disk: Disk) -> t.List[Dataset]:
-    """The snapshots up to the newest one of a sync. Others may have taken more since then, in which nothing is new."""
+    """Return the snapshots up to the newest one of a sync. Later ones, by others, hold nothing new."""
     last = max((number for number, one in enumerate(disk.snapshots, 1) if is_synced(_short(one))), default=0)
     return list(disk.snapshots[:last])
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a move that the module host_step does: their arguments, and what they tell."""
+"""The steps of a move that the module host_step carries out: their arguments and results."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from ...fleet.replication import last, trust
 from ...fleet.replication.record import Record, read_record
-from ...fleet.replication.record import told as told_of
+from ...fleet.replication.record import record_as_result as told_of
 from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, Problems, failure_text, refusal
@@ -29,8 +29,8 @@ from ..run.module_run import Answer, Call
 from ..run.module_run import locked as module_locked
 from ..run.settled import read_settled
 from .replica_last import LastTransfer
-from .vm_arrival import Arrival
-from .vm_departure import Departure
+from .vm_arrival import MoveTarget
+from .vm_departure import MoveSource
 
 _Params = t.Mapping[str, t.Any]
 _Log = t.Callable[[str], None]
@@ -54,24 +54,29 @@ _IDLE = {
 
 
 @dataclass(frozen=True)
-class Told:
-    """The arguments after a check. limit: bytes a second, 0 for none. seen: what other hosts say of the VM."""
+class MoveArguments:
+    """The checked arguments of one step of a move."""
 
     params: _Params
     record: t.Optional[Record]
     transfer: t.Optional[VmTransfer]
     policy: Policy
     limit: int = 0
+    """Bytes per second, 0 for no limit."""
     seen: t.Mapping[str, t.Optional[Sighting]] = field(default_factory=dict)
+    """What other hosts say of the VM, None for a host that could not be asked."""
 
     @property
     def address(self) -> trust.Address:
-        """Where the other host is reached."""
+        """The SSH address of the other host."""
         return trust.Address(self.params["address"], self.params["port"])
 
 
-def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
-    """The arguments, and all their problems. Raises FlexdiskError for a record, or a last transfer, that is none."""
+def parse(params: _Params) -> t.Tuple[MoveArguments, t.List[Problem]]:
+    """Return the checked arguments and all their problems.
+
+    Raises FlexdiskError if the record or the last transfer cannot be read at all.
+    """
     problems = Problems("")
     if params["step"] not in ("look", "forget") and not is_uuid(params["vm"]):
         problems.add("InvalidArgument", f"vm {params['vm']!r:.100} is not a UUID")
@@ -84,150 +89,155 @@ def parse(params: _Params) -> t.Tuple[Told, t.List[Problem]]:
     if record is not None and record.uuid != params["vm"]:
         problems.add("InvalidArgument", f"record is that of VM {record.uuid}, not of {params['vm']}")
     transfer = read_transfers([params["transfer"]])[0] if params["transfer"] is not None else None
-    for words in incoming.problems(params["incoming_allowed"]):
-        problems.add("InvalidArgument", words)
+    for message in incoming.problems(params["incoming_allowed"]):
+        problems.add("InvalidArgument", message)
     policy = Policy(
         stop_timeout=problems.attempt("", seconds, params, "stop_timeout"),
         allow_force_stop=params["allow_force_stop"],
         incoming_allowed=tuple(params["incoming_allowed"]),
     )
     limit = params["bandwidth_limit"]
-    rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
-    told = Told(params, record, transfer, policy, (rate or 0) * MIB, read_sightings(params.get("peers") or {}))
+    limit_mib = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
+    arguments = MoveArguments(
+        params, record, transfer, policy, (limit_mib or 0) * MIB, read_sightings(params.get("peers") or {})
+    )
     if transfer is not None and params["step"] == "leave":
-        _check_way(told, transfer, problems)
-    return told, list(problems)
+        _check_way(arguments, transfer, problems)
+    return arguments, list(problems)
 
 
-def _check_way(told: Told, transfer: VmTransfer, problems: Problems) -> None:
+def _check_way(arguments: MoveArguments, transfer: VmTransfer, problems: Problems) -> None:
     last.check(transfer)
-    if transfer.uuid != told.params["vm"] or not transfer.asks:
-        problems.add("InvalidArgument", f"transfer is none that was announced for VM {told.params['vm']}")
-    for words in trust.check_address(told.address):
-        problems.add("InvalidArgument", words)
-    keys = told.params["host_keys"]
+    if transfer.uuid != arguments.params["vm"] or not transfer.asks:
+        problems.add("InvalidArgument", f"transfer is none that was announced for VM {arguments.params['vm']}")
+    for message in trust.check_address(arguments.address):
+        problems.add("InvalidArgument", message)
+    keys = arguments.params["host_keys"]
     if not keys or not all(HOST_KEY.fullmatch(key) for key in keys):
         problems.add("InvalidArgument", "host_keys are not public keys of a host")
 
 
-def run(call: Call, log: _Log, told: Told) -> Answer:
-    """Do the step. log writes a line to the host's log."""
-    params = told.params
-    what = (call.zfs, call.hypervisor, call.runner, told.policy)
-    departure, arrival = Departure(*what), Arrival(*what, params["authorized_keys"], params["name"] or "")
+def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
+    """Carry out the step. log writes a line to the host's log."""
+    params = arguments.params
+    common = (call.zfs, call.hypervisor, call.runner, arguments.policy)
+    source, target = MoveSource(*common), MoveTarget(*common, params["authorized_keys"], params["name"] or "")
     step, uuid = params["step"], params["vm"]
     if step == "look":
-        return _look(departure, call, told)
+        return _look(source, call, arguments)
     if step == "expect" and call.check_mode:
-        problems = arrival.foresee(t.cast(Record, told.record), params["target_pool"])
+        problems = target.predict_problems(t.cast(Record, arguments.record), params["target_pool"])
         ready = {"changed": False, "msg": _DONE[step], "ready": True}
         return Answer(ready, refusal(problems) if problems else None)
     if step == "go":
-        departure.check_goes_on(uuid, params["peer_name"], told.seen, params["unasked"])
+        source.check_can_leave(uuid, params["peer_name"], arguments.seen, params["unasked"])
     if step == "arrive" and params["peers"] is not None:
-        arrival.check_goes_on(uuid, params["name"] or host_name(), told.seen, params["unasked"])
+        target.check_can_arrive(uuid, params["name"] or host_name(), arguments.seen, params["unasked"])
     if call.check_mode and step == "arrive" and params["peers"] is not None:
-        comes = arrival.comes(uuid)
+        comes = target.is_expected(uuid)
         return Answer({"changed": comes, "msg": "the VM arrives, and starts if it ran" if comes else _DONE[step]})
     if call.check_mode and step in ("stay", "cancel"):
-        would = departure.would_stay(uuid) if step == "stay" else arrival.expects(uuid)
-        return Answer({"changed": would, "msg": _DONE[step] if would else _IDLE[step]})
+        changes = source.would_stay(uuid) if step == "stay" else target.would_cancel(uuid)
+        return Answer({"changed": changes, "msg": _DONE[step] if changes else _IDLE[step]})
     if call.check_mode and step != "forget":
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
     if step == "renew":
-        variables = arrival.renew(t.cast(Record, told.record))
+        variables = target.renew(t.cast(Record, arguments.record))
         return Answer({"changed": True, "msg": _DONE[step], "variables": variables})
-    changed = _change(departure, arrival, call, log, told)
+    changed = _change(source, target, call, log, arguments)
     message = _DONE[step] if changed else _IDLE.get(step, _DONE[step])
     result = {"changed": changed, "msg": message, **({"ready": True} if step == "expect" else {})}
     if step == "stay":
-        result.update(stayed=departure.stayed.number, term=departure.stayed.term)
-    return Answer(result, None, [departure.left_down] if departure.left_down else [])
+        result.update(stayed=source.stayed.number, term=source.stayed.term)
+    return Answer(result, None, [source.left_down] if source.left_down else [])
 
 
-def _change(departure: Departure, arrival: Arrival, call: Call, log: _Log, told: Told) -> bool:
-    """Whether there was anything to do."""
-    params, step, uuid = told.params, told.params["step"], told.params["vm"]
+def _change(source: MoveSource, target: MoveTarget, call: Call, log: _Log, arguments: MoveArguments) -> bool:
+    """Carry out a step that changes something. Return whether there was anything to do."""
+    params, step, uuid = arguments.params, arguments.params["step"], arguments.params["vm"]
     if step == "arrive":
-        return arrival.arrive(uuid, params["peer_name"])
+        return target.arrive(uuid, params["peer_name"])
     if step == "tidy":
-        return departure.tidy(uuid)
+        return source.tidy(uuid)
     if step == "forget":
-        return departure.forget(uuid, told.seen, params["unseen"], call.check_mode)
+        return source.forget(uuid, arguments.seen, params["unseen"], call.check_mode)
     if step == "stay":
-        return departure.stay(uuid)
+        return source.stay(uuid)
     if step == "cancel":
-        return arrival.unexpect(uuid, stayed=GivenUp(params["term"], params["stayed"]))
+        return target.cancel(uuid, stayed=GivenUp(params["term"], params["stayed"]))
     if step == "expect":
-        arrival.expect(t.cast(Record, told.record), params["target_pool"])
+        target.expect(t.cast(Record, arguments.record), params["target_pool"])
     elif step == "stop":
-        pool = t.cast(VmTransfer, told.transfer).peer
-        departure.leave(uuid, params["name"], params["peer_name"], pool, params["digest"])
+        pool = t.cast(VmTransfer, arguments.transfer).peer
+        source.leave(uuid, params["name"], params["peer_name"], pool, params["digest"])
     elif step == "leave":
-        _leave(departure, call, log, told)
+        _leave(source, call, log, arguments)
     else:
-        departure.go(uuid, params["peer_name"])
+        source.go(uuid, params["peer_name"])
     return True
 
 
-def _leave(departure: Departure, call: Call, log: _Log, told: Told) -> None:
-    """Other tasks of the host wait while it changes, and not while the last stream is under way."""
-    params, transfer = told.params, t.cast(VmTransfer, told.transfer)
+def _leave(source: MoveSource, call: Call, log: _Log, arguments: MoveArguments) -> None:
+    """Stop the VM, send what is left and end it here.
+
+    The host's lock is held while the host changes, but not during the last transfer.
+    """
+    params, transfer = arguments.params, t.cast(VmTransfer, arguments.transfer)
     uuid, here, peer = params["vm"], params["name"], params["peer_name"]
-    final = LastTransfer(Sender(call.zfs, call.hypervisor, call.runner, None))
+    last_transfer = LastTransfer(Sender(call.zfs, call.hypervisor, call.runner, None))
 
     def locked() -> t.ContextManager[t.List[str]]:
         return module_locked(call.runner, None, params, f"the move of VM {uuid} to {peer}", log)
 
-    with lock.transfers(call.runner, [uuid], f"the move to {peer}") as held:
+    with lock.transfers(call.runner, [uuid], f"the move to {peer}") as transfer_lock:
         with locked():
-            said = departure.leave(uuid, here, peer, transfer.peer, params["digest"])
-            with _or_stays(departure, uuid, contextlib.nullcontext()):
-                taken = final.take(transfer)
-        with _or_stays(departure, uuid, locked()), progress.telling(held, log, told.limit) as meter:
-            final.send(taken, told.address, params["host_keys"], meter, here)
-        with _or_stays(departure, uuid, locked()), locked():
-            departure.go(uuid, peer, taken, said, params["variables"] or "")
+            description = source.leave(uuid, here, peer, transfer.peer, params["digest"])
+            with _or_stays(source, uuid, contextlib.nullcontext()):
+                taken = last_transfer.take(transfer)
+        with _or_stays(source, uuid, locked()), progress.reporting(transfer_lock, log, arguments.limit) as meter:
+            last_transfer.send(taken, arguments.address, params["host_keys"], meter, here)
+        with _or_stays(source, uuid, locked()), locked():
+            source.go(uuid, peer, taken, description, params["variables"] or "")
 
 
 @contextlib.contextmanager
-def _or_stays(departure: Departure, uuid: str, locked: t.ContextManager[t.Any]) -> t.Iterator[None]:
-    """If a move fails while its VM is down, give it up: whoever has called this module may not be there any more.
+def _or_stays(source: MoveSource, uuid: str, locked: t.ContextManager[t.Any]) -> t.Iterator[None]:
+    """Give the move up if the body fails while the VM is down. The controller may be gone and not do so itself.
 
-    locked: what stay() runs in.
+    locked: the lock that stay() needs.
     """
     try:
         yield
     except FlexdiskError as exc:
         try:
             with locked:
-                departure.stay(uuid)
-            down = departure.left_down
+                source.stay(uuid)
+            why_down = source.left_down
         except FlexdiskError as other:
-            down = (
+            why_down = (
                 f"VM {uuid} could not be started again, and is down: {other.message}. The playbook move_vm goes on, or"
             )
-            down += " gives the move up with flexdisk_move_state=stays"
-        raise FlexdiskError(exc.code, "; ".join(filter(None, (exc.message, down)))) from exc
+            why_down += " gives the move up with flexdisk_move_state=stays"
+        raise FlexdiskError(exc.code, "; ".join(filter(None, (exc.message, why_down)))) from exc
 
 
-def _look(departure: Departure, call: Call, told: Told) -> Answer:
-    params = told.params
+def _look(source: MoveSource, call: Call, arguments: MoveArguments) -> Answer:
+    params = arguments.params
 
     def read() -> t.Dict[str, t.Any]:
-        return departure.look(params["vm"], params["name"], params["peer_name"] or "", told.seen)
+        return source.look(params["vm"], params["name"], params["peer_name"] or "", arguments.seen)
 
     task = f"a look at VM {params['vm']}"
     seen = read_settled(call, params, task, read, lambda seen: not seen["vm"] and not seen["move"])
     problems = seen["refusals"] + _under_way(seen["vm"], seen["record"])
     record = seen["record"]
     phase = seen["move"]["phase"] if seen["move"] else ""
-    has = f"has VM {record.label}" if record is not None else "does not have this VM"
+    summary = f"has VM {record.label}" if record is not None else "does not have this VM"
     return Answer(
         {
             **seen,
             "changed": False,
-            "msg": f"the host {has}{f' ({phase})' if phase else ''}",
+            "msg": f"the host {summary}{f' ({phase})' if phase else ''}",
             "record": told_of(record) if record is not None else None,
             "refusals": [failure_text([problem]) for problem in problems],
         }

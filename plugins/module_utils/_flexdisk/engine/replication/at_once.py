@@ -14,11 +14,11 @@ _Vms = t.Sequence[VmTransfer]
 
 
 def at_once(vms: _Vms, work: t.Callable[[_Vms], None], failures: t.List[str]) -> t.List[VmTransfer]:
-    """Do the work for all VMs at once. If that fails, for each by itself, so that one does not stop the others.
+    """Do the work for all VMs at once. If that fails, do it for each alone, so that one does not stop the others.
 
     Args:
         work: can be done again after it has failed.
-        failures: gets the words for each VM that fails.
+        failures: a message for each VM that fails is appended.
 
     Returns:
         The VMs for which it was done.

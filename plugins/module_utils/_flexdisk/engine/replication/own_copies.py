@@ -8,19 +8,20 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import FlexdiskError
-from ...rules.moves import FACT, is_place
+from ...rules.moves import MOVE_PROPERTY, is_place
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ...zfs.errors import ZfsError
 from .replica_info import HOLD
 
 _ATTEMPTS = 5  # somebody may take one more snapshot right before the dataset goes
-_KEPT = ("Held", "HasClones", "HasChildren", "Busy")
+_CANNOT_DESTROY = ("Held", "HasClones", "HasChildren", "Busy")
 
 
 def drop_own_copy(zfs: Zfs, copies: Copies, name: str, guid: int) -> None:
-    """Destroy a replica, a shell or the place of a move, and each of its snapshots by its name. guid: that of the
-    dataset when it was read.
+    """Destroy a replica, a VM without disks or the dataset of a move, with each snapshot by its name.
+
+    guid: the guid of the dataset when it was read.
 
     Raises FlexdiskError Changed for another dataset, InUse for one with datasets below, and ZfsError for a snapshot
     that others hold or have cloned.
@@ -33,7 +34,7 @@ def drop_own_copy(zfs: Zfs, copies: Copies, name: str, guid: int) -> None:
         if int(table[name]["guid"][0]) != guid:
             raise FlexdiskError("Changed", f"{name} changed since it was read: it is another dataset")
         # Oldest first: a run that is killed leaves a replica that has its newest set, and nothing that looks written.
-        destroy_held(zfs, copies, [one for one in table if "@" in one])
+        destroy_with_holds(zfs, copies, [one for one in table if "@" in one])
         try:
             zfs.destroy(name)
             return
@@ -42,22 +43,22 @@ def drop_own_copy(zfs: Zfs, copies: Copies, name: str, guid: int) -> None:
                 raise
 
 
-def drop_mark(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
-    """Remove what is written down of a move. If others hold a snapshot of its place, the place stays, empty."""
+def drop_move_entry(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
+    """Remove the entry of a move. If others hold a snapshot of its dataset, the dataset stays, without the entry."""
     if not is_place(place):
         raise ValueError(f"{place} is no place of a move")
     try:
         drop_own_copy(zfs, copies, place, guid)
     except ZfsError as exc:
-        if exc.code not in _KEPT:
+        if exc.code not in _CANNOT_DESTROY:
             raise
-        zfs.set_facts(place, {FACT: ""})
+        zfs.set_facts(place, {MOVE_PROPERTY: ""})
 
 
-def destroy_held(zfs: Zfs, copies: Copies, snapshots: t.Sequence[str]) -> None:
-    """Destroy exactly these snapshots of replicas, which we may hold."""
-    held = copies.held(HOLD, snapshots)
-    if held:
-        zfs.release(HOLD, *sorted(held))
+def destroy_with_holds(zfs: Zfs, copies: Copies, snapshots: t.Sequence[str]) -> None:
+    """Destroy exactly these snapshots of replicas, and release our holds on them first."""
+    on_hold = copies.on_hold(HOLD, snapshots)
+    if on_hold:
+        zfs.release(HOLD, *sorted(on_hold))
     for name in snapshots:
         copies.destroy(name)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Receivers of streams as processes of this host. After its sender lost power, one would wait for ever."""
+"""Ends receivers of streams on this host, which wait forever if their sender has lost power."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from ..host import lock
 _TRIES, _PAUSE = 20, 0.5
 
 
-def note_of(uuid: str) -> str:
-    """The file in which the receiver of a disk notes its process."""
+def pid_file(uuid: str) -> str:
+    """Return the path of the file in which the receiver of a disk writes its process id."""
     return os.path.join(lock.place(), f"receive-{uuid}")
 
 
 def end_receiver(runner: Runner, uuid: str) -> None:
-    """End what receives for a disk, and wait until it has ended."""
-    note = note_of(uuid)
+    """End the receiver of a disk, and wait for its end."""
+    path = pid_file(uuid)
     try:
-        with open(note, encoding="ascii") as file:
+        with open(path, encoding="ascii") as file:
             process = int(file.read(32))
     except FileNotFoundError:
         return
     except ValueError:
         process = 0
     for number in range(_TRIES):
-        if process <= 1 or not _receives(runner, process, uuid):
+        if process <= 1 or not _is_receiver(runner, process, uuid):
             break
         with contextlib.suppress(ProcessLookupError):
             os.kill(process, signal.SIGTERM if number < _TRIES // 2 else signal.SIGKILL)
         time.sleep(_PAUSE)
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(note)
+        os.unlink(path)
 
 
-def _receives(runner: Runner, process: int, uuid: str) -> bool:
-    """Whether a process is a receiver of the disk. illumos tells 80 characters, which is up to a part of the uuid."""
-    said = runner(("ps", "-o", "args=", "-p", str(process))).stdout
-    return " receive " in said and uuid[:18] in said
+def _is_receiver(runner: Runner, process: int, uuid: str) -> bool:
+    """Return whether a process is a receiver of the disk. illumos shows only 80 characters of the command line."""
+    arguments = runner(("ps", "-o", "args=", "-p", str(process))).stdout
+    return " receive " in arguments and uuid[:18] in arguments

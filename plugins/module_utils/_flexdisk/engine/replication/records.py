@@ -21,9 +21,9 @@ _SUFFIX = ".json"
 
 
 def _folder(kind: str) -> str:
-    """The directory: one for the host, or one beside the locks of a simulated node."""
+    """Return the directory of records of a kind. A simulated node has its own, beside its locks."""
     place = lock.place()
-    return os.path.join(place if os.path.basename(place) == lock.OF_A_NODE else _FOLDER, kind)
+    return os.path.join(place if os.path.basename(place) == lock.NODE_FOLDER else _FOLDER, kind)
 
 
 def _path(uuid: str, kind: str) -> str:
@@ -31,7 +31,7 @@ def _path(uuid: str, kind: str) -> str:
 
 
 def known(kind: str) -> t.List[str]:
-    """The UUIDs of the VMs that there are records of."""
+    """Return the UUIDs of the VMs with a record."""
     try:
         return sorted(name[: -len(_SUFFIX)] for name in os.listdir(_folder(kind)) if name.endswith(_SUFFIX))
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def known(kind: str) -> t.List[str]:
 
 
 def save(uuid: str, record: t.Mapping[str, t.Any], kind: str = MOVES) -> None:
-    """Write a record, whole or not at all."""
+    """Write a record atomically."""
     try:
         _save(_path(uuid, kind), _folder(kind), record)
     except OSError as exc:
@@ -53,17 +53,17 @@ def _save(path: str, place: str, record: t.Mapping[str, t.Any]) -> None:
 
 
 def absent(uuid: str, kind: str = MOVES) -> bool:
-    """Whether there is no record of the VM."""
+    """Return whether there is no record of the VM."""
     return not os.path.exists(_path(uuid, kind))
 
 
 def differs(uuid: str, record: t.Mapping[str, t.Any], kind: str = MOVES) -> bool:
-    """Whether there is another record of the VM than this one, or none."""
+    """Return whether the stored record of the VM is another one, or missing."""
     return absent(uuid, kind) or load(uuid, kind) != json.loads(json.dumps(record))
 
 
 def load(uuid: str, kind: str = MOVES) -> t.Any:
-    """A record. Raises FlexdiskError ResourceNotFound if there is none."""
+    """Return a record. Raises FlexdiskError ResourceNotFound if there is none."""
     try:
         with open(_path(uuid, kind), encoding="utf-8") as file:
             return json.load(file)

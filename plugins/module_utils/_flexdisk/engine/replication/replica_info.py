@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ...fleet.replication.copies import Original, Point, Replica
-from ...fleet.replication.transfers import replica_told
+from ...fleet.replication.transfers import replica_as_result
 from ...hypervisor.protocol import Hypervisor
 from ...model.dataset import Dataset
 from ...model.errors import FlexdiskError, Problem
@@ -18,23 +18,21 @@ from ...model.sizes import MIB
 from ...model.vm import ABSENT, Disk, Vm, VmConfig
 from ...rules import identity
 from ...rules.inventory import Host
-from ...rules.layout import container, is_below, pool_of, replicas, vm_dataset
-from ...rules.moves import COMING as MOVE_COMING
-from ...rules.moves import FACT as FACT_OF_MOVES
-from ...rules.moves import read
+from ...rules.layout import container, is_below, pool_of, replicas_container, vm_dataset
+from ...rules.moves import COMING, MOVE_PROPERTY, decode_at
 from ...rules.replicas import (
     BACK,
-    COMING,
-    FACT,
+    COMING_SNAPSHOTS,
     HOME,
     HOST,
     OF_VM,
+    REPLICAS_PROPERTY,
     RESERVED,
     ROLE,
     SENT,
     SYNCED,
     age,
-    decode,
+    decode_notes,
     is_changed,
 )
 from ...zfs.commands import Zfs
@@ -57,37 +55,39 @@ _OF_REPLICAS = (
     "readonly",
     "receive_resume_token",
     "logicalreferenced",
-    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING, RESERVED, BACK)),
+    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING_SNAPSHOTS, RESERVED, BACK)),
 )
 
 
-class Kept(t.NamedTuple):
+class StoredReplica(t.NamedTuple):
     """A replica as it lies on this host."""
 
     replica: Replica
     vm: str
-    # When it was last as its disk, by this host's clock. "" if never.
+    """The UUID of its VM, "" if unknown."""
     synced: str
+    """When it last equalled its disk, by this host's clock. "" if never."""
     used: int
-    # It is going back to an older snapshot: what it has since the newest of those that are left is given up.
+    """Bytes."""
     back: bool
-    # When its disk was as each of its snapshots, or earlier, by their names and by this host's clock. "" if unknown.
+    """It is being rolled back. What it has after its newest snapshot is given up."""
     times: t.Mapping[str, str]
-    # That of the dataset.
+    """When its disk equalled each snapshot, or earlier, by the names of the snapshots. "" if unknown."""
     guid: int
+    """The guid of the dataset."""
 
     @property
     def settled(self) -> Replica:
-        """The replica when it has gone back."""
+        """The replica after the rollback."""
         if not self.back:
             return self.replica
-        # What others have taken meanwhile holds what is given up.
+        # Snapshots that others have taken meanwhile hold the data that is given up.
         points = (p if p.bookmark or not p.written else p._replace(sent=True) for p in self.replica.points)
         return replace(self.replica, written=0, points=tuple(points))
 
 
-class Seen(t.NamedTuple):
-    """What a sync must know of one host."""
+class SyncView(t.NamedTuple):
+    """The VMs of a host as a sync sees them."""
 
     host: Host
     vms: t.Tuple[Vm, ...]
@@ -95,35 +95,39 @@ class Seen(t.NamedTuple):
     problems: t.List[Problem]
 
 
-def look(
+def read_vms(
     zfs: Zfs,
     copies: Copies,
     hypervisor: Hypervisor,
     names: t.Sequence[str],
     pool: t.Optional[str],
     detached: bool = False,
-) -> Seen:
-    """The named VMs with their disks as a sync sees them. detached: also with their detached disks. Then a name may be
-    the UUID of a VM that has gone and left such disks.
+) -> SyncView:
+    """Return the named VMs with their disks as a sync sees them.
+
+    detached: also their detached disks. Then a name may be the UUID of a VM that was deleted and left such disks.
     """
     host = observe(zfs, hypervisor, pool, every=detached)
-    gone = [vm for vm in (_gone(host, name.lower()) for name in dict.fromkeys(names)) if vm] if detached else []
-    known = {vm.config.uuid for vm in gone}
-    there, problems = chosen(host, [name for name in names if name.lower() not in known])
-    vms = [*there, *gone]
+    deleted = (
+        [vm for vm in (_vm_of_detached(host, name.lower()) for name in dict.fromkeys(names)) if vm] if detached else []
+    )
+    known = {vm.config.uuid for vm in deleted}
+    existing, problems = chosen(host, [name for name in names if name.lower() not in known])
+    vms = [*existing, *deleted]
     disks = {
         vm.config.uuid: [disk for disk in vm.disks + (vm.detached if detached else ()) if not disk.hidden] for vm in vms
     }
-    volumes = [disk.volume.name for found in disks.values() for disk in found]
-    marks = by_dataset(copies.table(volumes, ("guid", "createtxg"), "bookmark"))
-    found = {
-        uuid: tuple(_original(disk, marks.get(disk.volume.name, ())) for disk in some) for uuid, some in disks.items()
+    volumes = [disk.volume.name for originals in disks.values() for disk in originals]
+    bookmarks = by_dataset(copies.table(volumes, ("guid", "createtxg"), "bookmark"))
+    originals = {
+        uuid: tuple(_as_original(disk, bookmarks.get(disk.volume.name, ())) for disk in some)
+        for uuid, some in disks.items()
     }
-    return Seen(host, tuple(vms), found, problems)
+    return SyncView(host, tuple(vms), originals, problems)
 
 
-def _gone(host: Host, uuid: str) -> t.Optional[Vm]:
-    """What is left of a VM that this host does not know any more: its detached disks. None if there are none."""
+def _vm_of_detached(host: Host, uuid: str) -> t.Optional[Vm]:
+    """Return a VM that this host does not have any more, with its detached disks. None if it left no disks."""
     disks = tuple(disk for disk in host.detached if disk.vm == uuid)
     if not disks or uuid in host.known or uuid in host.moves:
         return None
@@ -133,11 +137,11 @@ def _gone(host: Host, uuid: str) -> t.Optional[Vm]:
 
 
 def uuid_of(disk: Disk) -> str:
-    """The uuid of a disk, or the one that it will get."""
+    """Return the UUID of a disk, or the one that it will get."""
     return disk.uuid or identity.uuid_of(disk.volume.guid)
 
 
-def _original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
+def _as_original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
     volume, snapshots = disk.volume, disk.snapshots
     points = [Point(one.name.partition("@")[2], one.guid, one.createtxg, written=one.written) for one in snapshots]
     if snapshots:  # what a clone has from its image is sent, too
@@ -152,38 +156,42 @@ def _original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
         kind=volume.kind,
         block=volume.volblocksize,
         compression=volume.logicalreferenced / volume.referenced if volume.referenced else 1.0,
-        peers=tuple(note.peer for note in decode(volume.user.get(FACT, ""))),
+        peers=tuple(note.peer for note in decode_notes(volume.user.get(REPLICAS_PROPERTY, ""))),
     )
 
 
-def kept(copies: Copies, containers: t.Sequence[str]) -> t.List[Kept]:
-    """The replicas in pools that have these containers."""
+def stored_replicas(copies: Copies, containers: t.Sequence[str]) -> t.List[StoredReplica]:
+    """Return the replicas in the pools of these containers."""
     table = copies.table(sorted(containers), _OF_REPLICAS, EVERYTHING, depth=3)
-    held = [name for name, row in table.items() if row.get("userrefs", ("0", "-"))[0] not in ("0", "-")]
-    grouped = by_dataset(table, copies.held(HOLD, held))
-    return [_kept(name, table, grouped[name]) for name in sorted(grouped) if is_below(name, replicas(pool_of(name)))]
+    on_hold = [name for name, row in table.items() if row.get("userrefs", ("0", "-"))[0] not in ("0", "-")]
+    grouped = by_dataset(table, copies.on_hold(HOLD, on_hold))
+    return [
+        _stored_replica(name, table, grouped[name])
+        for name in sorted(grouped)
+        if is_below(name, replicas_container(pool_of(name)))
+    ]
 
 
-def check_alone(name: str, found: t.Collection[str]) -> None:
-    """Raise FlexdiskError ReplicaChanged if a replica has datasets below it. found: the names of all datasets there.
+def check_alone(name: str, datasets: t.Collection[str]) -> None:
+    """Raise FlexdiskError ReplicaChanged if a replica has datasets below it. datasets: the names of all datasets.
 
-    A sync makes none. A host in the wrong hands may send more than the disk.
+    A sync makes none, but a compromised host may send more than the disk.
     """
-    below = sorted(one for one in found if one.startswith(f"{name}/"))
+    below = sorted(one for one in datasets if one.startswith(f"{name}/"))
     if below:
         text = f"{name} has datasets below it, {', '.join(below)}, which no sync makes: the home of the disk has sent"
         raise FlexdiskError("ReplicaChanged", f"{text} more than the disk. Look at them, and destroy them by hand")
 
 
-def by_dataset(table: Table, ours: t.Collection[str] = ()) -> t.Dict[str, t.Tuple[Point, ...]]:
-    """The snapshots and bookmarks of each dataset that a table has, or has anything of. ours: those that we hold."""
-    found: t.Dict[str, t.List[Point]] = {}
+def by_dataset(table: Table, held_by_us: t.Collection[str] = ()) -> t.Dict[str, t.Tuple[Point, ...]]:
+    """Return the snapshots and bookmarks of each dataset of the table. held_by_us: snapshots with a hold of ours."""
+    result: t.Dict[str, t.List[Point]] = {}
     for name, row in table.items():
-        whole, _at, short = name.replace("#", "@").partition("@")
-        points = found.setdefault(whole, [])
+        dataset, _at, short = name.replace("#", "@").partition("@")
+        points = result.setdefault(dataset, [])
         if short:
-            coming = _fact(table.get(whole, {}), COMING).split(",")
-            guid, held = int(row["guid"][0]), row.get("userrefs", ("0", "-"))[0] not in ("0", "-")
+            coming = _fact(table.get(dataset, {}), COMING_SNAPSHOTS).split(",")
+            guid, is_held = int(row["guid"][0]), row.get("userrefs", ("0", "-"))[0] not in ("0", "-")
             points.append(
                 Point(
                     short,
@@ -192,15 +200,15 @@ def by_dataset(table: Table, ours: t.Collection[str] = ()) -> t.Dict[str, t.Tupl
                     bookmark="#" in name,
                     sent=_fact(row, SENT) == "on",
                     written=_number(row, "written"),
-                    held=name in ours,
-                    pinned=held and name not in ours,
+                    held=name in held_by_us,
+                    pinned=is_held and name not in held_by_us,
                     coming=f"{guid:x}" in coming,
                 )
             )
-    return {name: tuple(points) for name, points in found.items()}
+    return {name: tuple(points) for name, points in result.items()}
 
 
-def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
+def _stored_replica(name: str, table: Table, points: t.Tuple[Point, ...]) -> StoredReplica:
     row, empty = table[name], _number(table.get(container(pool_of(name)), {}), "logicalreferenced")
     token = _text(row, "receive_resume_token")
     uuid, vm, home, reserved = (_fact(row, fact) for fact in (ROLE, OF_VM, HOME, RESERVED))
@@ -219,24 +227,25 @@ def _kept(name: str, table: Table, points: t.Tuple[Point, ...]) -> Kept:
         reserved=int(reserved) if reserved.isdigit() else 0,
     )
     synced = identity.decode_time(_fact(row, SYNCED))
-    back = _fact(row, BACK) == "on"
-    owner, used, guid = vm if identity.is_uuid(vm) else "", _number(row, "used"), _number(row, "guid")
-    return Kept(replica, owner, synced, used, back, _times(replica, table), guid)
+    rolling_back = _fact(row, BACK) == "on"
+    owner, used_bytes, guid = vm if identity.is_uuid(vm) else "", _number(row, "used"), _number(row, "guid")
+    return StoredReplica(replica, owner, synced, used_bytes, rolling_back, _times(replica, table), guid)
 
 
 def _times(replica: Replica, table: Table) -> t.Dict[str, str]:
-    """What this host has noted of each snapshot. One of which nothing is noted is younger than those before it. When it
-    was made is known only by the clock of the disk's host, which cannot be compared with the one here.
+    """Return the noted time of each snapshot. One without a note counts as old as the one before it.
+
+    Its creation time is by the clock of the disk's host, which cannot be compared with this host's clock.
     """
-    found, last = {}, ""
+    times, last = {}, ""
     for point in replica.snapshots:
-        last = identity.decode_time(_fact(table[replica.dataset + point.word], SYNCED)) or last
-        found[point.name] = last
-    return found
+        last = identity.decode_time(_fact(table[replica.dataset + point.suffix], SYNCED)) or last
+        times[point.name] = last
+    return times
 
 
 def _fact(row: t.Mapping[str, t.Tuple[str, str]], fact: str) -> str:
-    """One of our properties that is set on the dataset itself, on this host."""
+    """Return a property of ours if it is set on the dataset itself, on this host, else ""."""
     value, source = row.get(identity.PREFIX + fact, ("-", "-"))
     return value if source == "local" else ""
 
@@ -252,11 +261,13 @@ def _number(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> int:
 
 
 def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] = None) -> _Dict:
-    """The replicas of this host or of one pool, and what else the home of a VM must know of it."""
+    """Return the replicas of this host, or of one pool, and what else the home of a VM needs for a sync."""
     began, configs = int(time.time()), hypervisor.vms()
-    tops = copies.tops(("guid", "available", identity.PREFIX + FACT_OF_MOVES))
-    moves = [move for move in (read(name, _fact(row, FACT_OF_MOVES)) for name, row in tops.items()) if move is not None]
-    coming = {move.vm for move in moves if move.phase == MOVE_COMING and not move.back_to}
+    tops = copies.tops(("guid", "available", identity.PREFIX + MOVE_PROPERTY))
+    moves = [
+        move for move in (decode_at(name, _fact(row, MOVE_PROPERTY)) for name, row in tops.items()) if move is not None
+    ]
+    coming = {move.vm for move in moves if move.phase == COMING and not move.back_to}
     vms = {config.uuid: config.alias for config in configs if config.uuid not in coming}
     # The old home of a VM that is taken over sends nothing more.
     vms.update({move.vm: move.alias for move in moves if move.back_to})
@@ -272,23 +283,26 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
         ],
         "vms": [{"uuid": uuid, "alias": alias} for uuid, alias in vms.items()],
         "failover": records.known(records.FAILOVER),
-        "replicas": [_told(one, began) for one in kept(copies, [container(p) for p in pools if container(p) in tops])],
+        "replicas": [
+            _replica_result(one, began)
+            for one in stored_replicas(copies, [container(p) for p in pools if container(p) in tops])
+        ],
     }
 
 
-def _told(found: Kept, now: int) -> _Dict:
-    replica = found.replica
+def _replica_result(stored: StoredReplica, now: int) -> _Dict:
+    replica = stored.replica
     return {
         "uuid": replica.uuid,
-        "vm": found.vm,
+        "vm": stored.vm,
         "host": replica.host,
         "home": replica.home,
         "dataset": replica.dataset,
         "kind": replica.kind,
-        "used": -(-found.used // MIB),
-        "synced": found.synced,
-        "age": age(found.synced, now),
+        "used": -(-stored.used // MIB),
+        "synced": stored.synced,
+        "age": age(stored.synced, now),
         "written_bytes": replica.written,
         "interrupted": bool(replica.token),
-        "sync": replica_told(found.settled),
+        "sync": replica_as_result(stored.settled),
     }

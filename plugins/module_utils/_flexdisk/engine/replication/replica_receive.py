@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the steps of a sync do on the peer: let streams in, take stock of what came, give replicas up."""
+"""The peer's side of a sync: allow streams, complete received replicas, and give replicas up."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import typing as t
 
 from ...fleet.replication import last, trust
 from ...fleet.replication.copies import VOLUME, Original
-from ...fleet.replication.retention import gone_there
-from ...fleet.replication.streams import GiveUp, Rollback, check_role, check_ways_back
+from ...fleet.replication.retention import obsolete_there
+from ...fleet.replication.streams import GiveUp, Rollback, check_role, check_rollbacks
 from ...fleet.replication.sync import lacks_reservation
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, place
 from ...hypervisor.protocol import Hypervisor
@@ -20,9 +20,8 @@ from ...model.command import Runner
 from ...model.errors import FlexdiskError
 from ...rules import moves
 from ...rules.identity import PREFIX
-from ...rules.layout import container, replicas
-from ...rules.layout import moves as place_of_moves
-from ...rules.replicas import COMING, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
+from ...rules.layout import container, moves_container, replicas_container
+from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
 from ...zfs import copies
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -31,31 +30,34 @@ from ..host.journal import host_name
 from ..host.runner import search_path
 from . import trust as keys
 from .at_once import at_once
-from .own_copies import destroy_held, drop_own_copy
-from .receivers import end_receiver, note_of
-from .replica_info import HOLD, Kept, check_alone, kept
-from .way_back import go_back
+from .own_copies import destroy_with_holds, drop_own_copy
+from .receivers import end_receiver, pid_file
+from .replica_info import HOLD, StoredReplica, check_alone, stored_replicas
+from .way_back import roll_back_replica
 
-_MOST = 400  # guids in a property, which is at most 8 KiB
+_MAX_GUIDS = 400  # guids in a property, which is at most 8 KiB
 
 
-class Stock(t.NamedTuple):
-    """The uuids of the VMs whose replicas have the whole set, what failed, and whether anything but times changed."""
+class ClosedSync(t.NamedTuple):
+    """The end of a sync on the peer."""
 
     complete: t.List[str]
+    """The UUIDs of the VMs whose replicas have the complete set."""
     failures: t.List[str]
     changed: bool
+    """Whether anything but times was changed."""
 
 
-class Removed(t.NamedTuple):
-    """The replicas that go, and a warning about each that stays: it is of a disk in another pool."""
+class RemovedReplicas(t.NamedTuple):
+    """Replicas that were given up."""
 
     gone: t.List[str]
     stays: t.List[str]
+    """A warning about each replica that stays, because it is of a disk in another pool."""
 
 
 class Receiver:
-    """What the steps need on the peer. authorized: the file of keys that may come in."""
+    """The peer's side of a sync. authorized: the file authorized_keys through which the home sends."""
 
     def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Runner, authorized: str) -> None:
         self._zfs = zfs
@@ -64,47 +66,50 @@ class Receiver:
         self._copies = Copies(runner)
         self._authorized = os.path.expanduser(authorized)
 
-    def _found(self, pools: t.Iterable[str]) -> t.Dict[str, Kept]:
-        """The replicas in these pools by the names of their datasets."""
+    def _replicas_in(self, pools: t.Iterable[str]) -> t.Dict[str, StoredReplica]:
+        """Return the replicas in these pools by the names of their datasets."""
         places = [container(pool) for pool in set(pools) if self._zfs.exists(container(pool))]
-        return {one.replica.dataset: one for one in kept(self._copies, places)}
+        return {one.replica.dataset: one for one in stored_replicas(self._copies, places)}
 
     # -- open
 
     def open(self, vms: t.Sequence[VmTransfer], host_keys: t.Sequence[str]) -> t.List[str]:
-        """Let the streams of these VMs in. The public keys of this host, which are in one of these directories.
+        """Prepare the replicas of these VMs, and allow their streams. Return the public keys of this host.
 
-        A receiver that an earlier run has left is ended first: after its sender lost power, it would wait for ever.
-        Raises FlexdiskError before any replica is touched if one is not what was planned with.
+        Receivers of earlier runs are ended first, because they wait forever if their sender has lost power. Raises
+        FlexdiskError before any replica is touched if one is not as planned.
+
+        host_keys: directories that may have the public keys of this host.
         """
         for disk in (disk for vm in vms for disk in vm.disks if disk.streams):
             end_receiver(self._runner, disk.uuid)
         for pool in {vm.pool for vm in vms}:
-            self._check_lets_in(pool, [vm.uuid for vm in vms])
-        found = self._found(vm.pool for vm in vms)
-        busy = [(vm, disk, found.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
-        for vm, disk, there in busy:
-            check_alone(place(vm, disk), found)
-            if there is not None:
-                _check_identity(vm, disk, there)
-                check_ways_back(there.settled, disk.streams)
+            self._check_may_receive(pool, [vm.uuid for vm in vms])
+        stored = self._replicas_in(vm.pool for vm in vms)
+        busy = [(vm, disk, stored.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
+        for vm, disk, replica in busy:
+            check_alone(place(vm, disk), stored)
+            if replica is not None:
+                _check_identity(vm, disk, replica)
+                check_rollbacks(replica.settled, disk.streams)
         for pool in {vm.pool for vm in vms}:
             self._make_place(pool)
         amount = sum(vm.sends for vm in vms)
         lines: t.Dict[str, str] = {}
-        for vm, disk, there in busy:
-            self._make_way(disk, there)
+        for vm, disk, replica in busy:
+            self._prepare_replica(disk, replica)
             if disk.sent:
-                lines[disk.uuid] = self._line(vm, disk, there, amount)
-        lines.update({vm.uuid: self._telling(vm, amount) for vm in vms if vm.asks})
+                lines[disk.uuid] = self._authorized_line(vm, disk, replica, amount)
+        lines.update({vm.uuid: self._question_line(vm, amount) for vm in vms if vm.asks})
         keys.let_in(self._authorized, lines)
         return keys.host_keys(host_keys)
 
-    def _check_lets_in(self, pool: str, vms: t.Collection[str]) -> None:
-        """Raise FlexdiskError InUse if the replicas of one of the VMs here may have more than the VM: it was on its way
-        here, and had left its host, or is being taken over.
+    def _check_may_receive(self, pool: str, vms: t.Collection[str]) -> None:
+        """Raise FlexdiskError InUse if replicas here may have newer data than their VM.
+
+        That is so if the VM is being taken over, or was on its way here and had left its host.
         """
-        place = place_of_moves(pool)
+        place = moves_container(pool)
         known = moves.find(self._zfs.datasets(place)) if self._zfs.exists(place) else {}
         for move in (move for uuid, move in known.items() if uuid in vms):
             if move.back_to:
@@ -123,102 +128,104 @@ class Receiver:
     def _make_place(self, pool: str) -> None:
         if not self._zfs.exists(container(pool)):
             make_container(self._zfs, self._capabilities, pool)
-        if not self._zfs.exists(replicas(pool)):
-            self._zfs.create_container(replicas(pool), readonly="on", **self._hidden(VOLUME))
+        if not self._zfs.exists(replicas_container(pool)):
+            self._zfs.create_container(replicas_container(pool), readonly="on", **self._hidden(VOLUME))
 
     def _hidden(self, kind: str) -> t.Dict[str, str]:
-        """Nobody looks into a replica: it is not mounted, and shows no device where ZFS can hide it."""
+        """Return the properties that keep a replica unmounted and, where ZFS can do so, without a device."""
         if kind != VOLUME:
             return {"mountpoint": "none", "canmount": "off"}
         return {} if self._capabilities.platform == "illumos" else {"volmode": "none"}
 
-    def _make_way(self, disk: DiskTransfer, there: t.Optional[Kept]) -> None:
-        """Do what comes before the streams: give up what arrived, go back."""
-        if there is None:
+    def _prepare_replica(self, disk: DiskTransfer, stored: t.Optional[StoredReplica]) -> None:
+        """Discard a partly received stream, and roll the replica back, as far as planned."""
+        if stored is None:
             return
-        name = there.replica.dataset
+        name = stored.replica.dataset
         if any(isinstance(stream, GiveUp) for stream in disk.streams):
             self._copies.give_up(name)
-        ways = [stream for stream in disk.streams if isinstance(stream, Rollback)]
-        if there.back and not ways:
-            ways = [Rollback(there.replica.snapshots[-1], ())]
-        for way in ways:
-            go_back(self._zfs, self._copies, there.replica, way.to, way.lost)
-        if there.replica.points:
-            came = [f"{name}@{one.name}" for one in there.replica.snapshots if one.coming and not one.sent]
-            self._zfs.set_facts(came, {SENT: "on"})
-            self._zfs.set_facts([name], {COMING: _coming(disk)})
+        rollbacks = [stream for stream in disk.streams if isinstance(stream, Rollback)]
+        if stored.back and not rollbacks:
+            rollbacks = [Rollback(stored.replica.snapshots[-1], ())]
+        for planned in rollbacks:
+            roll_back_replica(self._zfs, self._copies, stored.replica, planned.to, planned.lost)
+        if stored.replica.points:
+            unmarked = [f"{name}@{one.name}" for one in stored.replica.snapshots if one.coming and not one.sent]
+            self._zfs.set_facts(unmarked, {SENT: "on"})
+            self._zfs.set_facts([name], {COMING_SNAPSHOTS: _expected_snapshots(disk)})
 
-    def _line(self, vm: VmTransfer, disk: DiskTransfer, there: t.Optional[Kept], amount: int) -> str:
-        """A new replica gets its identity in the command, so it is never without."""
-        own = {PREFIX + ROLE: disk.uuid, "readonly": "on", **self._hidden(disk.kind)}
-        if there is None or not there.replica.points:
-            facts = {**_identity(vm, disk), COMING: _coming(disk)}
-            own.update({PREFIX + key: value for key, value in facts.items() if value})
-        command = trust.receiver(_zfs(), place(vm, disk), own, note_of(disk.uuid))
+    def _authorized_line(
+        self, vm: VmTransfer, disk: DiskTransfer, stored: t.Optional[StoredReplica], amount: int
+    ) -> str:
+        """Return the line of authorized_keys for a disk. A new replica gets its identity with the stream."""
+        properties = {PREFIX + ROLE: disk.uuid, "readonly": "on", **self._hidden(disk.kind)}
+        if stored is None or not stored.replica.points:
+            facts = {**_identity(vm, disk), COMING_SNAPSHOTS: _expected_snapshots(disk)}
+            properties.update({PREFIX + key: value for key, value in facts.items() if value})
+        command = trust.receive_command(_zfs(), place(vm, disk), properties, pid_file(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))
 
-    def _telling(self, vm: VmTransfer, amount: int) -> str:
-        """What lets the home ask what has come. It can neither change nor read anything else."""
-        command = trust.teller(_zfs(), copies.arguments(*last.question(vm)))
+    def _question_line(self, vm: VmTransfer, amount: int) -> str:
+        """Return the line of authorized_keys with which the home asks what was received. It allows nothing else."""
+        command = trust.get_command(_zfs(), copies.arguments(*last.question(vm)))
         return trust.authorized(command, vm.asks, vm.uuid, keys.expiry(amount))
 
     # -- close
 
-    def close(self, vms: t.Sequence[VmTransfer], since: str) -> Stock:
-        """Shut the keys out, and take stock: replicas that came are made what they must be, and those that have the
-        whole set lose what is older. A VM that fails does not stop the others. since: when the home was not read yet,
-        by this host's clock.
+    def close(self, vms: t.Sequence[VmTransfer], since: str) -> ClosedSync:
+        """Remove the keys, set the properties of received replicas, and destroy older sets of complete ones.
+
+        A VM that fails does not stop the others. since: a time before the home was read, by this host's clock.
         """
         uuids = [disk.uuid for vm in vms for disk in vm.disks]
         keys.shut_out(self._authorized, [*uuids, *(vm.uuid for vm in vms)])
         for uuid in uuids:
             end_receiver(self._runner, uuid)
-        found = self._found(vm.pool for vm in vms)
-        whole, failures, changes = [], [], False
+        stored = self._replicas_in(vm.pool for vm in vms)
+        complete_vms, failures, changes = [], [], False
         for vm in vms:
             try:
-                has_all, changed = self._close_vm(vm, found)
+                has_all, changed = self._close_vm(vm, stored)
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
                 continue
-            whole += [vm] if has_all else []
+            complete_vms += [vm] if has_all else []
             changes = changes or changed
-        complete = at_once(whole, lambda some: self._date(some, since), failures)
-        return Stock([vm.uuid for vm in complete], failures, changes)
+        complete = at_once(complete_vms, lambda some: self._write_times(some, since), failures)
+        return ClosedSync([vm.uuid for vm in complete], failures, changes)
 
-    def _date(self, vms: t.Sequence[VmTransfer], since: str) -> None:
+    def _write_times(self, vms: t.Sequence[VmTransfer], since: str) -> None:
         names = [(place(vm, disk), vm.set) for vm in vms for disk in vm.disks]
         self._zfs.set_facts([f"{name}@{one}" for name, one in names] + [name for name, _one in names], {SYNCED: since})
 
-    def _close_vm(self, vm: VmTransfer, found: t.Mapping[str, Kept]) -> t.Tuple[bool, bool]:
-        """Whether its replicas have the whole set, and whether anything was changed."""
-        there = [(disk, found.get(place(vm, disk))) for disk in vm.disks]
-        came = [(disk, one) for disk, one in there if one is not None and one.replica.snapshots]
-        for disk, one in came:
-            check_alone(one.replica.dataset, found)
+    def _close_vm(self, vm: VmTransfer, stored: t.Mapping[str, StoredReplica]) -> t.Tuple[bool, bool]:
+        """Return whether the VM's replicas have the complete set, and whether anything was changed."""
+        pairs = [(disk, stored.get(place(vm, disk))) for disk in vm.disks]
+        received = [(disk, one) for disk, one in pairs if one is not None and one.replica.snapshots]
+        for disk, one in received:
+            check_alone(one.replica.dataset, stored)
             _check_identity(vm, disk, one)
         changed = False
-        for disk, one in came:
+        for disk, one in received:
             changed = self._settle(vm, disk, one) or changed
-        if len(came) < len(there) or not all(_has(disk, one, vm.set) for disk, one in came):
+        if len(received) < len(pairs) or not all(_has_snapshot(disk, one, vm.set) for disk, one in received):
             return False, changed
-        return True, self._keep_set(vm, came) or changed
+        return True, self._keep_set(vm, received) or changed
 
-    def _settle(self, vm: VmTransfer, disk: DiskTransfer, there: Kept) -> bool:
-        """Mark what has come, and reserve what the disk reserves. Whether anything was to do."""
-        replica, name = there.replica, there.replica.dataset
-        came = [f"{name}@{p.name}" for p in replica.snapshots if not p.sent and p.guid in disk.snapshots]
-        self._zfs.set_facts(came, {SENT: "on"})
-        if (there.vm, replica.host) != (vm.uuid, vm.host):
+    def _settle(self, vm: VmTransfer, disk: DiskTransfer, stored: StoredReplica) -> bool:
+        """Mark received snapshots, and reserve what the disk reserves. Return whether there was anything to do."""
+        replica, name = stored.replica, stored.replica.dataset
+        unmarked = [f"{name}@{p.name}" for p in replica.snapshots if not p.sent and p.guid in disk.snapshots]
+        self._zfs.set_facts(unmarked, {SENT: "on"})
+        if (stored.vm, replica.host) != (vm.uuid, vm.host):
             self._zfs.set_facts([name], _identity(vm, disk))
         if not replica.readonly:
             self._zfs.set(name, readonly="on")
-        return self._reserve(disk, there) or bool(came) or not replica.readonly
+        return self._reserve(disk, stored) or bool(unmarked) or not replica.readonly
 
-    def _reserve(self, disk: DiskTransfer, there: Kept) -> bool:
-        """A replica reserves as its disk, so that there is room when it is needed. Whether that was to do."""
-        replica = there.replica
+    def _reserve(self, disk: DiskTransfer, stored: StoredReplica) -> bool:
+        """Reserve as much for a replica as its disk does. Return whether there was anything to do."""
+        replica = stored.replica
         if replica.token or not lacks_reservation(disk.refreservation, replica):
             return False
         if disk.kind != VOLUME:
@@ -228,50 +235,51 @@ class Receiver:
             self._zfs.set_facts([replica.dataset], {RESERVED: str(replica.volsize)})
         return True
 
-    def _keep_set(self, vm: VmTransfer, came: t.Sequence[t.Tuple[DiskTransfer, Kept]]) -> bool:
+    def _keep_set(self, vm: VmTransfer, received: t.Sequence[t.Tuple[DiskTransfer, StoredReplica]]) -> bool:
         fresh = [
             f"{one.replica.dataset}@{point.name}"
-            for _disk, one in came
+            for _disk, one in received
             for point in one.replica.snapshots
             if point.name == vm.set and not (point.held or point.pinned)
         ]
         if fresh:
             self._zfs.hold(HOLD, *fresh)
-        gone = [
+        outdated = [
             f"{one.replica.dataset}@{point.name}"
-            for disk, one in came
-            for point in gone_there(_known(disk, one), one.replica, vm.set, (vm.home, vm.peer))
+            for disk, one in received
+            for point in obsolete_there(_known_original(disk, one), one.replica, vm.set, (vm.home, vm.peer))
         ]
-        destroy_held(self._zfs, self._copies, gone)
-        return bool(fresh or gone)
+        destroy_with_holds(self._zfs, self._copies, outdated)
+        return bool(fresh or outdated)
 
     # -- remove
 
     def remove(
         self, pools: t.Sequence[str], vms: t.Collection[str], homes: t.Collection[int], check_mode: bool
-    ) -> Removed:
-        """Give the replicas of these VMs up (by uuids). homes: only of disks in these pools, by guid; none: wherever
-        the disks are.
+    ) -> RemovedReplicas:
+        """Destroy the replicas of these VMs.
+
+        homes: the guids of pools. If there are any, only replicas of disks in these pools are destroyed.
         """
         for pool in pools:
-            self._check_lets_in(pool, vms)
-        found = self._found(pools).values()
-        theirs = [one for one in found if one.vm in vms and one.replica.uuid]
-        gone = [one for one in theirs if not homes or one.replica.home in homes]
+            self._check_may_receive(pool, vms)
+        stored = self._replicas_in(pools).values()
+        of_vms = [one for one in stored if one.vm in vms and one.replica.uuid]
+        gone = [one for one in of_vms if not homes or one.replica.home in homes]
         for one in gone if not check_mode else ():
             keys.shut_out(self._authorized, [one.replica.uuid])
             end_receiver(self._runner, one.replica.uuid)
             drop_own_copy(self._zfs, self._copies, one.replica.dataset, one.guid)
-        stays = [_of_another_home(one) for one in theirs if one not in gone]
-        return Removed([one.replica.dataset for one in gone], stays)
+        stays = [_of_another_home(one) for one in of_vms if one not in gone]
+        return RemovedReplicas([one.replica.dataset for one in gone], stays)
 
 
-def _of_another_home(there: Kept) -> str:
-    replica = there.replica
-    text = f"{replica.dataset} stays: it is a replica of a disk of VM {there.vm} in another pool"
+def _of_another_home(stored: StoredReplica) -> str:
+    replica = stored.replica
+    text = f"{replica.dataset} stays: it is a replica of a disk of VM {stored.vm} in another pool"
     text = f"{text}, of {replica.host} (guid {replica.home}). If nothing of that one is needed any more,"
-    given = f'"vms": ["{there.vm}"], "homes": [{replica.home}]'
-    command = f'{{"run": "receive", "step": "remove", "arguments": {{{given}}}}}'
+    arguments = f'"vms": ["{stored.vm}"], "homes": [{replica.home}]'
+    command = f'{{"run": "receive", "step": "remove", "arguments": {{{arguments}}}}}'
     return f"{text} ansible HOST -m flexdisk.hypervisor.host_step -a '{command}' gives it up"
 
 
@@ -279,25 +287,27 @@ def _zfs() -> str:
     return shutil.which("zfs", path=search_path()) or "zfs"
 
 
-def _check_identity(vm: VmTransfer, disk: DiskTransfer, there: Kept) -> None:
-    check_role(Original(disk.uuid, disk.dataset, disk.volsize, kind=disk.kind), there.replica, vm.home)
+def _check_identity(vm: VmTransfer, disk: DiskTransfer, stored: StoredReplica) -> None:
+    check_role(Original(disk.uuid, disk.dataset, disk.volsize, kind=disk.kind), stored.replica, vm.home)
 
 
 def _identity(vm: VmTransfer, disk: DiskTransfer) -> t.Dict[str, str]:
     return {ROLE: disk.uuid, OF_VM: vm.uuid, HOME: str(vm.home), HOST: vm.host}
 
 
-def _coming(disk: DiskTransfer) -> str:
-    """The snapshots that the disk has. If they arrive, they are known as its own, even if nobody comes to mark them."""
-    return ",".join(f"{guid:x}" for guid in disk.snapshots[-_MOST:])
+def _expected_snapshots(disk: DiskTransfer) -> str:
+    """Return the guids of the disk's snapshots. Received ones are recognised by them even before they are marked."""
+    return ",".join(f"{guid:x}" for guid in disk.snapshots[-_MAX_GUIDS:])
 
 
-def _has(disk: DiskTransfer, there: Kept, name: str) -> bool:
-    """Whether a replica has the snapshot of this name, which is one of its disk, and nothing is under way."""
-    return not there.replica.token and any(p.name == name and p.guid in disk.snapshots for p in there.replica.snapshots)
+def _has_snapshot(disk: DiskTransfer, stored: StoredReplica, name: str) -> bool:
+    """Return whether a replica has this snapshot of its disk, and no partly received stream."""
+    return not stored.replica.token and any(
+        p.name == name and p.guid in disk.snapshots for p in stored.replica.snapshots
+    )
 
 
-def _known(disk: DiskTransfer, there: Kept) -> Original:
-    """The disk, as far as this host knows which of its snapshots it still has."""
-    here = tuple(p for p in there.replica.snapshots if p.guid in disk.snapshots)
+def _known_original(disk: DiskTransfer, stored: StoredReplica) -> Original:
+    """Return the disk with those of its snapshots that this host knows."""
+    here = tuple(p for p in stored.replica.snapshots if p.guid in disk.snapshots)
     return Original(disk.uuid, disk.dataset, disk.volsize, here)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a sync on the host of the replicas, done by host_step: their arguments, and what they tell."""
+"""The steps of a sync on the host of the replicas, for host_step: their arguments and results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _Params = t.Mapping[str, t.Any]
 
 
 def parse(params: _Params) -> t.Tuple[t.List[VmTransfer], t.List[Problem]]:
-    """The transfers, and all problems of the arguments. Raises FlexdiskError for transfers that are none."""
+    """Return the transfers and all problems of the arguments. Raises FlexdiskError if a transfer cannot be read."""
     problems = Problems("")
     if params["since"] is not None and not 0 <= params["since"] < _LATEST:
         problems.add("InvalidArgument", f"since {params['since']} are not seconds since 1970")
@@ -31,7 +31,7 @@ def parse(params: _Params) -> t.Tuple[t.List[VmTransfer], t.List[Problem]]:
 
 
 def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answer:
-    """Do the step."""
+    """Carry out the step."""
     receiver = Receiver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"])
     if params["step"] == "remove":
         pools = [call.pool] if call.pool else [name for name in call.zfs.tops() if "/" not in name]

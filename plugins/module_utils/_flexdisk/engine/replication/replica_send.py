@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the steps of a sync do on the home of VMs: plan a sync and take its snapshots, send the streams, tidy up."""
+"""The home's side of a sync: plan it, take its snapshots, send the streams, and remove old sets."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...fleet.replication import last, sync, trust
-from ...fleet.replication.copies import Original, Replica, rope
-from ...fleet.replication.peers import Peer, lacking, refusals
-from ...fleet.replication.retention import gone_here, synced
-from ...fleet.replication.room import coming_space, lacks_room, takes
-from ...fleet.replication.streams import Full, Stream, Travelling, send_words
+from ...fleet.replication.copies import Original, Replica, anchor_bookmark
+from ...fleet.replication.peers import Peer, peer_space_problems, refusals
+from ...fleet.replication.retention import obsolete_here, synced
+from ...fleet.replication.room import snapshot_bytes, snapshot_space_problems, space_with_next_set
+from ...fleet.replication.streams import Full, Stream, Travelling, send_command
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
 from ...hypervisor import whole_files
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Carrier
 from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
-from ...rules.failover import RIVALS, encode_rivals, rivals_of
+from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
-from ...rules.layout import replicas
-from ...rules.power import NOT_HOME, unknown_home
-from ...rules.replicas import FACT, Note, decode, encode, short
+from ...rules.layout import replicas_container
+from ...rules.power import NOT_HOME, why_home_unknown
+from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -40,24 +40,24 @@ from . import trust as keys
 from .at_once import at_once
 
 _Dict = t.Dict[str, t.Any]
-_FACT = PREFIX + FACT
+_NOTE_PROPERTY = PREFIX + REPLICAS_PROPERTY
 
 
 class Space(t.NamedTuple):
     """The space that a pool must give for a sync."""
 
-    # The pool is one of this host.
     here: bool
+    """Whether it is a pool of this host, not of the peer."""
     pool: str
-    # Bytes.
     needs: int
-    # Bytes.
+    """Bytes."""
     available: int
+    """Bytes."""
 
 
 @dataclass
-class Planned:
-    """The plan of a sync of many VMs. failures: why some of them are left out."""
+class SyncPlan:
+    """The plan of a sync of many VMs."""
 
     transfers: t.List[VmTransfer] = field(default_factory=list)
     syncs: t.List[sync.VmSync] = field(default_factory=list)
@@ -66,34 +66,35 @@ class Planned:
     problems: t.List[Problem] = field(default_factory=list)
     space: t.List[Space] = field(default_factory=list)
     failures: t.List[str] = field(default_factory=list)
+    """Why some VMs are left out."""
 
     @property
     def rate(self) -> int:
-        """Bytes a second of the last transfer to the slowest of the pools, 0 if one is not known."""
-        return min((rates.measured(peer) for peer in {vm.peer for vm in self.transfers}), default=0)
+        """Bytes per second of the last transfer to the slowest of the pools, 0 if one is not known."""
+        return min((rates.load(peer) for peer in {vm.peer for vm in self.transfers}), default=0)
 
 
-class Removed(t.NamedTuple):
-    """What ended with the syncs of VMs."""
+class EndedSync(t.NamedTuple):
+    """What was removed when the syncs of VMs with a host ended."""
 
-    # The VMs whose sync was ended.
     uuids: t.List[str]
-    # The guids of the pools from which replicas have come.
+    """The VMs."""
     homes: t.List[int]
-    # The snapshots and bookmarks that went.
+    """The guids of the pools from which replicas were sent."""
     gone: t.List[str]
-    # A disk had said that it has replicas.
-    noted: bool
-    # Why the names are refused.
+    """The destroyed snapshots and bookmarks."""
+    had_notes: bool
+    """Whether a disk or a VM had a note of the host."""
     problems: t.List[Problem]
-    # The uuids of those that have failover.
+    """Why the names are refused."""
     failover: t.Sequence[str] = ()
-    # The aliases of the VMs, or the UUID of one without.
+    """The UUIDs of the VMs that have failover."""
     names: t.Sequence[str] = ()
+    """The aliases of the VMs, or the UUID of a VM without one."""
 
 
 class Sender:
-    """What the steps need on the home."""
+    """The home's side of a sync."""
 
     def __init__(self, zfs: Zfs, hypervisor: Hypervisor, runner: Carrier, pool: t.Optional[str]) -> None:
         self.zfs = zfs
@@ -104,78 +105,81 @@ class Sender:
 
     # -- prepare
 
-    def plan(self, names: t.Sequence[str], peer: Peer, fresh: bool = False) -> Planned:
-        """What a sync of these VMs would do. Nothing is changed. fresh: as in sync.plan.
+    def plan(self, names: t.Sequence[str], peer: Peer, fresh: bool = False) -> SyncPlan:
+        """Plan a sync of these VMs. Read only. fresh: as in sync.plan().
 
-        Nothing is sent of a VM that another host may have taken over: its age would count as that of the VM. Others are
-        sent, unless there are none.
+        A VM that another host may have taken over is left out, because its replicas would pass for newer than they
+        are. If only such VMs are named, that is a problem.
         """
-        seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool)
-        result = Planned(host=seen.host, problems=list(seen.problems))
+        view = replica_info.read_vms(self.zfs, self.copies, self.hypervisor, names, self.pool)
+        result = SyncPlan(host=view.host, problems=list(view.problems))
         needs: t.Dict[str, int] = {}
-        away = [(vm, words) for vm, words in ((vm, unknown_home(vm)) for vm in seen.vms) if words]
-        if len(away) == len(seen.vms):
-            result.problems += [Problem(NOT_HOME, words, vm.label) for vm, words in away]
-        result.failures = [f"{vm.label}: {words} [{NOT_HOME}]" for vm, words in away]
-        left_out = {vm.config.uuid for vm, _words in away}
-        for vm in (vm for vm in seen.vms if vm.config.uuid not in left_out):
+        unsure = [(vm, reason) for vm, reason in ((vm, why_home_unknown(vm)) for vm in view.vms) if reason]
+        if len(unsure) == len(view.vms):
+            result.problems += [Problem(NOT_HOME, reason, vm.label) for vm, reason in unsure]
+        result.failures = [f"{vm.label}: {reason} [{NOT_HOME}]" for vm, reason in unsure]
+        left_out = {vm.config.uuid for vm, _words in unsure}
+        for vm in (vm for vm in view.vms if vm.config.uuid not in left_out):
             place = peer.pool or vm.config.pool
-            problems = refusals(vm, seen.host, peer, place)
+            problems = refusals(vm, view.host, peer, place)
             if not problems:
-                planned, made, problems = self._plan_vm(vm, seen, peer, place, fresh)
+                vm_sync, vm_transfer, problems = self._plan_vm(vm, view, peer, place, fresh)
                 result.vms.append(vm)
-                result.syncs.append(planned)
-                result.transfers.append(made)
-                needs[place] = needs.get(place, 0) + sum(disk.needs for disk in planned.disks)
+                result.syncs.append(vm_sync)
+                result.transfers.append(vm_transfer)
+                needs[place] = needs.get(place, 0) + sum(disk.needed_bytes for disk in vm_sync.disks)
             result.problems += problems
-        result.problems += lacking(needs, peer)
+        result.problems += peer_space_problems(needs, peer)
         result.space = [
-            *(Space(True, pool, _takes(result, pool), seen.host.available(pool)) for pool in _pools(result)),
-            *(Space(False, place, needed, peer.pools[place][1]) for place, needed in sorted(needs.items())),
+            *(Space(True, pool, _needed_bytes(result, pool), view.host.available(pool)) for pool in _pools(result)),
+            *(Space(False, place, needed_bytes, peer.pools[place][1]) for place, needed_bytes in sorted(needs.items())),
         ]
         return result
 
     def _plan_vm(
-        self, vm: Vm, seen: replica_info.Seen, peer: Peer, place: str, fresh: bool
+        self, vm: Vm, view: replica_info.SyncView, peer: Peer, place: str, fresh: bool
     ) -> t.Tuple[sync.VmSync, VmTransfer, t.List[Problem]]:
-        here, there = seen.host.datasets[vm.config.pool].guid, peer.pools[place][0]
-        originals = seen.originals[vm.config.uuid]
-        pairs = [(one, self._with_token(peer.replicas.get(_place(place, one)))) for one in originals]
-        planned, wrong = sync.plan(pairs, here, there, fresh)
+        here, there = view.host.datasets[vm.config.pool].guid, peer.pools[place][0]
+        originals = view.originals[vm.config.uuid]
+        pairs = [(one, self._with_token(peer.replicas.get(_replica_dataset(place, one)))) for one in originals]
+        vm_sync, errors = sync.plan(pairs, here, there, fresh)
         names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
-        problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in wrong]
-        if planned.new:
-            failed = planned.failed
-            quota = sync_space.quota_of(vm, coming_space(vm, failed), seen.host)
-            problems += lacks_room(vm, failed, quota, seen.host.available(vm.config.pool))
-        elif sync_space.is_off(vm, seen.host):
-            planned = replace(planned, settles=True)
-        disks = tuple(transfer(one, names[one.disk.uuid]) for one in planned.disks)
+        problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in errors]
+        if vm_sync.new:
+            failed = vm_sync.failed
+            quota = sync_space.quota_of(vm, space_with_next_set(vm, failed), view.host)
+            problems += snapshot_space_problems(vm, failed, quota, view.host.available(vm.config.pool))
+        elif sync_space.is_off(vm, view.host):
+            vm_sync = replace(vm_sync, settles=True)
+        disks = tuple(transfer(one, names[one.disk.uuid]) for one in vm_sync.disks)
         config = vm.config
-        made = VmTransfer(config.uuid, config.alias, planned.name, here, there, place, host_name(), disks, planned.idle)
-        return planned, made, problems
+        vm_transfer = VmTransfer(
+            config.uuid, config.alias, vm_sync.name, here, there, place, host_name(), disks, vm_sync.idle
+        )
+        return vm_sync, vm_transfer, problems
 
-    def _with_token(self, found: t.Optional[Replica]) -> t.Optional[Replica]:
-        if found is None or not found.token:
-            return found
-        return replace(found, token_guid=self.copies.token_guid(found.token))
+    def _with_token(self, replica: t.Optional[Replica]) -> t.Optional[Replica]:
+        if replica is None or not replica.token:
+            return replica
+        return replace(replica, token_guid=self.copies.token_guid(replica.token))
 
-    def prepare(self, planned: Planned, peer: str) -> t.Tuple[t.List[VmTransfer], t.List[str]]:
-        """Take the snapshots of the sync, and make keys for its streams. What fails leaves one VM out."""
+    def prepare(self, planned: SyncPlan, peer: str) -> t.Tuple[t.List[VmTransfer], t.List[str]]:
+        """Take the snapshots of the sync, and make keys for its streams. A VM that fails is left out."""
         done: t.List[VmTransfer] = []
         failures: t.List[str] = []
         for vm, planning, known in zip(planned.vms, planned.syncs, planned.transfers):
             try:
                 if planning.new:
                     self._make_room(vm, planning, t.cast(Host, planned.host))
-                done.append(self._ready(planning, known, peer))
+                done.append(self._prepare_vm(planning, known, peer))
             except FlexdiskError as exc:
                 failures.append(f"{known.label}: {exc.message} [{exc.code}]")
         return done, failures
 
-    def announce(self, planned: Planned) -> t.List[VmTransfer]:
-        """Give VMs that are about to stop the room for their last set, and make the keys with which it goes. planned:
-        with fresh. Raises FlexdiskError Changed if replicas are not as a sync leaves them.
+    def announce(self, planned: SyncPlan) -> t.List[VmTransfer]:
+        """Reserve space for the last set of VMs that are about to stop, and make the keys for its transfer.
+
+        planned: with fresh=True. Raises FlexdiskError Changed if replicas are not as a sync leaves them.
         """
         for known in planned.transfers:
             last.check(known)
@@ -184,13 +188,13 @@ class Sender:
         return [self._with_keys(known, known.uuid) for known in planned.transfers]
 
     def _make_room(self, vm: Vm, planning: sync.VmSync, host: Host) -> None:
-        """Destroy the sets that have not come, and give the VM the space for the next one."""
+        """Destroy sets that were never sent completely, and give the VM space for the next one."""
         for disk in planning.disks:
             for point in disk.failed:
-                exact.destroy_own(self.zfs, disk.disk.dataset + point.word)
-        sync_space.settle(self.zfs, vm, coming_space(vm, planning.failed), host)
+                exact.destroy_own(self.zfs, disk.disk.dataset + point.suffix)
+        sync_space.settle(self.zfs, vm, space_with_next_set(vm, planning.failed), host)
 
-    def _ready(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
+    def _prepare_vm(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
         if planning.new:
             fresh = self._take(planning, vm, peer)
@@ -200,44 +204,46 @@ class Sender:
             if planning.new:
                 disk = sync.taken(disk, planning.name, *fresh[f"{disk.dataset}@{planning.name}"])
             streams, _then = sync.streams_to(disk, planned.replica, planning.name)
-            self._tie(disk, streams, vm.peer)
+            self._bookmark_base(disk, streams, vm.peer)
             disks.append(replace(known, streams=streams, snapshots=tuple(p.guid for p in disk.snapshots)))
         return self._with_keys(replace(vm, disks=tuple(disks)))
 
     def _with_keys(self, vm: VmTransfer, *more: str) -> VmTransfer:
-        """The transfer with new keys for the disks that have something to send. more: uuids of further keys."""
+        """Return the transfer with new keys for the disks that have something to send. more: names of further keys."""
         wanted = [*(disk.uuid for disk in vm.disks if disk.sent), *more]
-        made = keys.make_keys(self.runner, vm.uuid, wanted) if wanted else {}
-        disks = tuple(replace(disk, key=made.get(disk.uuid, "")) for disk in vm.disks)
-        return replace(vm, disks=disks, asks=made.get(vm.uuid, ""))
+        new_keys = keys.make_keys(self.runner, vm.uuid, wanted) if wanted else {}
+        disks = tuple(replace(disk, key=new_keys.get(disk.uuid, "")) for disk in vm.disks)
+        return replace(vm, disks=disks, asks=new_keys.get(vm.uuid, ""))
 
     def _take(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
-        """Take the snapshots. Guid and createtxg of each, by name."""
+        """Take the snapshots. Return guid and createtxg of each by name."""
         names = [disk.disk.dataset for disk in planning.disks]
-        if any(short(vm.peer) not in disk.disk.peers for disk in planning.disks):
-            table = self.copies.table(names, [_FACT], EVERYTHING, depth=0)
-            self._note(table, dict.fromkeys(names, (short(vm.peer), Note(short(vm.peer), peer, ""))), set())
+        if any(short_peer(vm.peer) not in disk.disk.peers for disk in planning.disks):
+            table = self.copies.table(names, [_NOTE_PROPERTY], EVERYTHING, depth=0)
+            self._write_notes(
+                table, dict.fromkeys(names, (short_peer(vm.peer), Note(short_peer(vm.peer), peer, ""))), set()
+            )
         taken = [f"{name}@{planning.name}" for name in names]
         self.zfs.snapshot(*taken)
-        found = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
-        return {name: (int(row["guid"][0]), int(row["createtxg"][0])) for name, row in found.items()}
+        rows = self.copies.table(taken, ("guid", "createtxg"), "snapshot", depth=0)
+        return {name: (int(row["guid"][0]), int(row["createtxg"][0])) for name, row in rows.items()}
 
-    def _tie(self, disk: Original, streams: t.Sequence[Stream], peer: int) -> None:
-        """The first snapshot of a new replica gets a bookmark, so that it is a base even if somebody destroys it."""
+    def _bookmark_base(self, disk: Original, streams: t.Sequence[Stream], peer: int) -> None:
+        """Bookmark the first snapshot of a new replica, so that it stays usable as a base if somebody destroys it."""
         for stream in streams:
             if isinstance(stream, Full):
-                old = next((point for point in disk.bookmarks if point.name == rope(peer)), None)
-                if old is not None and old.guid != stream.to.guid:
-                    exact.destroy_own(self.zfs, disk.dataset + old.word)
-                if old is None or old.guid != stream.to.guid:
-                    self.copies.bookmark(disk.dataset + stream.to.word, rope(peer))
+                existing = next((point for point in disk.bookmarks if point.name == anchor_bookmark(peer)), None)
+                if existing is not None and existing.guid != stream.to.guid:
+                    exact.destroy_own(self.zfs, disk.dataset + existing.suffix)
+                if existing is None or existing.guid != stream.to.guid:
+                    self.copies.bookmark(disk.dataset + stream.to.suffix, anchor_bookmark(peer))
 
     # -- send
 
     def send(
         self, transfers: t.Sequence[VmTransfer], address: trust.Address, known: t.Sequence[str], progress: Progress
     ) -> t.List[_Dict]:
-        """Send all streams, disk by disk. What became of each VM; one that fails does not stop the others."""
+        """Send all streams, disk by disk. Return a result for each VM. One that fails does not stop the others."""
         progress.begin(sum(vm.sends for vm in transfers))
         return [self._send_vm(vm, address, known, progress) for vm in transfers if any(d.sent for d in vm.disks)]
 
@@ -252,7 +258,7 @@ class Sender:
         took = time.monotonic() - began
         sent = progress.carried - before
         if not failure:
-            rates.note(vm.peer, sent, took)
+            rates.store(vm.peer, sent, took)
         return {"vm": vm.uuid, "alias": vm.alias, "sent_bytes": sent, "seconds": round(took, 1), "failure": failure}
 
     def stream(self, vm: VmTransfer, address: trust.Address, known: t.Sequence[str], progress: Progress) -> None:
@@ -266,140 +272,162 @@ class Sender:
                 self._carry(disk, stream, trust.ssh(address, os.path.join(folder, disk.uuid), path), progress)
 
     def _check_snapshots(self, vm: VmTransfer) -> None:
-        """The snapshots are those that were planned: names say nothing."""
-        wanted = {f"{disk.dataset}{stream.to.word}": stream.to.guid for disk in vm.disks for stream in disk.sent}
+        """Raise FlexdiskError Changed unless the snapshots have the planned guids."""
+        wanted = {f"{disk.dataset}{stream.to.suffix}": stream.to.guid for disk in vm.disks for stream in disk.sent}
         table = self.copies.table(sorted(wanted), ("guid",), "snapshot", depth=0)
         wrong = [name for name, guid in wanted.items() if int(table[name]["guid"][0]) != guid]
         if wrong:
             raise FlexdiskError("Changed", f"{', '.join(wrong)}: not the snapshots that the sync was planned with")
 
     def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
-        sender, receiver = self.runner.carry(send_words(disk.dataset, stream), ssh, progress.add)
+        sender, receiver = self.runner.carry(send_command(disk.dataset, stream), ssh, progress.add)
         if receiver.rc != 0 or sender.rc != 0:
-            parts = [said for said in map(_complaint, (receiver.stderr, sender.stderr)) if said]
-            ended = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"
-            raise FlexdiskError("TransferFailed", f"{disk.dataset}: {'; '.join(parts) or ended}")
+            parts = [complaint for complaint in map(_complaint, (receiver.stderr, sender.stderr)) if complaint]
+            exit_codes = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"
+            raise FlexdiskError("TransferFailed", f"{disk.dataset}: {'; '.join(parts) or exit_codes}")
 
     # -- finish
 
     def finish(
         self, transfers: t.Sequence[VmTransfer], complete: t.Collection[str], peer: str
     ) -> t.Tuple[bool, t.List[str]]:
-        """Keep the set of each VM whose replicas all have it (its uuid is in complete), with a bookmark for each
-        snapshot; older sets and keys go. Whether anything but the time was changed, and what failed.
+        """Bookmark the set of each VM whose replicas are complete, and remove older sets and the keys.
+
+        Return whether anything but times was changed, and the failures.
         """
         failures: t.List[str] = []
-        whole: t.List[VmTransfer] = []
+        complete_vms: t.List[VmTransfer] = []
         changed: t.Set[str] = set()
         for vm in transfers:
             try:
                 keys.forget_keys(vm.uuid)
-                whole += [vm] if vm.uuid in complete else []
+                complete_vms += [vm] if vm.uuid in complete else []
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
-        at_once(whole, lambda some: self._keep(some, peer, changed), failures)
+        at_once(complete_vms, lambda some: self._keep(some, peer, changed), failures)
         busy = [vm.uuid for vm in transfers if not vm.idle and vm.uuid in complete]
         return self._settle(busy) or bool(changed), failures
 
     def _settle(self, vms: t.Sequence[str]) -> bool:
-        """Give VMs the space that their snapshots of syncs need now. Whether something was changed."""
+        """Adjust the space of VMs to what their snapshots of syncs need now. Return whether that changed anything."""
         if not vms:
             return False
         host = observe(self.zfs, self.hypervisor, self.pool)
-        found = [vm for vm in host.vms if vm.config.uuid in vms]
-        return True in [sync_space.settle(self.zfs, vm, sync_needs(vm), host) for vm in found]
+        matching = [vm for vm in host.vms if vm.config.uuid in vms]
+        return True in [sync_space.settle(self.zfs, vm, sync_needs(vm), host) for vm in matching]
 
     def _keep(self, vms: t.Sequence[VmTransfer], peer: str, changed: t.Set[str]) -> None:
-        """changed: gets the disks of which something is changed."""
+        """Bookmark complete sets and destroy older ones. Add the changed disks to `changed`."""
         disks = [(vm, disk) for vm in vms for disk in vm.disks]
-        table = self.copies.table([disk.dataset for _vm, disk in disks], ("guid", "createtxg", _FACT), EVERYTHING)
-        found = replica_info.by_dataset(table)
+        table = self.copies.table(
+            [disk.dataset for _vm, disk in disks], ("guid", "createtxg", _NOTE_PROPERTY), EVERYTHING
+        )
+        points_by_dataset = replica_info.by_dataset(table)
         for vm, disk in disks:
-            points, peers = found[disk.dataset], tuple(note.peer for note in _notes(table[disk.dataset]))
+            points, peers = points_by_dataset[disk.dataset], tuple(note.peer for note in _notes(table[disk.dataset]))
             original = Original(disk.uuid, disk.dataset, disk.volsize, points, peers=peers)
             if not any(point.name == vm.set for point in original.bookmarks):
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
                 changed.add(disk.dataset)
-            for point in gone_here(original, vm.set, vm.home, vm.peer):
-                exact.destroy_own(self.zfs, disk.dataset + point.word)
+            for point in obsolete_here(original, vm.set, vm.home, vm.peer):
+                exact.destroy_own(self.zfs, disk.dataset + point.suffix)
                 changed.add(disk.dataset)
-        notes = {vm.uuid: Note(short(vm.peer), peer, render_time(time.time())) for vm in vms}
-        self._note(table, {disk.dataset: (short(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
+        notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(time.time())) for vm in vms}
+        self._write_notes(table, {disk.dataset: (short_peer(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
 
-    def _note(self, table: Table, wanted: t.Mapping[str, t.Tuple[str, t.Optional[Note]]], news: t.Set[str]) -> None:
-        """Note on disks, by dataset, that a peer has their replicas, or has none. news: gets those of which it is."""
+    def _write_notes(
+        self, table: Table, wanted: t.Mapping[str, t.Tuple[str, t.Optional[Note]]], changed: t.Set[str]
+    ) -> None:
+        """Note on disks that a peer has their replicas, or has none. Add disks with a new or removed peer to `changed`.
+
+        wanted: the peer and the note by dataset, None to remove the note.
+        """
         texts: t.Dict[str, t.List[str]] = {}
-        said: t.Set[str] = set()
+        new_or_gone: t.Set[str] = set()
         for name, (peer, note) in wanted.items():
             before = _notes(table[name])
             after = [one for one in before if one.peer != peer] + ([note] if note is not None else [])
-            texts.setdefault(encode(after), []).append(name)
+            texts.setdefault(encode_notes(after), []).append(name)
             if {one.peer for one in before} != {one.peer for one in after}:
-                said.add(name)
-        for text, some in texts.items():
-            self.zfs.set_facts(some, {FACT: text})
-            news |= said.intersection(some)
+                new_or_gone.add(name)
+        for value, datasets in texts.items():
+            self.zfs.set_facts(datasets, {REPLICAS_PROPERTY: value})
+            changed |= new_or_gone.intersection(datasets)
 
     # -- remove
 
-    def remove(self, names: t.Sequence[str], peer: str, check_mode: bool) -> Removed:
-        """Destroy the snapshots and bookmarks of the sync of these VMs with a host, which need not answer any more.
+    def remove(self, names: t.Sequence[str], peer: str, check_mode: bool) -> EndedSync:
+        """End the syncs of these VMs with a host: destroy their snapshots and bookmarks. The host need not answer.
 
-        Their detached disks count, too, and names may be UUIDs of VMs that have gone and left some.
+        Detached disks are included. names may be UUIDs of deleted VMs that have left detached disks.
         """
-        seen = replica_info.look(self.zfs, self.copies, self.hypervisor, names, self.pool, detached=True)
-        if seen.problems:
-            return Removed([], [], [], False, seen.problems)
-        gone: t.List[str] = []
-        noted = False
-        homes = {seen.host.datasets[vm.config.pool].guid for vm in seen.vms}
-        for vm in seen.vms:
-            originals = seen.originals[vm.config.uuid]
+        view = replica_info.read_vms(self.zfs, self.copies, self.hypervisor, names, self.pool, detached=True)
+        if view.problems:
+            return EndedSync([], [], [], False, view.problems)
+        destroyed: t.List[str] = []
+        had_notes = False
+        homes = {view.host.datasets[vm.config.pool].guid for vm in view.vms}
+        for vm in view.vms:
+            originals = view.originals[vm.config.uuid]
             volumes = [disk.volume for disk in (*vm.disks, *vm.detached)]
-            notes = [note for one in volumes for note in decode(one.user.get(FACT, "")) if note.host == peer]
-            homes |= {seen.host.datasets[one.pool].guid for one in volumes}
+            notes = [
+                note
+                for one in volumes
+                for note in decode_notes(one.user.get(REPLICAS_PROPERTY, ""))
+                if note.host == peer
+            ]
+            homes |= {view.host.datasets[one.pool].guid for one in volumes}
             known = {note.peer for note in notes}
             homes |= {note.home for note in notes if note.home}
-            found = [one.dataset + p.word for one in originals for p in synced(one, [int(text, 16) for text in known])]
-            gone += found
+            points = [
+                one.dataset + p.suffix for one in originals for p in synced(one, [int(text, 16) for text in known])
+            ]
+            destroyed += points
             takers = rivals_of(vm.root.user)
-            noted = noted or bool(known) or peer in takers
+            had_notes = had_notes or bool(known) or peer in takers
             if not check_mode:
                 keys.forget_keys(vm.config.uuid)
-                for name in found:
+                for name in points:
                     exact.destroy_own(self.zfs, name)
                 datasets = [one.dataset for one in originals]
                 for text in sorted(known):
-                    table = self.copies.table(datasets, [_FACT], EVERYTHING, depth=0)
-                    self._note(table, dict.fromkeys(datasets, (text, None)), set())
+                    table = self.copies.table(datasets, [_NOTE_PROPERTY], EVERYTHING, depth=0)
+                    self._write_notes(table, dict.fromkeys(datasets, (text, None)), set())
                 if peer in takers:
-                    self.zfs.set_facts(vm.root.name, {RIVALS: encode_rivals(one for one in takers if one != peer)})
+                    self.zfs.set_facts(
+                        vm.root.name, {RIVALS_PROPERTY: encode_rivals(one for one in takers if one != peer)}
+                    )
         if not check_mode:
-            self._settle([vm.config.uuid for vm in seen.vms])
-        marked = [vm.config.uuid for vm in seen.vms if vm.config.failover]
-        names = [vm.config.alias or vm.config.uuid for vm in seen.vms]
-        return Removed([vm.config.uuid for vm in seen.vms], sorted(homes), gone, noted, [], marked, names)
+            self._settle([vm.config.uuid for vm in view.vms])
+        with_failover = [vm.config.uuid for vm in view.vms if vm.config.failover]
+        names = [vm.config.alias or vm.config.uuid for vm in view.vms]
+        return EndedSync(
+            [vm.config.uuid for vm in view.vms], sorted(homes), destroyed, had_notes, [], with_failover, names
+        )
 
 
 def _notes(row: t.Mapping[str, t.Tuple[str, ...]]) -> t.List[Note]:
-    """The notes of a disk about its replicas, by its row in a table."""
-    value, source = row[_FACT]
-    return decode(value) if source == "local" else []
+    """Return the notes of a disk about its replicas, from its row in a table."""
+    value, source = row[_NOTE_PROPERTY]
+    return decode_notes(value) if source == "local" else []
 
 
-def _pools(planned: Planned) -> t.List[str]:
+def _pools(planned: SyncPlan) -> t.List[str]:
     return sorted({vm.config.pool for vm in planned.vms})
 
 
-def _takes(planned: Planned, pool: str) -> int:
-    """Bytes that the snapshots of a sync take of a pool of this host."""
+def _needed_bytes(planned: SyncPlan, pool: str) -> int:
+    """Return the bytes that the snapshots of a sync need in a pool of this host."""
     host = t.cast(Host, planned.host)
     pairs = [(vm, one.failed) for vm, one in zip(planned.vms, planned.syncs) if one.new and vm.config.pool == pool]
-    return sum(takes(vm, failed, sync_space.quota_of(vm, coming_space(vm, failed), host)) for vm, failed in pairs)
+    return sum(
+        snapshot_bytes(vm, failed, sync_space.quota_of(vm, space_with_next_set(vm, failed), host))
+        for vm, failed in pairs
+    )
 
 
-def _place(pool: str, disk: Original) -> str:
-    return f"{replicas(pool)}/{disk.uuid}"
+def _replica_dataset(pool: str, disk: Original) -> str:
+    return f"{replicas_container(pool)}/{disk.uuid}"
 
 
 def _complaint(stderr: str) -> str:

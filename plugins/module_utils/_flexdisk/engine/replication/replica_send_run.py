@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a sync on the home, done by host_step: their arguments, locks, and what they tell."""
+"""The steps of a sync on the home, for host_step: their arguments, locks and results."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ...fleet.replication import report, trust
 from ...fleet.replication.peers import Peer, read_peer
-from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers, told
+from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers, transfer_as_result
 from ...model.errors import Problem, Problems, refusal
 from ...model.sizes import MIB, parse_size, render_bytes
 from ...model.text import count
@@ -25,33 +25,35 @@ from .trust import unresolved
 
 
 @dataclass(frozen=True)
-class Given:
-    """The call of a step. log writes a line to the host's log."""
+class StepCall:
+    """The call of a step."""
 
     params: t.Mapping[str, t.Any]
     log: t.Callable[[str], None]
+    """Writes a line to the host's log."""
 
 
 @dataclass(frozen=True)
-class Told:
-    """The arguments after a check."""
+class SendArguments:
+    """The checked arguments of a step."""
 
     transfers: t.List[VmTransfer]
     peer: t.Optional[Peer]
     limit: int
+    """Bytes per second, 0 for no limit."""
 
 
-def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
-    """The arguments, and all their problems. Raises FlexdiskError for transfers or a peer that are none."""
+def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[SendArguments, t.List[Problem]]:
+    """Return the checked arguments and all their problems. Raises FlexdiskError if one cannot be read at all."""
     problems = Problems("")
     limit = params["bandwidth_limit"]
-    rate = problems.attempt("", lambda: parse_size(limit, what="bandwidth_limit")) if limit is not None else None
+    limit_mib = problems.attempt("", lambda: parse_size(limit, name="bandwidth_limit")) if limit is not None else None
     if not is_host(params["peer_name"]):
         problems.add("InvalidArgument", f"peer_name {params['peer_name']!r:.100} is not the name of a host")
     if params["peer_pool"] is not None and not is_pool(params["peer_pool"]):
         problems.add("InvalidArgument", f"peer_pool {params['peer_pool']!r} is not the name of a pool")
-    for words in trust.check_address(_address(params)) if params["address"] is not None else ():
-        problems.add("InvalidArgument", words)
+    for message in trust.check_address(_address(params)) if params["address"] is not None else ():
+        problems.add("InvalidArgument", message)
     if params["step"] == "send":
         if not params["transfers"]:
             problems.add("MissingParameter", "transfers has no VM")
@@ -65,25 +67,27 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[Told, t.List[Problem]]:
     peer = None
     if params["peer"] is not None:
         peer = read_peer(params["peer_name"], params["peer_pool"] or "", params["peer"])
-    return Told(read_transfers(params["transfers"] or ()), peer, (rate or 0) * MIB), list(problems)
+    return SendArguments(read_transfers(params["transfers"] or ()), peer, (limit_mib or 0) * MIB), list(problems)
 
 
-def run(call: Call, given: Given, told_: Told) -> Answer:
-    """Do the step."""
+def run(call: Call, step_call: StepCall, arguments: SendArguments) -> Answer:
+    """Carry out the step."""
     sender = Sender(call.zfs, call.hypervisor, call.runner, call.pool)
-    step = given.params["step"]
-    return _STEPS[step](sender, call, given, told_)
+    step = step_call.params["step"]
+    return _STEPS[step](sender, call, step_call, arguments)
 
 
 def _address(params: t.Mapping[str, t.Any]) -> trust.Address:
     return trust.Address(params["address"], params["port"])
 
 
-def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
-    peer, last = t.cast(Peer, told_.peer), given.params["step"] == "announce"
-    planned = sender.plan(given.params["vms"], peer, fresh=last)
-    lost = unresolved(call.runner, _address(given.params)) if given.params["address"] is not None else ""
-    problems = [*planned.problems, *([Problem("ResourceNotFound", lost)] if lost else [])]
+def _prepare(sender: Sender, call: Call, step_call: StepCall, arguments: SendArguments) -> Answer:
+    peer, last = t.cast(Peer, arguments.peer), step_call.params["step"] == "announce"
+    planned = sender.plan(step_call.params["vms"], peer, fresh=last)
+    address_error = (
+        unresolved(call.runner, _address(step_call.params)) if step_call.params["address"] is not None else ""
+    )
+    problems = [*planned.problems, *([Problem("ResourceNotFound", address_error)] if address_error else [])]
     if problems:
         return Answer({}, refusal(problems))
     transfers = planned.transfers
@@ -91,68 +95,70 @@ def _prepare(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
     if not call.check_mode:
         with _transfers(call, transfers, f"a sync to {peer.name}"):
             transfers, failures = (sender.announce(planned), []) if last else sender.prepare(planned, peer.name)
-    shown = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
+    labelled = list(zip((vm.config.label for vm in planned.vms), planned.syncs))
     idle = all(one.idle for one in planned.syncs)
-    msg = report.summary(shown, peer.name)
+    msg = report.summary(labelled, peer.name)
     return Answer(
         {
             "changed": not idle,
             "msg": msg,
-            "transfers": [told(vm) for vm in transfers],
+            "transfers": [transfer_as_result(vm) for vm in transfers],
             "stream_bytes": sum(vm.sends for vm in transfers),
             "rate": planned.rate,
             "space": [one._asdict() for one in planned.space],
             "idle": idle,
             "failover": [vm.config.uuid for vm in planned.vms if vm.config.failover],
             "failures": planned.failures + failures,
-            "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(shown)},
+            "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(labelled)},
         },
         warnings=[f"{vm.label}: {text}; it is not replicated" for vm in planned.vms for text in unmanaged(vm)],
     )
 
 
-def _send(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
+def _send(sender: Sender, call: Call, step_call: StepCall, arguments: SendArguments) -> Answer:
     if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is sent in check mode", "sent": []})
-    params = given.params
+    params = step_call.params
     address = _address(params)
-    lock_of = _transfers(call, told_.transfers, f"a transfer to {params['peer_name']}")
-    with lock_of as held, progress.telling(held, given.log, told_.limit) as meter:
-        sent = sender.send(told_.transfers, address, params["host_keys"], meter)
+    locks = _transfers(call, arguments.transfers, f"a transfer to {params['peer_name']}")
+    with locks as transfer_lock, progress.reporting(transfer_lock, step_call.log, arguments.limit) as meter:
+        sent = sender.send(arguments.transfers, address, params["host_keys"], meter)
     failed = [one["alias"] or one["vm"] for one in sent if one["failure"]]
     msg = f"{render_bytes(meter.carried)} sent to {params['peer_name']}"
     msg += f"; failed: {', '.join(failed)}" if failed else ""
     return Answer({"changed": bool(meter.carried), "msg": msg, "sent": sent})
 
 
-def _finish(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
+def _finish(sender: Sender, call: Call, step_call: StepCall, arguments: SendArguments) -> Answer:
     if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is tidied in check mode"})
-    with _transfers(call, told_.transfers, "the end of a sync"):
-        changed, failures = sender.finish(told_.transfers, given.params["complete"], given.params["peer_name"])
-    msg = f"{count(len(given.params['complete']), 'VM has', 'VMs have')} complete replicas"
+    with _transfers(call, arguments.transfers, "the end of a sync"):
+        changed, failures = sender.finish(
+            arguments.transfers, step_call.params["complete"], step_call.params["peer_name"]
+        )
+    msg = f"{count(len(step_call.params['complete']), 'VM has', 'VMs have')} complete replicas"
     return Answer({"changed": changed, "msg": msg, "failures": failures})
 
 
-def _remove(sender: Sender, call: Call, given: Given, told_: Told) -> Answer:
-    peer = given.params["peer_name"]
-    done = sender.remove(given.params["vms"], peer, call.check_mode)
-    if done.problems:
-        return Answer({}, refusal(done.problems))
-    diff = "".join(f"- {name}\n" for name in done.gone)
+def _remove(sender: Sender, call: Call, step_call: StepCall, arguments: SendArguments) -> Answer:
+    peer = step_call.params["peer_name"]
+    ended = sender.remove(step_call.params["vms"], peer, call.check_mode)
+    if ended.problems:
+        return Answer({}, refusal(ended.problems))
+    diff = "".join(f"- {name}\n" for name in ended.gone)
     msg = (
-        f"{count(len(done.gone), 'snapshot or bookmark', 'snapshots and bookmarks')} of the sync with {peer} destroyed"
+        f"{count(len(ended.gone), 'snapshot or bookmark', 'snapshots and bookmarks')} of the sync with {peer} destroyed"
     )
-    changed = bool(done.gone) or done.noted
-    removed = {"uuids": done.uuids, "names": done.names, "homes": done.homes, "gone": done.gone}
-    return Answer({"changed": changed, "msg": msg, **removed, "failover": done.failover, "diff": {"prepared": diff}})
+    changed = bool(ended.gone) or ended.had_notes
+    removed = {"uuids": ended.uuids, "names": ended.names, "homes": ended.homes, "gone": ended.gone}
+    return Answer({"changed": changed, "msg": msg, **removed, "failover": ended.failover, "diff": {"prepared": diff}})
 
 
-def _transfers(call: Call, vms: t.Sequence[VmTransfer], task: str) -> t.ContextManager[progress.Held]:
+def _transfers(call: Call, vms: t.Sequence[VmTransfer], task: str) -> t.ContextManager[progress.HeldLock]:
     return lock.transfers(call.runner, [vm.uuid for vm in vms], task)
 
 
-_STEPS: t.Mapping[str, t.Callable[[Sender, Call, Given, Told], Answer]] = {
+_STEPS: t.Mapping[str, t.Callable[[Sender, Call, StepCall, SendArguments], Answer]] = {
     "prepare": _prepare,
     "announce": _prepare,
     "send": _send,
@@ -169,7 +175,7 @@ def _task(params: t.Mapping[str, t.Any]) -> str:
 SEND = HostRun(
     task=_task,
     parse=parse,
-    run=lambda call, log, params, told_: run(call, Given(params, log), told_),
+    run=lambda call, log, params, told_: run(call, StepCall(params, log), told_),
     reads=("send",),  # which takes long and changes no disk of this host, so that others need not wait for it
     every_pool=False,
 )

@@ -13,32 +13,32 @@ from ...zfs.commands import Zfs
 
 
 def quota_of(vm: Vm, space: int, host: Host) -> int:
-    """The quota of the VM with so many bytes for syncs; 0 for a VM that has no quota."""
+    """Return the quota of the VM with so many bytes for syncs, 0 for a VM without a quota."""
     return quota_with_syncs(vm, space, host.geometry[vm.config.pool]) if vm.root.quota else 0
 
 
 def is_off(vm: Vm, host: Host) -> bool:
-    """Whether settle() would change something, if the VM's snapshots stay as they are."""
+    """Return whether settle() would change something, if the VM's snapshots stay as they are."""
     quota = quota_of(vm, sync_needs(vm), host)
-    return bool(quota) and (sync_space(vm) != sync_needs(vm) or _lacks(vm, quota))
+    return bool(quota) and (sync_space(vm) != sync_needs(vm) or _needs_change(vm, quota))
 
 
-def _lacks(vm: Vm, quota: int) -> bool:
+def _needs_change(vm: Vm, quota: int) -> bool:
     return (vm.root.quota, vm.root.reservation) != (quota, quota)
 
 
 def settle(zfs: Zfs, vm: Vm, space: int, host: Host) -> bool:
-    """Give the VM so many bytes for syncs. Whether something was changed.
+    """Give the VM so many bytes for syncs. Return whether something was changed.
 
-    The figure is written first: quota and reservation follow from it, for whoever repairs them.
+    The number is written before quota and reservation, so that a repair can compute both from it.
     """
     quota = quota_of(vm, space, host)
     if not quota:
         return False
-    news = space != sync_space(vm)
-    if news:
+    changed = space != sync_space(vm)
+    if changed:
         zfs.set_facts(vm.root.name, {SPACE: str(space) if space else ""})
-    if _lacks(vm, quota):
+    if _needs_change(vm, quota):
         zfs.set(vm.root.name, quota=quota, reservation=quota)
-        news = True
-    return news
+        changed = True
+    return changed

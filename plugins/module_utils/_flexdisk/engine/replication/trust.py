@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keys of transfers: made on the home, let in on the peer for some minutes, removed from both."""
+"""Keys of transfers: made on the home, allowed on the peer for some minutes, removed from both."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from ...model.errors import FlexdiskError
 from ..host import lock
 
 KNOWN_HOSTS = "known_hosts"  # in the folder of the keys: the keys of the other host
-_PATIENCE, _PAUSE = 30, 0.05  # seconds to wait for the lock on the folder of authorized_keys, and between attempts
+_LOCK_TIMEOUT, _PAUSE = 30, 0.05  # seconds to wait for the lock on the folder of authorized_keys, and between attempts
 _HOST_KEY_FILE = re.compile(r"ssh_host_[a-z0-9]{1,20}_key\.pub")
 
 
 def unresolved(runner: Runner, address: trust.Address) -> str:
-    """Why SSH cannot find the address, "" if it can, or if this host has no C(getent), which asks as SSH does. For an
-    IP address, C(getent hosts) of Linux asks for its name, which SSH does not need.
+    """Return why SSH cannot resolve the address, "" if it can.
+
+    It is also "" on hosts without C(getent), which resolves names as SSH does. An IP address is not looked up, because
+    C(getent hosts) of Linux would ask for its name.
     """
     if trust.is_ip(address.host):
         return ""
@@ -42,12 +44,12 @@ def unresolved(runner: Runner, address: trust.Address) -> str:
 
 
 def keys_folder(vm: str) -> str:
-    """The folder of the keys of a VM's transfers, in a directory that only we can read."""
+    """Return the folder for the keys of a VM's transfers, in a directory that only the current user can read."""
     return os.path.join(lock.place(), f"transfer-{vm}")
 
 
 def make_keys(runner: Runner, vm: str, disks: t.Iterable[str]) -> t.Dict[str, str]:
-    """New keys for the disks of a VM. The public ones, by the disks' uuids. Older keys go."""
+    """Make new keys for the disks of a VM, and remove older ones. Return the public keys by the UUIDs of the disks."""
     forget_keys(vm)
     folder = keys_folder(vm)
     os.mkdir(folder, 0o700)
@@ -74,7 +76,7 @@ def forget_keys(vm: str) -> bool:
 
 
 def host_keys(folders: t.Sequence[str]) -> t.List[str]:
-    """The public keys of this host, by which others know it: those in the first of the directories that has any."""
+    """Return the public host keys of this host, from the first of the directories that has any."""
     for folder in folders:
         with contextlib.suppress(OSError, UnicodeDecodeError):
             names = sorted(name for name in os.listdir(folder) if _HOST_KEY_FILE.fullmatch(name))
@@ -92,7 +94,7 @@ def _read(path: str) -> str:
 
 
 def expiry(amount: int) -> str:
-    """Until when the streams of a sync with so many bytes may begin, by the clock and the zone of this host."""
+    """Return the time until which streams of a sync with so many bytes may begin, in local time of this host."""
     return _moment(trust.lifetime(amount))
 
 
@@ -101,7 +103,7 @@ def _moment(later: int = 0) -> str:
 
 
 def let_in(path: str, lines: t.Mapping[str, str]) -> None:
-    """Add lines to authorized_keys, by the disks' uuids. What was there for these disks goes."""
+    """Add lines to authorized_keys, by the UUIDs of the disks. Earlier lines of these disks are replaced."""
     with _locked(path):
         text = trust.without(_authorized(path), lines, _moment())
         text += "" if not text or text.endswith("\n") else "\n"
@@ -121,7 +123,7 @@ def shut_out(path: str, uuids: t.Collection[str]) -> None:
 
 @contextlib.contextmanager
 def _locked(path: str) -> t.Iterator[None]:
-    """Hold a lock (flock) on the folder of the file, so that nobody who takes it loses lines that another one adds."""
+    """Lock (flock) the folder of the file, so that concurrent runs do not lose each other's lines."""
     folder = os.path.dirname(os.path.realpath(path))
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -136,7 +138,7 @@ def _locked(path: str) -> t.Iterator[None]:
 
 
 def _wait_for(fd: int, folder: str) -> None:
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _LOCK_TIMEOUT
     while True:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -145,9 +147,8 @@ def _wait_for(fd: int, folder: str) -> None:
             if exc.errno not in (errno.EAGAIN, errno.EACCES):
                 raise FlexdiskError("NotPermitted", f"{folder} cannot be locked: {exc}") from exc
             if time.monotonic() > deadline:
-                text = (
-                    f"another program has held the lock on {folder} for {_PATIENCE} s; authorized_keys is not changed"
-                )
+                text = f"another program has held the lock on {folder} for {_LOCK_TIMEOUT} s"
+                text += "; authorized_keys is not changed"
                 raise FlexdiskError("Locked", text) from exc
         time.sleep(_PAUSE)
 
@@ -162,18 +163,16 @@ def _authorized(path: str) -> str:
 
 
 def _write(path: str, text: str) -> None:
-    """Replace a file at once, with the same owner and mode, so that it is whole after a loss of power, too. A link
-    stays, and what it leads to is replaced.
-    """
+    """Replace a file atomically, with the same owner and mode. The target of a symbolic link is replaced."""
     path = os.path.realpath(path)
     folder = os.path.dirname(path)
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
         try:
-            found = os.stat(path)
+            existing = os.stat(path)
         except FileNotFoundError:
             whole_files.replace(path, text.encode())
         else:
-            whole_files.replace(path, text.encode(), found.st_mode & 0o7777, (found.st_uid, found.st_gid))
+            whole_files.replace(path, text.encode(), existing.st_mode & 0o7777, (existing.st_uid, existing.st_gid))
     except OSError as exc:
         raise FlexdiskError("NotPermitted", f"{path} cannot be written: {exc}") from exc

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A replica goes back to an older snapshot."""
+"""Rolls a replica back to an older snapshot."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ...rules.replicas import BACK, is_synced
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
-from .own_copies import destroy_held
+from .own_copies import destroy_with_holds
 
 
-def go_back(zfs: Zfs, copies: Copies, replica: Replica, to: Point, lost: t.Collection[str]) -> None:
-    """Destroy exactly the lost snapshots, by their short names, and roll back.
+def roll_back_replica(zfs: Zfs, copies: Copies, replica: Replica, to: Point, lost: t.Collection[str]) -> None:
+    """Destroy exactly the lost snapshots, given by their short names, and roll back.
 
-    Once the newer snapshots have gone, the replica looks as if it was written to. So the mark comes first. A replica
-    that has been the disk has bookmarks, and ZFS does not go back over newer ones.
+    The replica is marked first, because without the newer snapshots it looks as if it had been written to. Newer
+    bookmarks, which a former disk has, are destroyed, because ZFS does not roll back over them.
     """
     name = replica.dataset
     zfs.set_facts([name], {BACK: "on"})
-    destroy_held(zfs, copies, [f"{name}@{one.name}" for one in reversed(replica.snapshots) if one.name in lost])
-    for rope in replica.bookmarks:
-        if rope.createtxg > to.createtxg and is_synced(rope.name):
-            exact.destroy_own(zfs, name + rope.word)
+    destroy_with_holds(zfs, copies, [f"{name}@{one.name}" for one in reversed(replica.snapshots) if one.name in lost])
+    for bookmark in replica.bookmarks:
+        if bookmark.createtxg > to.createtxg and is_synced(bookmark.name):
+            exact.destroy_own(zfs, name + bookmark.suffix)
     copies.roll_back(f"{name}@{to.name}")
     zfs.set_facts([name], {BACK: ""})

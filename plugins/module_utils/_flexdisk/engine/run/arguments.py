@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Arguments that several modules share, and what is made of them."""
+"""Arguments that several modules share, and their values."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ POWER: _Spec = {
 }
 REFUSAL: _Spec = {"on_refusal": {"type": "str", "default": "stop", "choices": ["stop", "continue"]}}
 APPROVAL: _Spec = {"expect_plan": {"type": "str"}, "expect_lines": {"type": "list", "elements": "str"}}
-OWN: _Spec = {name: {"type": kind.option} for name, kind in disk_properties.PROPERTIES.items()}
+USER_PROPERTIES: _Spec = {name: {"type": kind.option} for name, kind in disk_properties.PROPERTIES.items()}
 DISK: _Spec = {
     "name": {"type": "str"},
     "uuid": {"type": "str"},
@@ -40,7 +40,7 @@ DISK: _Spec = {
     "block_size": {"type": "int"},
     "type": {"type": "str"},
     "compression": {"type": "str"},
-    **OWN,
+    **USER_PROPERTIES,
     "dangerous_allow_shrink": {"type": "bool", "default": False},
     "min_size_from_guest": {"type": "raw"},
     "destroy_snapshots": {"type": "bool", "default": False},
@@ -48,7 +48,7 @@ DISK: _Spec = {
     "recreate_for": {"type": "str"},
 }
 
-# The range of each figure. No guest needs more than a day to shut down, and a task that waits longer is forgotten.
+# The range of each number. No guest needs more than a day to shut down.
 LIMITS = {"lock_timeout": (0, 86400), "stop_timeout": (1, 86400), "unused_days": (0, 36500), "replica_days": (0, 36500)}
 
 
@@ -56,7 +56,7 @@ _DURATIONS = ("lock_timeout", "stop_timeout")
 
 
 def seconds(params: t.Mapping[str, t.Any], key: str) -> int:
-    """The seconds of a duration. Raises FlexdiskError InvalidArgument with the name of the option."""
+    """Return the seconds of a duration. Raises FlexdiskError InvalidArgument with the name of the option."""
     value = params[key]
     if isinstance(value, float) and value.is_integer():  # Ansible reads it so where a number is asked for
         value = int(value)
@@ -69,23 +69,23 @@ def seconds(params: t.Mapping[str, t.Any], key: str) -> int:
 
 
 def check_figures(params: t.Mapping[str, t.Any]) -> None:
-    """Raises FlexdiskError InvalidArgument with all figures that are out of range or no durations."""
+    """Raise FlexdiskError InvalidArgument with all numbers that are out of range, or no durations."""
     wrong = [_why_wrong(params, key) for key in LIMITS if params.get(key) is not None]
     if any(wrong):
         raise FlexdiskError("InvalidArgument", "; ".join(filter(None, wrong)))
 
 
 def _why_wrong(params: t.Mapping[str, t.Any], key: str) -> str:
-    least, most = LIMITS[key]
+    min_value, max_value = LIMITS[key]
     try:
         value = seconds(params, key) if key in _DURATIONS else params[key]
     except FlexdiskError as exc:
         return exc.message
-    return "" if least <= value <= most else f"{key} {value}: from {least} to {most}"
+    return "" if min_value <= value <= max_value else f"{key} {value}: from {min_value} to {max_value}"
 
 
 def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
-    """The policy from the arguments POWER, REFUSAL and APPROVAL, with more fields that only some modules have."""
+    """Return the policy from the arguments POWER, REFUSAL and APPROVAL. more: fields that only some modules have."""
     return Policy(
         allow_restart=params["allow_restart"],
         stop_timeout=seconds(params, "stop_timeout"),
@@ -97,7 +97,7 @@ def policy(params: t.Mapping[str, t.Any], **more: t.Any) -> Policy:
 
 
 def approval(params: t.Mapping[str, t.Any]) -> t.Optional[Approval]:
-    """The approved plan from the arguments APPROVAL, or None. Raises FlexdiskError InvalidArgument."""
+    """Return the approved plan from the arguments APPROVAL, or None. Raises FlexdiskError InvalidArgument."""
     digest, lines = params["expect_plan"], params["expect_lines"]
     if digest is None and lines is not None:
         raise FlexdiskError("InvalidArgument", "expect_lines: give expect_plan, too, which is what a plan must match")
@@ -105,11 +105,11 @@ def approval(params: t.Mapping[str, t.Any]) -> t.Optional[Approval]:
 
 
 def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]], key: str, validator: t.Any) -> t.List[t.Dict[str, t.Any]]:
-    """Entries whose disks are checked against DISK, with all defaults. Raises FlexdiskError InvalidArgument.
+    """Return entries with their disks checked against DISK, with all defaults. Raises FlexdiskError InvalidArgument.
 
-    key is the field that names an entry in messages; validator is Ansible's ArgumentSpecValidator of DISK.
+    key: the field that names an entry in messages. validator: Ansible's ArgumentSpecValidator of DISK.
     """
-    found, wrong = [], []
+    checked, wrong = [], []
     for entry in entries:
         disks = entry["disks"]
         results = [validator.validate(disk) for disk in disks or ()]
@@ -118,7 +118,9 @@ def checked_disks(entries: t.Sequence[t.Mapping[str, t.Any]], key: str, validato
             for n, result in enumerate(results)
             for message in result.error_messages
         ]
-        found.append(dict(entry, disks=disks if disks is None else [result.validated_parameters for result in results]))
+        checked.append(
+            dict(entry, disks=disks if disks is None else [result.validated_parameters for result in results])
+        )
     if wrong:
         raise FlexdiskError("InvalidArgument", "; ".join(wrong))
-    return found
+    return checked

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a failed run has really changed, from the host before and after it."""
+"""Finds what a failed run has changed, by the host before and after it."""
 
 from __future__ import annotations
 
@@ -10,58 +10,62 @@ from dataclasses import dataclass, replace
 
 from ...model.dataset import Dataset
 from ...model.vm import VmConfig
-from ...plan.steps import Ended, Step, VmPlan
+from ...plan.steps import PlanOutcome, Step, VmPlan
 from ...plan.vm_steps import Recover
 from ...rules.inventory import Host
 from ...rules.layout import container, is_below
 
 
 @dataclass(frozen=True)
-class Broken:
-    """Where the plans of a run ended."""
+class FailedRun:
+    """Where the plans of a failed run ended."""
 
     plan: VmPlan
-    # The number of steps done in the plan that failed.
+    """The plan that failed."""
     done: int
-    # A command of it may have changed something.
+    """The number of its steps that were done."""
     begun: bool
-    # A start of the VM was tried.
-    powered: bool
+    """A command of the failed step may have changed something."""
+    tried_start: bool
+    """A start of the VM was tried."""
     waiting: t.Tuple[VmPlan, ...]
+    """The plans that were not begun."""
 
 
-def as_it_went(
-    plans: t.Sequence[VmPlan], broken: t.Optional[Broken], before: Host, now: t.Optional[Host]
+def with_endings(
+    plans: t.Sequence[VmPlan], failed_run: t.Optional[FailedRun], before: Host, now: t.Optional[Host]
 ) -> t.List[VmPlan]:
-    """The plans, each with how it ended. now is the host read again; None, if it cannot be read, counts as changed."""
-    if broken is None:
+    """Return the plans, each with how it ended. now: the host read again. None, if that failed, counts as changed."""
+    if failed_run is None:
         return list(plans)
     result = []
     for plan in plans:
-        if any(plan is other for other in broken.waiting):
-            ended = Ended(-1, False)
-        elif plan is broken.plan:
-            ended = Ended(broken.done, _changed(broken, before, now))
+        if any(plan is other for other in failed_run.waiting):
+            ended = PlanOutcome(-1, False)
+        elif plan is failed_run.plan:
+            ended = PlanOutcome(failed_run.done, _changed(failed_run, before, now))
         else:
-            ended = Ended(len(plan.steps), plan.changed)
-        result.append(replace(plan, ended=ended))
+            ended = PlanOutcome(len(plan.steps), plan.changed)
+        result.append(replace(plan, outcome=ended))
     return result
 
 
-def _changed(broken: Broken, before: Host, now: t.Optional[Host]) -> bool:
-    plan = broken.plan
-    if broken.powered or any(not (step.silent or isinstance(step, Recover)) for step in plan.steps[: broken.done]):
+def _changed(failed_run: FailedRun, before: Host, now: t.Optional[Host]) -> bool:
+    plan = failed_run.plan
+    if failed_run.tried_start or any(
+        not (step.facts_only or isinstance(step, Recover)) for step in plan.steps[: failed_run.done]
+    ):
         return True
-    if not broken.begun or now is None:
-        return broken.begun
+    if not failed_run.begun or now is None:
+        return failed_run.begun
     key = (plan.before.config.pool, plan.vm)
     if _config(before, plan.vm) != _config(now, plan.vm) or before.intents.get(key) != now.intents.get(key):
         return True
-    return touched(before, now, plan.steps, plan.before.root.name)
+    return has_changed(before, now, plan.steps, plan.before.root.name)
 
 
-def touched(before: Host, now: Host, steps: t.Sequence[Step], root: str = "") -> bool:
-    """Whether a dataset has changed: any below root, or one that a step names."""
+def has_changed(before: Host, now: Host, steps: t.Sequence[Step], root: str = "") -> bool:
+    """Return whether a dataset below root, or one that a step names, has changed."""
     names = {name for step in steps for name in step.datasets}
     return _state(before, names, root) != _state(now, names, root)
 
@@ -80,7 +84,7 @@ def _belongs(dataset: Dataset, names: t.Collection[str], root: str) -> bool:
 
 
 def _settings(dataset: Dataset) -> t.Tuple[t.Any, ...]:
-    """What only commands change. Writes of a guest do not change it."""
+    """Return the properties that only commands change, not a guest that writes."""
     return (
         *(dataset.guid, dataset.kind, dataset.volsize, dataset.origin, dataset.compression, dataset.userrefs),
         *(dataset.quota, dataset.refquota, dataset.reservation, dataset.refreservation),

@@ -21,11 +21,11 @@ class HostRun(t.NamedTuple):
     """The steps of one kind."""
 
     task: t.Callable[[_Params], str]
-    """What those are told who wait for the lock."""
+    """Describes the run to those who wait for the lock."""
     parse: t.Callable[[_Params], t.Tuple[t.Any, t.Sequence[Problem]]]
-    """What run takes, and all problems of the arguments. Raises FlexdiskError for a record that is none."""
+    """Returns the checked arguments for run, and all problems. Raises FlexdiskError if one cannot be read at all."""
     run: t.Callable[[Call, Log, _Params, t.Any], Answer]
-    """Do the step. Log writes a line to the host's log."""
+    """Carries out the step. Log writes a line to the host's log."""
     reads: t.Collection[str] = ()
     """The steps that change nothing, or take the locks by themselves."""
     every_pool: bool = True
@@ -39,19 +39,19 @@ def checked(module: Module, validator: t.Any) -> _Dict:
     """
     params = module.params
     run, step = params["run"], params["step"]
-    wrong = [host_steps.unknown_step(run, step)]
+    errors = [host_steps.unknown_step(run, step)]
     arguments: _Dict = {}
-    if not wrong[0]:
+    if not errors[0]:
         result = validator(host_steps.spec(run, step)).validate(params["arguments"])
-        wrong, arguments = result.error_messages, result.validated_parameters
-    if any(wrong):
-        module.fail_json(**error(FlexdiskError("InvalidArgument", f"{run}, {step}: {'; '.join(wrong)}")))
-    own = {key: value for key, value in params.items() if key != "arguments"}
-    return {**host_steps.defaults(), **arguments, **own}
+        errors, arguments = result.error_messages, result.validated_parameters
+    if any(errors):
+        module.fail_json(**error(FlexdiskError("InvalidArgument", f"{run}, {step}: {'; '.join(errors)}")))
+    module_options = {key: value for key, value in params.items() if key != "arguments"}
+    return {**host_steps.defaults(), **arguments, **module_options}
 
 
 def run_step(module: Module, core: str, host_run: HostRun) -> None:
-    """Do a step whose arguments are checked, and end the module. core is the version of ansible-core."""
+    """Carry out a step with checked arguments, and end the module. core: the version of ansible-core."""
     params = module.params
     run_module(
         module,

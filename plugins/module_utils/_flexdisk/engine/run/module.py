@@ -31,12 +31,12 @@ class Module(t.Protocol):
 
 
 def check_core(core: str) -> None:
-    """Raises FlexdiskError AnsibleTooOld where this version of ansible-core will not do."""
+    """Raise FlexdiskError AnsibleTooOld if this version of ansible-core is too old."""
     too_old = core_version.refusal(core)
     if too_old:
         raise FlexdiskError("AnsibleTooOld", too_old)
 
 
 def error(exc: FlexdiskError) -> t.Dict[str, t.Any]:
-    """Arguments of fail_json for an error that no declaration of a VM has caused."""
+    """Return the arguments of fail_json for an error that no declaration has caused."""
     return refusal([Problem(exc.code, exc.message)])

@@ -33,52 +33,57 @@ _Result = t.Dict[str, t.Any]  # as Ansible prints it
 
 
 class Call(t.NamedTuple):
-    """What the body of a module works with. pool is the only pool that is read, None for all."""
+    """What the body of a module works with."""
 
     zfs: Zfs
     hypervisor: Hypervisor
     pool: t.Optional[str]
+    """The only pool that is read, None for all."""
     check_mode: bool
     runner: SubprocessRunner
 
 
 class Answer(t.NamedTuple):
-    """How a module ends: with the arguments of fail_json if there are any, else with those of exit_json."""
+    """How a module ends."""
 
     result: _Result
+    """The arguments of exit_json."""
     failure: t.Optional[_Result] = None
+    """The arguments of fail_json if the module fails."""
     warnings: t.Sequence[str] = ()
 
 
-_Given = t.TypeVar("_Given")
+_Arguments = t.TypeVar("_Arguments")
 
 
 def run_module(
     module: Module,
     core: str,
     task: str,
-    parse: t.Callable[[_Params], t.Tuple[_Given, t.Sequence[Problem]]],
-    body: t.Callable[[Call, _Given], Answer],
+    parse: t.Callable[[_Params], t.Tuple[_Arguments, t.Sequence[Problem]]],
+    body: t.Callable[[Call, _Arguments], Answer],
     reads: bool = False,
     every_pool: bool = False,
 ) -> None:
     """Run a module to its end.
 
-    task describes the run to those who wait for the lock. parse turns the parameters into what body takes, and lists
-    their problems before the host is read. Both may raise FlexdiskError. reads: no lock is taken here, as in check
-    mode: the body changes nothing, or takes the locks itself. every_pool: lock all pools, even if the parameter names
-    one.
+    Args:
+        task: describes the run to those who wait for the lock.
+        parse: returns the arguments for the body, and their problems, before the host is read. May raise FlexdiskError.
+        body: carries out the module. May raise FlexdiskError.
+        reads: take no lock, as in check mode: the body changes nothing, or takes the locks itself.
+        every_pool: lock all pools, even if the parameter names one.
     """
     params, runner = module.params, SubprocessRunner()
     try:
-        given, problems = parse(params)
+        arguments, problems = parse(params)
         problems = [*_wrong_names(params), *problems]
         if problems:
             module.fail_json(**refusal(problems))
         zfs, hypervisor = open_host(params, runner, core)
         pool = None if every_pool else params["pool"]
         with locked(runner, pool, params, task, None if reads or module.check_mode else module.log) as others:
-            answer = body(Call(zfs, hypervisor, params["pool"], module.check_mode, runner), given)
+            answer = body(Call(zfs, hypervisor, params["pool"], module.check_mode, runner), arguments)
     except FlexdiskError as exc:
         module.fail_json(**error(exc))
     for warning in (*others, *answer.warnings):
@@ -105,15 +110,15 @@ def _is_entry(value: object) -> bool:
     return isinstance(value, t.Mapping)
 
 
-def as_they_are(params: _Params) -> t.Tuple[_Params, t.Sequence[Problem]]:
-    """The parameters unchanged, for a module that parses them itself, VM by VM."""
+def unparsed(params: _Params) -> t.Tuple[_Params, t.Sequence[Problem]]:
+    """Return the parameters unchanged, for a module that parses them itself, VM by VM."""
     return params, ()
 
 
 def open_host(params: _Params, runner: SubprocessRunner, core: str) -> t.Tuple[Zfs, Hypervisor]:
-    """Storage and hypervisor of this host. C(auto) takes vmadm if it is there, else a libvirt that can be reached.
+    """Return storage and hypervisor of this host. C(auto) takes vmadm if it exists, else a libvirt with a socket.
 
-    core is the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound.
+    core: the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound.
     """
     check_core(core)
     check_figures(params)
@@ -153,12 +158,14 @@ def locked(
     task: str,
     log: t.Optional[t.Callable[[str], None]],
 ) -> t.Iterator[t.List[str]]:
-    """Hold the lock of a pool, or of all (None), for the body of a with statement, and tell its progress.
+    """Hold the lock of a pool, or all pools (None), for the body, and report its progress.
 
     A run that only reads has no log. It takes no lock, and gets warnings about the holders instead.
     """
     if log is None:
         yield lock.busy(pool)
     else:
-        with lock.exclusive(runner, pool, seconds(params, "lock_timeout"), task) as held, progress.telling(held, log):
+        with lock.exclusive(runner, pool, seconds(params, "lock_timeout"), task) as held_lock, progress.reporting(
+            held_lock, log
+        ):
             yield []

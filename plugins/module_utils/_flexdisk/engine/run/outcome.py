@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The outcome of a run: what it reports, what it found, what failed."""
+"""The outcome of a run: results, problems and failures."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...plan.steps import VmPlan, status_of
 from ...rules.inventory import Host
 from ..steps.failed import StepFailed
 from . import report
-from .ended import Broken
+from .ended import FailedRun
 
 
 @dataclass
@@ -25,45 +25,45 @@ class Outcome:
     vms: t.List[t.Dict[str, t.Any]] = field(default_factory=list)
     changed: bool = False
     diff: str = ""
-    # These refuse the run.
     problems: t.List[Problem] = field(default_factory=list)
-    # A step that failed after others were done.
+    """Why the run is refused."""
     failure: t.Optional[t.Dict[str, t.Any]] = None
+    """The failed step, with what was done before it."""
     guard: str = ""
     destroyed_by: str = ""
     warnings: t.List[str] = field(default_factory=list)
     msg: str = ""
-    broken: t.Optional[Broken] = None
-    # The host as it was read after the last step.
+    failed_run: t.Optional[FailedRun] = None
     now: t.Optional[Host] = None
-    # The lines of what is done.
+    """The host as read after the last step."""
     plan: t.List[str] = field(default_factory=list)
-    # Stands for the plan.
+    """The plan as lines."""
     plan_digest: str = ""
 
-    def tell(self, plans: t.Sequence[VmPlan], host: Host) -> None:
-        """Set the summary of the plans in one line, and the diff, which begins with that line."""
+    def summarize(self, plans: t.Sequence[VmPlan], host: Host) -> None:
+        """Set msg to a one-line summary of the plans, and diff to the plans in full."""
         self.msg = summary.summary(plans, host.geometry)
         self.changed = any(plan.changed for plan in plans)
         self.diff = self.msg + "\n" + report.diff_text(plans) if self.changed else ""
 
     def approved(self, plans: t.Sequence[VmPlan], policy: Policy) -> bool:
-        """Whether the plans may be carried out: they are the approved one, if there is one, or change nothing. If not,
-        that is a problem of the task.
+        """Return whether the plans may be carried out: they match the approved plan, if any, or change nothing.
+
+        If not, a problem is added.
         """
         expected = policy.approval
         self.plan = [self.msg, *approval.lines(approval.in_order(plans))]
         self.plan_digest = approval.digest(plans, policy)
         if expected is None or expected.digest == self.plan_digest or not self.changed:
             return True
-        words = approval.changed(expected, self.plan, self.plan_digest)
-        self.problems.insert(0, Problem("PlanChanged", words))
+        message = approval.changed(expected, self.plan, self.plan_digest)
+        self.problems.insert(0, Problem("PlanChanged", message))
         self.changed, self.diff = False, ""
         return False
 
 
 def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.Dict[str, t.Any]:
-    """A failure, with the steps done, failed and not done, and the VMs not begun (waiting)."""
+    """Return the failure of a step, with the steps done, failed and not done. waiting: plans that were not begun."""
     steps = []
     for number, step in enumerate(plan.steps):
         status = status_of(number, exc.done)
@@ -71,7 +71,7 @@ def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.
     if exc.done == len(plan.steps):
         steps.append({"step": "clear", "disk": "", "text": "clear the intent", "status": "failed"})
     failed = steps[exc.done]
-    result = told(plan, exc.error, failed["text"] or failed["step"])
+    result = failure_after_steps(plan, exc.error, failed["text"] or failed["step"])
     result.update(steps=steps, vms_not_done=[p.name for p in waiting])
     if exc.restart is not None:
         running = None if exc.restart.late else exc.restart.running
@@ -79,8 +79,8 @@ def failure_of(plan: VmPlan, exc: StepFailed, waiting: t.Sequence[VmPlan]) -> t.
     return result
 
 
-def told(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
-    """A failure after the VM's last step."""
+def failure_after_steps(plan: VmPlan, error: FlexdiskError, step: str) -> t.Dict[str, t.Any]:
+    """Return a failure after the last step of a plan."""
     return {
         "vm": plan.name,
         "uuid": plan.vm,

@@ -21,7 +21,7 @@ _Dict = t.Dict[str, t.Any]
 
 
 def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) -> _Dict:
-    """The result of a disk; block_size is bytes, as the option is. volatile=False omits what check mode cannot know."""
+    """Return the result of a disk. block_size is bytes. volatile=False omits what check mode cannot know."""
     result: _Dict = {
         "name": disk.name,
         "boot": disk.boot,
@@ -58,7 +58,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
 
 
 def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
-    """The result of a VM, with its disks and those detached from it."""
+    """Return the result of a VM, with its disks and those detached from it."""
     result: _Dict = {
         "uuid": vm.config.uuid,
         "alias": vm.config.alias,
@@ -80,8 +80,8 @@ def vm_result(vm: Vm, volatile: bool, figures: bool = True) -> _Dict:
     return result
 
 
-def _leave_out_figures(result: _Dict) -> None:
-    """Take out what only ZFS knows before a guard is lifted: how much the guard and the snapshots share."""
+def _remove_shared_figures(result: _Dict) -> None:
+    """Remove the figures that cannot be predicted while a guard shares blocks with snapshots."""
     for key in ("free_space", "allocatable"):
         result.pop(key, None)
     for disk in (*result["disks"], *result["parked"]):
@@ -89,13 +89,13 @@ def _leave_out_figures(result: _Dict) -> None:
 
 
 def disk_template(vm: Vm) -> str:
-    """The type of all disks of the VM, C(mixed), or C(diskless)."""
+    """Return the type of all disks of the VM, C(mixed) or C(diskless)."""
     kinds = {disk.type for disk in vm.disks if not disk.hidden}
     return kinds.pop() if len(kinds) == 1 else "mixed" if kinds else "diskless"
 
 
 def snapshots_result(vm: Vm, figures: bool) -> t.List[_Dict]:
-    """The VM's snapshots, the oldest first; created is seconds since 1970."""
+    """Return the VM's snapshots, the oldest first. created is seconds since 1970."""
     result = []
     for snapshot in snapshots_of(vm):
         entry: _Dict = {"name": snapshot.name, "disks": disks_in(vm, snapshot)}
@@ -110,28 +110,31 @@ def _by_name(disks: t.Iterable[Disk]) -> t.List[Disk]:
 
 
 def steps_result(plan: VmPlan) -> t.List[_Dict]:
-    """The steps as the user sees them, without silent corrections of facts. They have a status if the run failed."""
+    """Return the steps for the user, without silent ones. They have a status if the run failed."""
     return [
         dict(
             {"step": step.kind, "disk": step.disk, "text": step.text, "destroys": step.destroys},
-            **({"status": plan.ended.status(number)} if plan.ended is not None else {}),
+            **({"status": plan.outcome.status(number)} if plan.outcome is not None else {}),
         )
         for number, step in enumerate(plan.steps)
-        if not step.silent
+        if not step.facts_only
     ]
 
 
-def classed(plan: VmPlan, live: t.Collection[str]) -> t.List[_Dict]:
-    """The steps as the user sees them, each with its class. live: the kinds of steps that a running VM takes."""
-    shown = [step for step in plan.steps if not step.silent]
-    return [{**said, "class": plan.class_of(step, live)} for step, said in zip(shown, steps_result(plan))]
+def steps_with_class(plan: VmPlan, live: t.Collection[str]) -> t.List[_Dict]:
+    """Return the steps for the user, each with its class. live: the kinds of steps that a running VM takes."""
+    shown = [step for step in plan.steps if not step.facts_only]
+    return [{**result, "class": plan.class_of(step, live)} for step, result in zip(shown, steps_result(plan))]
 
 
 def plan_result(
     plan: VmPlan, after: Vm, asked: str, volatile: bool, live: t.Optional[t.Collection[str]] = None
 ) -> _Dict:
-    """vm_result, and what was (or would be) done. after is the predicted VM, or the VM read back. live: as in classed,
-    for results whose steps have classes.
+    """Return the result of a VM with what was, or would be, done.
+
+    Args:
+        after: the predicted VM, or the VM as read back.
+        live: as in steps_with_class(), None for steps without classes.
     """
     result = vm_result(after, volatile)
     resizes = [step for step in plan.steps if isinstance(step, (Grow, Shrink, AttachDisk))]
@@ -139,11 +142,11 @@ def plan_result(
         # A resize moves blocks to snapshots alone. Only ZFS knows how many.
         del result["free_space"]
     if not volatile and any(isinstance(step, LiftGuard) and step.snapshots for step in plan.steps):
-        _leave_out_figures(result)
+        _remove_shared_figures(result)
     result.update(
         vm=asked,
         changed=plan.changed,
-        steps=steps_result(plan) if live is None else classed(plan, live),
+        steps=steps_result(plan) if live is None else steps_with_class(plan, live),
         warnings=list(plan.warnings),
         recovered=recovery.recovered(plan),
         quota_bytes={"before": plan.before.root.quota, "after": after.root.quota},
@@ -153,16 +156,20 @@ def plan_result(
 
 
 def diff_text(plans: t.Sequence[VmPlan]) -> str:
-    """The plans for a human, as a diff."""
+    """Return the plans as a diff."""
     return "".join(line + "\n" for line in approval.lines(plans))
 
 
 def differences(expected: Vm, actual: Vm) -> t.List[str]:
-    """How a VM that was read back differs from the planned one. Changes by guests and clocks do not count."""
-    wanted, found = vm_result(expected, False, False), vm_result(actual, False, False)
-    wanted.update(quota=expected.root.quota, reservation=expected.root.reservation)
-    found.update(quota=actual.root.quota, reservation=actual.root.reservation)
-    for side in (wanted, found):
+    """Return how a VM that was read back differs from the planned one. Changes by guests and clocks do not count."""
+    planned_result, actual_result = vm_result(expected, False, False), vm_result(actual, False, False)
+    planned_result.update(quota=expected.root.quota, reservation=expected.root.reservation)
+    actual_result.update(quota=actual.root.quota, reservation=actual.root.reservation)
+    for side in (planned_result, actual_result):
         for disk in side["disks"] + side["parked"]:
             disk.pop("uuid", None)
-    return [f"{key}: planned {wanted[key]!r}, found {found[key]!r}" for key in wanted if wanted[key] != found[key]]
+    return [
+        f"{key}: planned {planned_result[key]!r}, found {actual_result[key]!r}"
+        for key in planned_result
+        if planned_result[key] != actual_result[key]
+    ]

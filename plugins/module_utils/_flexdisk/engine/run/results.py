@@ -13,23 +13,21 @@ from .outcome import Outcome
 
 
 def answer(outcome: Outcome, **more: t.Any) -> Answer:
-    """The end of a run with this outcome. more: further keys of the result, whether the run failed or not."""
+    """Return the module's answer for an outcome. more: further keys of the result, also of a failed run."""
     failed = ending(outcome)
     return Answer({**result(outcome), **more}, None if failed is None else {**failed, **more}, outcome.warnings)
 
 
 def result(outcome: Outcome) -> t.Dict[str, t.Any]:
-    """The keys of a result. Check mode has the same, except those that only a real detach or removal has. A task that
-    is refused has no plan.
-    """
-    found = {"changed": outcome.changed, "msg": outcome.msg, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
+    """Return the keys of a result. Only real runs have guard and destroyed_by, and refused runs have no plan."""
+    common = {"changed": outcome.changed, "msg": outcome.msg, "vms": outcome.vms, "diff": {"prepared": outcome.diff}}
     planned = {"plan": outcome.plan, "plan_digest": outcome.plan_digest}
     real = {"guard": outcome.guard, "destroyed_by": outcome.destroyed_by}
-    return dict(found, **{key: value for key, value in {**planned, **real}.items() if value})
+    return dict(common, **{key: value for key, value in {**planned, **real}.items() if value})
 
 
 def ending(outcome: Outcome) -> t.Optional[t.Dict[str, t.Any]]:
-    """Arguments of fail_json if the run failed, with what was done, else None."""
+    """Return the arguments of fail_json if the run failed, with what was done, else None."""
     if outcome.failure is not None:
         failure = outcome.failure
         problem = Problem(failure["error_code"], f"{failure['step']}: {failure['message']}", failure["vm"])

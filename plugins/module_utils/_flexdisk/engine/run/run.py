@@ -28,8 +28,8 @@ from ..steps import renames
 from ..steps.failed import StepFailed
 from ..steps.perform import Performers, Tools
 from . import report
-from .ended import Broken, as_it_went
-from .outcome import Outcome, failure_of, told
+from .ended import FailedRun, with_endings
+from .outcome import Outcome, failure_after_steps, failure_of
 
 
 class Context(t.NamedTuple):
@@ -39,19 +39,19 @@ class Context(t.NamedTuple):
     hypervisor: Hypervisor
     policy: Policy
     check_mode: bool
-    # The only pool that is read, None for all.
     pool: t.Optional[str] = None
-    # One further pool to read.
+    """The only pool that is read, None for all."""
     more: str = ""
+    """One further pool to read."""
 
 
 class Task:
     """The task of a module. Each module has a subclass that says how to plan, and what to report."""
 
-    # The next run must be able to find an interrupted one.
     journal = True
-    # The plans of VMs compete for disks and space.
+    """Whether intents are written, so that the next run can find an interrupted one."""
     admits = True
+    """Whether the plans compete for disks and space, and only those that fit are admitted."""
 
     def __init__(self, context: Context, outcome: Outcome) -> None:
         self.zfs, self.hypervisor, self.policy, self.check_mode, self.pool, self.more = context
@@ -60,37 +60,37 @@ class Task:
     # -- what differs
 
     def plan(self, host: Host) -> t.List[VmPlan]:
-        """The plans of all VMs, refused ones too. Problems of VMs without a plan are added to the outcome."""
+        """Return the plans of all VMs, also refused ones. Add problems of VMs without a plan to the outcome."""
         raise NotImplementedError
 
     def warnings(self, host: Host, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[str]:
-        """Warnings about the host, also if the task is refused. good: the plans that are carried out."""
+        """Return warnings about the host, also for a refused task. good: the plans that are carried out."""
         carried_out = {plan.vm for plan in good}
-        left = recovery.left_down(plan for plan in plans if plan.vm not in carried_out)
-        return [*recovery.warnings(host, [plan.vm for plan in plans]), *left]
+        left_down = recovery.left_down(plan for plan in plans if plan.vm not in carried_out)
+        return [*recovery.warnings(host, [plan.vm for plan in plans]), *left_down]
 
     def shown(self, plans: t.Sequence[VmPlan], good: t.Sequence[VmPlan]) -> t.List[VmPlan]:
-        """The plans that are reported: those that are carried out."""
+        """Return the plans that are reported: those that are carried out."""
         return list(good)
 
     def predicted(self, host: Host, plans: t.Sequence[VmPlan]) -> Host:
-        """The host after the plans."""
+        """Return the host as predicted after the plans."""
         vms = {**by_uuid(host), **{plan.vm: plan.after for plan in plans}}
         return replace(host, vms=tuple(vms.values()))
 
-    def tell(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
-        """Add the result of one VM to the outcome. vm is the VM as it is now, None if it does not exist."""
+    def add_result(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
+        """Add the result of one VM to the outcome. vm: the VM as it is now, None if it does not exist."""
 
     def differences(self, plan: VmPlan, vm: t.Optional[Vm]) -> t.List[str]:
-        """How the VM differs from its plan, in words."""
+        """Return messages about how the VM differs from its plan."""
         return [] if vm is None else report.differences(plan.after, vm)
 
-    def seen(self) -> Host:
-        """The host before the run."""
+    def read_host(self) -> Host:
+        """Read the host before the run."""
         return observe(self.zfs, self.hypervisor, self.pool, more=self.more)
 
     def performers(self) -> Performers:
-        """Who carries out the steps that this task can have. An idle run does not import them."""
+        """Return the functions that carry out the steps of this task. Only a run with changes imports them."""
         return performers_of_disks()
 
     # -- what is the same
@@ -98,7 +98,7 @@ class Task:
     def run(self) -> Outcome:
         """Carry the task out, or predict it in check mode."""
         outcome = self.outcome
-        host = self.seen()
+        host = self.read_host()
         plans = self.plan(host)
         outcome.problems += [problem for plan in plans for problem in plan.problems]
         good = ordered = [plan for plan in plans if not plan.problems]
@@ -112,46 +112,46 @@ class Task:
         shown = self.shown(plans, good)
         if refused and not shown:
             return outcome
-        outcome.tell(shown, host)
+        outcome.summarize(shown, host)
         if not refused and not outcome.approved(shown, self.policy):
             return outcome
         outcome.warnings += [warning for plan in shown for warning in plan.warnings]
-        moved = [pair for plan in shown for step in plan.steps for pair in step.moved]
-        outcome.warnings += renames.foreseen(self.zfs, host, moved) if moved else []
+        renamed = [pair for plan in shown for step in plan.steps for pair in step.moved]
+        outcome.warnings += renames.predicted_changes(self.zfs, host, renamed) if renamed else []
         now: t.Optional[Host] = self.predicted(host, shown)
         if not self.check_mode:
             self._apply(host, ordered)
             if any(plan.steps for plan in ordered):
-                shown, now = look_again(self, host, shown)
+                shown, now = read_again(self, host, shown)
                 outcome.now = now
         self.conclude(shown, now)
         return outcome
 
     def _apply(self, host: Host, ordered: t.Sequence[VmPlan]) -> None:
-        intents = Journal(self.zfs, host) if self.journal else None
-        apply_plans(self.zfs, self.hypervisor, host, ordered, self.policy, self.outcome, self.performers, intents)
-        if intents is not None:
+        journal = Journal(self.zfs, host) if self.journal else None
+        apply_plans(self.zfs, self.hypervisor, host, ordered, self.policy, self.outcome, self.performers, journal)
+        if journal is not None:
             with contextlib.suppress(FlexdiskError):
-                intents.tidy()
+                journal.tidy()
 
     def conclude(self, plans: t.Sequence[VmPlan], now: t.Optional[Host]) -> None:
-        """Report every VM, and compare it with its plan. now is None if the host cannot be read."""
+        """Report every VM, and compare it with its plan. now: None if the host cannot be read."""
         if now is None:
             return
         known = by_uuid(now)
         for plan in plans:
             vm = known.get(plan.vm)
-            self.tell(plan, vm)
+            self.add_result(plan, vm)
             self.compare(plan, vm)
 
     def compare(self, plan: VmPlan, vm: t.Optional[Vm]) -> None:
         """Report a difference from the plan as a failure, if all steps were done."""
         if self.check_mode or self.outcome.failure is not None or not plan.steps:
             return
-        wrong = self.differences(plan, vm)
-        if wrong:
-            error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(wrong)}")
-            self.outcome.failure = told(plan, error, "read again")
+        differences = self.differences(plan, vm)
+        if differences:
+            error = FlexdiskError("NotApplied", f"all steps were done, but: {'; '.join(differences)}")
+            self.outcome.failure = failure_after_steps(plan, error, "read again")
 
 
 def apply_plans(
@@ -162,7 +162,7 @@ def apply_plans(
     policy: Policy,
     outcome: Outcome,
     performers: t.Callable[[], Performers],
-    intents: t.Optional[Journal] = None,
+    journal: t.Optional[Journal] = None,
 ) -> None:
     """Apply the plans in order until one fails. The failure names the plans that were not begun."""
     plans = [plan for plan in plans if plan.steps]
@@ -171,20 +171,20 @@ def apply_plans(
     from ..steps.apply import Applier
 
     steps = [step for plan in plans for step in plan.steps]
-    progress.current().more(len(steps))
+    progress.current().add_steps(len(steps))
     guarded = any(step.leaves_vm or isinstance(step, DestroyDetached) for step in steps)
     library, why_not = load_libzfs_core() if guarded else (None, "")
-    places = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
-    tools = Tools(zfs, hypervisor, policy, places, library)
+    containers = {container(pool) for pool in host.geometry if container(pool) in host.datasets}
+    tools = Tools(zfs, hypervisor, policy, containers, library)
     table = performers()
     for number, plan in enumerate(plans):
         try:
-            Applier(tools, table, intents, plan, host.geometry[plan.before.config.pool]).run()
+            Applier(tools, table, journal, plan, host.geometry[plan.before.config.pool]).run()
         except StepFailed as exc:
             waiting = tuple(plans[number + 1 :])
             outcome.failure = failure_of(plan, exc, waiting)
             powered = exc.restart is not None and exc.restart.attempts > 0
-            outcome.broken = Broken(plan, exc.done, exc.begun, powered, waiting)
+            outcome.failed_run = FailedRun(plan, exc.done, exc.begun, powered, waiting)
             break
     outcome.destroyed_by = "+".join(sorted(tools.destroyers))
     outcome.guard = "+".join(sorted(tools.guards))
@@ -193,30 +193,31 @@ def apply_plans(
 
 
 def performers_of_disks() -> Performers:
-    """Who carries out a step that changes disks, figures or power of VMs."""
+    """Return the functions that carry out steps for disks, quotas and power of VMs."""
     from ..steps.performers import PERFORM
 
     return PERFORM
 
 
-def look_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:
-    """The plans with how they ended, and the host as it is now, or None if it cannot be read, which is reported as a
-    failure. host is the host before the run.
+def read_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.Optional[Host]]:
+    """Read the host after the run. Return the plans with how they ended, and the host.
+
+    If the host cannot be read, it is None, and a failure is reported. host: as it was before the run.
     """
-    progress.current().reads()
+    progress.current().reading_again()
     outcome = task.outcome
     now: t.Optional[Host] = None
     try:
         now = observe(task.zfs, task.hypervisor, task.pool, more=task.more)
     except FlexdiskError as exc:
         if outcome.failure is None:
-            outcome.failure = told(next(plan for plan in plans if plan.steps), exc, "read again")
-            outcome.failure["steps"] = [step for p in plans for step in told(p, exc, "")["steps"]]
-    went = as_it_went(plans, outcome.broken, host, now)
-    outcome.changed = any(plan.changed for plan in went)
-    return went, now
+            outcome.failure = failure_after_steps(next(plan for plan in plans if plan.steps), exc, "read again")
+            outcome.failure["steps"] = [step for p in plans for step in failure_after_steps(p, exc, "")["steps"]]
+    ended_plans = with_endings(plans, outcome.failed_run, host, now)
+    outcome.changed = any(plan.changed for plan in ended_plans)
+    return ended_plans, now
 
 
 def by_uuid(host: t.Optional[Host]) -> t.Dict[str, Vm]:
-    """The VMs of the host by UUID; empty without a host."""
+    """Return the VMs of the host by UUID, none without a host."""
     return {vm.config.uuid: vm for vm in host.vms} if host is not None else {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads what a host has of a VM while another run, perhaps one without a controller, may be changing that."""
+"""Reads the state of a VM while another run, perhaps one without a controller, may be changing it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ _CERTAIN = ("Ambiguous", "InvalidArgument")
 
 
 def read_settled(
-    call: Call, params: t.Mapping[str, t.Any], task: str, read: t.Callable[[], _Read], empty: t.Callable[[_Read], bool]
+    call: Call,
+    params: t.Mapping[str, t.Any],
+    task: str,
+    read: t.Callable[[], _Read],
+    is_empty: t.Callable[[_Read], bool],
 ) -> _Read:
-    """Return what read() returns, as it is before or after a change of another run, never in its midst.
+    """Return the result of read() from before or after a change by another run, never from the middle of it.
 
-    Nobody waits for a run that does not disturb: a host can be busy with another VM for hours. If read() fails while
-    the host is being changed, it is tried again when the change has ended. If it finds nothing then (empty), it is
-    tried at once: what was written down before the VM ended is there by now. Raises FlexdiskError Locked, which names
-    the other run, if that does not end within lock_timeout.
+    A run that does not disturb is not waited for, because a host can be busy with another VM for hours. If read()
+    fails while the host is being changed, it is repeated after the change. If it finds nothing (is_empty), it is
+    repeated at once, because an entry that is written before a VM ends exists by then. Raises FlexdiskError Locked,
+    which names the other run, if that does not end within lock_timeout.
     """
     busy = bool(lock.busy(None))
     try:
-        seen = read()
-        return read() if busy and empty(seen) else seen
+        first_result = read()
+        return read() if busy and is_empty(first_result) else first_result
     except FlexdiskError as exc:
         if exc.code in _CERTAIN or not (busy or lock.busy(None)):
             raise

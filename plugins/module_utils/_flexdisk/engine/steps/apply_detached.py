@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of detached disks: makes, copies, resizes them."""
+"""Carries out the steps of detached disks: create, copy and resize them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .volumes import RESERVATION, Properties, confirm_origin, make_disk
 
 
 def create(step: CreateDetached, tools: Tools, change: Change) -> None:
-    """Make a disk with its identity from the start. If it takes several commands, a mark stays until the last."""
-    pool, own = change.vm.root.pool, str(uuid.uuid4())
+    """Create a disk with its identity from the start. If that takes several commands, it is marked until the last."""
+    pool, new_uuid = change.vm.root.pool, str(uuid.uuid4())
     tools.make_container(pool)
-    step = replace(step, volume=f"{container(pool)}/{own}")
-    facts = {**step.facts, **stamp({}), "uuid": own}
+    step = replace(step, volume=f"{container(pool)}/{new_uuid}")
+    facts = {**step.facts, **stamp({}), "uuid": new_uuid}
     if not (step.copy_of or step.origin):
         make_disk(step, tools, facts, change.geometry)
         return
@@ -42,7 +42,7 @@ def create(step: CreateDetached, tools: Tools, change: Change) -> None:
 
 
 def _copy(tools: Tools, source: str, volume: str, facts: t.Mapping[str, str]) -> None:
-    """Copy a snapshot, or a disk as it is now, by a snapshot that is removed afterwards."""
+    """Copy a snapshot, or a disk by way of a temporary snapshot."""
     copied = f"{volume}@{SNAPSHOT}"
     if "@" in source:
         tools.zfs.copy(source, copied, facts)
@@ -59,8 +59,8 @@ def _copy(tools: Tools, source: str, volume: str, facts: t.Mapping[str, str]) ->
 def _end(tools: Tools, volume: Dataset, size: int, kind: str) -> None:
     """Finish the creation of a disk that has all its data: set size (MiB) and reservation, remove guard and mark."""
     lift(tools.zfs, volume.name)
-    figures: Properties = {} if volume.volsize == size * MIB else {"volsize": size * MIB}
-    tools.zfs.set(volume.name, **figures, **RESERVATION[kind])
+    new_size: Properties = {} if volume.volsize == size * MIB else {"volsize": size * MIB}
+    tools.zfs.set(volume.name, **new_size, **RESERVATION[kind])
     tools.zfs.set_facts(volume.name, {"from": ""})
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of a VM's figures and power."""
+"""Carries out the steps for a VM's quota, space and power."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from .storage import storage_of
 
 
 def recover(step: Recover, tools: Tools, change: Change) -> None:
-    """Tell the guest the sizes of its disks. Later steps do the rest. Our record has replaced the one found."""
+    """Announce the sizes of its disks to the guest. Later steps do the rest; this run's intent is written already."""
     storage_of(tools).announce_sizes(change.vm)
 
 
 def relocate(step: Relocate, tools: Tools, change: Change) -> None:
-    """Move volumes. Each carries its old place in a property until the configuration names the new one."""
+    """Move volumes. A property has the old name of each until the configuration has the new one."""
     vm = change.vm
     if not vm.root.kind and not tools.zfs.exists(vm.root.name):
         tools.zfs.create_container(vm.root.name)
@@ -84,7 +84,7 @@ def settle_volumes(step: SettleVolumes, tools: Tools, change: Change) -> None:
 
 
 def retire_syncs(step: RetireSyncs, tools: Tools, change: Change) -> None:
-    """The space goes last: it says that there is something left to destroy."""
+    """Destroy the snapshots of syncs, then remove the noted space, which shows until then that there are some."""
     exact.destroy_snapshots(tools.zfs, step.snapshots)
     tools.zfs.set_facts(change.vm.root.name, {SPACE: ""})
 

@@ -1,24 +1,24 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of disks that leave a VM or come to one."""
+"""Carries out the steps of disks that leave a VM or come to one."""
 
 from __future__ import annotations
 
 import typing as t
 import uuid
 
-from ...model.dataset import Planned
+from ...model.dataset import DatasetId
 from ...model.errors import FlexdiskError
 from ...model.vm import FILE
 from ...plan.disk_steps import (
     AttachDisk,
     Attachment,
     CreateDisk,
-    Departure,
     Destroy,
     DestroyDetached,
     Detach,
+    DiskDeparture,
     ForgetDisk,
 )
 from ...rules import disk_element, identity
@@ -27,7 +27,7 @@ from ...zfs import exact
 from ...zfs.guard import Guard
 from . import file_disks, renames
 from .perform import Change, Tools, stamp
-from .volumes import destroy_volume, fit_before, fit_file_after, make_disk, whole_names
+from .volumes import destroy_volume, full_names, make_disk, resize_before_move, resize_file_after_move
 
 # A disk as drivers take it.
 Entry = t.Dict[str, t.Union[str, int, bool, t.Tuple[str, ...]]]
@@ -35,10 +35,10 @@ Entry = t.Dict[str, t.Union[str, int, bool, t.Tuple[str, ...]]]
 # -- disks that go
 
 
-def _take_out(step: Departure, tools: Tools, change: Change, facts: t.Mapping[str, str]) -> None:
-    """Take a disk out of its VM. If the hypervisor destroys what it forgets, the volume is moved away first.
+def _remove_from_vm(step: DiskDeparture, tools: Tools, change: Change, facts: t.Mapping[str, str]) -> None:
+    """Remove a disk from its VM. If the hypervisor destroys volumes that it forgets, the volume is renamed first.
 
-    facts are for the volume at its new place.
+    facts: properties for the renamed volume.
     """
     vm, root, zfs = change.vm, change.vm.root, tools.zfs
     tools.make_container(root.pool)
@@ -73,23 +73,23 @@ def detach(step: Detach, tools: Tools, change: Change) -> None:
         # before the VM forgets the disk: until then, the configuration shows which disk it is.
         del facts["name"]
     tools.zfs.set_facts(step.volume, facts)
-    for old, new in step.renames:
-        renames.rename_snapshot(tools.zfs, step.volume, old, new)
-    _take_out(step, tools, change, {"name": ""} if nameless else {})
+    for old_name, new_name in step.renames:
+        renames.rename_snapshot(tools.zfs, step.volume, old_name, new_name)
+    _remove_from_vm(step, tools, change, {"name": ""} if nameless else {})
     tools.settle(change.after)
 
 
 def destroy(step: Destroy, tools: Tools, change: Change) -> None:
     # If a run is interrupted from here on, the disk is found by its identity, and destroyed if that is still declared.
-    exact.confirm(tools.zfs, Planned(step.volume, step.guid), (), whole_names(step.volume, step.snapshots))
+    exact.confirm(tools.zfs, DatasetId(step.volume, step.guid), (), full_names(step.volume, step.snapshots))
     tools.zfs.set_facts(step.volume, step.facts)
-    _take_out(step, tools, change, {})
-    destroy_volume(tools, Planned(step.target, step.guid), step.snapshots)
+    _remove_from_vm(step, tools, change, {})
+    destroy_volume(tools, DatasetId(step.target, step.guid), step.snapshots)
     tools.settle(change.after)
 
 
 def destroy_detached(step: DestroyDetached, tools: Tools, change: Change) -> None:
-    destroy_volume(tools, Planned(step.volume, step.guid), step.snapshots, step.held)
+    destroy_volume(tools, DatasetId(step.volume, step.guid), step.snapshots, step.on_hold)
     if change.after.orphans != change.vm.orphans:
         tools.settle(change.after)
 
@@ -106,29 +106,29 @@ def forget_disk(step: ForgetDisk, tools: Tools, change: Change) -> None:
 def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     zfs, volume = tools.zfs, step.attached.volume
     now = tools.read(step.source, step.guid)
-    late = fit_before(step, tools, change.geometry)
+    after_move = resize_before_move(step, tools, change.geometry)
     zfs.set(change.vm.root.name, quota=change.after.root.quota)
     if step.source != step.volume:
         renames.rename(zfs, step.source, step.volume)
-    if late:
-        zfs.set(step.volume, **late)
+    if after_move:
+        zfs.set(step.volume, **after_move)
     if step.compression != volume.compression:
         zfs.set(step.volume, compression=step.compression)
     if step.type == FILE:
-        fit_file_after(step, tools, change.geometry)
-    marks = {key: "" for key in file_disks.MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
-    marks.update({disk_element.FACT: ""} if disk_element.FACT in now.user else {})
+        resize_file_after_move(step, tools, change.geometry)
+    marks = {key: "" for key in file_disks.COPY_MARKS if now.user.get(key, identity.MAKING) != identity.MAKING}
+    marks.update({disk_element.ELEMENT_PROPERTY: ""} if disk_element.ELEMENT_PROPERTY in now.user else {})
     zfs.set_facts(step.volume, {**step.facts, **stamp(volume.user)})
     _configure(tools, change, step.attachment, volume.origin, step.attached.image_size)
-    # Until the VM has the disk, the marks say what it was in the VM.
+    # The marks stay until the VM has the disk, because they say what it was in the VM.
     zfs.set_facts(step.volume, marks)
 
 
 def create_disk(step: CreateDisk, tools: Tools, change: Change) -> None:
-    own = step.attachment.uuid or str(uuid.uuid4())
+    disk_uuid = step.attachment.uuid or str(uuid.uuid4())
     tools.zfs.set(change.vm.root.name, quota=change.after.root.quota)
-    make_disk(step, tools, {**step.facts, **stamp({}), "uuid": own}, change.geometry)
-    _configure(tools, change, step.attachment._replace(uuid=own), step.origin, step.image_size_mib)
+    make_disk(step, tools, {**step.facts, **stamp({}), "uuid": disk_uuid}, change.geometry)
+    _configure(tools, change, step.attachment._replace(uuid=disk_uuid), step.origin, step.image_size_mib)
 
 
 def _configure(tools: Tools, change: Change, attachment: Attachment, origin: str, image_size_mib: int) -> None:
@@ -141,7 +141,7 @@ def _configure(tools: Tools, change: Change, attachment: Attachment, origin: str
 
 
 def entry_of(attachment: Attachment) -> Entry:
-    """The entry of a disk as drivers take it; size is MiB."""
+    """Return the entry of a disk for the driver; size is MiB."""
     return {
         "path": attachment.path,
         "size": attachment.size_mib,

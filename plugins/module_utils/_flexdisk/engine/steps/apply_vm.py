@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of whole VMs: make, delete and change them, take, delete and roll back to snapshots."""
+"""Carries out the steps of whole VMs: create, delete and change them, take, delete and roll back to snapshots."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from ...plan.vm_steps import (
     TakeSnapshot,
 )
 from ...rules import identity
-from ...rules.journal import used
+from ...rules.journal import datasets_in_use
 from ...rules.layout import container, final, image_of
-from ...rules.unfinished import is_unfinished, lasting_of
+from ...rules.unfinished import is_unfinished, still_needed
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from . import file_disks
@@ -42,7 +42,7 @@ def create_vm(step: CreateVm, tools: Tools, change: Change) -> None:
 
 
 def import_image(step: ImportImage, tools: Tools, change: Change) -> None:
-    """Import an image. Until it is complete, the volume is marked, and thick so that it cannot run out of room."""
+    """Import an image. Until it is complete, the volume is marked, and has a reservation for all its data."""
     volume, last = step.volume, final(step.volume)
     if tools.zfs.exists(last):
         return  # an earlier VM of this task has had it imported
@@ -61,74 +61,76 @@ def import_image(step: ImportImage, tools: Tools, change: Change) -> None:
 
 def clear_remains(step: ClearRemains, tools: Tools, change: Change) -> None:
     """Destroy exactly the datasets and snapshots that were read, if they are still unused."""
-    there, empty = tools.zfs.datasets(step.root), tools.read(container(change.after.root.pool))
-    lasting = used(there, empty)
-    if lasting:
-        raise exact.changed(step.root, [f"{name} is in use" for name in lasting])
+    datasets, empty = tools.zfs.datasets(step.root), tools.read(container(change.after.root.pool))
+    in_use = datasets_in_use(datasets, empty)
+    if in_use:
+        raise exact.changed(step.root, [f"{name} is in use" for name in in_use])
     exact.destroy_tree(tools.zfs, step.left)
 
 
 def delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
-    """Delete the VM. A hypervisor destroys whatever is below the VM's dataset, so the last look comes right before."""
+    """Delete the VM. The check comes right before, because a hypervisor destroys all that is below the VM's dataset."""
     vm = change.vm
     if vm.root.kind:
-        exact.confirm(tools.zfs, vm.root.planned, step.parts, step.snapshots)
-    storage_of(tools).before_end(step, vm)
+        exact.confirm(tools.zfs, vm.root.dataset_id, step.parts, step.snapshots)
+    storage_of(tools).destroy_before_delete(step, vm)
     tools.hypervisor.delete_vm(vm.config.uuid)
     if vm.root.kind:
-        _end_datasets(tools, vm.root.name, dict((vm.root.planned, *step.parts, *step.snapshots)))
+        _destroy_datasets(tools, vm.root.name, dict((vm.root.dataset_id, *step.parts, *step.snapshots)))
 
 
-def delete_rest(zfs: Zfs, hypervisor: Hypervisor, config: VmConfig) -> None:
-    """Delete a VM whose dataset and volumes had all gone when the host was read.
+def delete_config_only(zfs: Zfs, hypervisor: Hypervisor, config: VmConfig) -> None:
+    """Delete a VM whose dataset and volumes were all gone when the host was read.
 
-    Raises FlexdiskError Changed if one is there now: the hypervisor would destroy it, with whatever lies below.
+    Raises FlexdiskError Changed if one exists now, because the hypervisor would destroy it with all that lies below.
     """
     names = [config.dataset if config.pool else "", *(entry.volume for entry in config.disks)]
-    there = [name for name in dict.fromkeys(names) if name and zfs.exists(name)]
-    if there:
-        text = f"the host changed since it was read: {', '.join(there)} now exists; nothing was destroyed"
+    existing = [name for name in dict.fromkeys(names) if name and zfs.exists(name)]
+    if existing:
+        text = f"the host changed since it was read: {', '.join(existing)} now exists; nothing was destroyed"
         raise FlexdiskError("Changed", f"VM {config.label}: {text}")
     hypervisor.delete_vm(config.uuid)
 
 
-def _end_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> None:
-    """Destroy what the hypervisor has left of a VM that it does not know any more, if it is nothing but these parts.
+def _destroy_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> None:
+    """Destroy the datasets of a VM that the hypervisor has deleted, if there are none but these parts.
 
-    parts: the guids of datasets and snapshots by their names.
+    parts: the guids of datasets and snapshots by name.
     """
     if not tools.zfs.exists(root):
         return
-    there = tools.zfs.datasets(root)
-    other = sorted(d.name for d in there if parts.get(d.name) != d.guid)
-    if other:
+    datasets = tools.zfs.datasets(root)
+    unexpected = sorted(d.name for d in datasets if parts.get(d.name) != d.guid)
+    if unexpected:
         raise FlexdiskError(
-            "Changed", f"the VM is deleted, but its dataset has {', '.join(other)}, which is not destroyed"
+            "Changed", f"the VM is deleted, but its dataset has {', '.join(unexpected)}, which is not destroyed"
         )
     try:
-        for one in sorted((d for d in there if d.kind != "snapshot"), key=lambda d: d.name, reverse=True):
-            exact.destroy(tools.zfs, one.planned, [d.planned for d in there if d.name.startswith(f"{one.name}@")])
+        for one in sorted((d for d in datasets if d.kind != "snapshot"), key=lambda d: d.name, reverse=True):
+            exact.destroy(
+                tools.zfs, one.dataset_id, [d.dataset_id for d in datasets if d.name.startswith(f"{one.name}@")]
+            )
     except FlexdiskError as exc:
         text = f"the VM is deleted, but {root} is left: {exc.message}; the same task again destroys it"
         raise FlexdiskError(exc.code, text) from exc
 
 
 def remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> None:
-    """Remove an unfinished VM, and then its datasets: the hypervisor destroys only what it has noted of them."""
+    """Remove an unfinished VM, and then its datasets, because the hypervisor knows only some of them."""
     parts = dict(step.parts)
-    there = tools.zfs.datasets(step.root) if tools.zfs.exists(step.root) else []
-    other = [d.name for d in there if parts.get(d.name) != d.guid]
+    datasets = tools.zfs.datasets(step.root) if tools.zfs.exists(step.root) else []
+    unexpected = [d.name for d in datasets if parts.get(d.name) != d.guid]
     empty = tools.read(container(change.after.root.pool))
-    lasting = lasting_of(there, step.root, empty, step.configured, step.deletes)
-    if other or lasting:
-        text = f"the host changed since it was read: {', '.join(sorted({*other, *lasting}))}"
+    in_use = still_needed(datasets, step.root, empty, step.configured, step.deletes)
+    if unexpected or in_use:
+        text = f"the host changed since it was read: {', '.join(sorted({*unexpected, *in_use}))}"
         raise FlexdiskError("Changed", f"{text}; nothing was destroyed")
     config = next((one for one in tools.hypervisor.vms() if one.uuid == step.uuid), None)
     if config is not None and not (step.configured and is_unfinished(config)):
         raise FlexdiskError("Changed", f"the host changed since it was read: VM {config.label} is {config.state} now")
     if config is not None:
         tools.hypervisor.delete_vm(step.uuid)
-    _end_datasets(tools, step.root, parts)
+    _destroy_datasets(tools, step.root, parts)
 
 
 def set_properties(step: SetProperties, tools: Tools, change: Change) -> None:
@@ -154,7 +156,7 @@ def roll_back(step: RollBack, tools: Tools, change: Change) -> None:
 
 
 def _entry(disk: CreateDisk) -> Entry:
-    """The entry of a new VM's disk for the driver. A disk from an image gets the block size of the image."""
+    """Return the entry of a new VM's disk for the driver. A disk from an image gets the block size of the image."""
     entry = entry_of(disk.attachment)
     if disk.origin:
         entry["image_uuid"] = image_of(disk.origin)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Looks again before the first step of a plan: is the VM still as it was read, and does ZFS compute as forecast."""
+"""Checks before the first step of a plan that the VM is unchanged, and that ZFS reserves as forecast."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .perform import Tools
 
 
 def confirm_unchanged(tools: Tools, plan: VmPlan) -> None:
-    """Refuse a VM that has changed since it was read: the lock only keeps our own tasks out.
+    """Raise FlexdiskError Changed if the VM has changed since it was read. The lock excludes only our own tasks.
 
-    Steps on detached disks look at each disk themselves.
+    Steps for detached disks check each disk by themselves.
     """
     if not plan.vm:
         return
-    if not plan.before.there:
+    if not plan.before.exists:
         _confirm_absent(tools, plan)
         return
     try:
@@ -35,31 +35,31 @@ def confirm_unchanged(tools: Tools, plan: VmPlan) -> None:
         config = completed(tools.hypervisor.vm(plan.vm), {d.name: d for d in datasets})
         if not root.kind and not config.pool:
             config = replace(config, pool=root.pool, dataset=root.name)
-        words = since_read(plan.before, config, datasets)
+        differences = since_read(plan.before, config, datasets)
     except FlexdiskError as exc:
         if exc.code != "ResourceNotFound":
             raise
-        words = [exc.message]
-    if words:
-        raise FlexdiskError("Changed", f"the VM changed since it was read: {'; '.join(words)}; nothing was done")
+        differences = [exc.message]
+    if differences:
+        raise FlexdiskError("Changed", f"the VM changed since it was read: {'; '.join(differences)}; nothing was done")
 
 
 def confirm_forecasts(tools: Tools, plan: VmPlan, geometry: PoolGeometry) -> None:
     """Compare the forecast with what ZFS itself would reserve, once for each kind of volume that the plan makes."""
     for volsize, block in sorted(_kinds(plan.after) - _kinds(plan.before)):
-        ours = automatic_reservation(volsize, block, geometry)
+        forecast = automatic_reservation(volsize, block, geometry)
         parent = plan.before.root.name if plan.before.root.kind else plan.before.root.pool
-        theirs = tools.zfs.forecast_reservation(parent, volsize, block)
-        if not is_automatic(theirs, volsize, block, geometry):
+        by_zfs = tools.zfs.forecast_reservation(parent, volsize, block)
+        if not is_automatic(by_zfs, volsize, block, geometry):
             raise FlexdiskError(
                 "ForecastMismatch",
                 "ZFS would reserve %s for a volume of %s, not %s as forecast; nothing was changed"
-                % (*render_apart(theirs, volsize, ours),),
+                % (*render_apart(by_zfs, volsize, forecast),),
             )
 
 
 def _confirm_absent(tools: Tools, plan: VmPlan) -> None:
-    """Refuse to make a VM that exists by now, or whose dataset exists and is not cleared first."""
+    """Raise FlexdiskError Changed if the VM to be created, or its dataset, exists by now and is not cleared first."""
     root = plan.before.root.name
     cleared = any(isinstance(step, (ClearRemains, RemoveUnfinished)) for step in plan.steps)
     known = any(isinstance(step, RemoveUnfinished) and step.configured for step in plan.steps)
@@ -70,6 +70,6 @@ def _confirm_absent(tools: Tools, plan: VmPlan) -> None:
 
 
 def _kinds(vm: Vm) -> t.Set[t.Tuple[int, int]]:
-    """Size and block size (bytes) of every volume that the VM has, detached ones too."""
+    """Return size and block size (bytes) of all volumes of the VM, also detached ones."""
     every = (*vm.volumes, *(disk.volume for disk in vm.detached))
     return {(v.volsize, v.volblocksize) for v in every if v.kind == "volume"}

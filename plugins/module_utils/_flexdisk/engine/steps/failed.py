@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A step that failed, and what became of its VM."""
+"""A failed step, and the attempts to start its VM again."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from ...model.text import count
 
 
 class Restart(t.NamedTuple):
-    """Whether a VM runs again, the number of attempts, the seconds of waiting between them, and the last error.
-
-    late: its guest was asked to shut down, and still runs.
-    """
+    """The attempts to start a VM again after a failure."""
 
     running: bool
+    """Whether the VM runs again."""
     attempts: int = 0
     seconds: float = 0
+    """The time of waiting between the attempts."""
     error: str = ""
+    """The last error."""
     late: bool = False
+    """Its guest was asked to shut down, and still runs."""
 
     @property
     def tried(self) -> str:
@@ -33,10 +34,12 @@ class Restart(t.NamedTuple):
 
 
 class StepFailed(Exception):
-    """A step did not end as planned. done is the number of steps done before it. restart says what became of a VM that
-    was down. begun says whether a step was begun at all.
+    """A step did not end as planned. If all steps were done, clearing the intent has failed.
 
-    If all steps were done, clearing the intent has failed.
+    Args:
+        done: the number of steps that were done.
+        restart: the attempts to start a VM that was down.
+        begun: whether any step was begun.
     """
 
     def __init__(

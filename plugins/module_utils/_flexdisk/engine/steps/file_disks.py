@@ -20,17 +20,17 @@ from ...zfs.commands import Zfs
 from ..host import progress
 from . import renames
 
-# Seconds between two notes of the progress of a copy.
+# Seconds between two updates of the progress of a copy.
 PACE = 5.0
 
 # Properties that mark a copy that is not finished.
-MARKS = ("from", "copied")
+COPY_MARKS = ("from", "copied")
 
 _Facts = t.Mapping[str, str]
 
 
 def _path(name: str, uuid: str) -> str:
-    """The path of a disk's file. Anybody can write the property uuid, so only a valid uuid becomes part of a path."""
+    """Return the path of a disk's file. Anybody can set the property, so only a valid UUID becomes part of the path."""
     if not identity.is_uuid(uuid):
         raise FlexdiskError(
             "IdentityMismatch", f"{name} has uuid {uuid!r}, which is not valid; its file cannot be found without it"
@@ -47,9 +47,9 @@ def _folder(path: str) -> str:
 
 
 def make(zfs: Zfs, name: str, size: int, compression: str, facts: _Facts, geometry: PoolGeometry) -> None:
-    """Make a file system with its identity and room for the whole file. size is bytes. ensure() makes the file."""
+    """Create the file system of a disk, with a reservation for the file of size bytes. ensure() creates the file."""
     options = {
-        **_native(name, facts["uuid"]),
+        **_filesystem_properties(name, facts["uuid"]),
         "refreservation": str(automatic_reservation(size, RECORD, geometry)),
         **({"compression": compression} if compression else {}),
     }
@@ -57,32 +57,29 @@ def make(zfs: Zfs, name: str, size: int, compression: str, facts: _Facts, geomet
     zfs.create_filesystem(name, options, {**marks, **{k: v for k, v in facts.items() if k not in marks or v}})
 
 
-def _native(name: str, uuid: str) -> t.Dict[str, str]:
-    """What the file system of a disk is."""
+def _filesystem_properties(name: str, uuid: str) -> t.Dict[str, str]:
+    """Return the native properties of a disk's file system."""
     folder = _folder(_path(name, uuid))
     return {"recordsize": str(RECORD), "atime": "off", "mountpoint": folder, "canmount": "on"}
 
 
-def show(zfs: Zfs, name: str, uuid: str) -> None:
-    """A replica becomes the file system of a disk. ensure() mounts it."""
-    for key, value in _native(name, uuid).items():
+def become_disk(zfs: Zfs, name: str, uuid: str) -> None:
+    """Turn a replica into the file system of a disk. ensure() mounts it."""
+    for key, value in _filesystem_properties(name, uuid).items():
         zfs.set(name, **{key: value})
 
 
-def hide(zfs: Zfs, gone: Dataset) -> None:
-    """The file system of a disk becomes a replica, which is not mounted. ZFS writes to it whenever it mounts it.
-
-    So this comes before anything that mounts it again.
-    """
-    zfs.set(gone.name, canmount="off")
-    zfs.set(gone.name, mountpoint="none")
-    removed(zfs, gone)
+def become_replica(zfs: Zfs, dataset: Dataset) -> None:
+    """Turn the file system of a disk into a replica, which is not mounted, because ZFS writes to it at each mount."""
+    zfs.set(dataset.name, canmount="off")
+    zfs.set(dataset.name, mountpoint="none")
+    remove_folder(zfs, dataset)
 
 
 def ensure(zfs: Zfs, now: Dataset, size: int) -> str:
-    """The path of a disk's file, mounted, and made if an interrupted run has not made it. size: the wanted bytes.
+    """Mount the file system of a disk, and return the path of its file. Create one that an interrupted run has not.
 
-    A file that is too long is refused: nobody has given up its end, whether others or an interrupted grow made it.
+    size: the wanted bytes. Raises FlexdiskError Changed for a longer file, because nobody has agreed to cut it.
     """
     path = _path_of(now)
     _mount(zfs, now.name, _folder(path))
@@ -111,16 +108,16 @@ def _mount(zfs: Zfs, name: str, folder: str) -> None:
 
 
 def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
-    """Resize a file. To grow, reserve room first and then extend the file; to shrink, cut the file first.
+    """Resize a file. The reservation grows before the file, and shrinks after it.
 
-    After an interruption, the property still has the old size, and the resize is done again. Before it, snapshots get
-    their size as a property of their own, so that they keep it.
+    After an interruption, the property still has the old size, and the resize is repeated. Snapshots get their size as
+    a property of their own before, because they would inherit the new one.
     """
     path = ensure(zfs, now, size)
-    figure = {"refreservation": automatic_reservation(size, RECORD, geometry)}
+    reservation = {"refreservation": automatic_reservation(size, RECORD, geometry)}
     grows = size >= now.volsize
-    if grows and now.refreservation != figure["refreservation"]:
-        zfs.set(now.name, **figure)
+    if grows and now.refreservation != reservation["refreservation"]:
+        zfs.set(now.name, **reservation)
     if size != now.volsize or size != zfs.files.size(path):
         for part in zfs.datasets(now.name):
             if part.kind == "snapshot" and "size" not in part.user:
@@ -128,24 +125,24 @@ def resize(zfs: Zfs, now: Dataset, size: int, geometry: PoolGeometry) -> None:
         zfs.files.resize(path, size)
         zfs.set_facts(now.name, {"size": str(size)})
     if not grows:
-        zfs.set(now.name, **figure)
+        zfs.set(now.name, **reservation)
 
 
-def removed(zfs: Zfs, gone: Dataset) -> None:
-    """Remove the folder that a destroyed disk has left in the host's file system."""
-    if gone.kind == "filesystem" and identity.is_uuid(gone.user.get("uuid", "")):
-        zfs.files.remove_folder(_folder(_path_of(gone)))
+def remove_folder(zfs: Zfs, dataset: Dataset) -> None:
+    """Remove the mount point of a destroyed disk."""
+    if dataset.kind == "filesystem" and identity.is_uuid(dataset.user.get("uuid", "")):
+        zfs.files.remove_folder(_folder(_path_of(dataset)))
 
 
 def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, geometry: PoolGeometry) -> None:
-    """Copy a disk to one of the wanted type beside it. The copy is complete and synced at the end.
+    """Copy a disk to one of the wanted type. The copy is complete and synced at the end.
 
-    On the copy, C(from) is the guid of the original, and C(copied) is how far the copy is.
+    Until then, the property C(from) of the copy is the guid of the original, and C(copied) the bytes copied so far.
     """
     partial, size, uuid = copying.partial_copy, now.volsize, copying.uuid
-    lost = ("size", "copied", "image")
-    kept = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in lost}
-    facts = {**kept, **stamps, "uuid": uuid, **identity.type_fact(wanted), "from": str(now.guid)}
+    left_out = ("size", "copied", "image")
+    user_properties = {key: value for key, value in now.user.items() if key in identity.NAMES and key not in left_out}
+    facts = {**user_properties, **stamps, "uuid": uuid, **identity.type_fact(wanted), "from": str(now.guid)}
     if now.kind == "filesystem":
         resize(zfs, now, size, geometry)
     if wanted == FILE:
@@ -156,21 +153,21 @@ def copy(zfs: Zfs, now: Dataset, wanted: str, copying: Copying, stamps: _Facts, 
     else:
         options = {"volblocksize": str(copying.block_size_bytes), "compression": copying.compression}
         zfs.create_volume(partial, size, options, facts, wanted == SPARSE)
-    renames.carry_over(zfs, now.name, partial)
+    renames.copy_values(zfs, now.name, partial)
     progress.current().begin(size)
-    zfs.files.copy(_data(zfs, now), _data(zfs, _named(zfs, partial)), size, _Notes(zfs, partial))
+    zfs.files.copy(_data_path(zfs, now), _data_path(zfs, _read(zfs, partial)), size, _CopyProgress(zfs, partial))
 
 
-def take_place(zfs: Zfs, partial: str, now: Dataset) -> None:
-    """Give a copy the name of its original, which has gone."""
+def replace_original(zfs: Zfs, partial: str, now: Dataset) -> None:
+    """Rename a copy to the name of its destroyed original."""
     renames.rename(zfs, partial, now.name)
     # A disk that a VM waits for keeps its mark until the VM has it again.
     awaited = now.user.get("from") == identity.CONVERTING
-    zfs.set_facts(now.name, {**dict.fromkeys(MARKS, ""), **({"from": identity.CONVERTING} if awaited else {})})
+    zfs.set_facts(now.name, {**dict.fromkeys(COPY_MARKS, ""), **({"from": identity.CONVERTING} if awaited else {})})
 
 
 def discard(zfs: Zfs, partial: Dataset) -> None:
-    """Destroy an unfinished copy, which is ours alone, with its snapshots, which come from those of the whole pool."""
+    """Destroy an unfinished copy with its snapshots. It has some if somebody has taken snapshots of the whole pool."""
     parts = [d for d in zfs.datasets(partial.name) if d.name != partial.name]
     others = [d.name for d in parts if d.kind != "snapshot"]
     if others:
@@ -179,24 +176,24 @@ def discard(zfs: Zfs, partial: Dataset) -> None:
             f"{', '.join(others)}, which is not part of it"
         )
         raise FlexdiskError("InUse", text)
-    exact.destroy(zfs, partial.planned, [one.planned for one in parts])
-    removed(zfs, partial)
+    exact.destroy(zfs, partial.dataset_id, [one.dataset_id for one in parts])
+    remove_folder(zfs, partial)
 
 
-def _named(zfs: Zfs, name: str) -> Dataset:
+def _read(zfs: Zfs, name: str) -> Dataset:
     return next(d for d in zfs.datasets(name, snapshots=False) if d.name == name)
 
 
-def _data(zfs: Zfs, dataset: Dataset) -> str:
-    """The path of a dataset's data: its file or its device."""
+def _data_path(zfs: Zfs, dataset: Dataset) -> str:
+    """Return the path of a disk's file or device."""
     if dataset.kind == "filesystem":
         return _path_of(dataset)
     zfs.await_device(dataset.name)
     return ZVOL + dataset.name
 
 
-class _Notes:
-    """Writes the progress of a copy to a property from time to time, and tells it."""
+class _CopyProgress:
+    """Reports the progress of a copy, and stores it in a property from time to time."""
 
     def __init__(self, zfs: Zfs, name: str) -> None:
         self._zfs = zfs

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the functions that carry out steps work with: the tools of the host, and the VM before and after the step."""
+"""What functions that carry out steps need: the tools of the host, and the VM before and after the step."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ from ..host.container import make_container
 
 
 class Change(t.NamedTuple):
-    """The VM before a step and as it is to be after it, and how its pool computes reservations."""
+    """The VM before and after a step."""
 
     vm: Vm
     after: Vm
+    """As predicted."""
     geometry: PoolGeometry
+    """How its pool computes reservations."""
 
 
 class Tools:
     """The tools that steps use on one host.
 
-    library is libzfs_core or None. containers are those that are known to exist. guards collects what has protected
-    disks that were taken out of VMs, and destroyers what has destroyed volumes.
+    Args:
+        containers: the containers that are known to exist.
+        library: libzfs_core or None.
     """
 
     def __init__(
@@ -50,11 +53,13 @@ class Tools:
         self.policy = policy
         self.library = library
         self.guards: t.Set[str] = set()
+        """What has protected the disks that were removed from VMs."""
         self.destroyers: t.Set[str] = set()
+        """What has destroyed volumes."""
         self._containers = containers
 
     def read(self, name: str, guid: int = 0) -> Dataset:
-        """The dataset as it is now. Raises C(Changed) if another dataset than the planned one has its name."""
+        """Return the dataset as it is now. Raises FlexdiskError Changed if its guid is not the given one."""
         now = next((d for d in self.zfs.datasets(name) if d.name == name), None)
         if now is None:
             raise FlexdiskError("UnexpectedOutput", f"zfs get reports nothing about {name}")
@@ -63,7 +68,7 @@ class Tools:
         return now
 
     def make_container(self, pool: str) -> None:
-        """Make the container of the pool, the place of its detached disks, if it does not exist."""
+        """Create the container of the pool if it does not exist."""
         place = container(pool)
         if place not in self._containers:
             make_container(self.zfs, self.capabilities, pool)
@@ -81,8 +86,8 @@ Performers = t.Mapping[t.Type[Step], Perform]
 
 
 def stamp(user: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """The stamps of a disk that changes: new mtime and serial_no, and ctime if it has none."""
-    known = released_identity.stamps(user)
+    """Return new stamps for a changed disk: mtime and serial_no, and ctime if it has none."""
+    known = released_identity.stamp_properties(user)
     now = identity.render_time(time.time())
     stamp = {"mtime": now, "serial_no": identity.next_serial(known.get("serial_no", ""))}
     return stamp if user.get("ctime") else dict(stamp, ctime=known.get("ctime") or now)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Starts VMs, after it has asked whether each may run on this host. Nothing else starts one."""
+"""Starts VMs, after a check that each may run on this host. Nothing else starts a VM."""
 
 from __future__ import annotations
 
@@ -10,27 +10,29 @@ from dataclasses import replace
 from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError
 from ...model.vm import Vm
-from ...rules.failover import BOOT
+from ...rules.failover import AT_HOME_PROPERTY
 from ...rules.power import TASK, check_start
 from ...zfs.commands import Zfs
 from . import autoboot
 
 
-def start(hypervisor: Hypervisor, vm: Vm, asks: str = TASK) -> None:
-    """Start the VM if it may run here (rules/power.py). vmadm turns autoboot on with it, also if the start fails.
+def start(hypervisor: Hypervisor, vm: Vm, requester: str = TASK) -> None:
+    """Start the VM if it may run here (rules/power.py). Raises FlexdiskError.
 
-    vm: as it is known to be now. Other VMs that have its disks may have been started since it was read, also by the
-    same task, so they are looked at here. asks: what wants to start it.
+    The states of other VMs that share its disks are read again first, because they may have been started since. vmadm
+    turns autoboot on with a start, even if it fails, so autoboot is turned off again for a VM with failover.
+
+    vm: as it is known to be now. requester: what wants to start it, one of the constants of rules/power.py.
     """
-    check_start(_beside(hypervisor, vm), asks)
+    check_start(_with_states_of_sharers(hypervisor, vm), requester)
     try:
         hypervisor.start(vm.config.uuid)
     finally:
         autoboot.keep_off(hypervisor, vm)
 
 
-def _beside(hypervisor: Hypervisor, vm: Vm) -> Vm:
-    """The VM with the present states of the VMs that have its disks, too. One process for each of them."""
+def _with_states_of_sharers(hypervisor: Hypervisor, vm: Vm) -> Vm:
+    """Return the VM with the current states of the VMs that share its disks. It takes one process for each of them."""
     if not vm.sharers:
         return vm
     states = {uuid: _state(hypervisor, uuid) for uuid in sorted({one.uuid for one in vm.sharers})}
@@ -48,7 +50,7 @@ def _state(hypervisor: Hypervisor, uuid: str) -> str:
 
 
 def note_home(zfs: Zfs, hypervisor: Hypervisor, vm: Vm) -> None:
-    """Write down that this host is the home of a VM with failover, for as long as the host does not boot."""
+    """Write down that this host is the home of a VM with failover, until the host boots again."""
     boot = hypervisor.boot_id()
     if boot:
-        zfs.set_facts(vm.root.name, {BOOT: boot})
+        zfs.set_facts(vm.root.name, {AT_HOME_PROPERTY: boot})

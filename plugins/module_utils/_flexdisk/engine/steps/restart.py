@@ -20,14 +20,14 @@ from .perform import Tools
 
 # Seconds between the attempts to start a VM again.
 RESTART_PAUSES = (1.0, 2.0, 4.0, 8.0)
-# Most seconds in which a guest may end a shutdown that took longer than stop_timeout, and those between two looks.
-GRACE, LOOK = 20, 2
+# Seconds that a guest gets to end a shutdown after stop_timeout, and seconds between two checks.
+SHUTDOWN_GRACE, POLL_SECONDS = 20, 2
 
 
 def start_again(tools: Tools, plan: VmPlan, stopping: bool) -> Restart:
-    """Start the VM again after a failure, if it ran before and can run. stopping: what has failed is its stop.
+    """Start the VM again after a failure, if it ran before and can run. stopping: its stop has failed.
 
-    The hypervisor's tool may be what failed, and may come back soon. So only this action is tried several times.
+    This is tried several times, because the failure may be a temporary one of the hypervisor's tool.
     """
     if stopping:
         _await_guest(tools, plan)
@@ -47,22 +47,22 @@ def start_again(tools: Tools, plan: VmPlan, stopping: bool) -> Restart:
 
 
 def _await_guest(tools: Tools, plan: VmPlan) -> None:
-    """Wait for a guest that was asked to shut down and may be about to."""
+    """Wait a while for a guest that was asked to shut down."""
     progress.current().now(plan.name, "", "wait for the guest, which was asked to shut down")
     with contextlib.suppress(FlexdiskError):
-        for _look in range(min(GRACE, tools.policy.stop_timeout) // LOOK):
+        for _look in range(min(SHUTDOWN_GRACE, tools.policy.stop_timeout) // POLL_SECONDS):
             if tools.hypervisor.vm(plan.vm).state == "stopped":
                 break
-            tools.hypervisor.pause(LOOK)
+            tools.hypervisor.pause(POLL_SECONDS)
 
 
 def _still_runs(tools: Tools, plan: VmPlan) -> bool:
-    """Whether the VM runs as it did before the run, and was not started by this."""
+    """Return whether the VM still runs since before the run."""
     return run_id(tools.hypervisor.vm(plan.vm)) == run_id(plan.before.config)
 
 
 def keep_autoboot(tools: Tools, plan: VmPlan) -> None:
-    """Set autoboot as it was if the VM still runs: a stop turns it off even if it fails."""
+    """Set autoboot as it was if the VM still runs, because even a failed stop turns it off."""
     with contextlib.suppress(FlexdiskError):
         if tools.hypervisor.vm(plan.vm).state == "running":
             vm, autostart = plan.before, plan.before.autoboot_before
@@ -83,12 +83,12 @@ def _start(tools: Tools, plan: VmPlan) -> str:
     if missing:
         return f"its configuration has disks that do not exist: {', '.join(missing)}"
     if vm.config.state != "running":
-        # This run has stopped it, or has made sure that it may be started. Its own entry does not keep the VM down,
-        # nor what the hypervisor does not tell of a VM that is stopped.
+        # This run has stopped it, or has checked that it may be started. So its own intent, and details that the
+        # hypervisor does not report for a stopped VM, must not keep it down.
         ran = plan.before.config.state == "running"
         # It may go on beside a VM with the same disk only if both ran when this run began.
-        beside = ran and vm.beside_no_more_than(plan.before)
-        started = replace(as_it_ran(vm), interrupted=None, at_home=vm.at_home or ran, ran=beside)
+        may_share = ran and vm.beside_no_more_than(plan.before)
+        started = replace(as_it_ran(vm), interrupted=None, at_home=vm.at_home or ran, ran=may_share)
         power.start(tools.hypervisor, started)
     autoboot.set_autoboot(tools.zfs, tools.hypervisor, vm, plan.before.autoboot_before)
     return ""

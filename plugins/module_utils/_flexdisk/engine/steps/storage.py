@@ -18,7 +18,7 @@ from ...rules import identity, pins
 from ...zfs import exact
 from . import file_disks
 from .perform import Change, Tools, stamp
-from .volumes import make_disk, of_dataset, reservation
+from .volumes import make_disk, reservation, snapshots_of_dataset
 
 
 class ByZfs:
@@ -29,7 +29,7 @@ class ByZfs:
         self._zfs = tools.zfs
 
     def announce_sizes(self, vm: Vm) -> None:
-        """Tell a running guest the sizes of its disks again: nothing shows whether an interrupted run has told it."""
+        """Announce the sizes of its disks to a running guest again, because an interrupted run may not have done so."""
         if vm.config.state == "running":
             for disk in (d for d in vm.disks if d.size % MIB == 0 and not d.element.unresizable):
                 self._tools.hypervisor.announce_size(vm.config.uuid, disk.path, disk.size_mib, False)
@@ -44,7 +44,7 @@ class ByZfs:
         self._set_figures(change)
 
     def _set_figures(self, change: Change) -> None:
-        """Set the figures in the order that ZFS accepts: a quota is never below what is reserved in it."""
+        """Set quotas and reservations in an order that ZFS accepts: a quota must not be below its reservations."""
         now, then = change.vm.root, change.after.root
         if then.quota >= now.quota:
             self._tools.settle(change.after)
@@ -58,7 +58,7 @@ class ByZfs:
             self._tools.settle(change.after)
 
     def resize(self, step: Resize, now: Dataset, change: Change) -> None:
-        """Resize a disk, and tell a running guest. The quota is raised before a disk grows. now: the disk as it is."""
+        """Resize a disk, and announce it to a running guest. The quota is raised before a disk grows."""
         if change.after.root.quota > change.vm.root.quota:
             self._tools.settle(change.after)
         size = step.size_mib * MIB
@@ -85,13 +85,13 @@ class ByZfs:
     def after_vm(self, step: CreateVm, change: Change) -> None:
         """Nothing: everything is written already."""
 
-    def before_end(self, step: DeleteVm, vm: Vm) -> None:
+    def destroy_before_delete(self, step: DeleteVm, vm: Vm) -> None:
         """Destroy the VM's volumes and its dataset one by one, before its configuration is removed."""
         for volume in step.parts:
-            gone = exact.destroy(self._zfs, volume, of_dataset(step.snapshots, volume.name))
-            file_disks.removed(self._zfs, gone.dataset)
+            gone = exact.destroy(self._zfs, volume, snapshots_of_dataset(step.snapshots, volume.name))
+            file_disks.remove_folder(self._zfs, gone.dataset)
         if vm.root.kind:
-            exact.destroy(self._zfs, vm.root.planned, of_dataset(step.snapshots, vm.root.name))
+            exact.destroy(self._zfs, vm.root.dataset_id, snapshots_of_dataset(step.snapshots, vm.root.name))
 
     def set_indestructible(self, vm: Vm, protected: bool) -> None:
         """Write the protection to a property, which this collection respects."""
@@ -106,7 +106,7 @@ class ByZfs:
         exact.destroy_snapshots(self._zfs, step.parts)
 
     def roll_back(self, step: RollBack, change: Change) -> None:
-        """Roll back part by part. The size of a file disk is our own property, which ZFS does not roll back."""
+        """Roll back part by part. The size of a file disk is a property of ours, which ZFS does not roll back."""
         after = change.after
         files = {d.volume.name: d.volume for d in after.disks + after.orphans if d.type == FILE}
 
@@ -114,7 +114,7 @@ class ByZfs:
             if name in files:
                 self._zfs.set_facts(name, {"size": str(files[name].volsize)})
 
-        room = _Room(self._tools, change.vm.root.name, step)
+        room = _RollbackRoom(self._tools, change.vm.root.name, step)
         exact.roll_back(self._zfs, step.parts, step.newer, size_again, room.make)
         room.give_back()
 
@@ -127,7 +127,7 @@ class ByHypervisor(ByZfs):
         self._storage = storage
 
     def announce_sizes(self, vm: Vm) -> None:
-        """Nothing: the tool has told the guest with the resize."""
+        """Nothing: the tool has announced them with the resize."""
 
     def set_flexible(self, step: SetFlexibleSize, change: Change) -> None:
         """Let the tool set it, with all figures that follow from it."""
@@ -158,7 +158,7 @@ class ByHypervisor(ByZfs):
         for disk in step.disks:
             self._zfs.set_facts(disk.volume, {**disk.facts, **stamp({})})
 
-    def before_end(self, step: DeleteVm, vm: Vm) -> None:
+    def destroy_before_delete(self, step: DeleteVm, vm: Vm) -> None:
         """Nothing: the tool destroys everything with the VM."""
 
     def set_indestructible(self, vm: Vm, protected: bool) -> None:
@@ -171,17 +171,17 @@ class ByHypervisor(ByZfs):
 
     def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
         """Let the tool delete the snapshot. The tool does not know one that lacks a part, so ZFS deletes that."""
-        if step.whole:
+        if step.complete:
             exact.confirm_snapshots(self._zfs, vm.root.name, step.full_name, step.parts)
             self._storage.delete_snapshot(vm.config.uuid, step.name)
         else:
             super().delete_snapshot(step, vm)
 
 
-class _Room:
-    """Room in the quota of a VM for the moment in which one of its disks goes back to a snapshot.
+class _RollbackRoom:
+    """Temporary space in the quota of a VM for the rollback of a disk.
 
-    If the rollback fails, the quota stays raised: the next run needs it, and sets it by the law in the end.
+    If the rollback fails, the quota stays raised, because the next run needs it. That sets it by the quota law.
     """
 
     def __init__(self, tools: Tools, root: str, step: RollBack) -> None:
@@ -190,10 +190,10 @@ class _Room:
         self._parts = {part.name.partition("@")[0]: part.name for part in step.parts}
         self._quota = 0
 
-    def make(self, found: t.Sequence[Dataset]) -> None:
-        """Raise the quota if it is too tight. Raises Unchanged if the pool has no room either."""
-        root = next((one for one in found if one.name == self._root), None) or self._tools.read(self._root)
-        need = max((self._beside(one, found) for one in found if one.name in self._parts), default=0)
+    def make(self, datasets: t.Sequence[Dataset]) -> None:
+        """Raise the quota if it is too low. Raises Unchanged if the pool lacks the space, too."""
+        root = next((one for one in datasets if one.name == self._root), None) or self._tools.read(self._root)
+        need = max((self._bytes_beside(one, datasets) for one in datasets if one.name in self._parts), default=0)
         if not root.quota or root.quota - root.used >= need:
             return
         self._check_pool(root, need)
@@ -205,8 +205,8 @@ class _Room:
         if room < pins.beyond_reservation(root, need):
             raise exact.Unchanged(FlexdiskError("InsufficientSpace", _no_room(root, room, need)))
 
-    def _beside(self, dataset: Dataset, found: t.Sequence[Dataset]) -> int:
-        points = [one for one in found if one.parent == dataset.name and one.kind == "snapshot"]
+    def _bytes_beside(self, dataset: Dataset, datasets: t.Sequence[Dataset]) -> int:
+        points = [one for one in datasets if one.parent == dataset.name and one.kind == "snapshot"]
         since = next((one.createtxg for one in points if one.name == self._parts[dataset.name]), 0)
         return pins.beside_rollback(dataset, [one for one in points if one.createtxg > since])
 
@@ -223,6 +223,6 @@ def _no_room(root: Dataset, room: int, need: int) -> str:
 
 
 def storage_of(tools: Tools) -> ByZfs:
-    """The storage that the driver of this host needs: ByHypervisor or ByZfs."""
-    own = tools.hypervisor.storage
-    return ByZfs(tools) if own is None else ByHypervisor(tools, own)
+    """Return the storage that the driver of this host needs: ByHypervisor or ByZfs."""
+    storage = tools.hypervisor.storage
+    return ByZfs(tools) if storage is None else ByHypervisor(tools, storage)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...model.dataset import RECORD, Dataset, Planned
+from ...model.dataset import RECORD, Dataset, DatasetId
 from ...model.sizes import MIB
 from ...model.vm import FILE, SPARSE, THICK
 from ...plan.disk_steps import AttachDisk, CreateDetached, CreateDisk
@@ -21,19 +21,19 @@ RESERVATION: t.Dict[str, Properties] = {THICK: {"refreservation": "auto"}, SPARS
 
 
 def is_auto(volume: Dataset, geometry: PoolGeometry) -> bool:
-    """Whether the volume's reservation is the automatic one."""
+    """Return whether the volume has the automatic reservation."""
     return is_automatic(volume.refreservation, volume.volsize, volume.volblocksize, geometry)
 
 
 def reservation(kind: str) -> Properties:
-    """The properties to set with a volsize. A volume without a reservation gets none by a new volsize."""
+    """Return the properties to set with a volsize. A sparse volume gets no reservation by a new volsize."""
     return RESERVATION[THICK] if kind == THICK else {}
 
 
 def make_disk(
     step: t.Union[CreateDisk, CreateDetached], tools: Tools, facts: t.Mapping[str, str], geometry: PoolGeometry
 ) -> None:
-    """Make the volume or file of a new disk, with its identity from the first moment."""
+    """Create the volume or file of a new disk, with its identity from the first moment."""
     if step.type == FILE:
         size = step.size_mib * MIB
         file_disks.make(tools.zfs, step.volume, size, step.own_compression, facts, geometry)
@@ -43,7 +43,7 @@ def make_disk(
 
 
 def confirm_origin(tools: Tools, name: str, guid: int) -> None:
-    """Refuse to clone or copy another snapshot or disk than the planned one. guid: 0 for one that was made since."""
+    """Raise FlexdiskError if the dataset to clone or copy is not the planned one. guid: 0 for one made since."""
     if guid:
         tools.read(name, guid)
 
@@ -60,39 +60,42 @@ def _make_volume(step: t.Union[CreateDisk, CreateDetached], tools: Tools, facts:
         tools.zfs.create_volume(step.volume, size, options, facts, step.type == SPARSE)
 
 
-def fit_before(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> Properties:
-    """Set what a disk must have before it is moved into a VM. Returns the properties to set after the move.
+def resize_before_move(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> Properties:
+    """Shrink a disk before it is moved into a VM. Return the properties to set after the move.
 
-    Space that it gives back comes before the move, because the VM has no room for it. Space that it takes comes after,
-    because it is in the VM's own reservation.
+    A disk is shrunk before the move, because the VM has no room for more. It grows after the move, because the space
+    for that is in the VM's reservation.
     """
     if step.type == FILE:
-        _fit_file(step.source, step.size_mib * MIB, tools, geometry)
+        _shrink_file(step.source, step.size_mib * MIB, tools, geometry)
         return {}
-    early, late = _fitted(step.attached.volume, step.size_mib * MIB, step.type, geometry)
+    early, late = _properties_around_move(step.attached.volume, step.size_mib * MIB, step.type, geometry)
     if early:
         tools.zfs.set(step.source, **early)
     return late
 
 
-def _fit_file(name: str, size: int, tools: Tools, geometry: PoolGeometry) -> None:
-    """Shrink a file outside the VM. fit_file_after() grows a file inside the VM, where the room is."""
+def _shrink_file(name: str, size: int, tools: Tools, geometry: PoolGeometry) -> None:
+    """Shrink a file outside the VM. resize_file_after_move() grows a file inside the VM, which has the space."""
     now = tools.read(name)
     file_disks.ensure(tools.zfs, now, size)
     if size < now.volsize or now.refreservation > automatic_reservation(size, RECORD, geometry):
         file_disks.resize(tools.zfs, now, size, geometry)
 
 
-def fit_file_after(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> None:
-    """Give a file in its VM the size of the step."""
+def resize_file_after_move(step: AttachDisk, tools: Tools, geometry: PoolGeometry) -> None:
+    """Resize a file in its VM to the size of the step."""
     now, size = tools.read(step.volume), step.size_mib * MIB
     file_disks.ensure(tools.zfs, now, size)
     file_disks.resize(tools.zfs, now, size, geometry)
 
 
-def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> t.Tuple[Properties, Properties]:
-    """The properties to set before and after the move. An unchanged volsize is not set, because even that moves blocks
-    to the snapshots alone.
+def _properties_around_move(
+    volume: Dataset, size: int, wanted: str, geometry: PoolGeometry
+) -> t.Tuple[Properties, Properties]:
+    """Return the properties to set before and after the move.
+
+    An unchanged volsize is not set, because even that makes blocks belong to the snapshots alone.
     """
     resized: Properties = {} if size == volume.volsize else {"volsize": size}
     if wanted == SPARSE:
@@ -107,24 +110,26 @@ def _fitted(volume: Dataset, size: int, wanted: str, geometry: PoolGeometry) -> 
     return {}, {**resized, **automatic}
 
 
-def of_dataset(snapshots: t.Iterable[Planned], name: str) -> t.List[Planned]:
-    """Those of the snapshots (whole names) that are of this dataset."""
+def snapshots_of_dataset(snapshots: t.Iterable[DatasetId], name: str) -> t.List[DatasetId]:
+    """Return the snapshots (full names) of this dataset."""
     return [one for one in snapshots if one.name.partition("@")[0] == name]
 
 
-def whole_names(name: str, snapshots: t.Iterable[Planned]) -> t.List[Planned]:
-    """The snapshots of a dataset by their whole names, which a plan has by their short names."""
-    return [Planned(f"{name}@{short}", guid) for short, guid in snapshots]
+def full_names(name: str, snapshots: t.Iterable[DatasetId]) -> t.List[DatasetId]:
+    """Return snapshots with full names from a plan's short ones."""
+    return [DatasetId(f"{name}@{short}", guid) for short, guid in snapshots]
 
 
-def destroy_volume(tools: Tools, volume: Planned, snapshots: t.Iterable[Planned], held: t.Sequence[str] = ()) -> None:
-    """Destroy exactly this volume with exactly these snapshots (short names). held: those whose holds are released."""
-    planned = whole_names(volume.name, snapshots)
-    if held:
+def destroy_volume(
+    tools: Tools, volume: DatasetId, snapshots: t.Iterable[DatasetId], with_holds: t.Sequence[str] = ()
+) -> None:
+    """Destroy exactly this volume with exactly these snapshots (short names). Release the holds of with_holds first."""
+    planned = full_names(volume.name, snapshots)
+    if with_holds:
         exact.confirm(tools.zfs, volume, (), planned)
-    for snapshot in held:
+    for snapshot in with_holds:
         for tag in tools.zfs.holds(snapshot):
             tools.zfs.release(tag, snapshot)
-    gone = exact.destroy(tools.zfs, volume, planned, tools.library)
-    tools.destroyers.add(gone.by)
-    file_disks.removed(tools.zfs, gone.dataset)
+    destroyed = exact.destroy(tools.zfs, volume, planned, tools.library)
+    tools.destroyers.add(destroyed.by)
+    file_disks.remove_folder(tools.zfs, destroyed.dataset)

@@ -26,7 +26,7 @@ class Batch(t.NamedTuple):
     batch: int
 
 
-class Sequence(t.NamedTuple):
+class RollSequence(t.NamedTuple):
     """All steps of a roll in which nothing fails.
 
     peak: most members at a time. untouched_min: fewest members that a step leaves alone, None without steps.
@@ -53,23 +53,23 @@ def check_limits(min_in_service: int, max_batch_size: int) -> None:
 
 
 def needs_update(target: int, current: int, up_to_date: int) -> bool:
-    """Whether a group has steps left: it is not of its target size, or has members that are not up to date."""
+    """Return whether a group has steps left: it is not of its target size, or has members that are not up to date."""
     return not up_to_date >= current == target
 
 
 def next_batch(target: int, current: int, up_to_date: int, max_batch_size: int, min_in_service: int) -> Batch:
-    """The next step of a group: target and current are sizes, up_to_date those of its members that are done.
+    """Return the next step of a group: target and current are sizes, up_to_date those of its members that are done.
 
     With m = min(min_in_service, target, current) and b = min(max_batch_size, max(target - up_to_date, 0)), the size is
-    b + max(min(current, target - b), m). So b members more than the least are there only if the floor needs them.
+    b + max(min(current, target - b), m). So b members more than the floor are there only if the floor needs them.
     """
-    least = min(min_in_service, target, current)
+    floor = min(min_in_service, target, current)
     batch = min(max_batch_size, max(target - up_to_date, 0))
-    return Batch(batch + max(min(current, target - batch), least), batch)
+    return Batch(batch + max(min(current, target - batch), floor), batch)
 
 
-def sequence(current: int, requested: int, min_in_service: int, max_batch_size: int, flavour: str) -> Sequence:
-    """All steps from the size current to the size requested.
+def sequence(current: int, requested: int, min_in_service: int, max_batch_size: int, flavour: str) -> RollSequence:
+    """Return all steps from the size current to the size requested.
 
     C(indexed) is Heat's ResourceGroup: the group grows and shrinks inside the steps, and members above its size do not
     count as done. C(anonymous) is Heat's InstanceGroup: the group does not grow while it rolls, and gets its size at
@@ -90,4 +90,4 @@ def sequence(current: int, requested: int, min_in_service: int, max_batch_size: 
         done, size = done + step.batch - max(above, 0), step.size
         batches.append(step)
     untouched = min((step.size - step.batch for step in batches), default=None)
-    return Sequence(tuple(batches), max([current, *(step.size for step in batches)]), untouched, requested)
+    return RollSequence(tuple(batches), max([current, *(step.size for step in batches)]), untouched, requested)

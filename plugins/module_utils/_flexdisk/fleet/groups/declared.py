@@ -13,7 +13,7 @@ from ...rules.naming import check_names
 from .homes import Homes, parse_homes
 from .members import Member, index_of, size_problems
 from .policy import RollPolicy, parse_policy
-from .roll import Group, failures
+from .roll import Group, failed_members
 
 _Raw = t.Mapping[str, t.Any]
 
@@ -28,13 +28,13 @@ class GroupDeclaration:
 
 
 def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
-    """The arguments of group_plan, whose types Ansible has checked, and all their problems."""
+    """Return the arguments of group_plan, whose types Ansible has checked, and all their problems."""
     problems = Problems("")
     if not raw["name"]:
         problems.add("InvalidArgument", "name is empty, but a group needs a name")
     check_names(raw, problems, text=("why", "policy"))
-    for words in size_problems(raw["size"]):
-        problems.add("InvalidArgument", words)
+    for message in size_problems(raw["size"]):
+        problems.add("InvalidArgument", message)
     policy, wrong = parse_policy(raw["policy"] or {})
     problems += wrong
     homes = problems.attempt("", parse_homes, raw["hosts"] if raw["hosts"] is not None else []) or Homes()
@@ -48,12 +48,12 @@ def parse_group(raw: _Raw) -> t.Tuple[GroupDeclaration, t.List[Problem]]:
         bool(raw.get("only_size")),
     )
     done = [(action["member"], action["do"]) for action in raw["after"] or ()]
-    group = replace(group, failed=group.failed | failures(group, done))
+    group = replace(group, failed=group.failed | failed_members(group, done))
     return GroupDeclaration(group, policy, homes), list(problems)
 
 
 def _members(group: str, raw: t.Sequence[_Raw], problems: Problems) -> t.Tuple[Member, ...]:
-    """The members. One that several hosts have is a problem, never a choice."""
+    """Return the members. One that several hosts have is a problem, never a choice."""
     places: t.Dict[str, t.List[str]] = {}
     members = []
     for entry in raw:

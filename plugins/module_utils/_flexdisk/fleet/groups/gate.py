@@ -16,7 +16,7 @@ from . import placeholders
 
 _Raw = t.Mapping[str, t.Any]
 FACTS = ("name", "index", "host", "address")  # the placeholders of a member
-LONGEST = 3600  # seconds
+MAX_SECONDS = 3600  # seconds
 CONNECTED = "connected"
 _PORT = re.compile(r"[0-9]{1,5}")
 _PLAIN = re.compile(r"[!-~]*")  # what can stand in a request: no blanks, no control characters, ASCII alone
@@ -45,18 +45,18 @@ class Http(t.NamedTuple):
         return f"http {self.url}"
 
 
-Question = t.Union[Tcp, Http]
+Probe = t.Union[Tcp, Http]
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProbedMember:
     """A member with its questions. All of them must be answered with yes. agent: its guest agent is connected, or need
     not be. One that says no without being asked has no questions.
     """
 
     name: str
     running: bool
-    questions: t.Tuple[Question, ...] = ()
+    probes: t.Tuple[Probe, ...] = ()
     agent: bool = True
 
 
@@ -68,7 +68,7 @@ class Gate:
     say no (0: no limit).
     """
 
-    members: t.Tuple[Asked, ...]
+    members: t.Tuple[ProbedMember, ...]
     retries: int = 0
     delay: int = 0
     stable_for: int = 0
@@ -76,7 +76,7 @@ class Gate:
 
 
 def parse_gate(raw: _Raw) -> t.Tuple[Gate, t.List[Problem]]:
-    """The arguments of group_gate, whose types Ansible has checked, and all their problems."""
+    """Return the arguments of group_gate, whose types Ansible has checked, and all their problems."""
     problems = Problems("")
     if raw["retries"] < 0:
         problems.add("InvalidArgument", f"retries is {raw['retries']}, but must not be negative")
@@ -86,33 +86,33 @@ def parse_gate(raw: _Raw) -> t.Tuple[Gate, t.List[Problem]]:
         problems.add("InvalidArgument", f"limit is {raw['limit']}, but must not be negative")
     if stable_for and delay == 0:
         problems.add("InvalidArgument", "delay is 0, so that members would be asked without a pause during stable_for")
-    asked = _questions_for_all(raw["tcp"], raw["http"], problems)
-    members = _members(raw["members"] or (), asked, raw["guest_agent"], problems)
+    templates = _probe_templates(raw["tcp"], raw["http"], problems)
+    members = _members(raw["members"] or (), templates, raw["guest_agent"], problems)
     return Gate(members, raw["retries"], delay, stable_for, raw.get("limit", 0)), list(problems)
 
 
-class _Declared(t.NamedTuple):
+class _ProbeTemplate(t.NamedTuple):
     """A question with placeholders still in it: key is the option, build makes the question of what is filled in."""
 
     key: str
     template: t.Dict[str, t.Any]
-    build: t.Callable[[t.Dict[str, t.Any]], Question]
+    build: t.Callable[[t.Dict[str, t.Any]], Probe]
 
 
-def _questions_for_all(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: Problems) -> t.List[_Declared]:
-    """The questions, after what is wrong with them whichever member is asked. Such a question is left out."""
+def _probe_templates(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: Problems) -> t.List[_ProbeTemplate]:
+    """Return the probes that are valid. The problems of the others are added."""
     result = []
     if tcp is not None:
         timeout = problems.attempt("", _seconds, "tcp.timeout", tcp["timeout"], 1)
         template = {"address": tcp["address"] or "{instance.address}", "port": tcp["port"]}
-        result.append(_Declared("tcp", template, lambda of: _tcp(of, timeout)))
+        result.append(_ProbeTemplate("tcp", template, lambda of: _tcp(of, timeout)))
     if http is not None:
         seconds = problems.attempt("", _seconds, "http.timeout", http["timeout"], 1)
         status = tuple(problems.attempt("", _status, item) for item in http["status"])
         if not status:
             problems.add("InvalidArgument", "http.status is empty, so no answer would do")
         result.append(
-            _Declared("http", {"url": http["url"]}, lambda of: _http(of, status, seconds, http["validate_certs"]))
+            _ProbeTemplate("http", {"url": http["url"]}, lambda of: _http(of, status, seconds, http["validate_certs"]))
         )
     for declared in list(result):
         before = len(problems)
@@ -123,48 +123,48 @@ def _questions_for_all(tcp: t.Optional[_Raw], http: t.Optional[_Raw], problems: 
 
 
 def _members(
-    raw: t.Sequence[_Raw], asked: t.Sequence[_Declared], with_agent: bool, problems: Problems
-) -> t.Tuple[Asked, ...]:
-    """The members with their questions. What is wrong for several of them alike is said of the first."""
+    raw: t.Sequence[_Raw], templates: t.Sequence[_ProbeTemplate], with_agent: bool, problems: Problems
+) -> t.Tuple[ProbedMember, ...]:
+    """Return the members with their probes. A problem that several members share is reported once."""
     names: t.Set[str] = set()
-    said = {problem.message for problem in problems}
+    seen = {problem.message for problem in problems}
     members = []
     for entry in raw:
         name = entry["name"]
         if not name or name in names:
             problems.add("InvalidArgument", f"{name} is there twice" if name else "a member has no name")
         names.add(name)
-        own = Problems(name)
-        questions = _questions_of(entry, asked, own)
-        agent = not (with_agent and entry["running"]) or _has_agent(entry, own)
-        members.append(Asked(name, entry["running"], questions if agent else (), agent))
-        problems += [problem for problem in own if problem.message not in said]
-        said |= {problem.message for problem in own}
+        member_problems = Problems(name)
+        probes = _probes_of(entry, templates, member_problems)
+        agent_ready = not (with_agent and entry["running"]) or _has_agent(entry, member_problems)
+        members.append(ProbedMember(name, entry["running"], probes if agent_ready else (), agent_ready))
+        problems += [problem for problem in member_problems if problem.message not in seen]
+        seen |= {problem.message for problem in member_problems}
     return tuple(members)
 
 
 def _has_agent(entry: _Raw, problems: Problems) -> bool:
-    """Whether the guest agent of a running member is connected."""
+    """Return whether the guest agent of a running member is connected."""
     if not entry["guest_agent"]:
         problems.add("InvalidArgument", "guest_agent: the hypervisor reports no channel for a guest agent")
     return bool(entry["guest_agent"] == CONNECTED)
 
 
-def _questions_of(entry: _Raw, asked: t.Sequence[_Declared], problems: Problems) -> t.Tuple[Question, ...]:
-    """The questions to a member. One that does not run needs no host or index for them."""
+def _probes_of(entry: _Raw, templates: t.Sequence[_ProbeTemplate], problems: Problems) -> t.Tuple[Probe, ...]:
+    """Return the probes of a member. One that does not run needs no host or index."""
     facts = {key: entry[key] for key in FACTS if entry[key] not in (None, "")}
     facts.setdefault("address", entry["name"])
-    ready = [one for one in asked if entry["running"] or placeholders.used(one.template) <= set(facts)]
-    questions = [problems.attempt("", _question, one, facts) for one in ready]
-    return tuple(question for question in questions if question is not None) if entry["running"] else ()
+    ready = [one for one in templates if entry["running"] or placeholders.used(one.template) <= set(facts)]
+    probes = [problems.attempt("", _build_probe, one, facts) for one in ready]
+    return tuple(probe for probe in probes if probe is not None) if entry["running"] else ()
 
 
-def _question(declared: _Declared, facts: t.Mapping[str, t.Any]) -> Question:
-    def build() -> Question:
+def _build_probe(declared: _ProbeTemplate, facts: t.Mapping[str, t.Any]) -> Probe:
+    def build() -> Probe:
         return declared.build(placeholders.filled(declared.template, facts))
 
-    question: Question = named(declared.key, build)
-    return question
+    probe: Probe = named(declared.key, build)
+    return probe
 
 
 def _tcp(of: _Raw, timeout: int) -> Tcp:
@@ -197,8 +197,8 @@ def _status(value: int) -> int:
     return value
 
 
-def _seconds(name: str, value: object, least: int) -> int:
+def _seconds(name: str, value: object, minimum: int) -> int:
     seconds = int(named(name, parse_seconds, value))
-    if not least <= seconds <= LONGEST:
-        raise FlexdiskError("InvalidArgument", f"{name} is {seconds} s, but must be {least} s to {LONGEST} s")
+    if not minimum <= seconds <= MAX_SECONDS:
+        raise FlexdiskError("InvalidArgument", f"{name} is {seconds} s, but must be {minimum} s to {MAX_SECONDS} s")
     return seconds

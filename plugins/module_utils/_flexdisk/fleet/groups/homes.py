@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ...model.errors import FlexdiskError, Problems
 from ...model.text import count
-from .members import Member, absent
+from .members import Member, absent_member
 from .policy import RollPolicy
 from .roll import Group, Step, in_order_of_creation
 
@@ -25,7 +25,7 @@ class Homes:
 
 
 def parse_homes(raw: object) -> Homes:
-    """A list of hosts, or a map from members to hosts. Raises FlexdiskError InvalidArgument."""
+    """Return a list of hosts, or a map from members to hosts. Raises FlexdiskError InvalidArgument."""
     if isinstance(raw, dict) and all(isinstance(word, str) and word for pair in raw.items() for word in pair):
         return Homes(fixed=dict(raw))
     if isinstance(raw, list) and all(isinstance(word, str) and word for word in raw):
@@ -48,7 +48,7 @@ def placed(group: Group, homes: Homes, policy: RollPolicy) -> Group:
     surge = 0 if group.keeps_disks else policy.limits(group.size).max_batch_size
     known = {member.index: member for member in group.members}
     numbers = collections.Counter(member.host for member in group.members if member.index < group.size)
-    new = [known.get(index) or absent(group.name, index) for index in range(group.size + surge)]
+    new = [known.get(index) or absent_member(group.name, index) for index in range(group.size + surge)]
     for member in in_order_of_creation(group, policy, new):
         host = member.host
         if not host:
@@ -62,29 +62,29 @@ def placed(group: Group, homes: Homes, policy: RollPolicy) -> Group:
 def check_homes(group: Group, homes: Homes, policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> None:
     """Members without a host, on one that is not theirs, or too many on one. placed has given the group its hosts."""
     surge = {action.index for step in steps for action in step.actions if action.index >= group.size}
-    every = _members(group, [*range(group.size), *sorted(surge)])
-    nowhere = [member.name for member in every if not member.host]
-    blind = sorted({m.host or f"the host of {m.name}" for m in group.members if not m.reachable})
-    if nowhere and blind:
+    members = _members(group, [*range(group.size), *sorted(surge)])
+    nowhere = [member.name for member in members if not member.host]
+    unread = sorted({m.host or f"the host of {m.name}" for m in group.members if not m.reachable})
+    if nowhere and unread:
         problems.add(
-            "InvalidArgument", f"{', '.join(nowhere)}: no host is chosen while {', '.join(blind)} cannot be read"
+            "InvalidArgument", f"{', '.join(nowhere)}: no host is chosen while {', '.join(unread)} cannot be read"
         )
     elif nowhere:
         problems.add("InvalidArgument", f"{', '.join(nowhere)}: no host is given")
-    for member in every:
+    for member in members:
         fixed = homes.fixed.get(member.name, member.host)
         if member.host and member.reachable and member.host != fixed:
             problems.add("InvalidArgument", f"{member.name} lies on {member.host}, but hosts says {fixed}")
-    most = policy.max_members_per_host
-    numbers = collections.Counter(member.host for member in every if member.host)
+    limit = policy.max_members_per_host
+    numbers = collections.Counter(member.host for member in members if member.host)
     for host, number in sorted(numbers.items()):
-        if most is not None and number > most:
+        if limit is not None and number > limit:
             problems.add(
-                "InvalidArgument", f"{host} would have {count(number, 'member')}, but max_members_per_host is {most}"
+                "InvalidArgument", f"{host} would have {count(number, 'member')}, but max_members_per_host is {limit}"
             )
 
 
 def _members(group: Group, indexes: t.Iterable[int]) -> t.List[Member]:
-    """The members with these indexes, those that lie nowhere too."""
+    """Return the members with these indexes, those that lie nowhere too."""
     known = {member.index: member for member in group.members}
-    return [known.get(index) or absent(group.name, index) for index in indexes]
+    return [known.get(index) or absent_member(group.name, index) for index in indexes]

@@ -13,24 +13,24 @@ from .members import CLASSES, NOTHING, REFUSED
 _Raw = t.Mapping[str, t.Any]
 
 
-def judged(
+def judge_members(
     members: t.Sequence[_Raw],
     checks: t.Mapping[str, _Raw],
     serving: t.Collection[str],
     size: int,
     recreate: bool,
 ) -> t.List[t.Dict[str, t.Any]]:
-    """The members as group_plan takes them.
+    """Return the members as group_plan takes them.
 
     members are those of found.observed. checks has the result of vm in check mode of each host that was asked. serving
     names the members whose gate says yes. recreate: vm was allowed to make boot disks anew, so what is a problem all
     the same is a refusal. A member above the size that is not there would be made for a while only: it is judged when
     it is made.
     """
-    return [_judged(member, checks.get(member["host"]), serving, size, recreate) for member in members]
+    return [_judge_member(member, checks.get(member["host"]), serving, size, recreate) for member in members]
 
 
-def _judged(
+def _judge_member(
     member: _Raw, check: t.Optional[_Raw], serving: t.Collection[str], size: int, recreate: bool
 ) -> t.Dict[str, t.Any]:
     name, lost = member["name"], bool(check and check.get("unreachable"))
@@ -51,32 +51,32 @@ def _judged(
 
 
 def _change(name: str, check: _Raw, recreate: bool) -> t.Tuple[str, t.List[str]]:
-    """The class of the heaviest step or problem of a member, and the texts of its problems. A module that says nothing
-    of a member that it was asked for has failed altogether, whatever failed_when makes of that.
+    """Return the class of the heaviest step or problem of a member, and the texts of its problems. If the module
+    reports nothing about a member it was asked for, it has failed, whatever failed_when makes of that.
     """
     problems = [problem for problem in check.get("problems") or () if problem["vm"] in (name, "")]
     known = [vm for vm in check.get("vms") or () if vm["vm"] == name]
     if not problems and not known:
         return REFUSED, [str(check.get("msg", ""))]
-    said = [step["class"] for vm in known for step in vm["steps"]]
-    said += [REFUSED if recreate else problem["class"] for problem in problems]
-    change = max((word for word in said if word), key=CLASSES.index, default=NOTHING)
-    return change, [_words(problem) for problem in problems]
+    classes = [step["class"] for vm in known for step in vm["steps"]]
+    classes += [REFUSED if recreate else problem["class"] for problem in problems]
+    change = max((word for word in classes if word), key=CLASSES.index, default=NOTHING)
+    return change, [_text(problem) for problem in problems]
 
 
-def ended(result: _Raw) -> t.List[str]:
-    """The members that a run of vm has brought to what the task wants, by its result."""
+def members_done(result: _Raw) -> t.List[str]:
+    """Return the members that are as the task wants them, by the result of vm."""
     wrong = {problem["vm"] for problem in result.get("problems") or ()}
     vms = [] if "" in wrong else [vm for vm in result.get("vms") or () if vm["vm"] not in wrong]
     return [vm["vm"] for vm in vms if all(step.get("status", "done") == "done" for step in vm["steps"])]
 
 
-def _words(problem: _Raw) -> str:
+def _text(problem: _Raw) -> str:
     return f"{problem['disk'] + ': ' if problem['disk'] else ''}{problem['message']}"
 
 
 def _removed(member: _Raw, size: int) -> t.Dict[str, t.List[str]]:
-    """The disks that go with a member above the size, and those that stay, as texts."""
+    """Return the disks that go with a member above the size, and those that stay, as texts."""
     above = member["there"] and member["index"] >= size
     parts = [(f"{disk['name']} {render_mib(disk['size'])}", disk["preserve"]) for disk in member["disks"] if above]
     return {"loses": [text for text, stays in parts if not stays], "keeps": [text for text, stays in parts if stays]}

@@ -14,29 +14,28 @@ from ...rules import lease
 from .policy import RollPolicy
 
 _Raw = t.Mapping[str, t.Any]
-SHOWN = 20  # so many hosts are named in one message
+MAX_NAMED = 20  # so many hosts are named in one message
 
 
-def lease_place(looks: t.Mapping[str, _Raw], hosts: t.Sequence[str], wanted: _Raw) -> t.Dict[str, t.Any]:
-    """The pools in which a run takes the lease (C(places), by host), and the texts of what is against it (C(problems)).
+def lease_place(reports: t.Mapping[str, _Raw], hosts: t.Sequence[str], wanted: _Raw) -> t.Dict[str, t.Any]:
+    """Return the pools in which a run takes the lease (C(places), by host), and why it cannot be taken (C(problems)).
 
-    looks: what group_lease reported, by host. hosts: all that could have the lease. wanted: group, without (hosts that
-    are known to be off), take_over, and host, "" if the rule decides.
+    reports: what group_lease reported, by host. hosts: all that could have the lease. wanted: group, without (hosts
+    that are known to be off), take_over, and host, "" if the rule decides.
 
-    A lease that lies anywhere is taken where it lies, so that its last holder cannot renew it: only one that lies
-    nowhere gets a place.
+    An existing lease is taken where it is, so that its last holder cannot renew it. Only a new lease gets a place.
     """
-    read = {host: look for host, look in looks.items() if look.get("leases") is not None}
-    blind = [host for host in hosts if host not in read and host not in wanted["without"]]
-    problems = [_unread(blind, looks)] if blind else []
+    read = {host: report for host, report in reports.items() if report.get("leases") is not None}
+    unread = [host for host in hosts if host not in read and host not in wanted["without"]]
+    problems = [_unread(unread, reports)] if unread else []
     places: t.Dict[str, str] = {}
-    for host, look in read.items():
-        for found in look["leases"]:
+    for host, report in read.items():
+        for entry in report["leases"]:
             if host in places:
-                problems.append(f"{host}: the lease lies in the pools {places[host]} and {found['pool']}; remove one")
-            places[host] = found["pool"]
-            if found["standing"] in (lease.HELD, lease.UNREADABLE) and not (wanted["take_over"] or found["died"]):
-                problems.append(f"{host}: {found['msg']}. With flexdisk_take_over=true this run takes it all the same")
+                problems.append(f"{host}: the lease lies in the pools {places[host]} and {entry['pool']}; remove one")
+            places[host] = entry["pool"]
+            if entry["standing"] in (lease.HELD, lease.UNREADABLE) and not (wanted["take_over"] or entry["died"]):
+                problems.append(f"{host}: {entry['msg']}. With flexdisk_take_over=true this run takes it all the same")
     if not places and not problems:
         places = _new_place(read, wanted, problems)
     return {"places": {} if problems else places, "problems": problems}
@@ -49,8 +48,8 @@ def _new_place(read: t.Mapping[str, _Raw], wanted: _Raw, problems: t.List[str]) 
         return {}
     guids = {
         (host, place["pool"]): place["guid"]
-        for host, look in read.items()
-        for place in look["places"]
+        for host, report in read.items()
+        for place in report["places"]
         if named in ("", host)
     }
     if not guids:
@@ -60,23 +59,23 @@ def _new_place(read: t.Mapping[str, _Raw], wanted: _Raw, problems: t.List[str]) 
     return {host: pool}
 
 
-def _unread(blind: t.Sequence[str], looks: t.Mapping[str, _Raw]) -> str:
-    why = ", ".join(f"{host}{_why(looks.get(host) or {})}" for host in blind[:SHOWN])
-    more = f" and {len(blind) - SHOWN} more" if len(blind) > SHOWN else ""
-    word = json.dumps({"flexdisk_lease_without": list(blind)})
+def _unread(unread: t.Sequence[str], reports: t.Mapping[str, _Raw]) -> str:
+    why = ", ".join(f"{host}{_why(reports.get(host) or {})}" for host in unread[:MAX_NAMED])
+    more = f" and {len(unread) - MAX_NAMED} more" if len(unread) > MAX_NAMED else ""
+    word = json.dumps({"flexdisk_lease_without": list(unread)})
     return (
         f"cannot be read, but could have the lease of another run: {why}{more}. If no run can be at work from there, "
         f"such as on a host that is off, go on with -e '{word}'"
     )
 
 
-def _why(look: _Raw) -> str:
-    text = str(look.get("msg") or "").splitlines()
+def _why(report: _Raw) -> str:
+    text = str(report.get("msg") or "").splitlines()
     return f" ({text[0]:.120})" if text else " (not in the play)"
 
 
-def lost(answers: t.Mapping[str, _Raw], places: t.Mapping[str, str]) -> t.List[str]:
-    """Why a run does not have the lease in these places, by what group_lease returned for each host."""
+def lease_problems(answers: t.Mapping[str, _Raw], places: t.Mapping[str, str]) -> t.List[str]:
+    """Return why a run does not have the lease in these places, by what group_lease returned for each host."""
     texts = []
     for host in places:
         answer = answers.get(host) or {}
@@ -86,18 +85,21 @@ def lost(answers: t.Mapping[str, _Raw], places: t.Mapping[str, str]) -> t.List[s
 
 
 def check_others(results: t.Mapping[str, _Raw], group: str, token: str) -> t.List[str]:
-    """The texts of leases of the group that other runs have got meanwhile. results: what vm_info returned, by host."""
+    """Return a message for each lease of the group that another run has got meanwhile. results: what vm_info returned,
+    by host.
+    """
     return [
-        f"{host}: {group}: {found['holder'] if found['readable'] else 'somebody'} has a lease of this group, too, in "
-        f"pool {found['pool']}; this run stops"
+        f"{host}: {group}: {entry['holder'] if entry['readable'] else 'somebody'} has a lease of this group, too, in "
+        f"pool {entry['pool']}; this run stops"
         for host, result in results.items()
-        for found in result.get("leases") or ()
-        if found["group"] == group and not (found["readable"] and (found["expired"] or found["token"] == token))
+        for entry in result.get("leases") or ()
+        if entry["group"] == group and not (entry["readable"] and (entry["expired"] or entry["token"] == token))
     ]
 
 
 def check_waits(gate: _Raw, policy: RollPolicy, size: int, ttl: int, stop_timeout: int) -> t.List[str]:
-    """The texts of waits for which the lease is too short. Nobody renews it while a gate or a guest is waited for.
+    """Return a message for each wait that is too long for the lease. Nobody renews it while a gate or a guest is waited
+    for.
 
     A pause is no such wait: the lease is renewed in between.
     """
@@ -108,8 +110,8 @@ def check_waits(gate: _Raw, policy: RollPolicy, size: int, ttl: int, stop_timeou
     except FlexdiskError as exc:
         return [f"gate: {exc.message}"]
     if retries * delay + stable_for > ttl // 2:
-        words = f"{retries} retries, {delay} s apart, and stable_for {stable_for} s"
-        waits.append(f"the gate can wait for {retries * delay + stable_for} s ({words})")
+        details = f"{retries} retries, {delay} s apart, and stable_for {stable_for} s"
+        waits.append(f"the gate can wait for {retries * delay + stable_for} s ({details})")
     batch = min(policy.max_down_per_host, policy.limits(size).max_batch_size)
     if batch * stop_timeout > ttl // 2:
         waits.append(
@@ -118,8 +120,8 @@ def check_waits(gate: _Raw, policy: RollPolicy, size: int, ttl: int, stop_timeou
     return [f"{text}, but half of instance_group_lease_ttl is {ttl // 2} s; raise it, or wait less" for text in waits]
 
 
-def slices(seconds: int, ttl: int) -> t.List[int]:
-    """A pause in parts, between which a lease of ttl seconds is renewed."""
+def pause_parts(seconds: int, ttl: int) -> t.List[int]:
+    """Return a pause in parts, between which a lease of ttl seconds is renewed."""
     part = max(1, ttl // 4)
-    whole, rest = divmod(max(0, seconds), part)
-    return [part] * whole + ([rest] if rest else [])
+    full, rest = divmod(max(0, seconds), part)
+    return [part] * full + ([rest] if rest else [])

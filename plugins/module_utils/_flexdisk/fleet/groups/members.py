@@ -12,7 +12,7 @@ from ...rules.identity import member_of
 
 NOTHING, LIVE, RESTART, RECREATE, REFUSED = "nothing", "live", "restart", "recreate", "refused"
 CLASSES = (NOTHING, LIVE, RESTART, RECREATE, REFUSED)  # each needs more than the one before
-MOST = 10_000  # members of a group; a bigger size is a slip of the hand, and its plan would fill the memory
+MAX_MEMBERS = 10_000  # members of a group; a bigger size is a slip of the hand, and its plan would fill the memory
 
 
 @dataclass(frozen=True)
@@ -51,42 +51,42 @@ class Member:
 
 
 def removed_disks(member: Member) -> str:
-    """What becomes of the disks of a member that is deleted: C(: root 20 GiB destroyed, data 50 GiB stays)."""
-    words = [f"{disk} destroyed" for disk in member.loses] + [f"{disk} stays" for disk in member.keeps]
-    return f": {', '.join(words)}" if words else ""
+    """Return what becomes of the disks of a member that is deleted: C(: root 20 GiB destroyed, data 50 GiB stays)."""
+    parts = [f"{disk} destroyed" for disk in member.loses] + [f"{disk} stays" for disk in member.keeps]
+    return f": {', '.join(parts)}" if parts else ""
 
 
 def member_name(group: str, index: int) -> str:
-    """The name of a member: C(web-0)."""
+    """Return the name of a member: C(web-0)."""
     return f"{group}-{index}"
 
 
 def index_of(name: str, group: str) -> int:
-    """The number of the member of that name, -1 if it is none of the group's."""
-    found, index = member_of(name)
-    return index if found == group else -1
+    """Return the number of the member of that name, -1 if it is none of the group's."""
+    owner, index = member_of(name)
+    return index if owner == group else -1
 
 
-def absent(group: str, index: int) -> Member:
-    """A member that is found nowhere."""
+def absent_member(group: str, index: int) -> Member:
+    """Return a member that is found nowhere."""
     return Member(member_name(group, index), index, there=False, in_service=False)
 
 
-def falling(members: t.Iterable[Member]) -> t.List[Member]:
-    """The members, the highest index first."""
+def highest_index_first(members: t.Iterable[Member]) -> t.List[Member]:
+    """Return the members, the highest index first."""
     return sorted(members, key=lambda member: -member.index)
 
 
-def waiting(members: t.Iterable[Member], canaries: t.Collection[str]) -> t.List[Member]:
-    """The members that are there and not up to date, in the order in which they are taken: those out of service, then
-    canaries, then the others, each from the highest index.
+def members_to_update(members: t.Iterable[Member], canaries: t.Collection[str]) -> t.List[Member]:
+    """Return the members that are there and not up to date, in the order in which they are taken: those out of service,
+    then canaries, then the others, each from the highest index.
     """
     left = [member for member in members if member.there and not member.current]
     return sorted(left, key=lambda member: (member.serves, member.name not in canaries, -member.index))
 
 
 def size_problems(size: int) -> t.List[str]:
-    """What is wrong with the size of a group."""
+    """Return the problems with the size of a group."""
     if size < 0:
         return [f"size is {size}, but must not be negative"]
-    return [f"size is {size}, but a group has at most {MOST} members"] if size > MOST else []
+    return [f"size is {size}, but a group has at most {MAX_MEMBERS} members"] if size > MAX_MEMBERS else []

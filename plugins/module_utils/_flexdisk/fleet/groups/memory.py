@@ -56,7 +56,7 @@ class Memory:
 
 
 @dataclass(frozen=True)
-class Heard:
+class TurnInput:
     """What a run hears before a turn. Of answers, serving and bad, only what the last turn has asked for is new."""
 
     now: float
@@ -107,7 +107,7 @@ class Turn:
         return not todo.get(self.do, True)
 
     def after_renewal(self, take_over: bool = False) -> Turn:
-        """The same after the lease was taken or renewed."""
+        """Return this turn again, after the lease was taken or renewed."""
         memory = self.memory
         lease = {"renew": bool(memory.token), "take_over": take_over and not memory.token}
         return replace(
@@ -121,12 +121,12 @@ class Turn:
 
     @classmethod
     def of(cls, result: t.Mapping[str, t.Any]) -> Turn:
-        """The turn of a result."""
+        """Return the turn of a result."""
         fields = {name: result[name] for name in cls.__dataclass_fields__ if name not in _WITHIN}
         return cls(memory=Memory(**result["memory"]), **fields)
 
     def result(self) -> _Dict:
-        """The keys of the result of a task."""
+        """Return the keys of the result of a task."""
         fields = {name: value for name, value in vars(self).items() if name not in _WITHIN}
         # A loop cannot be left, so it is as long as what is ahead seems to be. A round within each round would end with
         # the run, but one of some hundred steps would be too deep for Python.
@@ -137,5 +137,5 @@ class Turn:
 
 
 def refuse(memory: Memory, texts: t.Sequence[str]) -> Turn:
-    """The run fails for these reasons."""
+    """Return the turn of a run that fails for these reasons."""
     return Turn(memory, refused={"msg": ". ".join(texts), "failed": True}, reasons=texts)

@@ -14,7 +14,7 @@ _PLACEHOLDER = re.compile(r"\{instance\.([^{}]*)\}")
 
 
 def used(value: object) -> t.Set[str]:
-    """The names of the placeholders in all strings of a value, in those of its lists and dictionaries too.
+    """Return the names of the placeholders in all strings of a value, in those of its lists and dictionaries too.
 
     Keys of dictionaries are not looked at: they are never filled.
     """
@@ -33,8 +33,8 @@ def check(value: object, known: t.Collection[str]) -> None:
 
 
 def filled(value: t.Any, facts: t.Mapping[str, t.Union[str, int]]) -> t.Any:
-    """The value with the facts in the place of its placeholders. A string that is one placeholder becomes the fact
-    itself, so that a number stays a number. Facts are not searched for placeholders.
+    """Fill the placeholders of a value. A string that is one placeholder becomes the fact itself, so that a number
+    stays a number. Facts are not searched for placeholders.
 
     Raises FlexdiskError InvalidArgument for placeholders that facts do not have.
     """
@@ -49,8 +49,8 @@ def _filled(value: t.Any, facts: t.Mapping[str, t.Union[str, int]]) -> t.Any:
         return [_filled(item, facts) for item in value]
     if not isinstance(value, str):
         return value
-    whole = _PLACEHOLDER.fullmatch(value)
-    return facts[whole[1]] if whole else _PLACEHOLDER.sub(lambda found: str(facts[found[1]]), value)
+    single = _PLACEHOLDER.fullmatch(value)
+    return facts[single[1]] if single else _PLACEHOLDER.sub(lambda match: str(facts[match[1]]), value)
 
 
 def _listed(names: t.Iterable[str]) -> str:

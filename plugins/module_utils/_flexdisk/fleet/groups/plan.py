@@ -33,21 +33,21 @@ class GroupPlan:
 
 
 def plan_group(group: Group, policy: RollPolicy, homes: Homes) -> GroupPlan:
-    """The plan for a group as it is now. homes: where members shall lie that lie nowhere yet."""
+    """Return the plan for a group as it is now. homes: where members shall lie that lie nowhere yet."""
     group = placed(group, homes, policy)
     steps, end = all_steps(group, policy)
     problems = refusals(group, policy, homes, steps, end)
     peak = max([len(group.there), *(step.peak for step in steps)])
-    least = min([group.serving, *(step.in_service for step in steps)])
+    fewest = min([group.serving, *(step.in_service for step in steps)])
     warnings = tuple(_warnings(group, policy))
     left = tuple(m.name for m in end.members if not m.current and (m.there or m.index < end.size))
-    return GroupPlan(tuple(steps), is_done(group), left, peak, least, pauses_of(steps), warnings, tuple(problems))
+    return GroupPlan(tuple(steps), is_done(group), left, peak, fewest, pauses_of(steps), warnings, tuple(problems))
 
 
 def _warnings(group: Group, policy: RollPolicy) -> t.Iterator[str]:
-    blind = [member.name for member in group.members if not member.reachable]
-    if blind:
-        yield f"{', '.join(blind)} cannot be read and will not be changed, and count as down"
+    unread = [member.name for member in group.members if not member.reachable]
+    if unread:
+        yield f"{', '.join(unread)} cannot be read and will not be changed, and count as down"
     floor = policy.limits(group.size).min_in_service
     if floor > group.size:
         yield f"min_in_service is {floor}, but the group has {count(group.size, 'member')}; {group.size} is meant"

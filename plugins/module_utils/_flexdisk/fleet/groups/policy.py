@@ -34,7 +34,7 @@ class Amount(t.NamedTuple):
     percent: bool = False
 
     def of(self, size: int, up: bool = False) -> int:
-        """The number of members in a group of that size. A percentage is rounded down, or up."""
+        """Return the number of members in a group of that size. A percentage is rounded down, or up."""
         if not self.percent:
             return self.number
         return -(-size * self.number // 100) if up else size * self.number // 100
@@ -78,7 +78,7 @@ class RollPolicy:
     deadline: t.Optional[int] = None
 
     def limits(self, size: int) -> Limits:
-        """The limits for a group of that size.
+        """Return the limits for a group of that size.
 
         Of u members that may be missing (a percentage is rounded down) and s that may be there in excess (rounded up),
         size - u are in service, and u + s are changed at a time. Where rounding leaves none at all, u is 1.
@@ -92,12 +92,12 @@ class RollPolicy:
         return Limits(size - missing, max(missing + extra, 1))
 
     def floor(self, size: int) -> int:
-        """Members that must stay in service. A limit above the size of the group means that none may be missing."""
+        """Return members that must stay in service. A limit above the size of the group means that none may be missing."""
         return min(self.limits(size).min_in_service, size)
 
 
 def parse_policy(raw: t.Mapping[str, t.Any]) -> t.Tuple[RollPolicy, t.List[Problem]]:
-    """The policy that a user has written, and everything that is wrong with it. None counts as not written."""
+    """Return the policy that a user has written, and everything that is wrong with it. None counts as not written."""
     problems = Problems("")
     given = {key: value for key, value in raw.items() if value is not None}
     for key in sorted(set(given) - set(OPTIONS)):
@@ -117,20 +117,20 @@ def parse_policy(raw: t.Mapping[str, t.Any]) -> t.Tuple[RollPolicy, t.List[Probl
     return (RollPolicy() if problems else RollPolicy(**values)), list(problems)
 
 
-def _integer(value: object, least: int) -> int:
+def _integer(value: object, minimum: int) -> int:
     text = str(value)
-    if isinstance(value, (bool, float)) or not _NUMBER.fullmatch(text) or int(text) < least:
-        raise FlexdiskError("InvalidArgument", f"{value!r} is not a whole number of {least} or more")
+    if isinstance(value, (bool, float)) or not _NUMBER.fullmatch(text) or int(text) < minimum:
+        raise FlexdiskError("InvalidArgument", f"{value!r} is not a whole number of {minimum} or more")
     return int(text)
 
 
 def _amount(value: object) -> Amount:
-    found = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    if found is None:
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
         return Amount(_integer(value, 0))
-    if int(found[1]) > 100:
+    if int(match[1]) > 100:
         raise FlexdiskError("InvalidArgument", f"{value} is more than 100%")
-    return Amount(int(found[1]), found[1].strip("0") != "")
+    return Amount(int(match[1]), match[1].strip("0") != "")
 
 
 def _pause(value: object) -> int:
@@ -150,10 +150,10 @@ def _canary(value: object) -> t.Union[int, t.Tuple[str, ...]]:
     return tuple(value)
 
 
-def _word(words: t.Tuple[str, ...]) -> t.Callable[[object], str]:
+def _choice(choices: t.Tuple[str, ...]) -> t.Callable[[object], str]:
     def read(value: object) -> str:
-        if value not in words:
-            raise FlexdiskError("InvalidArgument", f"{value!r} is none of {', '.join(words)}")
+        if value not in choices:
+            raise FlexdiskError("InvalidArgument", f"{value!r} is none of {', '.join(choices)}")
         return str(value)
 
     return read
@@ -171,8 +171,8 @@ _READERS: t.Dict[str, t.Callable[[object], t.Any]] = {
     "canary": _canary,
     "canary_pause": _pause,
     "failure_budget": _amount,
-    "on_failure": _word(ON_FAILURE),
-    "action_ceiling": _word(CEILINGS),
+    "on_failure": _choice(ON_FAILURE),
+    "action_ceiling": _choice(CEILINGS),
     "max_removed": lambda value: _integer(value, 0),
     "deadline": parse_seconds,
 }

@@ -15,11 +15,11 @@ from .members import CLASSES, LIVE, REFUSED, Member, index_of, removed_disks
 from .policy import CONTINUE, RollPolicy
 from .roll import REMOVE, Group, Step, canaries_of, left_over
 
-SHOWN = 20  # so many members are named in one message
+MAX_NAMED = 20  # so many members are named in one message
 
 
 def refusals(group: Group, policy: RollPolicy, homes: Homes, steps: t.Sequence[Step], end: Group) -> t.List[Problem]:
-    """All reasons. steps and end are those of roll.all_steps."""
+    """Return all reasons. steps and end are those of roll.all_steps."""
     problems = Problems("")
     _members(group, policy, problems)
     check_homes(group, homes, policy, steps, problems)
@@ -58,14 +58,14 @@ def _members(group: Group, policy: RollPolicy, problems: Problems) -> None:
 
 def _failures(group: Group, policy: RollPolicy, problems: Problems) -> None:
     """More members that have failed, or are on hosts that cannot be read, than the policy allows in the whole run."""
-    blind = {member.name for member in group.members if not member.reachable}
+    unread = {member.name for member in group.members if not member.reachable}
     budget = policy.failure_budget.of(group.size)
     if policy.on_failure == CONTINUE:
         return
-    if len(blind | group.failed) > budget:
+    if len(unread | group.failed) > budget:
         parts = [
-            f"{', '.join(sorted(names))} {what}"
-            for names, what in ((group.failed, "failed"), (blind - group.failed, "cannot be read"))
+            f"{', '.join(sorted(names))} {state}"
+            for names, state in ((group.failed, "failed"), (unread - group.failed, "cannot be read"))
             if names
         ]
         problems.add("InvalidArgument", f"failure_budget is {budget}, but {' and '.join(parts)}")
@@ -94,23 +94,23 @@ def _surge(group: Group, policy: RollPolicy, problems: Problems) -> None:
 
 def _removals(group: Group, policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> None:
     """More members that would be deleted than the policy allows."""
-    most = policy.max_removed
-    if most is None and group.only_size:
+    limit = policy.max_removed
+    if limit is None and group.only_size:
         return
-    if most is None:
-        most = 0 if group.keeps_disks else policy.limits(group.size).max_batch_size
+    if limit is None:
+        limit = 0 if group.keeps_disks else policy.limits(group.size).max_batch_size
     gone = [action for step in steps for action in step.actions if action.do == REMOVE]
-    if len(gone) > most:
+    if len(gone) > limit:
         known = {member.name: member for member in group.members}
         names = [action.member for action in gone]
-        text = "; ".join(_removal(known[name]) if name in known else name for name in names[:SHOWN])
-        more = f"; and {len(gone) - SHOWN} more" if len(gone) > SHOWN else ""
+        text = "; ".join(_removal(known[name]) if name in known else name for name in names[:MAX_NAMED])
+        more = f"; and {len(gone) - MAX_NAMED} more" if len(gone) > MAX_NAMED else ""
         them = "it" if len(gone) == 1 else "them"
         size = max(action.index for action in gone) + 1
         keeps = f"-e flexdisk_size={size}" if group.only_size else f"size: {size}"
         problems.add(
             "InvalidArgument",
-            f"size is {group.size}, so {len(gone)} would be deleted, but max_removed is {most}: {text}{more}. "
+            f"size is {group.size}, so {len(gone)} would be deleted, but max_removed is {limit}: {text}{more}. "
             f"Write {keeps} to keep {them}, or max_removed: {len(gone)} in the policy to delete {them}",
         )
 
@@ -134,12 +134,12 @@ def _time(policy: RollPolicy, steps: t.Sequence[Step], problems: Problems) -> No
 
 
 def pauses_of(steps: t.Sequence[Step]) -> int:
-    """Seconds of all pauses: there is none after the last step."""
+    """Return seconds of all pauses: there is none after the last step."""
     return sum(step.pause for step in steps[:-1])
 
 
 def _blocked(end: Group, left: t.Sequence[Member], policy: RollPolicy) -> str:
-    """Why something is left although there is no further step."""
+    """Return why something is left although there is no further step."""
     floor = policy.floor(end.size)
     names = [member.name for member in left if member.index < end.size] or [member.name for member in left]
     serving = f"{end.serving} member{' is' if end.serving == 1 else 's are'} in service"

@@ -24,7 +24,7 @@ _COLUMNS = ("STEP", "MEMBER", "HOST", "DONE TO IT", "IN SERVICE", "DESTROYS")
 
 
 def result(group: Group, plan: GroupPlan) -> _Dict:
-    """The keys of a result."""
+    """Return the keys of a result."""
     steps = [_step(step) for step in plan.steps]
     return {
         "changed": False,
@@ -37,7 +37,7 @@ def result(group: Group, plan: GroupPlan) -> _Dict:
         "peak": plan.peak,
         "in_service": plan.in_service,
         "pauses": plan.pauses,
-        "table": table(plan) + removals(group, plan),
+        "table": table(plan) + removal_lines(group, plan),
         "warnings": list(plan.warnings),
     }
 
@@ -63,22 +63,22 @@ def summary(group: Group, plan: GroupPlan) -> str:
 def done_table(
     log: t.Sequence[t.Mapping[str, t.Any]], failed: t.Collection[str], reverted: t.Collection[str]
 ) -> t.List[str]:
-    """Lines of a table of what was done. log: actions with their step and the seconds that it took the member out of
-    service, the time until its gate said yes included. failed: names of members that did not come back. reverted: those
-    of the last step that are again what they were before it.
+    """Return lines of a table of what was done. log: actions with their step and the seconds that it took the member
+    out of service, the time until its gate said yes included. failed: names of members that did not come back.
+    reverted: those of the last step that are again what they were before it.
     """
     rows = []
     for entry in log:
         out = "-" if entry["do"] in (LIVE, CREATE) else f"{entry['seconds']:.0f} s"
-        words = ["FAILED"] if entry["member"] in failed else []
-        words += ["reverted"] if entry["member"] in reverted and entry["step"] == log[-1]["step"] else []
-        result = ", ".join(words) or "ok"
+        notes = ["FAILED"] if entry["member"] in failed else []
+        notes += ["reverted"] if entry["member"] in reverted and entry["step"] == log[-1]["step"] else []
+        result = ", ".join(notes) or "ok"
         rows.append((str(entry["step"]), entry["member"], entry["host"], entry["do"], out, result))
     return aligned(_DONE, rows)
 
 
 def table(plan: GroupPlan) -> t.List[str]:
-    """Lines of a table with one line for each member of each step; none without steps."""
+    """Return lines of a table with one line for each member of each step; none without steps."""
     rows = [
         (
             *(str(number), action.member, action.host, action.do, str(step.in_service)),
@@ -90,8 +90,8 @@ def table(plan: GroupPlan) -> t.List[str]:
     return aligned(_COLUMNS, rows)
 
 
-def removals(group: Group, plan: GroupPlan) -> t.List[str]:
-    """A line for each member that is deleted, with what becomes of its disks."""
+def removal_lines(group: Group, plan: GroupPlan) -> t.List[str]:
+    """Return a line for each member that is deleted, with what becomes of its disks."""
     gone = {action.member for step in plan.steps for action in step.actions if action.do == REMOVE}
     return [f"deleted: {member.name}{removed_disks(member)}" for member in group.members if member.name in gone]
 

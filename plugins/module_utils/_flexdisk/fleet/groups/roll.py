@@ -14,7 +14,17 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from .batches import next_batch
-from .members import LIVE, NOTHING, RECREATE, RESTART, Member, absent, falling, member_name, waiting
+from .members import (
+    LIVE,
+    NOTHING,
+    RECREATE,
+    RESTART,
+    Member,
+    absent_member,
+    highest_index_first,
+    member_name,
+    members_to_update,
+)
 from .policy import RollPolicy
 
 # What a step does with a member. return: put one back into service that an interrupted run has taken out, or was about
@@ -75,25 +85,25 @@ class Step(t.NamedTuple):
 
 
 def next_step(group: Group, policy: RollPolicy) -> t.Optional[Step]:
-    """The next step, or None: either the group is as declared, or what is left may not be done now (blocked)."""
-    marked = [member for member in group.there if member.marked and _free(group, member)]
+    """Return the next step, or None: either the group is as declared, or what is left may not be done now (blocked)."""
+    marked = [member for member in group.there if member.marked and _may_touch(group, member)]
     returning = _returning(group, policy, marked)
     if returning:
-        return _step(group, policy, [(member, RETURN) for member in falling(returning)], pause=0)
+        return _step(group, policy, [(member, RETURN) for member in highest_index_first(returning)], pause=0)
     if marked:
-        parts = [(member, FINISH if member.index < group.size else REMOVE) for member in falling(marked)]
+        parts = [(member, FINISH if member.index < group.size else REMOVE) for member in highest_index_first(marked)]
         return _step(group, policy, parts)
-    staying = [member for member in group.there if member.index < group.size and _free(group, member)]
+    staying = [member for member in group.there if member.index < group.size and _may_touch(group, member)]
     alive = [member for member in staying if member.change == LIVE]
     if alive:
-        return _step(group, policy, [(member, LIVE) for member in falling(alive)], pause=0)
+        return _step(group, policy, [(member, LIVE) for member in highest_index_first(alive)], pause=0)
     taken = _batch(group, policy, staying)
     return _step(group, policy, taken) if taken else None
 
 
 def _returning(group: Group, policy: RollPolicy, marked: t.Sequence[Member]) -> t.List[Member]:
-    """The marked members that go back into service. One above the size does if fewer than the floor are left: a killed
-    run may have marked it, and not taken it out.
+    """Return the marked members that go back into service. One above the size does if fewer than the floor are left: a
+    killed run may have marked it, and not taken it out.
     """
     able = [member for member in marked if member.in_service]
     returning = [member for member in able if member.index < group.size]
@@ -103,7 +113,7 @@ def _returning(group: Group, policy: RollPolicy, marked: t.Sequence[Member]) -> 
 
 
 def canaries_of(group: Group, policy: RollPolicy) -> t.Tuple[str, ...]:
-    """The names of the canaries. A number means so many members from the highest index."""
+    """Return the names of the canaries. A number means so many members from the highest index."""
     if not isinstance(policy.canary, int):
         return policy.canary
     lowest = max(0, group.size - policy.canary)
@@ -116,58 +126,58 @@ def in_order_of_creation(group: Group, policy: RollPolicy, members: t.Iterable[M
     return sorted(members, key=lambda member: (member.name not in canaries, member.index))
 
 
-def _free(group: Group, member: Member) -> bool:
-    """Whether this run may touch the member."""
+def _may_touch(group: Group, member: Member) -> bool:
+    """Return whether this run may touch the member."""
     return member.reachable and member.name not in group.failed
 
 
 def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.List[t.Tuple[Member, str]]:
-    """The members of a step that takes some out of service, or makes new ones, or removes those above the size."""
+    """Return the members of a step that takes some out of service, or makes new ones, or removes those above the size."""
     limits, size = policy.limits(group.size), group.size
     # What this run may not touch is left as it is: nothing waits for it, and it takes no place.
-    there = [member for member in group.there if member.index < size or _free(group, member)]
-    done = sum(member.current or not _free(group, member) for member in there if member.index < size)
+    there = [member for member in group.there if member.index < size or _may_touch(group, member)]
+    done = sum(member.current or not _may_touch(group, member) for member in there if member.index < size)
     batch = next_batch(size, len(there), done, limits.max_batch_size, limits.min_in_service)
     canaries = canaries_of(group, policy)
-    waits = waiting(staying, canaries)
+    waits = members_to_update(staying, canaries)
     taken = [(m, HEAL if m.change == NOTHING else m.change) for m in waits if not m.serves][: batch.batch]
     made = in_order_of_creation(group, policy, _missing(group, size if group.keeps_disks else max(size, batch.size)))
-    room = _Room(group, policy)
+    budget = _OutageBudget(group, policy)
     healthy = [member for member in waits if member.serves]
 
     def fill(new: t.Sequence[Member], stale: t.Sequence[Member]) -> None:
         taken.extend((member, CREATE) for member in new[: batch.batch - len(taken)])
-        taken.extend((m, m.change) for m in stale if len(taken) < batch.batch and room.take(m))
+        taken.extend((m, m.change) for m in stale if len(taken) < batch.batch and budget.take_out(m))
 
     first = [member for member in healthy if member.name in canaries]
     fill([member for member in made if member.name in canaries], first)
     if not any(member.name in canaries for member, _do in taken):  # canaries go alone
         fill(made, [] if first else healthy)
-    surplus = [member for member in falling(there) if member.index >= size]
+    surplus = [member for member in highest_index_first(there) if member.index >= size]
     idle = [member for member in surplus if not member.serves]
     spare = [member for member in surplus if member.serves][: max(0, len(there) - len(idle) - batch.size)]
-    return [*taken, *((member, REMOVE) for member in idle + [member for member in spare if room.take(member)])]
+    return [*taken, *((member, REMOVE) for member in idle + [member for member in spare if budget.take_out(member)])]
 
 
 def _missing(group: Group, size: int) -> t.List[Member]:
-    """The members that a group of that size lacks, the lowest index first: where they lie, or nowhere yet."""
+    """Return the members that a group of that size lacks, the lowest index first: where they lie, or nowhere yet."""
     known = {member.index: member for member in group.members}
-    lacking = [known.get(index) or absent(group.name, index) for index in range(size)]
-    return [member for member in lacking if not member.there and _free(group, member)]
+    lacking = [known.get(index) or absent_member(group.name, index) for index in range(size)]
+    return [member for member in lacking if not member.there and _may_touch(group, member)]
 
 
-class _Room:
+class _OutageBudget:
     """How many members may leave service: for the floor of the group, and on each host."""
 
     def __init__(self, group: Group, policy: RollPolicy) -> None:
         self._left = group.serving - policy.floor(group.size)
-        self._most = policy.max_down_per_host
+        self._max_down_per_host = policy.max_down_per_host
         down = (member.host for member in group.members if not member.serves and member.index < group.size)
         self._down = collections.Counter(down)
 
-    def take(self, member: Member) -> bool:
+    def take_out(self, member: Member) -> bool:
         """Take a member out of service if that is allowed."""
-        if self._left < 1 or self._down[member.host] >= self._most:
+        if self._left < 1 or self._down[member.host] >= self._max_down_per_host:
             return False
         self._left -= 1
         self._down[member.host] += 1
@@ -187,8 +197,8 @@ def _step(
     return Step(actions, group.serving - out, len(group.there) + new, pause)
 
 
-def after(group: Group, step: Step) -> Group:
-    """The group after a step in which nothing fails."""
+def group_after(group: Group, step: Step) -> Group:
+    """Return the group after a step in which nothing fails."""
     members = {member.name: member for member in group.members}
     for action in step.actions:
         name = action.member
@@ -204,15 +214,13 @@ def after(group: Group, step: Step) -> Group:
 
 
 def batch_of(members: t.Sequence[t.Mapping[str, t.Any]], actions: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[t.Any]:
-    """The members of a step, each with what is done to it as C(do). actions are as group_plan returns them."""
+    """Return the members of a step, each with what is done to it as C(do). actions are as group_plan returns them."""
     known = {member["name"]: member for member in members}
     return [{**known[action["member"]], "do": action["do"]} for action in actions]
 
 
-def failures(group: Group, actions: t.Iterable[t.Tuple[str, str]]) -> t.FrozenSet[str]:
-    """The members that a step has not brought to its end, of the names and words of its actions. group is as it is
-    after the step.
-    """
+def failed_members(group: Group, actions: t.Iterable[t.Tuple[str, str]]) -> t.FrozenSet[str]:
+    """Return the members for which a step has failed. actions: names and kinds. group: as it is after the step."""
     members = {member.name: member for member in group.members}
     failed = set()
     for name, do in actions:
@@ -230,19 +238,19 @@ def failures(group: Group, actions: t.Iterable[t.Tuple[str, str]]) -> t.FrozenSe
 
 
 def left_over(group: Group) -> t.List[Member]:
-    """What a roll still has to change, make or remove, of what this run may touch."""
-    changed = [m for m in group.there if _free(group, m) and not (m.current and m.index < group.size)]
-    return _missing(group, group.size) + falling(changed)
+    """Return the members that a roll still has to change, create or remove, as far as this run may touch them."""
+    changed = [m for m in group.there if _may_touch(group, m) and not (m.current and m.index < group.size)]
+    return _missing(group, group.size) + highest_index_first(changed)
 
 
 def is_done(group: Group) -> bool:
-    """Whether the group is as declared: of its size, every member up to date and in service, none marked."""
+    """Return whether the group is as declared: of its size, every member up to date and in service, none marked."""
     there = group.there
     return {member.index for member in there} == set(range(group.size)) and all(member.current for member in there)
 
 
 def all_steps(group: Group, policy: RollPolicy) -> t.Tuple[t.List[Step], Group]:
-    """The steps that are left if nothing fails, and the group after them.
+    """Return the steps that are left if nothing fails, and the group after them.
 
     A step returns, changes, makes or removes at least one member, and a surge makes and removes some once more.
     """
@@ -252,5 +260,5 @@ def all_steps(group: Group, policy: RollPolicy) -> t.Tuple[t.List[Step], Group]:
         if step is None:
             break
         steps.append(step)
-        group = after(group, step)
+        group = group_after(group, step)
     return steps, group

@@ -29,18 +29,20 @@ PLACEHOLDERS = ("name", "index", "host", "address")
 ADDRESS = "address"  # a member's own word that is none of vm: where its gate asks
 
 
-def check_template(group: str, template: _Raw, own: t.Mapping[str, t.Any]) -> Problems:
-    """What is wrong with a template and the values that members have of their own, all together."""
+def check_template(group: str, template: _Raw, member_values: t.Mapping[str, t.Any]) -> Problems:
+    """Return all problems with a template and with the values of single members."""
     problems = Problems("")
-    for name, values in [("template", template), *own.items()]:
+    for name, values in [("template", template), *member_values.items()]:
         if name != "template" and index_of(name, group) < 0:
             problems.add("InvalidArgument", f"{name} is not a member of {group}, and has words of its own")
         if not isinstance(values, dict):
             problems.add("InvalidArgument", f"{name} is {values!r}, but must be a dictionary of the words of vm")
             continue
-        said = [word for word in OWNED if word in values and not (word == "uuid" and name != "template")]
-        if said:
-            problems.add("InvalidArgument", f"{name} has {', '.join(said)}, which the update of the group sets itself")
+        reserved = [word for word in OWNED if word in values and not (word == "uuid" and name != "template")]
+        if reserved:
+            problems.add(
+                "InvalidArgument", f"{name} has {', '.join(reserved)}, which the update of the group sets itself"
+            )
         problems.attempt("", check, values, PLACEHOLDERS)
         disks = values.get("disks") or []
         if not isinstance(disks, list) or not all(isinstance(disk, dict) for disk in disks):
@@ -53,30 +55,30 @@ def check_template(group: str, template: _Raw, own: t.Mapping[str, t.Any]) -> Pr
     return problems
 
 
-def facts_of(member: _Raw, template: _Raw, own: t.Mapping[str, _Raw]) -> t.Dict[str, t.Union[str, int]]:
-    """What placeholders stand for. member has name, index and host. An address without a declaration is the name."""
+def facts_of(member: _Raw, template: _Raw, member_values: t.Mapping[str, _Raw]) -> t.Dict[str, t.Union[str, int]]:
+    """Return the values of placeholders. member has name, index and host. An address without a declaration is the name."""
     facts: t.Dict[str, t.Union[str, int]] = {key: member[key] for key in ("name", "index", "host")}
-    declared = own.get(member["name"], {}).get(ADDRESS, template.get(ADDRESS, member["name"]))
+    declared = member_values.get(member["name"], {}).get(ADDRESS, template.get(ADDRESS, member["name"]))
     return {**facts, ADDRESS: filled(declared, {**facts, ADDRESS: member["name"]})}
 
 
 def entry(
-    member: _Raw, template: _Raw, own: t.Mapping[str, _Raw], recreate: bool, word: str = ""
+    member: _Raw, template: _Raw, member_values: t.Mapping[str, _Raw], recreate: bool, word: str = ""
 ) -> t.Dict[str, t.Any]:
-    """What the member shall be, as an entry of O(flexdisk.hypervisor.vm#module:vms). recreate: its boot disk may be
-    made anew for another image. word: it is made anew once for this word.
+    """Return the desired state of a member, as an entry of O(flexdisk.hypervisor.vm#module:vms). recreate: its boot
+    disk may be recreated for another image. word: it is recreated once for this word.
     """
-    values = own.get(member["name"], {})
+    values = member_values.get(member["name"], {})
     merged = {key: {**(template.get(key) or {}), **(values[key] or {})} for key in MERGED if key in values}
-    whole = filled({**template, **values, **merged}, facts_of(member, template, own))
-    whole.pop(ADDRESS, None)
-    if recreate and whole.get("disks"):
-        whole["disks"] = _replaceable(whole["disks"], word)
-    return {**whole, "vm": member["name"], "state": "running", "member": member["name"]}
+    options = filled({**template, **values, **merged}, facts_of(member, template, member_values))
+    options.pop(ADDRESS, None)
+    if recreate and options.get("disks"):
+        options["disks"] = _with_recreate(options["disks"], word)
+    return {**options, "vm": member["name"], "state": "running", "member": member["name"]}
 
 
 def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) -> t.List[t.Dict[str, t.Any]]:
-    """What each member shall be: nothing, for those above the size. more: further words for the others."""
+    """Return the desired state of each member. Those above the size are absent. more: further options for the others."""
     result = []
     for member in members:
         word = group["generation"] if member["name"] in group["replace"] else ""
@@ -90,34 +92,34 @@ def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) 
 
 
 def removal(member: _Raw, template: _Raw) -> t.Dict[str, t.Any]:
-    """What deletes a member, if it is still marked as one, as an entry of O(flexdisk.hypervisor.vm#module:vms)."""
-    words = {word: template[word] for word in REMOVAL if word in template}
-    return {**words, "vm": member["name"], "state": "absent", "member": member["name"]}
+    """Return the entry that deletes a member if it is still marked as one, of O(flexdisk.hypervisor.vm#module:vms)."""
+    options = {word: template[word] for word in REMOVAL if word in template}
+    return {**options, "vm": member["name"], "state": "absent", "member": member["name"]}
 
 
-def former(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
-    """What the member was, as an entry of O(flexdisk.hypervisor.vm#module:vms): its memory and CPUs, and its former
-    boot disk if it was made anew. What has grown stays so.
+def restore_entry(member: _Raw, recreated: bool) -> t.Dict[str, t.Any]:
+    """Return the former state of a member, as an entry of O(flexdisk.hypervisor.vm#module:vms): its memory and CPUs,
+    and its former boot disk if it was recreated. Disks that have grown stay so.
     """
     boots = [{key: disk[key] for key in ("uuid", "name")} for disk in member["disks"] if disk["boot"] and recreated]
     disks = [{**disk, "boot": True, "recreate": True} for disk in boots]
-    words = {"vm": member["name"], "state": "running", "restart": True, "unlisted": "keep", "disks": disks}
-    return {**words, **{key: member[key] for key in ("memory", "vcpus") if member[key]}}
+    options = {"vm": member["name"], "state": "running", "restart": True, "unlisted": "keep", "disks": disks}
+    return {**options, **{key: member[key] for key in ("memory", "vcpus") if member[key]}}
 
 
-def formers(members: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
-    """What each member of a step was before it. Members have what was done to them as C(do)."""
-    return [former(member, member["do"] in (RECREATE, FINISH)) for member in members]
+def restore_entries(members: t.Sequence[_Raw]) -> t.List[t.Dict[str, t.Any]]:
+    """Return the former state of each member of a step. C(do) says what the step did."""
+    return [restore_entry(member, member["do"] in (RECREATE, FINISH)) for member in members]
 
 
-def _replaceable(disks: t.Sequence[_Raw], word: str) -> t.List[t.Dict[str, t.Any]]:
-    """The disks, of which the boot disk may be made anew: the entry with C(boot), else the first, as in vm."""
+def _with_recreate(disks: t.Sequence[_Raw], word: str) -> t.List[t.Dict[str, t.Any]]:
+    """Return the disks, of which the boot disk may be recreated: the entry with C(boot), else the first, as in vm."""
     boots = next((number for number, disk in enumerate(disks) if disk.get("boot")), 0)
-    words = {"boot": True, "recreate": True, **({"recreate_for": word} if word else {})}
-    return [{**disk, **words} if number == boots else dict(disk) for number, disk in enumerate(disks)]
+    options = {"boot": True, "recreate": True, **({"recreate_for": word} if word else {})}
+    return [{**disk, **options} if number == boots else dict(disk) for number, disk in enumerate(disks)]
 
 
 def keeps_disks(template: _Raw) -> bool:
-    """Whether members have disks besides their boot disk. A template without disks leaves them to its package."""
+    """Return whether members have disks besides their boot disk. A template without disks leaves them to its package."""
     disks = template.get("disks")
     return disks is None or len(disks) > 1

@@ -16,8 +16,8 @@ from ...model.errors import refusal
 from . import lease, report, turn_step
 from .declared import parse_group
 from .found import adoptions, find
-from .judged import judged
-from .memory import Heard, Memory, Turn, refuse
+from .judged import judge_members
+from .memory import Memory, Turn, TurnInput, refuse
 from .plan import plan_group
 from .policy import REVERT, parse_policy
 from .turn_step import declared_entries, may_recreate
@@ -26,8 +26,8 @@ _Raw = t.Mapping[str, t.Any]
 AUTO = "auto"
 
 
-def take(group: _Raw, last: _Raw, heard: Heard) -> Turn:
-    """The turn after what was heard. last is the result of the turn before; {} begins a run."""
+def take(group: _Raw, last: _Raw, heard: TurnInput) -> Turn:
+    """Return the next turn. last: the result of the turn before, {} at the beginning of a run."""
     if last and not last["do"]:
         return Turn.of(last)
     turn = STAGES[last.get("then", "begin")](group, Memory(**last.get("memory", {})), heard)
@@ -42,8 +42,8 @@ def take(group: _Raw, last: _Raw, heard: Heard) -> Turn:
     return turn.after_renewal() if turn.do not in ("", "lease") and turn.memory.token and aging else turn
 
 
-def _begin(group: _Raw, _memory: Memory, heard: Heard) -> Turn:
-    """What a run could not do is refused before it looks at any host."""
+def _begin(group: _Raw, _memory: Memory, heard: TurnInput) -> Turn:
+    """Refuse what the run could not do, before any host is read."""
     texts = []
     if group["host_groups"] and group["hosts"] != AUTO:
         names = ", ".join(group["host_groups"])
@@ -60,19 +60,19 @@ def _begin(group: _Raw, _memory: Memory, heard: Heard) -> Turn:
     return Turn(memory, "lease", "lease_found", "Look for the lease on all hosts", lease=look)
 
 
-def _lease_found(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _lease_found(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """All hosts have said what leases they have. In check mode, the lease is not taken."""
     wanted = {"group": group["name"], "host": group["lease_host"], "without": group["lease_without"]}
-    found = lease.lease_place(heard.answers, group["all_hosts"], {**wanted, "take_over": group["take_over"]})
-    if found["problems"]:
-        return refuse(memory, found["problems"])
-    turn = _read_vms(replace(memory, places=found["places"]), "adopt" if group["adopt"] else "look")
+    place = lease.lease_place(heard.answers, group["all_hosts"], {**wanted, "take_over": group["take_over"]})
+    if place["problems"]:
+        return refuse(memory, place["problems"])
+    turn = _read_vms(replace(memory, places=place["places"]), "adopt" if group["adopt"] else "look")
     return turn if heard.check_mode else turn.after_renewal(group["take_over"])
 
 
-def _leased(_group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _leased(_group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """The lease was taken or renewed. A run that does not have it does nothing more, and gives nothing back."""
-    texts = lease.lost(heard.answers, memory.places)
+    texts = lease.lease_problems(heard.answers, memory.places)
     if texts:
         refused = {host for host, answer in heard.answers.items() if answer.get("error_code") is not None}
         places = {host: pool for host, pool in memory.places.items() if host not in refused}
@@ -85,8 +85,8 @@ def _read_vms(memory: Memory, then: str) -> Turn:
     return Turn(memory, "info", then, "Read the VMs of each host")
 
 
-def _adopt(group: _Raw, memory: Memory, heard: Heard) -> Turn:
-    """The VMs that become members are marked, if nothing else is wrong with where the members are."""
+def _adopt(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
+    """Mark the VMs that become members, unless there are other problems with the places of members."""
     read, adopt = _read(heard), group["adopt"]
     problems = _find(group, memory, heard, adopt)["problems"]
     if problems:
@@ -95,7 +95,7 @@ def _adopt(group: _Raw, memory: Memory, heard: Heard) -> Turn:
     return Turn(memory, "vm", "adopted", "Mark the VMs that become members", vms=marks)
 
 
-def _adopted(_group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _adopted(_group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     texts = [
         f"{host}: {answer.get('msg', '')}"
         for host, answer in heard.answers.items()
@@ -106,13 +106,13 @@ def _adopted(_group: _Raw, memory: Memory, heard: Heard) -> Turn:
     return _read_vms(memory, "look")
 
 
-def _look(group: _Raw, memory: Memory, heard: Heard, places: bool = True) -> Turn:
+def _look(group: _Raw, memory: Memory, heard: TurnInput, places: bool = True) -> Turn:
     """The hosts have said what VMs they have. Hosts are chosen for members that are nowhere, with "hosts: auto"."""
-    found = _find(group, memory, heard, _unmarked(group, heard))
-    if found["problems"]:
-        return refuse(memory, found["problems"])
-    memory = replace(memory, members=found["members"], keeps_disks=found["keeps_disks"])
-    place = _placement(group, memory, heard, found["new"]) if places else {}
+    located = _find(group, memory, heard, _unmarked(group, heard))
+    if located["problems"]:
+        return refuse(memory, located["problems"])
+    memory = replace(memory, members=located["members"], keeps_disks=located["keeps_disks"])
+    place = _placement(group, memory, heard, located["new"]) if places else {}
     if place:
         return Turn(memory, "place", "placed", "Choose hosts for members that are nowhere", place=place)
     entries = {host: [] if group["only_size"] else _asked(group, memory, heard, host) for host in heard.hosts}
@@ -121,46 +121,46 @@ def _look(group: _Raw, memory: Memory, heard: Heard, places: bool = True) -> Tur
     return Turn(memory, "ask", "asked", vms=entries, gate=once)
 
 
-def _placed(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _placed(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """Hosts were chosen, for all members that can have one, and the hosts have still said what they have said."""
     return _look(group, replace(memory, chosen={**(memory.chosen or {}), **heard.placed}), heard, places=False)
 
 
-def _read(heard: Heard) -> t.Dict[str, _Raw]:
+def _read(heard: TurnInput) -> t.Dict[str, _Raw]:
     return {host: answer for host, answer in heard.answers.items() if answer.get("vms") is not None}
 
 
-def _unmarked(group: _Raw, heard: Heard) -> t.Sequence[str]:
-    """The VMs that count as marked. Once they are, only the marks count; in check mode they are not."""
+def _unmarked(group: _Raw, heard: TurnInput) -> t.Sequence[str]:
+    """Return the VMs that count as marked. Once they are, only the marks count; in check mode they are not."""
     adopt: t.Sequence[str] = group["adopt"] if heard.check_mode else ()
     return adopt
 
 
-def _find(group: _Raw, memory: Memory, heard: Heard, adopt: t.Sequence[str]) -> t.Dict[str, t.Any]:
+def _find(group: _Raw, memory: Memory, heard: TurnInput, adopt: t.Sequence[str]) -> t.Dict[str, t.Any]:
     read = _read(heard)
     waits = {"gate": group["gate"], "ttl": group["lease_ttl"], "stop_timeout": group["stop_timeout"]}
-    whole = {**group, "hosts": _hosts(group, memory), "adopt": adopt, "waits": waits, "token": memory.token}
-    return find(read, whole, [host for host in group["all_hosts"] if host not in read])
+    declared = {**group, "hosts": _hosts(group, memory), "adopt": adopt, "waits": waits, "token": memory.token}
+    return find(read, declared, [host for host in group["all_hosts"] if host not in read])
 
 
 def _hosts(group: _Raw, memory: Memory) -> t.Any:
-    """The hosts of new members, as a list or by member."""
+    """Return the hosts of new members, as a list or by member."""
     if memory.chosen is not None:
         return memory.chosen
     return group["all_hosts"] if group["hosts"] == AUTO else group["hosts"]
 
 
-def _asked(group: _Raw, memory: Memory, heard: Heard, host: str) -> t.List[t.Dict[str, t.Any]]:
-    """What each member of a host shall be. Members that a step may make for a while, above the size, are not asked
-    about: their space is not missing for the others.
+def _asked(group: _Raw, memory: Memory, heard: TurnInput, host: str) -> t.List[t.Dict[str, t.Any]]:
+    """Return the desired state of the members of a host. Surge members above the size are left out: the others do not
+    lack their space.
     """
     here = [member for member in memory.members if member["host"] == host and member["reachable"]]
     new = [member for member in here if not member["there"] and member["index"] < group["size"]]
     return declared_entries([*(member for member in here if member["there"]), *new], group, _unmarked(group, heard))
 
 
-def _placement(group: _Raw, memory: Memory, heard: Heard, new: t.Sequence[_Raw]) -> t.Dict[str, t.Any]:
-    """What vm_placement is asked about members that are nowhere, in the order in which they are made; {} if there is
+def _placement(group: _Raw, memory: Memory, heard: TurnInput, new: t.Sequence[_Raw]) -> t.Dict[str, t.Any]:
+    """Return the arguments of vm_placement for members that are nowhere, in the order of their creation; {} if there is
     nothing to ask. Those that have a host, because an earlier plan of this run showed it, stay with it. A member above
     the size, which a step would make for a while only, may remain without one.
     """
@@ -176,10 +176,10 @@ def _placement(group: _Raw, memory: Memory, heard: Heard, new: t.Sequence[_Raw])
     return {"vms": vms, "beside": beside, "optional": [m["name"] for m in new if m["index"] >= group["size"]]}
 
 
-def _plan(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _plan(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """All has been asked: the steps that are left. The run fails if it has done nothing yet, else it stops."""
     checks = {host: answer for host, answer in heard.answers.items() if "skipped" not in answer}
-    members = judged(memory.members, checks, heard.serving, group["size"], may_recreate(group))
+    members = judge_members(memory.members, checks, heard.serving, group["size"], may_recreate(group))
     raw = {key: group[key] for key in ("name", "size", "policy", "only_size")}
     seen = {"hosts": _hosts(group, memory), "keeps_disks": memory.keeps_disks, "members": members}
     done = [{key: entry[key] for key in ("member", "do")} for entry in memory.log if entry["step"] == memory.number]
@@ -191,13 +191,13 @@ def _plan(group: _Raw, memory: Memory, heard: Heard) -> Turn:
         return _stopped(group, memory, heard, {**refusal(problems, noun=""), "failures": memory.failed})
     result = report.result(declared.group, plan)
     bound = memory.bound or group["most_steps"] or len(plan.steps) + len(members)
-    pauses = lease.slices(memory.pause if plan.steps else 0, group["lease_ttl"])
+    pauses = lease.pause_parts(memory.pause if plan.steps else 0, group["lease_ttl"])
     memory = replace(memory, steps=result["steps"], left=result["left"], bound=bound, pauses=pauses)
     show = Turn(memory, "show", "go", text=[result["msg"], *result["table"]])
     return replace(_go(group, memory, heard) if memory.log else show, plan=result)
 
 
-def _stopped(group: _Raw, memory: Memory, heard: Heard, refused: t.Dict[str, t.Any]) -> Turn:
+def _stopped(group: _Raw, memory: Memory, heard: TurnInput, refused: t.Dict[str, t.Any]) -> Turn:
     memory = replace(memory, stop=refused["msg"], steps=(), left=None)
     if not memory.log:
         return Turn(memory, refused={**refused, "failed": True}, plan=refused)
@@ -205,7 +205,7 @@ def _stopped(group: _Raw, memory: Memory, heard: Heard, refused: t.Dict[str, t.A
     return replace((turn_step.revert if reverts else _finish)(group, memory, heard), plan=refused)
 
 
-def _go(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _go(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """Pause, then do the first of the planned steps, unless the deadline is over."""
     if memory.pauses:
         part, *rest = memory.pauses
@@ -218,7 +218,7 @@ def _go(group: _Raw, memory: Memory, heard: Heard) -> Turn:
     return turn_step.begin(group, memory, heard)
 
 
-def _finish(group: _Raw, memory: Memory, _heard: Heard) -> Turn:
+def _finish(group: _Raw, memory: Memory, _heard: TurnInput) -> Turn:
     """The run ends: what it has done, and why it fails, if it does."""
     left = memory.failed if memory.left is None else memory.left
     reasons = [memory.stop] if memory.stop else []
@@ -227,7 +227,7 @@ def _finish(group: _Raw, memory: Memory, _heard: Heard) -> Turn:
     return Turn(memory, table=report.done_table(memory.log, memory.failed, memory.reverted), reasons=reasons)
 
 
-def _again(_group: _Raw, memory: Memory, _heard: Heard) -> Turn:
+def _again(_group: _Raw, memory: Memory, _heard: TurnInput) -> Turn:
     """A step has ended: the hosts are looked at again."""
     return _read_vms(memory, "look")
 

@@ -14,18 +14,18 @@ from dataclasses import replace
 
 from . import template
 from .gate import CONNECTED
-from .judged import ended
+from .judged import members_done
 from .members import LIVE, RECREATE, RESTART
-from .memory import ByHost, Heard, Memory, Turn
+from .memory import ByHost, Memory, Turn, TurnInput
 from .roll import CREATE, FINISH, REMOVE, RETURN, batch_of
 
 _Raw = t.Mapping[str, t.Any]
 _Dict = t.Dict[str, t.Any]
-Stage = t.Callable[[_Raw, Memory, Heard], Turn]
+Stage = t.Callable[[_Raw, Memory, TurnInput], Turn]
 STAYING = (LIVE, CREATE, RETURN)  # what is done to members that do not leave service for it
 
 
-def begin(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def begin(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """The first of the planned steps begins, with a lease that is as good as new."""
     step = memory.steps[0]
     memory = replace(memory, batch=batch_of(memory.members, step["actions"]), bad=(), back=())
@@ -34,68 +34,72 @@ def begin(group: _Raw, memory: Memory, heard: Heard) -> Turn:
     return hooks.after_renewal() if memory.token else hooks
 
 
-def revert(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def revert(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """The members of the last step are brought back to what they were before it."""
     batch = [member for member in memory.batch if member["do"] in (RESTART, RECREATE, FINISH)]
     return _leave(group, replace(memory, batch=batch, bad=(), back=(), reverting=True), heard)
 
 
-def _leave(group: _Raw, memory: Memory, heard: Heard) -> Turn:
-    """Those that leave service are marked."""
+def _leave(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
+    """Mark the members that leave service."""
     marks = {host: _marks(members, True) for host, members in _by_host(heard, _unmarked(group, memory)).items()}
     return Turn(memory, "vm", "marked", "Mark the members that leave service", vms=marks)
 
 
-def _marked(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _marked(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """Their hooks run. Those that could not be marked are left alone."""
-    names = {name for answer in heard.answers.values() for name in ended(answer)}
+    names = {name for answer in heard.answers.values() for name in members_done(answer)}
     memory = replace(memory, bad=[m["name"] for m in _unmarked(group, memory) if m["name"] not in names])
     leaving = _by_host(heard, _members_leaving(memory))
     return Turn(memory, "hooks", "out", "Take them out of service", hooks=group["before_member"], members=leaving)
 
 
-def _out(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _out(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """The members are out of service, but those whose hooks have failed. The others are changed."""
     memory = replace(memory, bad=(*memory.bad, *heard.bad))
-    several = _by_host(heard, [member for member in _able(memory) if member["do"] != RETURN])
-    mark = {"drained": True} if _needs_marks(group) and not memory.live else {}
+    several = _by_host(heard, [member for member in _without_failure(memory) if member["do"] != RETURN])
+    drained = {"drained": True} if _needs_marks(group) and not memory.live else {}
     if memory.reverting:
-        entries = {host: template.formers(members) for host, members in several.items()}
+        entries = {host: template.restore_entries(members) for host, members in several.items()}
     else:
-        entries = {host: declared_entries(members, group, (), mark) for host, members in several.items()}
+        entries = {host: declared_entries(members, group, (), drained) for host, members in several.items()}
     restart = not memory.live
     return Turn(memory, "vm", "changed", "Change the members", vms=entries, allow_restart=restart)
 
 
-def _changed(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _changed(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """The members were changed. Those that are as they shall be go back, when their gate says yes."""
     if memory.live:
         return _end(group, _logged(memory, 0.0), heard)
-    names = {name for answer in heard.answers.values() for name in ended(answer)}
-    able = [m for m in _able(memory) if m["do"] == RETURN or (m["name"] in names and m["do"] != REMOVE)]
-    memory = _going_back(memory, able)
+    names = {name for answer in heard.answers.values() for name in members_done(answer)}
+    changed = [m for m in _without_failure(memory) if m["do"] == RETURN or (m["name"] in names and m["do"] != REMOVE)]
+    memory = _going_back(memory, changed)
     if group["gate"].get("guest_agent"):
-        return Turn(memory, "agents", "agents", members=_by_host(heard, able))
+        return Turn(memory, "agents", "agents", members=_by_host(heard, changed))
     return _ask_gate(group, memory, ())
 
 
-def _agents(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _agents(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """The guest agents of the members were waited for."""
     vms = [vm for answer in heard.answers.values() for vm in answer.get("vms") or ()]
     return _ask_gate(group, memory, [vm["alias"] for vm in vms if vm["guest_agent"] == CONNECTED])
 
 
 def _ask_gate(group: _Raw, memory: Memory, connected: t.Collection[str]) -> Turn:
-    """The members run, so the gate does not wait for that, nor for their guest agents, which were waited for."""
+    """Ask the gate. The members run already, and their guest agents were waited for."""
     agent = {True: CONNECTED, False: "disconnected"}
     members = [{**m["gate"], "running": True, "guest_agent": agent[m["name"] in connected]} for m in _returning(memory)]
-    own = group["gate"]
-    waits = {"retries": own.get("retries", 60), "delay": own.get("delay", 5), "stable_for": own.get("stable_for", 0)}
+    options = group["gate"]
+    waits = {
+        "retries": options.get("retries", 60),
+        "delay": options.get("delay", 5),
+        "stable_for": options.get("stable_for", 0),
+    }
     gate = {"members": members, **waits, "limit": group["lease_ttl"] // 2}
     return Turn(memory, "gate", "gated", "Wait for their gate", gate=gate)
 
 
-def _gated(group: _Raw, memory: Memory, heard: Heard) -> Turn:
+def _gated(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
     """The gate says which members serve: the tasks of the gate run for these."""
     serving = [member for member in _returning(memory) if member["name"] in heard.serving]
     memory, tasks = _going_back(memory, serving), group["gate"].get("tasks") or ()
@@ -103,15 +107,15 @@ def _gated(group: _Raw, memory: Memory, heard: Heard) -> Turn:
     return Turn(memory, "hooks", "serving", "Run the tasks of their gate", hooks=tasks, members=members)
 
 
-def _serving(group: _Raw, memory: Memory, heard: Heard) -> Turn:
-    """The hooks run that put the members back."""
+def _serving(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
+    """Run the hooks that put the members back into service."""
     memory = replace(memory, bad=(*memory.bad, *heard.bad))
     members = _by_host(heard, [member for member in _returning(memory) if member["name"] not in memory.bad])
     return Turn(memory, "hooks", "back", "Put them back into service", hooks=group["after_member"], members=members)
 
 
-def _back(group: _Raw, memory: Memory, heard: Heard) -> Turn:
-    """The members for which nothing has failed are back, and lose their marks."""
+def _back(group: _Raw, memory: Memory, heard: TurnInput) -> Turn:
+    """Remove the marks of the members for which nothing has failed."""
     memory = replace(memory, bad=(*memory.bad, *heard.bad))
     every = _needs_marks(group)
     returned = [member for member in _returning(memory) if member["name"] not in memory.bad]
@@ -125,7 +129,7 @@ def _back(group: _Raw, memory: Memory, heard: Heard) -> Turn:
     return replace(turn, memory=replace(memory, stop=stop, reverted=names), then="finish")
 
 
-def _end(group: _Raw, memory: Memory, _heard: Heard) -> Turn:
+def _end(group: _Raw, memory: Memory, _heard: TurnInput) -> Turn:
     return Turn(memory, "step_hooks", "again", "Run the hooks after the step", hooks=group["after_step"])
 
 
@@ -146,18 +150,18 @@ def _going_back(memory: Memory, members: t.Sequence[_Dict]) -> Memory:
     return replace(memory, back=[member["name"] for member in members])
 
 
-def _able(memory: Memory) -> t.List[_Dict]:
-    """The members of the step for which nothing has failed."""
+def _without_failure(memory: Memory) -> t.List[_Dict]:
+    """Return the members of the step for which nothing has failed."""
     return [member for member in memory.batch if member["name"] not in memory.bad]
 
 
 def _members_leaving(memory: Memory) -> t.List[_Dict]:
-    return [member for member in _able(memory) if member["do"] not in STAYING]
+    return [member for member in _without_failure(memory) if member["do"] not in STAYING]
 
 
 def _unmarked(group: _Raw, memory: Memory) -> t.List[_Dict]:
-    """The members that leave service and have to be marked. One that a run has left half made counts as marked: nothing
-    but its declaration can be done to it. Those that the step has put back have lost their marks.
+    """Return the members that leave service and have to be marked. A member whose creation was interrupted counts as
+    marked. Those that the step has put back have lost their marks.
     """
     return [m for m in _members_leaving(memory) if _needs_marks(group) and (memory.reverting or not m["marked"])]
 
@@ -177,27 +181,29 @@ def _marks(members: t.Sequence[_Raw], drained: bool) -> t.List[_Dict]:
     return [{"vm": member["name"], "drained": drained} for member in members]
 
 
-def _by_host(heard: Heard, members: t.Sequence[_Dict]) -> ByHost:
-    """The members of each host of the play."""
+def _by_host(heard: TurnInput, members: t.Sequence[_Dict]) -> ByHost:
+    """Return the members of each host of the play."""
     return {host: [member for member in members if member["host"] == host] for host in heard.hosts}
 
 
 def _needs_marks(group: _Raw) -> bool:
-    """Whether members are marked. Without hooks, only the change itself takes a member out of service, and the next run
-    sees that.
+    """Return whether members are marked. Without hooks, only the change itself takes a member out of service, and the
+    next run sees that.
     """
     return bool(group["before_member"] or group["after_member"] or group["gate"].get("tasks"))
 
 
 def may_recreate(group: _Raw) -> bool:
-    """Whether boot disks may be made anew."""
+    """Return whether boot disks may be recreated."""
     return bool(group["policy"].get("action_ceiling") == RECREATE)
 
 
 def declared_entries(
     members: t.Sequence[_Raw], group: _Raw, adopt: t.Sequence[str], more: t.Optional[_Raw] = None
 ) -> t.List[_Dict]:
-    """What the members shall be, as entries of the module vm. adopt: names of VMs that are not marked yet."""
+    """Return the desired state of the members, as entries of the module vm. adopt: names of VMs that are not marked
+    yet.
+    """
     restart = group["generation"] and not group["replace"]
-    words = {"restart": True, **({"generation": group["generation"]} if restart else {}), **(more or {})}
-    return template.entries(members, {**group, "adopt": adopt}, may_recreate(group), words)
+    options = {"restart": True, **({"generation": group["generation"]} if restart else {}), **(more or {})}
+    return template.entries(members, {**group, "adopt": adopt}, may_recreate(group), options)

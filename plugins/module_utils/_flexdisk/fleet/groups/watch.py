@@ -9,12 +9,12 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.text import count
-from .gate import Asked, Gate
+from .gate import Gate, ProbedMember
 
-TOLD_EVERY = 30  # seconds
+NOTICE_INTERVAL = 30  # seconds
 NOT_RUNNING = "not running"
 NO_AGENT = "guest agent not connected"
-Ask = t.Callable[[t.Sequence[Asked]], t.Mapping[str, str]]
+ProbeAll = t.Callable[[t.Sequence[ProbedMember]], t.Mapping[str, str]]
 
 
 class Clock(t.NamedTuple):
@@ -25,86 +25,86 @@ class Clock(t.NamedTuple):
 
 
 @dataclass
-class _Standing:
+class _MemberState:
     """How it stands with a member: why it is not in service ("" if it is), how often it has said no, since when it
     says yes (None: it does not), and when it is asked next.
     """
 
-    member: Asked
+    member: ProbedMember
     why: str = ""
-    noes: int = 0
-    since: t.Optional[float] = None
-    due: float = 0.0
+    failures: int = 0
+    healthy_since: t.Optional[float] = None
+    next_at: float = 0.0
 
 
-def watch(gate: Gate, ask: Ask, clock: Clock, tell: t.Callable[[str], None]) -> t.Dict[str, t.Any]:
-    """The result of a gate, when all members are decided. A member without questions is decided at once.
+def watch(gate: Gate, probe_all: ProbeAll, clock: Clock, notify: t.Callable[[str], None]) -> t.Dict[str, t.Any]:
+    """Probe the members until all are decided, and return the result. A member without probes is decided at once.
 
-    ask puts their questions to members at once, and returns the reason of each that says no, "" for yes. tell gets a
-    line about the others now and then.
+    probe_all: probes members at the same time, and returns why each fails, "" for success. notify: gets a line about
+    undecided members now and then.
     """
-    every = [_Standing(member, _unasked(member)) for member in gate.members]
-    undecided = [one for one in every if one.member.questions]
-    start = told = clock.now()
+    states = [_MemberState(member, _known_reason(member)) for member in gate.members]
+    undecided = [one for one in states if one.member.probes]
+    start = last_notice = clock.now()
     for one in undecided:
-        one.due = start
+        one.next_at = start
     while undecided:
-        due_at = min(one.due for one in undecided)
-        if gate.limit and max(due_at, clock.now()) >= start + gate.limit:
+        next_at = min(one.next_at for one in undecided)
+        if gate.limit and max(next_at, clock.now()) >= start + gate.limit:
             _give_up(undecided, gate)
             break
-        clock.sleep(max(0.0, due_at - clock.now()))
-        begun = clock.now()
-        due = [one for one in undecided if one.due <= begun]
-        answers = ask([one.member for one in due])
+        clock.sleep(max(0.0, next_at - clock.now()))
+        began = clock.now()
+        due_now = [one for one in undecided if one.next_at <= began]
+        answers = probe_all([one.member for one in due_now])
         ended = clock.now()
-        decided = {one.member.name for one in due if _decides(gate, one, answers[one.member.name], begun, ended)}
+        decided = {one.member.name for one in due_now if _decides(gate, one, answers[one.member.name], began, ended)}
         undecided = [one for one in undecided if one.member.name not in decided]
-        if undecided and ended - told >= TOLD_EVERY:
-            told = ended
-            tell(f"after {ended - start:.0f} s still waiting for {', '.join(one.member.name for one in undecided)}")
-    return result([(one.member.name, one.why) for one in every])
+        if undecided and ended - last_notice >= NOTICE_INTERVAL:
+            last_notice = ended
+            notify(f"after {ended - start:.0f} s still waiting for {', '.join(one.member.name for one in undecided)}")
+    return result([(one.member.name, one.why) for one in states])
 
 
-def _give_up(undecided: t.Iterable[_Standing], gate: Gate) -> None:
+def _give_up(undecided: t.Iterable[_MemberState], gate: Gate) -> None:
     for one in undecided:
         one.why = f"{one.why or 'not yes for long enough'}; given up after {gate.limit} s (limit)"
 
 
-def _unasked(member: Asked) -> str:
-    """Why a member says no without being asked, "" if it does not."""
+def _known_reason(member: ProbedMember) -> str:
+    """Return why a member fails without a probe, "" if it does not."""
     if not member.running:
         return NOT_RUNNING
     return "" if member.agent else NO_AGENT
 
 
-def _decides(gate: Gate, one: _Standing, why: str, begun: float, ended: float) -> bool:
-    """Whether the answer decides about a member. If not, it is asked again.
+def _decides(gate: Gate, one: _MemberState, why: str, began: float, ended: float) -> bool:
+    """Return whether a member is decided after this answer. If not, it is probed again.
 
-    A yes holds from the end of its question, and is confirmed by one that begins stable_for seconds later.
+    A success counts from the end of its probe, and is confirmed by one that begins stable_for seconds later.
     """
     one.why = why
     if why:
-        one.noes += 1
-        one.since = None
-        one.due = ended + gate.delay
-        return one.noes > gate.retries
-    if one.since is None:
-        one.since = ended
+        one.failures += 1
+        one.healthy_since = None
+        one.next_at = ended + gate.delay
+        return one.failures > gate.retries
+    if one.healthy_since is None:
+        one.healthy_since = ended
         confirmed = gate.stable_for == 0
     else:
-        confirmed = begun >= one.since + gate.stable_for
-    one.due = min(ended + gate.delay, one.since + gate.stable_for)
+        confirmed = began >= one.healthy_since + gate.stable_for
+    one.next_at = min(ended + gate.delay, one.healthy_since + gate.stable_for)
     return confirmed
 
 
-def result(found: t.Sequence[t.Tuple[str, str]]) -> t.Dict[str, t.Any]:
-    """The keys of a result, from each member's name and why it is not in service, "" if it is."""
-    failing = [f"{name}: {why}" for name, why in found if why]
+def result(reasons: t.Sequence[t.Tuple[str, str]]) -> t.Dict[str, t.Any]:
+    """Return the keys of a result, from each member's name and why it is not in service, "" if it is."""
+    failing = [f"{name}: {why}" for name, why in reasons if why]
     return {
         "changed": False,
-        "msg": "; ".join([f"{len(found) - len(failing)} of {count(len(found), 'member')} in service", *failing]),
-        "members": [{"name": name, "in_service": not why, "why": why} for name, why in found],
-        "serving": [name for name, why in found if not why],
-        "failing": [name for name, why in found if why],
+        "msg": "; ".join([f"{len(reasons) - len(failing)} of {count(len(reasons), 'member')} in service", *failing]),
+        "members": [{"name": name, "in_service": not why, "why": why} for name, why in reasons],
+        "serving": [name for name, why in reasons if not why],
+        "failing": [name for name, why in reasons if why],
     }

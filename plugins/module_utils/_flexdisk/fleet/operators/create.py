@@ -20,7 +20,7 @@ def asked_for(variables: Raw) -> t.List[str]:
 
 
 def not_for_one_host(play: Play) -> t.List[str]:
-    """What is wrong with the hosts for which VMs are declared."""
+    """Return the problems with the hosts for which VMs are declared."""
     auto = {name for variables in play.variables.values() for name in _auto(variables)}
     torn = [
         name
@@ -75,7 +75,7 @@ def _calls(play: Play) -> t.Iterator[t.Tuple[str, t.Dict[str, t.Any]]]:
 
 
 def _new(play: Play, variables: Raw) -> t.List[str]:
-    """The VMs that the host may get, since no host has them."""
+    """Return the VMs that the host may get, since no host has them."""
     there = {name for here in play.here.values() for name in here}
     return [name for name in asked_for(variables) if name in _auto(variables) and name not in there]
 

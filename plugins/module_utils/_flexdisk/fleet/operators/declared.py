@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...rules.naming import Names, fitting
+from ...rules.naming import Identifiers, find_by_name
 from ..groups.members import index_of
 from .disks import vm_disk
 
@@ -46,7 +46,7 @@ def declared_vm(read: _Read, lists: _Lists, uuid: str, name: str) -> t.Dict[str,
     return {"host": home, "name": "", "problem": text + "."}
 
 
-def declaring(
+def declarations_of_disks(
     read: _Read, inventory: t.Mapping[str, _Lists], uuid: str, disk: str = "", attaches: bool = False
 ) -> t.List[str]:
     """Return where the inventory declares the disks of the VM, or this one, as text.
@@ -79,7 +79,9 @@ def declaring(
     return places
 
 
-def undone(read: _Read, inventory: t.Mapping[str, _Lists], uuid: str, change: t.Optional[_Dict] = None) -> t.List[str]:
+def declarations_undoing(
+    read: _Read, inventory: t.Mapping[str, _Lists], uuid: str, change: t.Optional[_Dict] = None
+) -> t.List[str]:
     """Return where the inventory declares the VM so that the next run for it would undo a change, as text.
 
     inventory: as for declaring. change: the options of the VM that change, with their new values. Without it, the VM is
@@ -100,14 +102,16 @@ def undone(read: _Read, inventory: t.Mapping[str, _Lists], uuid: str, change: t.
 
 
 def _undoes(declared: _Dict, change: t.Optional[_Dict]) -> bool:
-    """Whether the declaration of a VM undoes a change, or without one its deletion."""
+    """Return whether the declaration of a VM undoes a change, or without one its deletion."""
     if declared.get("state") == "absent":
         return change is not None
+    if declared.get("state") == "present":  # running or stopped, as it is
+        declared = {option: value for option, value in declared.items() if option != "state"}
     return change is None or any(declared.get(option, value) != value for option, value in change.items())
 
 
-def _home(read: t.Mapping[str, _Dict], uuid: str) -> t.Tuple[str, Names]:
-    """The host and the names of the VM with this UUID, or with a disk of this UUID."""
+def _home(read: t.Mapping[str, _Dict], uuid: str) -> t.Tuple[str, Identifiers]:
+    """Return the host and the names of the VM with this UUID, or with a disk of this UUID."""
     vms = [vm for result in read.values() for vm in (result or {}).get("vms", ())]
     owners = {str(vm["uuid"]) for vm in vms if any(disk.get("uuid") == uuid for disk in vm.get("disks", ()))}
     return next(
@@ -115,15 +119,17 @@ def _home(read: t.Mapping[str, _Dict], uuid: str) -> t.Tuple[str, Names]:
     )
 
 
-def _vms(result: t.Optional[_Dict]) -> t.List[Names]:
+def _vms(result: t.Optional[_Dict]) -> t.List[Identifiers]:
     known = [*result["vms"], *result["skipped_vms"]] if result else []
-    return [Names(str(vm["uuid"]), str(vm["alias"])) for vm in known]
+    return [Identifiers(str(vm["uuid"]), str(vm["alias"])) for vm in known]
 
 
-def _means(named: str, vm: Names, here: t.Sequence[Names]) -> bool:
-    """Whether the inventory of a host means the VM by this name; here: the VMs that this host has, which come first."""
-    return vm in (fitting(named, here) or fitting(named, [vm]))
+def _means(named: str, vm: Identifiers, here: t.Sequence[Identifiers]) -> bool:
+    """Return whether the inventory of a host means the VM by this name; here: the VMs that this host has, which come
+    first.
+    """
+    return vm in (find_by_name(named, here) or find_by_name(named, [vm]))
 
 
-def _member(vm: Names, group: str) -> bool:
+def _member(vm: Identifiers, group: str) -> bool:
     return index_of(vm.alias, group) >= 0

@@ -30,7 +30,7 @@ def vm_disk(read: _Dict, uuid: str, disk: str) -> t.Dict[str, t.Any]:
 
 
 def is_unadopted(read: _Dict, uuid: str, disk: str) -> bool:
-    """Whether this means a disk of the VM that has no name yet, but that reports show by its volume: C((disk1))."""
+    """Return whether this is how reports show a disk of the VM that has no name yet: C((disk1))."""
     disks = [one for vm in read["vms"] if vm["uuid"] == uuid for one in vm["disks"]]
     if any(one["name"] == disk for one in disks):
         return False
@@ -76,7 +76,7 @@ def _state(disk: _Dict) -> str:
 
 
 def _in_slot(read: _Dict, uuid: str, pci_slot: str) -> _Dict:
-    """The disk of a VM that has a slot, or nothing."""
+    """Return the disk of a VM that has a slot, or nothing."""
     wanted = normalise(pci_slot) if pci_slot else ""
     disks = [one for vm in read["vms"] if vm["uuid"] == uuid for one in vm["disks"]]
     return next((one for one in disks if wanted and one["pci_slot"] == wanted), {})

@@ -9,12 +9,12 @@ import typing as t
 
 from ...model.text import cut
 from ...rules.identity import is_uuid
-from ...rules.naming import Names, fitting, names_volume, similar
-from ...rules.one_host import doubles
+from ...rules.naming import Identifiers, find_by_name, names_volume, similar
+from ...rules.one_host import same_host_problems
 
 _Dict = t.Mapping[str, t.Any]
 _Read = t.Mapping[str, _Dict]  # the result of vm_info, by host
-_Known = t.Dict[str, t.List[Names]]  # by host
+_Known = t.Dict[str, t.List[Identifiers]]  # by host
 _COPY = (
     "so one of them is an old copy: a failover has not ended, or a disk was copied by hand. Find out which host has the"
     " right one, and end the other with flexdisk_failover_state=returned of the playbook failover_vm; start_host on"
@@ -22,7 +22,7 @@ _COPY = (
 )
 
 
-class Found(t.NamedTuple):
+class Located(t.NamedTuple):
     """Where the named VMs or disks are."""
 
     here: t.Dict[str, t.Dict[str, t.Dict[str, str]]]
@@ -38,7 +38,7 @@ def find_vms(
     optional: bool = False,
     gone: bool = False,
     exact: bool = False,
-) -> Found:
+) -> Located:
     """Return where each VM is that a UUID, an alias or the beginning of a UUID names.
 
     unread: the hosts that could not be read; strict refuses all names then. optional: a VM may be on no host. gone: a
@@ -47,20 +47,20 @@ def find_vms(
     """
     known = {host: _owners(result) if gone else _vms(result) for host, result in read.items()}
     prefixes = not (optional or exact)
-    return _of_different_hosts(read, _found("VM", known, _listed(names), unread, strict, optional, prefixes, exact))
+    return _of_different_hosts(read, _locate("VM", known, _listed(names), unread, strict, optional, prefixes, exact))
 
 
-def find_disks(read: _Read, names: t.Iterable[object], unread: t.Sequence[str] = (), strict: bool = False) -> Found:
+def find_disks(read: _Read, names: t.Iterable[object], unread: t.Sequence[str] = (), strict: bool = False) -> Located:
     """Return where each disk is, by its name or its whole UUID."""
     listed = _listed(names)
     known = {host: _disks(result) for host, result in read.items()}
-    one = _found("disk", known, listed, unread, strict, optional=False, prefixes=False)
+    one = _locate("disk", known, listed, unread, strict, optional=False, prefixes=False)
     hints = [hint for name in listed for hint in _unadopted(read, name, one.here)]
-    return _of_different_hosts(read, Found(one.here, [*one.problems, *hints]))
+    return _of_different_hosts(read, Located(one.here, [*one.problems, *hints]))
 
 
 def _unadopted(read: _Read, name: str, here: t.Mapping[str, _Dict]) -> t.Iterator[str]:
-    """A hint for a name that only reports show, of a disk that has none."""
+    """Yield a hint for a name that only reports show, of a disk that has none."""
     known = [(host, vm, disk) for host, result in read.items() for vm in result["vms"] for disk in vm["disks"]]
     vms = [
         f"{vm['alias'] or vm['uuid']} on {host}"
@@ -74,33 +74,35 @@ def _unadopted(read: _Read, name: str, here: t.Mapping[str, _Dict]) -> t.Iterato
         )
 
 
-def _of_different_hosts(read: _Read, one: Found) -> Found:
-    """What was found, unless several hosts are one: then that is the problem, and whatever else there is follows."""
-    twice = doubles({host: [pool.get("guid") for pool in result.get("pools", ())] for host, result in read.items()})
+def _of_different_hosts(read: _Read, one: Located) -> Located:
+    """Return what was located. If several names mean one host, that is the only problem."""
+    twice = same_host_problems(
+        {host: [pool.get("guid") for pool in result.get("pools", ())] for host, result in read.items()}
+    )
     problems = [f"{text}. Take all but one of the names out of the inventory." for text in twice]
-    return Found(one.here, problems or one.problems)
+    return Located(one.here, problems or one.problems)
 
 
-def _vms(result: _Dict) -> t.List[Names]:
-    return [Names(str(vm["uuid"]), str(vm["alias"])) for vm in [*result["vms"], *result["skipped_vms"]]]
+def _vms(result: _Dict) -> t.List[Identifiers]:
+    return [Identifiers(str(vm["uuid"]), str(vm["alias"])) for vm in [*result["vms"], *result["skipped_vms"]]]
 
 
-def _owners(result: _Dict) -> t.List[Names]:
+def _owners(result: _Dict) -> t.List[Identifiers]:
     vms = _vms(result)
     gone = {str(disk["vm"]) for disk in result["parked"]} - {vm.uuid for vm in vms} - {""}
-    return vms + [Names(uuid, "") for uuid in sorted(gone)]
+    return vms + [Identifiers(uuid, "") for uuid in sorted(gone)]
 
 
-def _disks(result: _Dict) -> t.List[Names]:
+def _disks(result: _Dict) -> t.List[Identifiers]:
     disks = [*(disk for vm in result["vms"] for disk in vm["disks"]), *result["parked"]]
-    return [Names(str(disk.get("uuid", "")), str(disk["name"])) for disk in disks]
+    return [Identifiers(str(disk.get("uuid", "")), str(disk["name"])) for disk in disks]
 
 
 def _listed(names: t.Iterable[object]) -> t.List[str]:
     return list(dict.fromkeys(str(name).strip() for name in names))
 
 
-def _found(
+def _locate(
     kind: str,
     known: _Known,
     names: t.Sequence[str],
@@ -109,30 +111,30 @@ def _found(
     optional: bool,
     prefixes: bool,
     exact: bool = False,
-) -> Found:
+) -> Located:
     here: t.Dict[str, t.Dict[str, t.Dict[str, str]]] = {host: {} for host in known}
     problems = []
     for name in names:
-        whole = exact and is_uuid(name.lower())  # once that VM is gone, it must not mean another one's alias
+        full_uuid_only = exact and is_uuid(name.lower())  # once that VM is gone, it must not mean another one's alias
         places = [
             (host, thing.uuid)
             for host, things in known.items()
-            for thing in fitting(name, things, prefixes)
-            if not whole or thing.uuid == name.lower()
+            for thing in find_by_name(name, things, prefixes)
+            if not full_uuid_only or thing.uuid == name.lower()
         ]
         if len(places) > 1 or (strict and unread) or not (places or optional):
-            begun = exact and any(fitting(name, things) for things in known.values())
+            begun = exact and any(find_by_name(name, things) for things in known.values())
             hint = " The beginning of a UUID, or another VM's UUID as alias, is not enough here." if begun else ""
             problems.append(_problem(kind, name, places, list(known), unread))
             problems[-1] += "" if places else hint or _similar(name, known)
         elif places:
             host, uuid = places[0]
             here[host][name] = {kind.lower(): uuid}
-    return Found(here, cut(problems))
+    return Located(here, cut(problems))
 
 
 def _similar(name: str, known: _Known) -> str:
-    """A question about a name that is on no host."""
+    """Return a question about a name that is on no host."""
     question = similar(name, {host: [one.alias for one in things if one.alias] for host, things in known.items()})
     return f" {question}" if question else ""
 
@@ -142,7 +144,7 @@ def _problem(
 ) -> str:
     where = " and ".join(f"on {host} ({uuid or 'without a UUID'})" for host, uuid in places) or "on none"
     text = f"{kind} {name} is {where}"
-    silent = f"{', '.join(unread)} could not be read and may have a {kind} of this name"
+    unread_text = f"{', '.join(unread)} could not be read and may have a {kind} of this name"
     if len(places) > 1 and kind == "VM" and len({uuid for _host, uuid in places}) == 1:
         return f"{text}, {_COPY}"
     if len(places) > 1:
@@ -151,5 +153,5 @@ def _problem(
         ways += ["flexdisk_vm"] * (kind == "disk")
         return f"{text}. Say with {' or '.join(ways)} which one you mean."
     if places:
-        return f"{text}, but {silent} too. Use --limit to leave out what you do not mean."
-    return f"{text} of {', '.join(hosts)}{', but ' + silent if unread else ''}."
+        return f"{text}, but {unread_text} too. Use --limit to leave out what you do not mean."
+    return f"{text} of {', '.join(hosts)}{', but ' + unread_text if unread else ''}."

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...model.errors import FlexdiskError
-from .find import Found, find_disks, find_vms
+from .find import Located, find_disks, find_vms
 
 Raw = t.Mapping[str, t.Any]
 Here = t.Mapping[str, t.Mapping[str, t.Mapping[str, str]]]
@@ -106,20 +106,20 @@ def decide(playbook: Playbook, play: Play) -> Order:
     names = list(dict.fromkeys(name for given in variables for name in playbook.names(given)))
     if problems or (names and not play.read):
         return Order(problems, reads=bool(names))
-    found = _find(playbook, play, names) if names else Found({host: {} for host in play.variables}, [])
-    if found.problems and not playbook.goes_on:
-        return Order(found.problems)
+    located = _find(playbook, play, names) if names else Located({host: {} for host in play.variables}, [])
+    if located.problems and not playbook.goes_on:
+        return Order(located.problems)
     try:
-        order = playbook.calls(replace(play, here=found.here))
+        order = playbook.calls(replace(play, here=located.here))
     except FlexdiskError as exc:
         return Order([exc.message])
-    without = "" if not names or playbook.optional else _without(found.here, names)
+    without = "" if not names or playbook.optional else _without(located.here, names)
     if order.orphans:
-        return Order(orphans=order.orphans, here=found.here, without=without)
-    return replace(order, here=found.here, left_out=found.problems, without=without)
+        return Order(orphans=order.orphans, here=located.here, without=without)
+    return replace(order, here=located.here, left_out=located.problems, without=without)
 
 
-def _find(playbook: Playbook, play: Play, names: t.Sequence[str]) -> Found:
+def _find(playbook: Playbook, play: Play, names: t.Sequence[str]) -> Located:
     variables = list(play.variables.values())
     strict = any(map(playbook.strict, variables))
     if any(map(playbook.finds_disks, variables)):
@@ -128,13 +128,13 @@ def _find(playbook: Playbook, play: Play, names: t.Sequence[str]) -> Found:
     return find_vms(play.read, names, play.unread, strict, playbook.optional, gone, playbook.exact)
 
 
-def given(variables: Raw, **options: str) -> t.Dict[str, t.Any]:
+def given_options(variables: Raw, **options: str) -> t.Dict[str, t.Any]:
     """Return the options of a module that the user has given. options: the variable of each."""
     return {option: variables[name] for option, name in options.items() if name in variables}
 
 
 def _by_hosts(problems: t.Mapping[str, t.Sequence[str]]) -> t.List[str]:
-    """The problems, each once. One that not all hosts have begins with those that have it."""
+    """Return the problems, each once. One that not all hosts have begins with those that have it."""
     hosts: t.Dict[str, t.List[str]] = {}
     for host, texts in problems.items():
         for text in texts:

@@ -12,8 +12,14 @@ from .order import Playbook, Raw
 
 
 def _deletes(variables: Raw) -> bool:
-    """Whether snapshots are deleted, so that another VM of the name must not be meant."""
+    """Return whether snapshots are deleted, so that another VM of the name must not be meant."""
     return "flexdisk_snapshot_keep" in variables or variables.get("flexdisk_snapshot_state") == "absent"
+
+
+def _power(state: str) -> Playbook:
+    """A playbook that starts or stops VMs."""
+    names = ("flexdisk_vm", "flexdisk_power_vms")
+    return Playbook(vms.in_state(state), names=vms.vms_of(*names), check=vms.one_way(names[1]))
 
 
 PLAYBOOKS: t.Mapping[str, Playbook] = {
@@ -31,7 +37,7 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
     "rollback": Playbook(
         vms.chosen("flexdisk_vm", "flexdisk_snapshot_vms"),
         names=vms.vms_of("flexdisk_vm", "flexdisk_snapshot_vms"),
-        check=vms.one_way,
+        check=vms.one_way("flexdisk_snapshot_vms"),
     ),
     "snapshot": Playbook(
         vms.chosen("flexdisk_vm", "flexdisk_snapshot_vms"),
@@ -69,6 +75,9 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         gone=replicate.gives_up,
         goes_on=True,
     ),
+    "start_vm": _power("running"),
+    "stop_vm": _power("stopped"),
+    "restart_vm": _power("restarted"),
     "plan": Playbook(vms.declared_disks, names=vms.vms_of("flexdisk_vm")),
     "apply": Playbook(vms.declared_disks, names=vms.vms_of("flexdisk_vm")),
 }

@@ -12,10 +12,10 @@ import typing as t
 _Raw = t.Mapping[str, t.Any]
 
 
-def declared(what: str, host: str, instead: str) -> str:
-    """Return the refusal of a change that the next run for the inventory would undo. what: C(VM web01)."""
+def declared(subject: str, host: str, instead: str) -> str:
+    """Return the refusal of a change that the next run for the inventory would undo. subject: C(VM web01)."""
     return (
-        f"The inventory declares {what}, which is on {host}, and the next run for it would undo this change. "
+        f"The inventory declares {subject}, which is on {host}, and the next run for it would undo this change. "
         f"Nothing was changed. {instead}"
     )
 

@@ -18,12 +18,12 @@ def names(variables: Raw) -> t.List[str]:
 
 
 def gives_up(variables: Raw) -> bool:
-    """Whether replicas are given up, also those of VMs that are gone."""
+    """Return whether replicas are given up, also those of VMs that are gone."""
     return variables.get("flexdisk_replica_state") == ABSENT
 
 
 def contradictions(variables: Raw) -> t.List[str]:
-    """What is wrong with variables that do not say what is meant."""
+    """Return the problems with contradictory variables."""
     named = "flexdisk_vm" in variables
     problems = []
     if "flexdisk_replica_host" in variables and not named:
@@ -36,7 +36,7 @@ def contradictions(variables: Raw) -> t.List[str]:
 
 
 def without_entry(play: Play) -> t.List[str]:
-    """What is wrong if no host has an entry that is meant. A host without one has nothing to replicate."""
+    """Return a problem if no host has an entry that is meant. A host without one has nothing to replicate."""
     given = play.variables.values()
     if any(_wanted(variables) or contradictions(variables) for variables in given):
         return []
@@ -56,9 +56,9 @@ def replicate(play: Play) -> Order:
 def _peers(play: Play, host: str) -> t.List[t.Dict[str, t.Any]]:
     peers: t.Dict[t.Tuple[str, str], t.List[str]] = {}
     for entry in _wanted(play.variables[host]):
-        found = play.here[host].get(str(entry["vm"]))
-        if found:
-            peers.setdefault((entry["host"], entry.get("pool") or ""), []).append(found["vm"])
+        located = play.here[host].get(str(entry["vm"]))
+        if located:
+            peers.setdefault((entry["host"], entry.get("pool") or ""), []).append(located["vm"])
     return [{"host": peer, "pool": pool, "vms": list(dict.fromkeys(vms))} for (peer, pool), vms in peers.items()]
 
 

@@ -9,8 +9,8 @@ import json
 import typing as t
 
 from . import refusals
-from .declared import DISKS, declared_vm, undone
-from .order import Order, Play, Raw, given
+from .declared import DISKS, declarations_undoing, declared_vm
+from .order import Order, Play, Raw, given_options
 
 
 def change_package(play: Play) -> Order:
@@ -23,7 +23,7 @@ def change_package(play: Play) -> Order:
             known = ", ".join(packages) or "none"
             order.problems.append(f"flexdisk_package is {package}, but flexdisk_packages has {known}")
         change = {"package": package}
-        places = undone(play.read, play.variables, uuid, change)
+        places = declarations_undoing(play.read, play.variables, uuid, change)
         if places:
             instead = (
                 f"Write {json.dumps(change)} to {', and to '.join(places)}; then use create_vm for virtual_machine_vms,"
@@ -38,33 +38,55 @@ def delete_vm(play: Play) -> Order:
     """The VM is deleted, unless the inventory declares it."""
     order = Order()
     for host, variables, name, uuid in _named(play):
-        places = undone(play.read, play.variables, uuid)
+        places = declarations_undoing(play.read, play.variables, uuid)
         if places:
             instead = (
                 f"Take it out of {', and of '.join(places)}, or make the group smaller with scale_group; then run this "
                 "again."
             )
             order.problems.append(refusals.declared(f"VM {name}", host, instead))
-        permits = given(
+        permits = given_options(
             variables, destroy_disks="flexdisk_destroy_disks", destroy_snapshots="flexdisk_destroy_snapshots"
         )
         order.calls[host] = {"vms": [{"vm": uuid, "state": "absent", **permits}]}
     return order
 
 
+def in_state(state: str) -> t.Callable[[Play], Order]:
+    """Return how a playbook decides that brings named VMs into a state.
+
+    What the inventory declares otherwise is shown, and refuses nothing: who stops a VM in an emergency has no time.
+    """
+    lasting = "stopped" if state == "stopped" else "running"
+
+    def calls(play: Play) -> Order:
+        order = Order()
+        for host, _variables, name, uuid in _named(play):
+            call = order.calls.setdefault(host, {"vms": []})
+            entry = {"vm": uuid, "state": state}
+            call["vms"] += [entry] if entry not in call["vms"] else []
+            places = declarations_undoing(play.read, play.variables, uuid, {"state": lasting})
+            if places:
+                text = f"VM {name}: the next run for the inventory changes this again. See {', and '.join(places)}"
+                order.lines.setdefault(host, []).append(text)
+        return order
+
+    return calls
+
+
 def declared_disks(play: Play) -> Order:
-    """The VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all."""
+    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all."""
     named = next(_named(play), None)
     if named is None:
         hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
         return Order(calls={host: {"only": ""} for host in hosts})
     lists = {host: variables.get(DISKS) for host, variables in play.variables.items()}
-    found = declared_vm(play.read, lists, named[3], named[2])
-    return Order([found["problem"]] if found["problem"] else [], calls={found["host"]: {"only": found["name"]}})
+    entry = declared_vm(play.read, lists, named[3], named[2])
+    return Order([entry["problem"]] if entry["problem"] else [], calls={entry["host"]: {"only": entry["name"]}})
 
 
 def adopt(play: Play) -> Order:
-    """The entries of the VMs that each host has, or all VMs."""
+    """Return the entries of the VMs that each host has, or all VMs."""
     order = Order()
     for host, variables in play.variables.items():
         entries = variables.get("flexdisk_adopt_vms")
@@ -82,7 +104,7 @@ def chosen(*names: str) -> t.Callable[[Play], Order]:
     def calls(play: Play) -> Order:
         order = Order()
         for host, variables in play.variables.items():
-            uuids = list(dict.fromkeys(found["vm"] for found in play.here[host].values()))
+            uuids = list(dict.fromkeys(located["vm"] for located in play.here[host].values()))
             if not any(name in variables for name in names):
                 order.calls[host] = {}
             elif uuids:
@@ -104,26 +126,32 @@ def vms_of(*names: str) -> t.Callable[[Raw], t.List[str]]:
 
 
 def odd_names(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of adopt."""
+    """Return the problems with the variables of adopt."""
     odd = [name for name in vms_of("flexdisk_adopt_vms")(variables) if name != name.strip()]
     text = f"flexdisk_adopt_vms: vm must be a name without blanks around it, got: {', '.join(odd)}"
     return [text] if odd else []
 
 
-def one_way(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of rollback."""
-    text = "Name the VM with flexdisk_vm, or several VMs with flexdisk_snapshot_vms; exactly one of the two is needed"
-    return [] if ("flexdisk_vm" in variables) != ("flexdisk_snapshot_vms" in variables) else [text]
+def one_way(several: str) -> t.Callable[[Raw], t.List[str]]:
+    """Return what says what is wrong with the variables of a playbook that needs one VM or several. several: the
+    variable for these.
+    """
+
+    def problems(variables: Raw) -> t.List[str]:
+        text = f"Name the VM with flexdisk_vm, or several VMs with {several}; exactly one of the two is needed"
+        return [] if ("flexdisk_vm" in variables) != (several in variables) else [text]
+
+    return problems
 
 
 def not_two_ways(variables: Raw) -> t.List[str]:
-    """What is wrong with the variables of snapshot."""
+    """Return the problems with the variables of snapshot."""
     text = "Name one VM with flexdisk_vm, or several with flexdisk_snapshot_vms, but not both"
     return [text] if "flexdisk_vm" in variables and "flexdisk_snapshot_vms" in variables else []
 
 
 def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
-    """The named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
+    """Yield the named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
     for host, here in play.here.items():
-        for name, found in here.items():
-            yield host, play.variables[host], name, found["vm"]
+        for name, located in here.items():
+            yield host, play.variables[host], name, located["vm"]

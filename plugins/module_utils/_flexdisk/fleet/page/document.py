@@ -26,23 +26,23 @@ PLACES = {
 }
 
 
-def page(found: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str]) -> str:
-    """found: for each host the results of vm_info, host_info, disk_verify and zfs_quota. time: when the page is made.
+def page(results: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str]) -> str:
+    """results: for each host the results of vm_info, host_info, disk_verify and zfs_quota. time: when the page is made.
     unread: the hosts that could not be read, with the reason.
     """
     now = checked_time(time)
-    hosts = sorted(found)
+    hosts = sorted(results)
     sections = [
         unread_hosts(unread),
-        section("pools", "Pools", rows.POOLS, [row for host in hosts for row in rows.told_pools(host, found[host])]),
-        _vms(hosts, found),
-        _findings(hosts, found),
-        _snapshots(hosts, found),
-        _parked(hosts, found, now),
-        _left_out(hosts, found),
+        section("pools", "Pools", rows.POOLS, [row for host in hosts for row in rows.of_pools(host, results[host])]),
+        _vms(hosts, results),
+        _findings(hosts, results),
+        _snapshots(hosts, results),
+        _parked(hosts, results, now),
+        _left_out(hosts, results),
     ]
     return html(
-        f"Disks of {count(len(hosts), 'host')}, {time}", _summary(hosts, found, time, unread), joined(*sections)
+        f"Disks of {count(len(hosts), 'host')}, {time}", _summary(hosts, results, time, unread), joined(*sections)
     )
 
 
@@ -78,10 +78,10 @@ def checked_time(text: str) -> datetime:
         raise FlexdiskError("InvalidArgument", f"time {text} is not valid: write it as 2026-11-27T00:30:00Z") from exc
 
 
-def _summary(hosts: t.Sequence[str], found: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str]) -> Html:
-    vms = [vm for host in hosts for vm in found[host]["vm_info"]["vms"]]
-    counts = [found[host]["disk_verify"]["counts"] for host in hosts]
-    drifted = sum(bool(vm["cause"]) for host in hosts for vm in found[host]["zfs_quota"]["vms"])
+def _summary(hosts: t.Sequence[str], results: t.Mapping[str, _Dict], time: str, unread: t.Mapping[str, str]) -> Html:
+    vms = [vm for host in hosts for vm in results[host]["vm_info"]["vms"]]
+    counts = [results[host]["disk_verify"]["counts"] for host in hosts]
+    drifted = sum(bool(vm["cause"]) for host in hosts for vm in results[host]["zfs_quota"]["vms"])
     parts = [
         count(len(hosts), "host"),
         count(len(vms), "VM"),
@@ -99,7 +99,7 @@ def _summary(hosts: t.Sequence[str], found: t.Mapping[str, _Dict], time: str, un
 
 
 def _tools() -> Html:
-    """What only the script brings to life."""
+    """Return the controls that only work with the script."""
     field = element("input", {"id": "filter", "type": "search", "autocomplete": "off", "spellcheck": "false"})
     only = element("input", {"id": "only", "type": "checkbox"})
     return element(
@@ -112,21 +112,29 @@ def _tools() -> Html:
 
 
 def section(
-    name: str, title: str, columns: t.Sequence[Column], found: t.Iterable[Row], note: str = "", empty: str = "None."
+    name: str,
+    title: str,
+    columns: t.Sequence[Column],
+    table_rows: t.Iterable[Row],
+    note: str = "",
+    empty: str = "None.",
 ) -> Html:
-    """A table with its heading, in the order of its rows."""
-    ordered = sorted(found, key=lambda row: row.order)
+    """Return a table with its heading, in the order of its rows."""
+    ordered = sorted(table_rows, key=lambda row: row.order)
     head = element("h2", {"id": name + "-title"}, title)
     below = element("p", {"class": "note"}, note) if note else Html("")
     content = _table(name, columns, ordered) if ordered else element("p", None, empty)
     return joined(Html("\n"), element("section", {"id": name}, head, below, content))
 
 
-def _table(name: str, columns: t.Sequence[Column], found: t.Sequence[Row]) -> Html:
+def _table(name: str, columns: t.Sequence[Column], table_rows: t.Sequence[Row]) -> Html:
     heads = [element("th", {"scope": "col", "class": column.kind or None}, column.title) for column in columns]
     lines = [
-        joined(Html("\n"), element("tr", {"id": row.name or None, "class": "calm" if row.calm else None}, *row.cells))
-        for row in found
+        joined(
+            Html("\n"),
+            element("tr", {"id": row.name or None, "class": "calm" if row.needs_no_attention else None}, *row.cells),
+        )
+        for row in table_rows
     ]
     body = element("tbody", None, *lines)
     return element(
@@ -138,29 +146,29 @@ def unread_hosts(unread: t.Mapping[str, str]) -> Html:
     """Return the section of the hosts that could not be read, empty if there are none."""
     if not unread:
         return Html("")
-    found = [rows.of_unread(host, why) for host, why in unread.items()]
-    return section("unread", "Hosts that could not be read", rows.UNREAD, found)
+    table_rows = [rows.of_unread(host, why) for host, why in unread.items()]
+    return section("unread", "Hosts that could not be read", rows.UNREAD, table_rows)
 
 
-def _vms(hosts: t.Sequence[str], found: t.Mapping[str, _Dict]) -> Html:
-    every = [row for number, host in enumerate(hosts) for row in rows.of_vms(host, found[host], number)]
+def _vms(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
+    every = [row for number, host in enumerate(hosts) for row in rows.of_vms(host, results[host], number)]
     note = "VMs that need attention come first. A bar is the flexible disk size, or the VM's disks if it has none."
     return section("vms", "VMs", rows.VMS, every, note)
 
 
-def _findings(hosts: t.Sequence[str], found: t.Mapping[str, _Dict]) -> Html:
+def _findings(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
     every = []
     for number, host in enumerate(hosts):
-        there = {vm["uuid"] for vm in found[host]["vm_info"]["vms"]}
-        for finding in found[host]["disk_verify"]["findings"]:
+        there = {vm["uuid"] for vm in results[host]["vm_info"]["vms"]}
+        for finding in results[host]["disk_verify"]["findings"]:
             link = rows.row_name(number, finding["vm"]) if finding["vm"] in there else ""
             every.append(rows.of_finding(host, finding, link))
     return section("findings", "Findings", rows.FINDINGS, every, empty="Nothing is wrong.")
 
 
-def _snapshots(hosts: t.Sequence[str], found: t.Mapping[str, _Dict]) -> Html:
+def _snapshots(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
     every = sorted(
-        (row for host in hosts for vm in found[host]["vm_info"]["vms"] for row in rows.of_snapshots(host, vm)),
+        (row for host in hosts for vm in results[host]["vm_info"]["vms"] for row in rows.of_snapshots(host, vm)),
         key=lambda row: row.order,
     )
     more = len(every) - MOST_SNAPSHOTS
@@ -169,17 +177,17 @@ def _snapshots(hosts: t.Sequence[str], found: t.Mapping[str, _Dict]) -> Html:
     return section("snapshots", "Snapshots", rows.SNAPSHOTS, every[:MOST_SNAPSHOTS], note if every else "")
 
 
-def _parked(hosts: t.Sequence[str], found: t.Mapping[str, _Dict], now: datetime) -> Html:
+def _parked(hosts: t.Sequence[str], results: t.Mapping[str, _Dict], now: datetime) -> Html:
     every = []
     for host in hosts:
-        result = found[host]["vm_info"]
+        result = results[host]["vm_info"]
         aliases = {vm["uuid"]: vm["alias"] or vm["uuid"] for vm in [*result["vms"], *result["skipped_vms"]]}
         every += [rows.of_parked(host, disk, aliases, now) for disk in result["parked"]]
     return section("parked", "Detached disks", rows.PARKED, every)
 
 
-def _left_out(hosts: t.Sequence[str], found: t.Mapping[str, _Dict]) -> Html:
-    every = [rows.of_left_out(host, vm) for host in hosts for vm in found[host]["vm_info"]["skipped_vms"]]
+def _left_out(hosts: t.Sequence[str], results: t.Mapping[str, _Dict]) -> Html:
+    every = [rows.of_left_out(host, vm) for host in hosts for vm in results[host]["vm_info"]["skipped_vms"]]
     return section("left-out", "VMs that are left out", rows.LEFT_OUT, every) if every else Html("")
 
 

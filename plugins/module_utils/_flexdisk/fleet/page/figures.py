@@ -59,18 +59,18 @@ class Room:
     parts: t.Tuple[Part, ...]
 
 
-def pools(found: _Dict) -> t.List[Pool]:
-    """The pools of a host. found has the results of vm_info, host_info and zfs_quota."""
-    reserved = {vm["uuid"]: vm["actual"]["reservation_bytes"] for vm in found["zfs_quota"]["vms"]}
-    homes = {vm["uuid"]: pool for vm in found["host_info"]["host"]["vms"] for pool in vm["disks"]}
+def pools(results: _Dict) -> t.List[Pool]:
+    """Return the pools of a host. results: those of vm_info, host_info and zfs_quota."""
+    reserved = {vm["uuid"]: vm["actual"]["reservation_bytes"] for vm in results["zfs_quota"]["vms"]}
+    homes = {vm["uuid"]: pool for vm in results["host_info"]["host"]["vms"] for pool in vm["disks"]}
     shares: t.Dict[str, t.List[t.Tuple[int, int, int]]] = {}
-    for vm in found["vm_info"]["vms"]:
+    for vm in results["vm_info"]["vms"]:
         shares.setdefault(homes.get(vm["uuid"], ""), []).append(_share(vm, reserved.get(vm["uuid"], 0)))
-    return [_pool(pool, shares.get(pool["name"], [])) for pool in found["host_info"]["host"]["pools"]]
+    return [_pool(pool, shares.get(pool["name"], [])) for pool in results["host_info"]["host"]["pools"]]
 
 
 def _share(vm: _Dict, reservation: int) -> t.Tuple[int, int, int]:
-    """What a VM takes of its pool: its disks, their snapshots, and what is reserved for it beside them."""
+    """Return what a VM takes of its pool: its disks, their snapshots, and what is reserved for it beside them."""
     disks = MIB * sum(disk["refreservation"] for disk in vm["disks"])
     pinned = MIB * sum(disk["pinned"] for disk in vm["disks"])
     return disks, pinned, max(0, reservation - disks - pinned)
@@ -91,7 +91,9 @@ def _pool(pool: _Dict, shares: t.Sequence[t.Tuple[int, int, int]]) -> Pool:
 
 
 def room(vm: _Dict) -> Room:
-    """The bar of a VM of vm_info. Hidden disks are outside the declared flexible disk size, so they are left out."""
+    """Return the bar of a VM of vm_info. Hidden disks are outside the declared flexible disk size, so they are left
+    out.
+    """
     shown = [disk for disk in vm["disks"] if not disk["hidden"]]
     parts = [Part(DISKS, disk_label(disk), disk["size"] * MIB) for disk in shown]
     pinned = MIB * sum(disk["pinned"] for disk in vm["disks"])
@@ -109,22 +111,24 @@ def room(vm: _Dict) -> Room:
 
 
 def disk_label(disk: _Dict) -> str:
-    """The name of a disk, or the last part of its volume in parentheses."""
+    """Return the name of a disk, or the last part of its volume in parentheses."""
     return str(disk["name"] or f"({disk['volume'].rsplit('/', 1)[-1]})")
 
 
 def edges(parts: t.Sequence[Part], width: int) -> t.List[t.Tuple[int, int]]:
-    """Where each part begins in a bar of this width, and how wide it is. The widths add up to the bar's, or to 0."""
-    whole = sum(part.size for part in parts)
-    if not whole:
+    """Return where each part begins in a bar of this width, and how wide it is. The widths add up to the bar's, or to
+    0.
+    """
+    total = sum(part.size for part in parts)
+    if not total:
         return [(0, 0) for _part in parts]
-    found, before = [], 0
+    spans, before = [], 0
     for part in parts:
-        begin, before = before * width // whole, before + part.size
-        found.append((begin, before * width // whole - begin))
-    return found
+        begin, before = before * width // total, before + part.size
+        spans.append((begin, before * width // total - begin))
+    return spans
 
 
 def colour_classes(parts: t.Sequence[Part]) -> t.List[str]:
-    """The class of each part, which decides its colour. Disks beside each other differ."""
+    """Return the class of each part, which decides its colour. Disks beside each other differ."""
     return [part.kind + ("2" if part.kind == DISKS and number % 2 else "") for number, part in enumerate(parts)]

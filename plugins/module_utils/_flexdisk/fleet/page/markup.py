@@ -31,22 +31,22 @@ _Child = t.Union[str, int]
 
 
 def clean(text: object) -> str:
-    """A text of anybody's as one can see it, cut if it is very long. It is not escaped yet."""
-    said = str(text)
-    if len(said) <= LONGEST and said.isascii() and said.isprintable():
-        return said
-    if len(said) > LONGEST:
-        said = f"{said[:LONGEST]}… ({len(said)} characters)"
-    return visible_lines(_FORBIDDEN.sub("\ufffd", said))
+    """Return any text in visible characters, cut if it is very long. It is not escaped yet."""
+    shown = str(text)
+    if len(shown) <= LONGEST and shown.isascii() and shown.isprintable():
+        return shown
+    if len(shown) > LONGEST:
+        shown = f"{shown[:LONGEST]}… ({len(shown)} characters)"
+    return visible_lines(_FORBIDDEN.sub("\ufffd", shown))
 
 
 def escaped(text: object) -> Html:
-    """The text as HTML, if it is not HTML already."""
+    """Return the text as HTML, if it is not HTML already."""
     return text if isinstance(text, Html) else Html(html.escape(clean(text)))
 
 
 def element(name: str, attributes: t.Optional[t.Mapping[str, object]] = None, *children: _Child) -> Html:
-    """An element. An attribute that is None is left out."""
+    """Return an element. An attribute that is None is left out."""
     given = [(key, value) for key, value in (attributes or {}).items() if value is not None]
     head = name + "".join(f' {key}="{escaped(value)}"' for key, value in given)
     if name in VOID:
@@ -60,12 +60,12 @@ def joined(*children: _Child) -> Html:
 
 
 def isolated(text: object) -> Html:
-    """A name of anybody's, which may run from right to left without turning what is beside it."""
+    """Isolate a name, so that right-to-left text does not affect what is beside it."""
     return element("bdi", None, str(text))
 
 
 def stacked_bar(parts: t.Sequence[Part]) -> Html:
-    """A stacked bar. It is hidden from those who have the page read out, so all it shows must be said in words, too."""
+    """Return a stacked bar. Screen readers skip it, so all that it shows must also be text."""
     drawn = [
         element(
             "rect",

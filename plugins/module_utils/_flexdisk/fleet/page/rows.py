@@ -41,26 +41,26 @@ class Row:
     cells: t.Sequence[Html]
     name: str = ""
     # Nothing in it needs attention.
-    calm: bool = False
+    needs_no_attention: bool = False
 
 
 def heading(name: object, *below: object) -> Html:
-    """The cell that names its row."""
+    """Return the cell that names its row."""
     more = [element("span", {"class": "id"}, isolated(text)) for text in below if text]
     return element("th", {"scope": "row"}, isolated(name), *more)
 
 
 def cell(column: Column, content: object, value: t.Optional[float] = None) -> Html:
-    """A cell. value is what a figure is sorted by."""
+    """Return a cell. value is what a figure is sorted by."""
     if column.kind == "num" and value is None:
         value = -1
     attributes = {"class": column.kind or None, "data-label": column.title, "data-v": value}
     return element("td", attributes, content if isinstance(content, Html) else str(content))
 
 
-def size(column: Column, found: t.Optional[int], more: str = "") -> Html:
-    """A cell with a figure in bytes, or a dash."""
-    return cell(column, "-" if found is None else render_bytes(found) + more, found)
+def size(column: Column, size_bytes: t.Optional[int], more: str = "") -> Html:
+    """Return a cell with a figure in bytes, or a dash."""
+    return cell(column, "-" if size_bytes is None else render_bytes(size_bytes) + more, size_bytes)
 
 
 POOLS = (
@@ -73,7 +73,7 @@ POOLS = (
 
 
 def of_pool(host: str, pool: Pool) -> Row:
-    """A pool as a stacked bar with its figures."""
+    """Return a pool as a stacked bar with its figures."""
     share = f" ({percent(pool.available, pool.size)})"
     _host, name, wide, total, left = POOLS
     cells = [heading(host), cell(name, isolated(pool.name)), cell(wide, _drawn(pool.parts))]
@@ -93,20 +93,22 @@ VMS = (
 )
 
 
-def of_vms(host: str, found: _Dict, number: int) -> t.List[Row]:
-    """The VMs of a host. What needs attention comes first. number is that of the host, for the names of the rows."""
-    quotas = {vm["uuid"]: vm for vm in found["zfs_quota"]["vms"]}
+def of_vms(host: str, results: _Dict, number: int) -> t.List[Row]:
+    """Return the VMs of a host. What needs attention comes first. number is that of the host, for the names of the
+    rows.
+    """
+    quotas = {vm["uuid"]: vm for vm in results["zfs_quota"]["vms"]}
     findings: t.Dict[str, t.List[_Dict]] = {}
-    for finding in found["disk_verify"]["findings"]:
+    for finding in results["disk_verify"]["findings"]:
         findings.setdefault(finding["vm"], []).append(finding)
     return [
         _of_vm(host, vm, quotas.get(vm["uuid"]), findings.get(vm["uuid"], []), row_name(number, vm["uuid"]))
-        for vm in found["vm_info"]["vms"]
+        for vm in results["vm_info"]["vms"]
     ]
 
 
 def row_name(number: int, uuid: str) -> str:
-    """The name of a VM's row, to which links lead. A UUID can be on two hosts."""
+    """Return the name of a VM's row, to which links lead. A UUID can be on two hosts."""
     return f"vm-{number}-{uuid}"
 
 
@@ -116,10 +118,10 @@ def _of_vm(host: str, vm: _Dict, quota: t.Optional[_Dict], findings: t.Sequence[
     marks, worst = _marks(space, quota, findings)
     _vm, at, state, wide, total, left, set_to, law, attention = VMS
     actual = lawful = None
-    told: t.Tuple[str, ...] = ("-", "-")
+    quota_texts: t.Tuple[str, ...] = ("-", "-")
     if quota is not None:
         actual, lawful = quota["actual"]["quota_bytes"], quota["expected_bytes"]
-        told = render_apart(actual, lawful)
+        quota_texts = render_apart(actual, lawful)
     cells = [
         heading(label, vm["uuid"] if vm["alias"] else ""),
         cell(at, isolated(host)),
@@ -127,8 +129,8 @@ def _of_vm(host: str, vm: _Dict, quota: t.Optional[_Dict], findings: t.Sequence[
         cell(wide, _drawn(space.parts)),
         size(total, space.size),
         cell(left, "-" if space.left is None else render_bytes(space.left), _order(space.left)),
-        cell(set_to, told[0], actual),
-        cell(law, told[1], lawful),
+        cell(set_to, quota_texts[0], actual),
+        cell(law, quota_texts[1], lawful),
         cell(attention, element("ul", {"class": "marks"}, *marks) if marks else Html("")),
     ]
     return Row((worst, host, label, vm["uuid"]), cells, name, worst > SEVERITIES.index("warning"))
@@ -140,7 +142,7 @@ def _order(left: t.Optional[int]) -> t.Optional[int]:
 
 
 def _marks(space: Room, quota: t.Optional[_Dict], findings: t.Sequence[_Dict]) -> t.Tuple[t.List[Html], int]:
-    """What is to be seen of a VM, the worst first, and how bad that is: an index of SEVERITIES, or one beyond it."""
+    """Return the notes on a VM, the worst first, and the worst severity: an index of SEVERITIES, or one beyond it."""
     marks: t.List[t.Tuple[int, str]] = []
     if space.over:
         marks.append((0, f"error: holds {render_bytes(space.over)} more than its flexible size"))
@@ -150,19 +152,19 @@ def _marks(space: Room, quota: t.Optional[_Dict], findings: t.Sequence[_Dict]) -
         marks.append((1, f"warning: drift of {', '.join(drift)}: {quota['cause']}"))
     for finding in findings:
         if not (drifted and finding["kind"] == _OF_LAW):
-            words = [
+            text = [
                 finding["severity"] + ":",
                 finding["kind"],
                 *([f"of {finding['disk']}"] if finding["disk"] else []),
             ]
-            marks.append((SEVERITIES.index(finding["severity"]), " ".join(words)))
+            marks.append((SEVERITIES.index(finding["severity"]), " ".join(text)))
     marks.sort()
-    told = [element("li", {"class": "bad" if level == 0 else None}, isolated(words)) for level, words in marks]
-    return told, marks[0][0] if marks else len(SEVERITIES)
+    items = [element("li", {"class": "bad" if level == 0 else None}, isolated(text)) for level, text in marks]
+    return items, marks[0][0] if marks else len(SEVERITIES)
 
 
-def _signed(found: int) -> str:
-    return ("+" if found > 0 else "") + render_bytes(found)
+def _signed(size_bytes: int) -> str:
+    return ("+" if size_bytes > 0 else "") + render_bytes(size_bytes)
 
 
 FINDINGS = (
@@ -177,7 +179,7 @@ FINDINGS = (
 
 
 def of_finding(host: str, finding: _Dict, link: str) -> Row:
-    """A finding. link is the name of its VM's row, "" if it has none."""
+    """Return a finding. link is the name of its VM's row, "" if it has none."""
     _severity, kind, at, vm, disk, message, repair = FINDINGS
     owner = isolated(finding["alias"] or finding["vm"])
     bad = {"class": "bad" if finding["severity"] == "error" else None, "scope": "row"}
@@ -206,22 +208,22 @@ SNAPSHOTS = (
 
 
 def of_snapshots(host: str, vm: _Dict) -> t.List[Row]:
-    """The snapshots of a VM. Those that free most come first."""
+    """Return the snapshots of a VM. Those that free most come first."""
     _name, owner, at, disks, taken, frees = SNAPSHOTS
     label = vm["alias"] or vm["uuid"]
     return [
         Row(
-            (-found["frees_bytes"], host, label, vm["uuid"], found["created"], found["name"]),
+            (-snapshot["frees_bytes"], host, label, vm["uuid"], snapshot["created"], snapshot["name"]),
             [
-                heading(found["name"]),
+                heading(snapshot["name"]),
                 cell(owner, isolated(label)),
                 cell(at, isolated(host)),
-                cell(disks, isolated(", ".join(found["disks"]))),
-                cell(taken, _moment(found["created"])),
-                size(frees, found["frees_bytes"]),
+                cell(disks, isolated(", ".join(snapshot["disks"]))),
+                cell(taken, _moment(snapshot["created"])),
+                size(frees, snapshot["frees_bytes"]),
             ],
         )
-        for found in vm["snapshots"]
+        for snapshot in vm["snapshots"]
     ]
 
 
@@ -238,7 +240,7 @@ PARKED = (
 
 
 def of_parked(host: str, disk: _Dict, aliases: t.Mapping[str, str], now: datetime) -> Row:
-    """A detached disk with its age. aliases: the names of the host's VMs by UUID."""
+    """Return a detached disk with its age. aliases: the names of the host's VMs by UUID."""
     _disk, owner, at, volsize, takes, since, days, description = PARKED
     vm = disk["vm"]
     when = _read(disk.get("mtime", ""))
@@ -261,7 +263,7 @@ LEFT_OUT = (Column("VM"), Column("Host"), Column("Why the collection leaves it a
 
 
 def of_left_out(host: str, vm: _Dict) -> Row:
-    """A VM that vm_info skips."""
+    """Return a VM that vm_info skips."""
     _vm, at, why = LEFT_OUT
     label = vm["alias"] or vm["uuid"]
     cells = [
@@ -276,25 +278,25 @@ UNREAD = (Column("Host"), Column("Why"))
 
 
 def of_unread(host: str, why: str) -> Row:
-    """A host that could not be read."""
+    """Return a host that could not be read."""
     return Row((host,), [heading(host), cell(UNREAD[1], isolated(why))])
 
 
-def percent(part: int, whole: int) -> str:
-    """A share, rounded down."""
-    if not whole:
+def percent(part: int, total: int) -> str:
+    """Return a share, rounded down."""
+    if not total:
         return "-"
-    return f"{part * 100 // whole} %" if part * 100 >= whole or not part else "under 1 %"
+    return f"{part * 100 // total} %" if part * 100 >= total or not part else "under 1 %"
 
 
 def _drawn(parts: t.Sequence[Part]) -> Html:
-    """A bar, with all that it shows in words below it."""
+    """Return a bar with its legend below."""
     if not parts:
         return Html("no disks")
-    whole = sum(part.size for part in parts)
+    total = sum(part.size for part in parts)
     listed = [
         element(
-            "li", {"class": kind}, isolated(part.label), f" {render_bytes(part.size)} ({percent(part.size, whole)})"
+            "li", {"class": kind}, isolated(part.label), f" {render_bytes(part.size)} ({percent(part.size, total)})"
         )
         for part, kind in zip(parts, colour_classes(parts))
         if part.size
@@ -314,6 +316,6 @@ def _moment(seconds: int) -> str:
     return moment.strftime("%Y-%m-%d %H:%M")
 
 
-def told_pools(host: str, found: _Dict) -> t.List[Row]:
-    """The pools of a host."""
-    return [of_pool(host, pool) for pool in pools(found)]
+def of_pools(host: str, results: _Dict) -> t.List[Row]:
+    """Return the pools of a host."""
+    return [of_pool(host, pool) for pool in pools(results)]

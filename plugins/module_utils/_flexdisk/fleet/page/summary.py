@@ -87,4 +87,4 @@ def _row(host: str, found: t.Mapping[str, int], file: str) -> Row:
         *(cell(column, found[key], found[key]) for column, key in zip(COLUMNS[1:6], FIGURES)),
         *(size(column, found[key]) for column, key in zip(COLUMNS[6:], FIGURES[5:])),
     ]
-    return Row((-found["error"], -found["warning"], -found["drifted"], host), cells, calm=calm)
+    return Row((-found["error"], -found["warning"], -found["drifted"], host), cells, needs_no_attention=calm)

@@ -103,14 +103,14 @@ class Account:
         if vm.name in self.host.replicas and self._copies(vm):
             return NO_REPLICAS
         after = self.after_vm(vm, location)
-        least = 0 if vm.template == COPIED else 1  # hail leaves something of everything
-        if after.free < least:
+        minimum = 0 if vm.template == COPIED else 1  # hail leaves something of everything
+        if after.free < minimum:
             return NO_MEMORY
         if (after.pools[vm.pool] < 0) if self._copies(vm) else (vm.local and not vm.pool and after.disk <= 0):
             return NO_DISK
         if not soft:
             return after
-        return self._soft_vm(vm, after, least) or after
+        return self._soft_vm(vm, after, minimum) or after
 
     def after_vm(self, vm: KnownVm, location: int = 0) -> Account:
         """After the VM has come, whatever limits there are."""
@@ -124,20 +124,20 @@ class Account:
         return after
 
     def _copies(self, vm: KnownVm) -> bool:
-        """Whether the VM's disks are copied into a pool here when it comes."""
+        """Return whether the VM's disks are copied into a pool here when it comes."""
         return bool(vm.pool) and vm.home != self.host.name
 
     def _store(self, vm: KnownVm, times: int) -> None:
         if self._copies(vm):
             self.pools = {**self.pools, vm.pool: self.pools[vm.pool] - times * vm.disk}
 
-    def _soft_vm(self, vm: KnownVm, after: Account, least: int) -> str:
+    def _soft_vm(self, vm: KnownVm, after: Account, minimum: int) -> str:
         if vm.local and after.spindles > self.spindle_limit:
             return NO_DISK
-        if after.free < after.reserved + least and not self.unsafe:
+        if after.free < after.reserved + minimum and not self.unsafe:
             return NO_MEMORY
         if 0 <= self.cpu_limit < after.cpus:
             return NO_CPU
         if any(tag in self.tags for tag in vm.exclusive):
             return NO_TAGS
-        return NO_MEMORY if after.reported < least else ""
+        return NO_MEMORY if after.reported < minimum else ""

@@ -10,14 +10,14 @@ import typing as t
 from .declared import CHANGE_GROUP, EVACUATE, PLACE, Request
 from .hail_change_group import change_group, possible_groups
 from .hail_evacuation import closed_hosts, evacuate_one, one_by_one
-from .jobs import Job, dependencies, in_feasible_order, in_turn
+from .jobs import Job, dependencies, in_feasible_order, limit_parallel
 from .known import PRIMARY, Known
 from .places import Places
 from .placing import place, why_no_host
 from .rebalance import rebalance
 from .search import plan
 from .ways import Solution
-from .wishes import Wish, ranks_of, to_change_group, to_leave, why_nowhere
+from .wishes import WantedMove, ranks_of, to_change_group, to_leave, why_nowhere
 
 
 class Answer(t.NamedTuple):
@@ -34,38 +34,40 @@ class Answer(t.NamedTuple):
 
 
 def answer(known: Known, request: Request) -> Answer:
-    """The answer to a request that has no problems."""
+    """Return the answer to a request that has no problems."""
     start = Places(known)
     if request.kind == PLACE:
         return _placed(start, request)
     if request.kind in (CHANGE_GROUP, EVACUATE):
         return _moved(start, request)
-    wishes = _checked(to_leave(known, request.names, PRIMARY, frozenset()), request)
-    places, solutions = rebalance(start, wishes, request.max_moves, request.min_gain)
+    wanted_moves = _with_redundancy(to_leave(known, request.names, PRIMARY, frozenset()), request)
+    places, solutions = rebalance(start, wanted_moves, request.max_moves, request.min_gain)
     return _answer(start, places, in_feasible_order(start, solutions) or [], {})
 
 
 def _moved(start: Places, request: Request) -> Answer:
     known, names = start.known, request.names
     if request.kind == EVACUATE:
-        wishes = _checked(to_leave(known, names, PRIMARY, request.leaves), request)
-        found = plan(start, wishes, lambda there: _emptied(there, request))
+        wanted_moves = _with_redundancy(to_leave(known, names, PRIMARY, request.leaves), request)
+        result = plan(start, wanted_moves, lambda there: _evacuate_like_hail(there, request))
     else:
         keys = possible_groups(start, names, request.targets or None)
-        wishes = to_change_group(known, names, keys, request.redundancy)
-        found = plan(start, wishes, lambda there: change_group(there, names, keys, request.redundancy))
-    left = [wish for wish in wishes if wish.name in found.failed]
-    return _answer(start, found.places, found.jobs, {wish.name: why_nowhere(found.places, wish) for wish in left})
+        wanted_moves = to_change_group(known, names, keys, request.redundancy)
+        result = plan(start, wanted_moves, lambda there: change_group(there, names, keys, request.redundancy))
+    left = [wanted for wanted in wanted_moves if wanted.name in result.failed]
+    return _answer(
+        start, result.places, result.jobs, {wanted.name: why_nowhere(result.places, wanted) for wanted in left}
+    )
 
 
-def _emptied(places: Places, request: Request) -> t.Iterator[t.Tuple[str, Solution]]:
-    """The evacuation as hail decides it, where hosts without any of the VMs are left, too."""
-    shut = closed_hosts(places, request.names) | request.leaves
-    return one_by_one(places, request.names, lambda name: evacuate_one(places, name, PRIMARY, shut))
+def _evacuate_like_hail(places: Places, request: Request) -> t.Iterator[t.Tuple[str, Solution]]:
+    """Evacuate as hail does, but also hosts without any of the VMs."""
+    closed = closed_hosts(places, request.names) | request.leaves
+    return one_by_one(places, request.names, lambda name: evacuate_one(places, name, PRIMARY, closed))
 
 
-def _checked(wishes: t.Sequence[Wish], request: Request) -> t.List[Wish]:
-    return [wish._replace(checked=request.redundancy) for wish in wishes]
+def _with_redundancy(wanted_moves: t.Sequence[WantedMove], request: Request) -> t.List[WantedMove]:
+    return [wanted._replace(checked=request.redundancy) for wanted in wanted_moves]
 
 
 def _placed(start: Places, request: Request) -> Answer:
@@ -81,7 +83,7 @@ def _answer(
     return Answer(start.score().after(), places.score().after(), jobs, failed)
 
 
-class Waits(t.NamedTuple):
+class JobDependencies(t.NamedTuple):
     """The numbers of the earlier jobs that must have ended before a job begins, and of those that must have moved their
     VMs, because they make room for it.
     """
@@ -90,33 +92,37 @@ class Waits(t.NamedTuple):
     needs: t.Sequence[int]
 
 
-def waits(known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: int) -> t.List[Waits]:
-    """What each job waits for.
+def job_dependencies(
+    known: Known, jobs: t.Sequence[Job], per_host: int, between_groups: int
+) -> t.List[JobDependencies]:
+    """Return what each job waits for.
 
     That is what memory on hosts demands, and that no more than per_host moves concern one host, and no more than
     between_groups one pair of host groups, at a time (0 for no limit).
     """
     needs = dependencies(Places(known), jobs)
-    found = [set(numbers) for numbers in needs]
+    earlier = [set(numbers) for numbers in needs]
     routes = [_route(known, job) for job in jobs]
     if per_host:
-        found = [one | more for one, more in zip(found, in_turn(routes, per_host))]
+        earlier = [one | more for one, more in zip(earlier, limit_parallel(routes, per_host))]
     if between_groups:
         groups = [tuple(known.hosts[host].group for host in route) for route in routes]
         pairs = [[tuple(sorted(pair))] if len(set(pair)) == 2 else [] for pair in groups]
-        found = [one | more for one, more in zip(found, in_turn(pairs, between_groups))]
-    return [Waits(depends, needed) for depends, needed in zip(_direct(found), needs)]
+        earlier = [one | more for one, more in zip(earlier, limit_parallel(pairs, between_groups))]
+    return [JobDependencies(depends, needed) for depends, needed in zip(_direct(earlier), needs)]
 
 
-def _direct(found: t.Sequence[t.Set[int]]) -> t.List[t.List[int]]:
-    """The same, without the jobs that another one waits for already."""
+def _direct(earlier: t.Sequence[t.Set[int]]) -> t.List[t.List[int]]:
+    """Return the dependencies without indirect ones."""
     every: t.List[t.Set[int]] = []
-    for numbers in found:
+    for numbers in earlier:
         every.append(numbers.union(*(every[number] for number in numbers)))
-    return [sorted(numbers.difference(*(every[number] for number in numbers))) for numbers in found]
+    return [sorted(numbers.difference(*(every[number] for number in numbers))) for numbers in earlier]
 
 
 def _route(known: Known, job: Job) -> t.Tuple[str, ...]:
-    """The hosts of a move, from and to; nothing is moved for a new VM."""
-    old = known.vms.get(job.name)
-    return (old.primary, job.solution.moved.vm.primary) if old is not None and job.solution.moved is not None else ()
+    """Return the hosts of a move, from and to; nothing is moved for a new VM."""
+    before = known.vms.get(job.name)
+    return (
+        (before.primary, job.solution.moved.vm.primary) if before is not None and job.solution.moved is not None else ()
+    )

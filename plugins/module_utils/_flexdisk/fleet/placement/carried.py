@@ -37,25 +37,25 @@ class Planned(t.NamedTuple):
 
 
 def queued(
-    stage: str, hosts: t.Sequence[_Raw], wanted: execution.Wanted, plan: Planned, approved: Approved, most: int
+    stage: str, hosts: t.Sequence[_Raw], wanted: execution.Wanted, plan: Planned, approved: Approved, max_parallel: int
 ) -> _Dict:
     """Return the hosts of the play of a stage, as execution.queue() does, and C(says), lines for the user. C(refused)
     says why nothing may be done, C(unplanned) why there is no plan, "" if there is.
 
-    hosts: as move_plan takes them. most: jobs at the same time.
+    hosts: as move_plan takes them. max_parallel: jobs at the same time.
     """
     says, refused, unplanned = [], "", "" if stage == BEGUN else plan.why_not
     if stage == PLANNED:
         unplanned = unplanned or _other_plan(plan.result, approved)
         jobs = [] if unplanned else list(plan.result["jobs"])
     else:
-        jobs = execution.under_way(hosts, wanted)
+        jobs = execution.unfinished_moves(hosts, wanted)
     if stage == BEGUN:
-        says = execution.elsewhere(hosts, wanted._replace(tags={}))
+        says = execution.moves_to_unread_hosts(hosts, wanted._replace(tags={}))
         refused = _not_approved(jobs) if approved.digest else ""
     elif stage == LEFT and approved.check:
         jobs = []  # has been told already
-    return {**execution.queue(jobs, stage, most), "says": says, "refused": refused, "unplanned": unplanned}
+    return {**execution.queue(jobs, stage, max_parallel), "says": says, "refused": refused, "unplanned": unplanned}
 
 
 def _other_plan(plan: _Raw, approved: Approved) -> str:
@@ -79,24 +79,24 @@ def why_not(job: _Raw, ended: t.Mapping[str, _Raw]) -> str:
 
 def done(move: _Raw, check: bool, downtime: object, outlook: t.Optional[_Raw]) -> _Dict:
     """Return what became of a job that is done. downtime: seconds, None if unknown. outlook: what check mode says."""
-    words = f"put back: {move['why']}"
+    text = f"put back: {move['why']}"
     if check and move["do"] == execution.MOVE:
-        words = f"can move, downtime {outlook['downtime']}" if outlook else "can move"
+        text = f"can move, downtime {outlook['downtime']}" if outlook else "can move"
     elif check:
-        words = f"would be {words}"
+        text = f"would be {text}"
     elif move["do"] == execution.MOVE:
-        words = f"moved, down for {downtime} s" if downtime is not None else "moved"
-    return {"fine": True, "words": words}
+        text = f"moved, down for {downtime} s" if downtime is not None else "moved"
+    return {"fine": True, "words": text}
 
 
 def failed(result: _Raw) -> _Dict:
     """Return what became of a job from the result of the task that failed."""
     items = [one for one in result.get("results") or () if one.get("failed")]
-    said = [str(one.get("msg", "failed")) for one in items or [result]]
-    return {"fine": False, "words": " ".join(" ".join(said).split())}
+    messages = [str(one.get("msg", "failed")) for one in items or [result]]
+    return {"fine": False, "words": " ".join(" ".join(messages).split())}
 
 
-def told(jobs: t.Sequence[t.Tuple[_Raw, t.Optional[_Raw]]], unplanned: str) -> _Dict:
+def overall_result(jobs: t.Sequence[t.Tuple[_Raw, t.Optional[_Raw]]], unplanned: str) -> _Dict:
     """Return what became of all, as the lines of a C(table), and why the run fails (C(failure)). jobs: each with what
     became of it, None of one that has not ended. unplanned: why there was no plan.
     """

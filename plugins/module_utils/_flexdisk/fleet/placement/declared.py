@@ -10,7 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import Problems
-from ...rules.naming import did_you_mean, fitting
+from ...rules.naming import did_you_mean, find_by_name
 from .facts import Facts
 from .known import UNALLOCABLE
 from .new_vms import NewVm, parse_new_vms
@@ -52,7 +52,7 @@ class Request:
 
 
 def parse_request(raw: _Raw, facts: Facts, exclusive: t.Sequence[str], problems: Problems) -> Request:
-    """The request of a task, whose types Ansible has checked. All that is wrong with it goes to the problems.
+    """Return the request of a task, whose types Ansible has checked. All that is wrong with it goes to the problems.
 
     exclusive: as in Settings.
     """
@@ -99,7 +99,7 @@ class _Selection:
         self._problems = problems
 
     def names(self) -> t.Tuple[str, ...]:
-        """The UUIDs of the VMs. One that is named must fit what else is said; without names, all that fit it."""
+        """Return the UUIDs of the VMs. One that is named must fit what else is said; without names, all that fit it."""
         raw, known = self._raw, self._facts.known
         hosts = self._known("from_hosts", known.hosts, "host")
         groups = self._known("from_groups", known.groups, "host group")
@@ -109,16 +109,16 @@ class _Selection:
                 self._problems.add("ResourceNotFound", text)
         named = raw["vms"] is not None
         asked = self._named(raw["vms"]) if named else sorted(known.vms)
-        found = []
+        selected = []
         for name in asked:
             why = self._why_not(name, hosts, groups)
             if not why:
-                found.append(name)
+                selected.append(name)
             elif named:
                 self._problems.add("InvalidArgument", f"VM {self._facts.alias(name)}: {why}")
-        if not found and not named and raw["vm_tags"]:
-            self._problems.add("ResourceNotFound", f"no VM has {_tags(raw['vm_tags'])}{self._silent()}")
-        return tuple(found)
+        if not selected and not named and raw["vm_tags"]:
+            self._problems.add("ResourceNotFound", f"no VM has {_tags(raw['vm_tags'])}{self._unread_hint()}")
+        return tuple(selected)
 
     def _why_not(self, name: str, hosts: t.Collection[str], groups: t.Collection[str]) -> str:
         known, vm = self._facts.known, self._facts.known.vms[name]
@@ -133,31 +133,31 @@ class _Selection:
         return f"has not {_tags(missing)}" if missing else ""
 
     def _named(self, wanted: t.Sequence[str]) -> t.List[str]:
-        """The UUIDs of what is named. Each name must mean exactly one VM, and no VM may be named twice."""
-        found: t.Dict[str, str] = {}
+        """Return the UUIDs of what is named. Each name must mean exactly one VM, and no VM may be named twice."""
+        names_by_uuid: t.Dict[str, str] = {}
         for name in wanted:
-            fits = fitting(name, self._facts.names, prefixes=False)
-            if not fits and fitting(name, self._facts.moving, prefixes=False):
+            fits = find_by_name(name, self._facts.names, prefixes=False)
+            if not fits and find_by_name(name, self._facts.moving, prefixes=False):
                 self._problems.add("InUse", f"VM {name} is being moved already; the playbook move_vm goes on")
             elif len(fits) != 1:
                 places = [f"{one.uuid} on {self._facts.known.vms[one.uuid].primary}" for one in fits]
                 text = f"VM {name} is {' and '.join(places)}. Name the one that you mean by its UUID."
                 self._problems.add("Ambiguous" if fits else "ResourceNotFound", text if fits else self._nobody(name))
-            elif fits[0].uuid in found:
+            elif fits[0].uuid in names_by_uuid:
                 self._problems.add(
-                    "InvalidArgument", f"VM {name} is named more than once, also as {found[fits[0].uuid]}"
+                    "InvalidArgument", f"VM {name} is named more than once, also as {names_by_uuid[fits[0].uuid]}"
                 )
             else:
-                found[fits[0].uuid] = name
-        return list(found)
+                names_by_uuid[fits[0].uuid] = name
+        return list(names_by_uuid)
 
     def _nobody(self, name: str) -> str:
         """C(there is no VM wbe01 on hv01, hv02. Did you mean web01?)."""
         similar = did_you_mean(name, {one.alias: one.alias for one in self._facts.names if one.alias})
-        text = f"there is no VM {name} on {', '.join(self._facts.known.hosts)}{self._silent()}"
+        text = f"there is no VM {name} on {', '.join(self._facts.known.hosts)}{self._unread_hint()}"
         return f"{text}. {similar}" if similar else text
 
-    def _silent(self) -> str:
+    def _unread_hint(self) -> str:
         unread = ", ".join(self._facts.unread)
         return f"; {unread} could not be read and may have it" if unread else ""
 
@@ -174,9 +174,9 @@ class _Selection:
         """The groups where VMs shall go."""
         known = self._facts.known
         for group in self._known("to_groups", known.groups, "host group"):
-            own = [name for name in names if known.hosts[known.vms[name].primary].group == group]
-            if own:
-                text = ", ".join(map(self._facts.alias, own))
+            already_there = [name for name in names if known.hosts[known.vms[name].primary].group == group]
+            if already_there:
+                text = ", ".join(map(self._facts.alias, already_there))
                 self._problems.add("InvalidArgument", f"to_groups: {text}: in the host group {group} already")
             check_usable(group, self._facts, self._problems)
 
@@ -192,7 +192,7 @@ def check_usable(group: str, facts: Facts, problems: Problems) -> None:
 
 
 def has_tag(tags: _Raw, key: str, value: object) -> bool:
-    """Whether a VM with these tags has this one; any value will do for None."""
+    """Return whether a VM with these tags has this one; any value will do for None."""
     return key in tags and (value is None or str(tags[key]) == str(value))
 
 

@@ -15,7 +15,7 @@ _Dict = t.Dict[str, t.Any]
 MOVE, PUT_BACK, STUCK = "move", "put_back", "nothing"
 
 
-class _Seen(t.NamedTuple):
+class _HostReports(t.NamedTuple):
     """What hosts say."""
 
     # Those that answered.
@@ -23,7 +23,7 @@ class _Seen(t.NamedTuple):
     # Those that were asked.
     asked: t.Container[str]
     # By the host, and the UUID of the VM.
-    marks: t.Mapping[t.Tuple[str, str], _Raw]
+    moves: t.Mapping[t.Tuple[str, str], _Raw]
     # The same for the VMs that are there.
     has: t.AbstractSet[t.Tuple[str, str]]
 
@@ -39,7 +39,7 @@ class Wanted(t.NamedTuple):
     groups: t.Sequence[str] = ()
 
     def means(self, names: t.Set[str], tags: _Raw, host: str, group: str) -> bool:
-        """Whether the move of a VM with these names and tags from a host of a group is meant."""
+        """Return whether the move of a VM with these names and tags from a host of a group is meant."""
         return (
             (not self.vms or bool(names.intersection(self.vms)))
             and all(has_tag(tags, key, value) for key, value in self.tags.items())
@@ -48,126 +48,129 @@ class Wanted(t.NamedTuple):
         )
 
 
-def under_way(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
-    """The moves that have begun and not ended, as jobs, one after the other.
+def unfinished_moves(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[_Dict]:
+    """Return the moves that have begun and not ended, as jobs, one after the other.
 
     hosts: C(name), C(group) and C(info) as move_plan takes them. What is done is MOVE if the move goes on, PUT_BACK if
     it is given up, and STUCK if nothing can be done. C(why) says why a move does not go on.
     """
-    seen = _seen(hosts)
-    marks, groups = seen.marks, _groups(hosts)
+    reports = _read_reports(hosts)
+    moves, groups = reports.moves, _groups(hosts)
     tags = {vm["uuid"]: vm["tags"] for host in hosts for vm in (host["info"] or {}).get("vms", ())}
     jobs: t.List[_Dict] = []
-    for name, uuid, old, new in sorted(_routes(seen)):
-        home, do, why = _decide(uuid, old, new, seen)
+    for name, uuid, source, target in sorted(_routes(reports)):
+        home, do, why = _decide(uuid, source, target, reports)
         if wanted.means({name, uuid}, tags.get(uuid, {}), home, groups.get(home, "")):
             after = [len(jobs)] if jobs else []
-            coming = marks.get((new, uuid), {})
+            coming = moves.get((target, uuid), {})
             pool = coming.get("pool", "") if coming.get("phase") == COMING else ""
-            operation = {"do": do, "vm": uuid, "from": home, "to": new, "pool": pool}
+            operation = {"do": do, "vm": uuid, "from": home, "to": target, "pool": pool}
             job = {"job": len(jobs) + 1, "name": name, "operations": [operation], "why": why}
             jobs.append({**job, "depends": after, "needs": []})
     return jobs
 
 
-def elsewhere(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[str]:
-    """The VMs that have left for hosts of which nothing is known, in words. Whether they have arrived is not known.
+def moves_to_unread_hosts(hosts: t.Sequence[_Raw], wanted: Wanted) -> t.List[str]:
+    """Return a line for each VM that has left for a host that was not read. Whether it has arrived is not known.
 
-    hosts: as under_way takes them.
+    hosts: as for unfinished_moves.
     """
-    seen, groups = _seen(hosts), _groups(hosts)
+    reports, groups = _read_reports(hosts), _groups(hosts)
     lines = []
-    for (old, uuid), mark in sorted(seen.marks.items()):
-        name, new = mark["alias"] or uuid, mark["host"]
-        there = [host for host, vm in seen.has if vm == uuid]
-        gone = mark["phase"] == MOVED and not there and new not in seen.hosts
-        if gone and wanted.means({name, uuid}, {}, old, groups.get(old, "")):
-            why = "cannot be read" if new in seen.asked else "this run does not read"
-            goes_on = f"ansible-playbook flexdisk.hypervisor.move_vm -e flexdisk_vm={name} -e flexdisk_target={new}"
-            lines.append(f"{name} has left {old} for {new}, which {why}. If it has not come to its end: {goes_on}")
+    for (source, uuid), move in sorted(reports.moves.items()):
+        name, target = move["alias"] or uuid, move["host"]
+        there = [host for host, vm in reports.has if vm == uuid]
+        gone = move["phase"] == MOVED and not there and target not in reports.hosts
+        if gone and wanted.means({name, uuid}, {}, source, groups.get(source, "")):
+            why = "cannot be read" if target in reports.asked else "this run does not read"
+            goes_on = f"ansible-playbook flexdisk.hypervisor.move_vm -e flexdisk_vm={name} -e flexdisk_target={target}"
+            lines.append(
+                f"{name} has left {source} for {target}, which {why}. If it has not come to its end: {goes_on}"
+            )
     return lines
 
 
-def _seen(hosts: t.Sequence[_Raw]) -> _Seen:
+def _read_reports(hosts: t.Sequence[_Raw]) -> _HostReports:
     infos = {host["name"]: host["info"] for host in hosts if host["info"] is not None}
-    marks = {(name, move["uuid"]): move for name, info in infos.items() for move in info["moves"]}
+    moves = {(name, move["uuid"]): move for name, info in infos.items() for move in info["moves"]}
     has = {(name, vm["uuid"]) for name, info in infos.items() for vm in info["vms"]}
-    return _Seen(set(infos), {host["name"] for host in hosts}, marks, has)
+    return _HostReports(set(infos), {host["name"] for host in hosts}, moves, has)
 
 
 def _groups(hosts: t.Sequence[_Raw]) -> t.Dict[str, str]:
     return {host["name"]: host.get("group") or "" for host in hosts}
 
 
-def _routes(seen: _Seen) -> t.Set[t.Tuple[str, str, str, str]]:
+def _routes(reports: _HostReports) -> t.Set[t.Tuple[str, str, str, str]]:
     """Name and UUID of each VM that is on its way, where from, and where to."""
     result = set()
-    for (host, uuid), mark in seen.marks.items():
-        name = mark["alias"] or uuid
-        if mark["phase"] == COMING:
-            result.add((name, uuid, mark["host"], host))
-        elif mark["phase"] == LEAVING or (mark["phase"] == MOVED and (host, uuid) in seen.has):
-            result.add((name, uuid, host, mark["host"]))
+    for (host, uuid), move in reports.moves.items():
+        name = move["alias"] or uuid
+        if move["phase"] == COMING:
+            result.add((name, uuid, move["host"], host))
+        elif move["phase"] == LEAVING or (move["phase"] == MOVED and (host, uuid) in reports.has):
+            result.add((name, uuid, host, move["host"]))
     return result
 
 
-def _decide(uuid: str, old: str, new: str, seen: _Seen) -> t.Tuple[str, str, str]:
-    """The host that has the VM, what is done, and why the move does not go on."""
-    mark = seen.marks.get((old, uuid))
-    if any(one.get("failover") for one in (mark, seen.marks.get((new, uuid))) if one):
-        return old, STUCK, f"{new} takes it over from {old}; the playbook failover_vm goes on"
-    if old not in seen.hosts:
+def _decide(uuid: str, source: str, target: str, reports: _HostReports) -> t.Tuple[str, str, str]:
+    """Return the host that has the VM, what to do (MOVE, PUT_BACK or STUCK), and why the move does not go on."""
+    move = reports.moves.get((source, uuid))
+    if any(one.get("failover") for one in (move, reports.moves.get((target, uuid))) if one):
+        return source, STUCK, f"{target} takes it over from {source}; the playbook failover_vm goes on"
+    if source not in reports.hosts:
         return (
-            old,
+            source,
             STUCK,
-            f"{old} cannot be read; the playbook move_vm says whether the move to {new} goes on without it",
+            f"{source} cannot be read; the playbook move_vm says whether the move to {target} goes on without it",
         )
-    if mark is None and (old, uuid) in seen.has:
-        return old, PUT_BACK, f"it had not left {old} yet"
-    others = _others(uuid, old, new, seen)
-    if others and mark is not None and mark["host"] == new:
+    if move is None and (source, uuid) in reports.has:
+        return source, PUT_BACK, f"it had not left {source} yet"
+    others = _others(uuid, source, target, reports)
+    if others and move is not None and move["host"] == target:
         text = f"{' and '.join(others)} has it, too, or expects it"
-        text += f"; if it was taken over, failover_vm with flexdisk_failover_state=returned ends it on {old}"
-        return old, STUCK, text
-    if mark is not None and mark["host"] == new:
-        silent = [host for host in mark.get("asks", ()) if host not in seen.hosts]
-        if silent:
-            text = f"it has left {old}, and {' and '.join(silent)} could not be asked whether it has been"
-            return old, STUCK, f"{text} taken over; the playbook move_vm goes on"
-        if new in seen.hosts:
-            return old, MOVE, ""
-        if new not in seen.asked:
-            return old, STUCK, f"{new}, where it goes, has not been asked; the playbook move_vm goes on"
-        return old, PUT_BACK if mark["phase"] == LEAVING else STUCK, f"{new} cannot be read"
-    homes = [host for host, vm in sorted(seen.has) if vm == uuid and host != new and (host, vm) not in seen.marks]
+        text += f"; if it was taken over, failover_vm with flexdisk_failover_state=returned ends it on {source}"
+        return source, STUCK, text
+    if move is not None and move["host"] == target:
+        unheard = [host for host in move.get("asks", ()) if host not in reports.hosts]
+        if unheard:
+            text = f"it has left {source}, and {' and '.join(unheard)} could not be asked whether it has been"
+            return source, STUCK, f"{text} taken over; the playbook move_vm goes on"
+        if target in reports.hosts:
+            return source, MOVE, ""
+        if target not in reports.asked:
+            return source, STUCK, f"{target}, where it goes, has not been asked; the playbook move_vm goes on"
+        return source, PUT_BACK if move["phase"] == LEAVING else STUCK, f"{target} cannot be read"
+    homes = [
+        host for host, vm in sorted(reports.has) if vm == uuid and host != target and (host, vm) not in reports.moves
+    ]
     if len(homes) == 1:
-        return homes[0], PUT_BACK, f"{new} still expects it from {old}"
-    return old, STUCK, f"{new} expects it from {old}, which does not have it"
+        return homes[0], PUT_BACK, f"{target} still expects it from {source}"
+    return source, STUCK, f"{target} expects it from {source}, which does not have it"
 
 
-def _others(uuid: str, old: str, new: str, seen: _Seen) -> t.List[str]:
-    """The hosts beside the one that a VM leaves that have it, or expect it. That the host expects it where it goes is
-    as it should be.
-    """
-    has = {host for host, vm in seen.has if vm == uuid}
-    coming = {host for (host, vm), mark in seen.marks.items() if vm == uuid and mark["phase"] == COMING}
-    whole = {new} if new in has - coming else set()
-    return sorted((has | coming) - {old, new} | whole)
+def _others(uuid: str, source: str, target: str, reports: _HostReports) -> t.List[str]:
+    """Return the other hosts that have the VM or expect it. It is normal that the target expects it."""
+    has = {host for host, vm in reports.has if vm == uuid}
+    coming = {host for (host, vm), move in reports.moves.items() if vm == uuid and move["phase"] == COMING}
+    arrived = {target} if target in has - coming else set()
+    return sorted((has | coming) - {source, target} | arrived)
 
 
-def queue(jobs: t.Sequence[_Raw], stage: str, most: int) -> _Dict:
-    """The hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and the C(sizes).
+def queue(jobs: t.Sequence[_Raw], stage: str, max_parallel: int) -> _Dict:
+    """Return the hosts of a play that carries jobs out, batch by batch: C(hosts), each with a C(name), and the
+    C(sizes).
 
     Each batch begins with a host that only says what the batch does. As it cannot fail, a batch whose jobs all fail
-    does not end the play. stage makes the names of the hosts unlike those of other plays. most: jobs of a batch.
-    With more than Ansible has forks, a VM that is down would wait for the transfers of others.
+    does not end the play. stage makes the names of the hosts unlike those of other plays. max_parallel: jobs of a
+    batch. With more than Ansible has forks, a VM that is down would wait for the transfers of others.
     """
     names = {job["job"]: f"{job['name']} to {job['operations'][0]['to']} ({stage} {job['job']})" for job in jobs}
     hosts: t.List[_Dict] = []
     sizes = []
-    found = [batch[at : at + most] for batch in _batches(jobs) for at in range(0, len(batch), most)]
-    for number, batch in enumerate(found, 1):
-        text = f"{stage}, batch {number} of {len(found)}"
+    chunks = [batch[at : at + max_parallel] for batch in _batches(jobs) for at in range(0, len(batch), max_parallel)]
+    for number, batch in enumerate(chunks, 1):
+        text = f"{stage}, batch {number} of {len(chunks)}"
         hosts.append({"name": text, "says": ", ".join(job["name"] for job in batch)})
         for job in batch:
             operation = {**job["operations"][0], "name": job["name"], "why": job.get("why", "")}

@@ -43,8 +43,8 @@ class Demand(t.NamedTuple):
 def best_group(
     places: Places, demand: Demand, keys: t.Sequence[str], allowed: t.Optional[t.Collection[str]] = None
 ) -> t.Tuple[t.Optional[str], t.Dict[str, Choice], str]:
-    """The key of the best group, or None, with the choice of each group and the texts of all. allowed: the only hosts
-    that are considered, None for all. Of equal groups the later one is taken.
+    """Return the key of the best group, or None, with the choice of each group and the texts of all. allowed: the only
+    hosts that are considered, None for all. Of equal groups the later one is taken.
     """
     score = places.score()
     groups = [places.known.groups[key] for key in keys]
@@ -59,9 +59,9 @@ def best_group(
         texts.append(choice.text)
         if choice.score is None or group.policy == UNALLOCABLE:
             continue
-        found = (POLICIES.index(group.policy), choice.score, group.key)
-        if best is None or found[0] < best[0] or (found[0] == best[0] and found[1] <= best[1] + NEAR):
-            best = found
+        rank = (POLICIES.index(group.policy), choice.score, group.key)
+        if best is None or rank[0] < best[0] or (rank[0] == best[0] and rank[1] <= best[1] + NEAR):
+            best = rank
     return best[2] if best else None, choices, ", ".join(texts)
 
 
@@ -72,7 +72,7 @@ def best_hosts(
     score: Score,
     allowed: t.Optional[t.Collection[str]] = None,
 ) -> Choice:
-    """The best host of a group, or host and that of the replica. score: of the hosts that count."""
+    """Return the best host of a group, or host and that of the replica. score: of the hosts that count."""
     hosts = [name for name in places.hosts_of(group.key) if places.usable(name)]
     hosts = [name for name in hosts if allowed is None or name in allowed]
     replicated = demand.vm.template == REPLICATED
@@ -82,23 +82,25 @@ def best_hosts(
     if large:
         choice = no_choice({large: len(hosts) * (len(hosts) - 1 if replicated else 1)})
     else:
-        found = places.candidates(demand, score, hosts) or listed(places, demand, score, [(host,) for host in hosts])
+        candidates = places.candidates(demand, score, hosts) or listed(
+            places, demand, score, [(host,) for host in hosts]
+        )
         read = not demand.moves or group.policy == UNALLOCABLE
-        choice = first_safe(places, demand, found._replace(read=read))
+        choice = first_safe(places, demand, candidates._replace(read=read))
     return choice._replace(text=f"Group {group.name} ({group.policy}): {choice.text}")
 
 
-def first_safe(places: Places, demand: Demand, found: Found) -> Choice:
-    """The best of the candidates after which no host is unsafe."""
-    for value, candidate in found.in_order:
+def first_safe(places: Places, demand: Demand, candidates: Candidates) -> Choice:
+    """Return the best of the candidates after which no host is unsafe."""
+    for value, candidate in candidates.in_order:
         if demand.checked and _unsafe(places, demand, candidate):
-            found.failures[NO_REDUNDANCY] += 1
+            candidates.failures[NO_REDUNDANCY] += 1
             continue
-        return _chosen(found, candidate, value)
-    return no_choice(found.failures + found.more())
+        return _chosen(candidates, candidate, value)
+    return no_choice(candidates.failures + candidates.more())
 
 
-class Found(t.NamedTuple):
+class Candidates(t.NamedTuple):
     """How many candidates there are, why some are not possible, and the possible ones, best first. more: gives further
     reasons, which cost much. read: somebody reads them beside a choice.
     """
@@ -110,26 +112,26 @@ class Found(t.NamedTuple):
     read: bool = True
 
 
-def listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]) -> Found:
-    """Each of the candidates with the score if the VM came there, or why it cannot."""
+def listed(places: Places, demand: Demand, score: Score, candidates: t.Iterable[t.Tuple[str, ...]]) -> Candidates:
+    """Return each of the candidates with the score if the VM came there, or why it cannot."""
     failures: t.Counter[str] = Counter()
-    found: t.List[t.Tuple[float, t.Tuple[str, ...]]] = []
+    scored: t.List[t.Tuple[float, t.Tuple[str, ...]]] = []
     for candidate in candidates:
         accounts = places.copied(demand.vm, candidate, demand.stays)
         if isinstance(accounts, str):
             failures[accounts] += 1
             continue
         value = score.after((places.accounts[name], account) for name, account in accounts.items())
-        found.append((value, candidate))
-    found.reverse()  # of equal ones the later one is taken
-    count = len(found) + sum(failures.values())
-    return Found(count, failures, Counter, iter(sorted(found, key=lambda one: one[0])))
+        scored.append((value, candidate))
+    scored.reverse()  # of equal ones the later one is taken
+    count = len(scored) + sum(failures.values())
+    return Candidates(count, failures, Counter, iter(sorted(scored, key=lambda one: one[0])))
 
 
-def _chosen(found: Found, candidate: t.Tuple[str, ...], value: float) -> Choice:
-    failures = found.failures + found.more() if found.read else found.failures
-    words = f"successes {found.every - sum(failures.values())}, failures {sum(failures.values())}"
-    text = f"score: {value:.8f}, {words} ({_counts(failures)}) for node(s) {'/'.join(candidate)}"
+def _chosen(candidates: Candidates, candidate: t.Tuple[str, ...], value: float) -> Choice:
+    failures = candidates.failures + candidates.more() if candidates.read else candidates.failures
+    numbers = f"successes {candidates.every - sum(failures.values())}, failures {sum(failures.values())}"
+    text = f"score: {value:.8f}, {numbers} ({_counts(failures)}) for node(s) {'/'.join(candidate)}"
     return Choice(text, candidate, value)
 
 
@@ -150,7 +152,7 @@ def _unsafe(places: Places, demand: Demand, candidate: t.Tuple[str, ...]) -> boo
 
 
 def not_connected(vm: KnownVm) -> str:
-    """The reason where a group lacks a network of the VM."""
+    """Return the reason where a group lacks a network of the VM."""
     return f"is not connected to a network required by instance {vm.name}"
 
 

@@ -21,7 +21,7 @@ NO_GROUPS = "no groups for evacuation: those that were asked for have no hosts, 
 def change_group(
     places: Places, names: t.Sequence[str], targets: t.Optional[t.Sequence[str]], checked: bool
 ) -> t.Iterator[t.Tuple[str, Solution]]:
-    """Each VM with its solution, which is carried out on the places before the next VM is looked at.
+    """Return each VM with its solution, which is carried out on the places before the next VM is looked at.
 
     targets: keys of groups, None for all. Those with VMs of the request are left out. checked: see Demand.
     """
@@ -30,14 +30,14 @@ def change_group(
 
 
 def possible_groups(places: Places, names: t.Sequence[str], targets: t.Optional[t.Sequence[str]]) -> t.List[str]:
-    """The keys of the groups into which the VMs can go."""
+    """Return the keys of the groups into which the VMs can go."""
     sources = {places.known.hosts[places.vms[name].primary].group for name in names}
     wanted = places.known.groups if targets is None else targets
     return [key for key in places.known.groups if key in wanted and key not in sources and places.hosts_of(key)]
 
 
 def move_to_best(places: Places, name: str, keys: t.Sequence[str], checked: bool) -> Solution:
-    """The solution for one VM, which is not carried out."""
+    """Return the solution for one VM, which is not carried out."""
     if not keys:
         return Solution(None, (), NO_GROUPS)
     best, _choices, text = best_group(places, Demand(places.vms[name], checked, moves=True), keys)

@@ -21,7 +21,7 @@ _Resource = t.Tuple[str, str]  # a host, and what of it
 class Use(t.NamedTuple):
     """MiB of a resource of a host that a job takes: the most at any time, and at its end. Below 0 it gives back."""
 
-    most: int
+    peak: int
     end: int
 
 
@@ -34,7 +34,7 @@ class Job(t.NamedTuple):
 
 
 def in_feasible_order(start: Places, solutions: t.Mapping[str, Solution]) -> t.Optional[t.List[Job]]:
-    """The jobs, each possible after those before it, or None if there is no such order."""
+    """Return the jobs, each possible after those before it, or None if there is no such order."""
     places = start.duplicate()
     jobs: t.List[Job] = []
     left = dict(solutions)
@@ -54,10 +54,10 @@ def _carried_out(places: Places, name: str, solution: Solution) -> t.Optional[Jo
     moved = places.begin(name)
     states: t.List[Moved] = []
     for operation in solution.operations:
-        found = places.perform(moved, operation)
-        if isinstance(found, str):
+        outcome = places.perform(moved, operation)
+        if isinstance(outcome, str):
             return None
-        moved = found
+        moved = outcome
         states.append(moved)
     uses = _uses(places, states)
     places.settle(moved)
@@ -102,14 +102,14 @@ def _bind(free: int, users: t.Sequence[t.Tuple[int, Use]], needed: t.Sequence[t.
     for place, (number, use) in enumerate(users):
         if barrier is not None:
             needed[number].add(barrier)
-        if use.most <= 0:
+        if use.peak <= 0:
             givers.append((number, -use.end))
             continue
-        while room - use.most <= 0 and waited < len(givers):
+        while room - use.peak <= 0 and waited < len(givers):
             room += givers[waited][1]
             waited += 1
-        if room - use.most > 0:
-            room -= use.most
+        if room - use.peak > 0:
+            room -= use.peak
             needed[number].update(giver for giver, _end in givers[:waited])
             continue
         needed[number].update(other for other, _use in users[:place])
@@ -117,7 +117,7 @@ def _bind(free: int, users: t.Sequence[t.Tuple[int, Use]], needed: t.Sequence[t.
         room = free - sum(one.end for _number, one in users[: place + 1])
 
 
-def in_turn(uses: t.Sequence[t.Iterable[t.Hashable]], most: int) -> t.List[t.Set[int]]:
+def limit_parallel(uses: t.Sequence[t.Iterable[t.Hashable]], limit: int) -> t.List[t.Set[int]]:
     """For each job the earlier ones that must have ended, so that no more than some jobs use one thing at a time.
 
     uses: the things that each job uses. The jobs that use one thing stand in as many lines as may use it at a time.
@@ -126,14 +126,14 @@ def in_turn(uses: t.Sequence[t.Iterable[t.Hashable]], most: int) -> t.List[t.Set
     lines: t.Dict[t.Hashable, t.List[int]] = {}
     for number, things in enumerate(uses):
         before = [lines.setdefault(thing, []) for thing in things]
-        result.append({line[-most] for line in before if len(line) >= most})
+        result.append({line[-limit] for line in before if len(line) >= limit})
         for line in before:
             line.append(number)
     return result
 
 
 def _direct(numbers: t.Set[int], needed: t.Sequence[t.Set[int]]) -> t.Set[int]:
-    """Those that no other one of them waits for already."""
+    """Return the numbers that no other one of them waits for."""
     indirect: t.Set[int] = set()
     for number in numbers:
         indirect |= needed[number]

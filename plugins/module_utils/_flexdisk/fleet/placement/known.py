@@ -102,7 +102,7 @@ class KnownVm:
     home: str = ""
 
     def at(self, primary: str, secondary: str) -> KnownVm:
-        """The VM on other hosts. Quicker than replace, for steps are counted by the ten thousand."""
+        """Return the VM on other hosts. Quicker than replace, for steps are counted by the ten thousand."""
         made: KnownVm = object.__new__(KnownVm)
         made.__dict__.update(self.__dict__, primary=primary, secondary=secondary)
         return made

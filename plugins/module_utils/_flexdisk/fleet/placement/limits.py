@@ -12,22 +12,24 @@ NO_DISK_COUNT, NO_SPINDLES = "FailDiskCount", "FailSpindles"
 
 
 def why_too_large(vm: KnownVm, group: KnownGroup) -> str:
-    """Why the policy of the group refuses the VM, "" if it does not. It must lie within one of the group's pairs."""
-    reasons = [_outside(vm, least, most) for least, most in group.sizes]
+    """Return why the policy of the group refuses the VM, "" if it does not. It must lie within one of the group's
+    pairs.
+    """
+    reasons = [_outside(vm, minimum, maximum) for minimum, maximum in group.sizes]
     if "" in reasons or not reasons:
         return "" if vm.template in group.templates else NO_DISK
     return reasons[0]
 
 
-def _outside(vm: KnownVm, least: Size, most: Size) -> str:
-    if not least.memory <= vm.memory <= most.memory:
+def _outside(vm: KnownVm, minimum: Size, maximum: Size) -> str:
+    if not minimum.memory <= vm.memory <= maximum.memory:
         return NO_MEMORY
-    if any(not least.disk_size <= size <= most.disk_size for size in vm.disks):
+    if any(not minimum.disk_size <= size <= maximum.disk_size for size in vm.disks):
         return NO_DISK
-    if not least.cpus <= vm.cpus <= most.cpus:
+    if not minimum.cpus <= vm.cpus <= maximum.cpus:
         return NO_CPU
-    if not least.spindles <= vm.spindles <= most.spindles:
+    if not minimum.spindles <= vm.spindles <= maximum.spindles:
         return NO_SPINDLES
-    if vm.template != "diskless" and not least.disks <= len(vm.disks) <= most.disks:
+    if vm.template != "diskless" and not minimum.disks <= len(vm.disks) <= maximum.disks:
         return NO_DISK_COUNT
     return ""

@@ -14,9 +14,9 @@ from .known import COPIED, Known, KnownVm
 from .score import Score
 
 if t.TYPE_CHECKING:
-    from .hail_allocation import Demand, Found
+    from .hail_allocation import Candidates, Demand
     from .ways import Measure, Operation, Solution, Way
-    from .wishes import Wish
+    from .wishes import WantedMove
 
 Accounts = t.Mapping[str, Account]
 SomePlaces = t.TypeVar("SomePlaces", bound="Places")
@@ -45,12 +45,12 @@ class Places:
             self._members[host.group].append(name)
         self._scores: t.Dict[t.Optional[str], Score] = {}
         self.safe: t.Dict[str, bool] = {}
-        self._own: t.Dict[str, t.Dict[str, KnownVm]] = {name: {} for name in known.hosts}
+        self._vms_by_host: t.Dict[str, t.Dict[str, KnownVm]] = {name: {} for name in known.hosts}
         for vm in self.vms.values():
-            self._own[vm.primary][vm.name] = vm
-        for name, own in self._own.items():
-            self.accounts[name].settle(own.values())
-            self.accounts[name].location = sum(map(self.location, own.values()))
+            self._vms_by_host[vm.primary][vm.name] = vm
+        for name, vms in self._vms_by_host.items():
+            self.accounts[name].settle(vms.values())
+            self.accounts[name].location = sum(map(self.location, vms.values()))
 
     def location(self, vm: KnownVm) -> int:
         """Failure domains that the VM shares with its replica, and wanted ones that its host is not in."""
@@ -62,26 +62,25 @@ class Places:
         return len(shared) + len(vm.wanted - here)
 
     def hosts_of(self, group: str) -> t.Sequence[str]:
-        """The hosts of a group, in the order in which they were told."""
+        """Return the hosts of a group, in the order of the input."""
         return self._members[group]
 
     def usable(self, host: str) -> bool:
-        """Whether the host takes VMs."""
         return self.known.hosts[host].usable
 
     def score(self, group: t.Optional[str] = None) -> Score:
-        """The sums of the hosts of a group, or of all. They follow what is settled."""
+        """Return the score of a group, or of all hosts. settle() keeps it up to date."""
         if group not in self._scores:
             names = self.accounts if group is None else self.hosts_of(group)
             self._scores[group] = Score(self.accounts[name] for name in names)
         return self._scores[group]
 
     def begin(self, name: str) -> Moved:
-        """A VM where it is."""
+        """Return the present place of a VM."""
         return Moved(self.vms[name], {})
 
     def changes(self, moved: Moved, group: t.Optional[str] = None) -> t.List[t.Tuple[Account, Account]]:
-        """The hosts of a group, or all, that have other accounts after the steps: before and after."""
+        """Return the hosts of a group, or all, that have other accounts after the steps: before and after."""
         every = [(self.accounts[name], account) for name, account in moved.accounts.items()]
         return [pair for pair in every if group is None or pair[0].host.group == group]
 
@@ -92,58 +91,57 @@ class Places:
         self.safe = {}
         vm = moved.vm
         if vm.name in self.vms:
-            del self._own[self.vms[vm.name].primary][vm.name]
-        self.vms[vm.name] = self._own[vm.primary][vm.name] = vm
+            del self._vms_by_host[self.vms[vm.name].primary][vm.name]
+        self.vms[vm.name] = self._vms_by_host[vm.primary][vm.name] = vm
         self.accounts.update(moved.accounts)
 
     def vms_on(self, host: str) -> t.Iterable[KnownVm]:
-        """The VMs of a host."""
-        return self._own[host].values()
+        return self._vms_by_host[host].values()
 
     def having(self, vm: KnownVm) -> Places:
-        """The same places, where this is what is known of a VM that stays where it is."""
+        """Return the same places with other data of a VM that does not move."""
         other = copy.copy(self)
         other.vms = {**self.vms, vm.name: vm}
-        other._own = {**self._own, vm.primary: {**self._own[vm.primary], vm.name: vm}}
+        other._vms_by_host = {**self._vms_by_host, vm.primary: {**self._vms_by_host[vm.primary], vm.name: vm}}
         other.safe = {}
         return other
 
     def duplicate(self: SomePlaces) -> SomePlaces:
-        """The same places, on which other steps can be done."""
+        """Return an independent copy."""
         other = copy.copy(self)
         other.vms, other.accounts, other.safe = dict(self.vms), dict(self.accounts), {}
-        other._own = {name: dict(vms) for name, vms in self._own.items()}
+        other._vms_by_host = {name: dict(vms) for name, vms in self._vms_by_host.items()}
         other._scores = {group: score.duplicate() for group, score in self._scores.items()}
         return other
 
     def forced(self) -> Places:
-        """The same places, where only physical limits hold."""
+        """Return the same places, where only physical limits hold."""
         other = copy.copy(self)
         other.force = True
         return other
 
     def back(self, vm: KnownVm) -> Moved:
-        """A VM where it was before, whatever limits there are."""
+        """Return the VM at its former place, regardless of limits."""
         now = self.vms[vm.name]
-        found = {now.primary: self.accounts[now.primary].without_vm(now, self.location(now))}
-        found[vm.primary] = self.account(vm.primary, found).after_vm(vm, self.location(vm))
-        return Moved(vm, found)
+        accounts = {now.primary: self.accounts[now.primary].without_vm(now, self.location(now))}
+        accounts[vm.primary] = self.account(vm.primary, accounts).after_vm(vm, self.location(vm))
+        return Moved(vm, accounts)
 
     # -- steps; each gives what is after it, or why it cannot be
 
     def account(self, host: str, accounts: t.Mapping[str, Account]) -> Account:
-        """The account of a host, where some differ from the present ones."""
+        """Return the account of a host, where some differ from the present ones."""
         return accounts.get(host) or self.accounts[host]
 
     def _account(self, moved: Moved, host: str) -> Account:
         return self.account(host, moved.accounts)
 
     def soft(self, leaving: str) -> bool:
-        """Whether limits that are no physical ones hold for what leaves the host."""
+        """Return whether soft limits apply to what leaves the host."""
         return not self.force and self.usable(leaving)
 
     def allowed(self, source: str, target: str) -> bool:
-        """Whether the tags of the hosts let a VM move."""
+        """Return whether the tags of the hosts let a VM move."""
         here, there = self.known.hosts[source].tags, self.known.hosts[target].tags
         if here <= there:
             return True
@@ -151,22 +149,23 @@ class Places:
         return here <= widened
 
     def failover_to(self, moved: Moved, target: str) -> t.Union[Moved, str]:
-        """The VM, whose disks all hosts of its group can reach, goes to another host."""
-        vm, old = moved.vm, moved.vm.primary
-        if not self.allowed(old, target):
+        """Return the VM on another host, or why it cannot go there. All hosts of its group can reach its disks."""
+        vm, source = moved.vm, moved.vm.primary
+        if not self.allowed(source, target):
             return NO_MIGRATION
         after = vm.at(target, vm.secondary)
-        soft = self.soft(old) or (
+        soft = self.soft(source) or (
             vm.template == COPIED and not self.force
         )  # hail is in a hurry where a host is drained
         runs = self._account(moved, target).with_vm(vm, soft, self.location(after))
         if isinstance(runs, str):
             return runs
-        left = self._account(moved, old).without_vm(vm, self.location(vm))
-        return Moved(after, {**moved.accounts, old: left, target: runs})
+        left = self._account(moved, source).without_vm(vm, self.location(vm))
+        return Moved(after, {**moved.accounts, source: left, target: runs})
 
     def copied(self, vm: KnownVm, hosts: t.Sequence[str], gone: bool = False) -> t.Union[t.Mapping[str, Account], str]:
-        """The account of a host if a copy of the VM came there. Where VMs have replicas: also that of a second host.
+        """Return the account of a host if a copy of the VM came there. Where VMs have replicas: also that of a second
+        host.
 
         gone: the VM itself is no longer counted on the first of them.
         """
@@ -180,37 +179,37 @@ class Places:
     # -- what is different where VMs are not only copied from host to host: extensions/iallocator overrides it
 
     def perform(self, moved: Moved, operation: Operation) -> t.Union[Moved, str]:
-        """What is after one operation, or why it cannot be."""
+        """Return the state after one operation, or why it is impossible."""
         return self.failover_to(moved, operation.target)
 
     def is_possible(self, vm: KnownVm, operations: t.Iterable[Operation]) -> bool:
-        """Whether the operations, in this order, are such as can be carried out."""
+        """Return whether the operations can be carried out in this order."""
         return True
 
     def spans(self, group: str) -> bool:
-        """Whether the loss of a host of the group concerns another group, too."""
+        """Return whether the loss of a host of the group concerns another group, too."""
         return False
 
     def send_away(
         self, host: str, vms: t.Sequence[KnownVm], accounts: Accounts
     ) -> t.Optional[t.Tuple[t.Sequence[KnownVm], Accounts]]:
-        """The VMs of a lost host that must be made again, and the accounts after the others have gone elsewhere; None
-        if these cannot.
+        """Return the VMs of a lost host that must be made again, and the accounts after the others have gone elsewhere;
+        None if these cannot.
         """
         return vms, accounts
 
-    def other_ways(self, wish: Wish, targets: t.Sequence[str], by: Measure) -> t.Iterable[Way]:
-        """The ways of a VM that cannot go to any host, best first."""
+    def other_ways(self, wanted: WantedMove, targets: t.Sequence[str], by: Measure) -> t.Iterable[Way]:
+        """Return the ways of a VM that cannot go to any host, best first."""
         return ()
 
-    def why_no_other_way(self, wish: Wish, host: str) -> str:
-        """Why a VM that cannot go to any host does not go to this one, "" if it can."""
+    def why_no_other_way(self, wanted: WantedMove, host: str) -> str:
+        """Return why a VM that cannot go to any host does not go to this one, "" if it can."""
         raise NotImplementedError
 
     def relocate(self, vm: KnownVm, mode: str, group: str, targets: t.Sequence[str]) -> t.Optional[Solution]:
-        """How hail moves a VM that cannot go to any host; None for one that can."""
+        """Return how hail moves a VM that cannot go to any host; None for one that can."""
         return None
 
-    def candidates(self, demand: Demand, score: Score, hosts: t.Sequence[str]) -> t.Optional[Found]:
-        """Where hail would place a VM with a replica; None for one without."""
+    def candidates(self, demand: Demand, score: Score, hosts: t.Sequence[str]) -> t.Optional[Candidates]:
+        """Return where hail would place a VM with a replica; None for one without."""
         return None

@@ -12,7 +12,7 @@ from .known import KnownVm
 from .new_vms import NewVm
 from .places import Moved, Places
 from .redundancy import made_unsafe
-from .wishes import told, why_unsafe
+from .wishes import explain, why_unsafe
 
 _Ranks = t.Sequence[t.Sequence[str]]
 
@@ -20,12 +20,12 @@ _Ranks = t.Sequence[t.Sequence[str]]
 def place(
     places: Places, new: t.Iterable[NewVm], ranks: _Ranks, checked: bool
 ) -> t.Tuple[t.Dict[str, Moved], t.List[NewVm]]:
-    """The new VMs that get a host, and those that get none. The places change.
+    """Return the new VMs that get a host, and those that get none. The places change.
 
     ranks: keys of groups, in the order in which they are tried. checked: no host may become one whose VMs could not go
     elsewhere if it were lost.
     """
-    found: t.Dict[str, Moved] = {}
+    placed: t.Dict[str, Moved] = {}
     left: t.List[NewVm] = []
     more: t.Counter[t.Tuple[str, str]] = Counter()
     for one in sorted(new, key=_largest):
@@ -34,9 +34,9 @@ def place(
             left.append(one)
         else:
             places.settle(moved)
-            found[one.name] = moved
+            placed[one.name] = moved
             more[one.spread, moved.vm.primary] += 1
-    return found, left
+    return placed, left
 
 
 def _largest(new: NewVm) -> t.Tuple[int, int]:
@@ -47,8 +47,8 @@ def _largest(new: NewVm) -> t.Tuple[int, int]:
 def _best(
     places: Places, new: NewVm, ranks: _Ranks, checked: bool, more: t.Mapping[t.Tuple[str, str], int]
 ) -> t.Optional[Moved]:
-    """The best host in the first rank that has one. Of equal hosts the later one is taken. more: how many VMs of a set
-    a host has got.
+    """Return the best host in the first rank that has one. Of equal hosts the later one is taken. more: how many VMs of
+    a set a host has got.
     """
 
     def worth(way: t.Tuple[float, Moved]) -> t.Tuple[int, float]:
@@ -56,7 +56,7 @@ def _best(
         return (new.beside.get(host, 0) + more[new.spread, host] if new.spread else 0), way[0]
 
     for rank in ranks:
-        ways = [found for key in rank for found in _ways(places, new, key)]
+        ways = [way for key in rank for way in _ways(places, new, key)]
         ways.reverse()
         for _value, moved in sorted(ways, key=worth):
             if not (checked and made_unsafe(places, places.known.hosts[moved.vm.primary].group, moved)):
@@ -66,25 +66,25 @@ def _best(
 
 def _ways(places: Places, new: NewVm, key: str) -> t.Iterator[t.Tuple[float, Moved]]:
     for host in places.hosts_of(key):
-        found = _at(places, new, host)
-        if not isinstance(found, str):
-            value = places.score().after(places.changes(found))
-            yield round(value, 9), found
+        moved = _at(places, new, host)
+        if not isinstance(moved, str):
+            value = places.score().after(places.changes(moved))
+            yield round(value, 9), moved
 
 
 def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
-    """The VM on a host, or why it cannot be there."""
+    """Return the VM on a host, or why it cannot be there."""
     vm = new.at.get(host, "is not among its hosts")
     if isinstance(vm, str):
         return vm
     if not places.usable(host):
         return places.known.hosts[host].unusable
     accounts = places.copied(vm, (host,))
-    return told(places, vm, host, accounts) if isinstance(accounts, str) else Moved(vm.at(host, ""), accounts)
+    return explain(places, vm, host, accounts) if isinstance(accounts, str) else Moved(vm.at(host, ""), accounts)
 
 
 def why_no_host(places: Places, new: NewVm, ranks: _Ranks) -> t.Dict[str, str]:
-    """Why a VM can be on no host of the ranks, by host. A host that could take it would make another one unsafe."""
+    """Return why a VM can be on no host of the ranks, by host. A host that could take it would make another one unsafe."""
     result = {}
     for host in [host for rank in ranks for key in rank for host in places.hosts_of(key)]:
         moved = _at(places, new, host)

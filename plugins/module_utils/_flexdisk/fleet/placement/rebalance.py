@@ -10,25 +10,25 @@ import typing as t
 from .places import Places
 from .score import NEAR
 from .ways import Solution
-from .wishes import Wish, best_way
+from .wishes import WantedMove, best_way
 
 
 def rebalance(
-    start: Places, wishes: t.Sequence[Wish], most: int, gain: float
+    start: Places, wanted_moves: t.Sequence[WantedMove], max_moves: int, min_gain: float
 ) -> t.Tuple[Places, t.Dict[str, Solution]]:
-    """The places after some moves, and the moves in their order. No VM moves twice.
+    """Return the places after some moves, and the moves in their order. No VM moves twice.
 
-    most: the number of moves. gain: how much each must lower the score of all hosts.
+    min_gain: how much each move must lower the score of all hosts.
     """
     places = start.duplicate()
     solutions: t.Dict[str, Solution] = {}
-    while len(solutions) < most:
-        value = places.score().after() - max(gain, NEAR)
-        ways = [(wish.name, best_way(places, wish)) for wish in wishes if wish.name not in solutions]
+    while len(solutions) < max_moves:
+        value = places.score().after() - max(min_gain, NEAR)
+        ways = [(wanted.name, best_way(places, wanted)) for wanted in wanted_moves if wanted.name not in solutions]
         good = [(name, way) for name, way in ways if way is not None and way.value <= value]
         if not good:
             break
-        name, best = min(good, key=lambda found: found[1].value)
+        name, best = min(good, key=lambda named_way: named_way[1].value)
         places.settle(best.moved)
         solutions[name] = Solution(best.moved, best.operations)
     return places, solutions

@@ -18,7 +18,7 @@ from .places import Accounts, Moved, Places
 def are_safe(
     places: Places, groups: t.Iterable[str], more: t.Mapping[str, t.Sequence[KnownVm]], accounts: Accounts
 ) -> bool:
-    """Whether all VMs of each host of the groups could go elsewhere.
+    """Return whether all VMs of each host of the groups could go elsewhere.
 
     more: VMs that hosts have in addition. accounts: those that differ from the places'. Groups without either are as
     they were when they were looked at last.
@@ -29,30 +29,32 @@ def are_safe(
         if group not in touched and not places.spans(group):
             safe = all(_is_safe(places, host) for host in hosts)
         else:
-            safe = all(_could_go(places, host, [*places.vms_on(host), *more.get(host, ())], accounts) for host in hosts)
+            safe = all(
+                _can_be_evacuated(places, host, [*places.vms_on(host), *more.get(host, ())], accounts) for host in hosts
+            )
         if not safe:
             return False
     return True
 
 
 def made_unsafe(places: Places, group: str, moved: Moved) -> str:
-    """The first host of a group whose VMs could go elsewhere, but not after a VM has moved, "" if there is none."""
+    """Return the first host of a group whose VMs could go elsewhere, but not after a VM has moved, "" if there is none."""
     vm = moved.vm
     for host in places.hosts_of(group):
         vms = [one for one in places.vms_on(host) if one.name != vm.name]
         after = [*vms, vm] if vm.primary == host else vms
-        if not _could_go(places, host, after, moved.accounts) and _is_safe(places, host):
+        if not _can_be_evacuated(places, host, after, moved.accounts) and _is_safe(places, host):
             return host
     return ""
 
 
 def _is_safe(places: Places, host: str) -> bool:
     if host not in places.safe:
-        places.safe[host] = _could_go(places, host, list(places.vms_on(host)), {})
+        places.safe[host] = _can_be_evacuated(places, host, list(places.vms_on(host)), {})
     return places.safe[host]
 
 
-def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: Accounts) -> bool:
+def _can_be_evacuated(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: Accounts) -> bool:
     places, group = places.forced(), places.known.hosts[host].group
     sent = places.send_away(host, vms, accounts)
     if sent is None:
@@ -60,19 +62,21 @@ def _could_go(places: Places, host: str, vms: t.Sequence[KnownVm], accounts: Acc
     rest, accounts = sent
     others = [name for name in places.hosts_of(group) if name != host]
     for vm in sorted(rest, key=lambda one: -one.memory):
-        made = _anew(places, vm, group, others, accounts)
+        made = _recreated(places, vm, group, others, accounts)
         if made is None:
             return False
         accounts = made
     return True
 
 
-def _anew(places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: Accounts) -> t.Optional[Accounts]:
-    """The accounts after the VM has been made on one of the other hosts."""
+def _recreated(
+    places: Places, vm: KnownVm, group: str, others: t.Sequence[str], accounts: Accounts
+) -> t.Optional[Accounts]:
+    """Return the accounts after the VM has been made on one of the other hosts."""
     if why_too_large(vm, places.known.groups[group]):
         return None
     for name in others:
-        found = places.account(name, accounts).with_vm(vm, False)
-        if not isinstance(found, str):
-            return {**accounts, name: found}
+        account = places.account(name, accounts).with_vm(vm, False)
+        if not isinstance(account, str):
+            return {**accounts, name: account}
     return None

@@ -11,7 +11,7 @@ from ...model.sizes import render_mib
 from ...model.text import visible
 from ...rules.digest import digest_of
 from ..tables import aligned
-from .answers import Answer, Waits
+from .answers import Answer, JobDependencies
 from .declared import PLACE, Request
 from .facts import Facts
 from .jobs import Job
@@ -19,15 +19,17 @@ from .known import KnownVm
 
 _Dict = t.Dict[str, t.Any]
 _COLUMNS = ("JOB", "VM", "FROM", "TO", "HOST GROUP", "MEMORY", "DISKS", "AFTER")
-CANNOT = "NoHost"  # the code of a plan that lacks VMs
+NO_HOST = "NoHost"  # the code of a plan that lacks VMs
 
 
-def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[Waits], partial: bool) -> _Dict:
-    """The keys of a result. partial: a plan that lacks VMs is one, too."""
+def result(
+    facts: Facts, request: Request, answer: Answer, dependencies: t.Sequence[JobDependencies], partial: bool
+) -> _Dict:
+    """Return the keys of a result. partial: a plan that lacks VMs is one, too."""
     moved = [_moved(facts, job) for job in answer.jobs]
-    jobs = [_job(number, facts, one, after) for number, (one, after) in enumerate(zip(answer.jobs, waits))]
+    jobs = [_job(number, facts, one, after) for number, (one, after) in enumerate(zip(answer.jobs, dependencies))]
     failed = [_failed(facts, name, why) for name, why in answer.failed.items()]
-    found: _Dict = {
+    output: _Dict = {
         "changed": False,
         "msg": _summary(request, moved, failed, answer),
         "moved": moved,
@@ -36,14 +38,14 @@ def result(facts: Facts, request: Request, answer: Answer, waits: t.Sequence[Wai
         "digest": digest_of(jobs),
         "score": {"before": round(answer.before, 6), "after": round(answer.after, 6)},
         "unread": dict(facts.unread),
-        "table": _table(facts, answer, waits) + _reasons(failed),
+        "table": _table(facts, answer, dependencies) + _reasons(failed),
     }
     if failed and not partial:
         lines = [visible(f"{entry['name']}: {entry['reason']}") for entry in failed]
         more = "Nothing is planned without them, because allow_partial is false"
-        found["msg"] = "\n".join([f"{found['msg']}. {more}:", *lines])
-        found["error_code"] = CANNOT
-    return found
+        output["msg"] = "\n".join([f"{output['msg']}. {more}:", *lines])
+        output["error_code"] = NO_HOST
+    return output
 
 
 def _summary(request: Request, moved: t.Sequence[_Dict], failed: t.Sequence[_Dict], answer: Answer) -> str:
@@ -77,13 +79,13 @@ def _moved(facts: Facts, job: Job) -> _Dict:
 
 
 def _failed(facts: Facts, name: str, why: t.Mapping[str, str]) -> _Dict:
-    hosts = {host: said or "could take it, but not in any order of the moves" for host, said in why.items()}
-    text = "; ".join(f"{host}: {said}" for host, said in hosts.items())
+    hosts = {host: reason or "could take it, but not in any order of the moves" for host, reason in why.items()}
+    text = "; ".join(f"{host}: {reason}" for host, reason in hosts.items())
     uuid = name if name in facts.known.vms else ""
     return {"name": facts.alias(name), "uuid": uuid, "reason": text or "no host group takes it", "hosts": hosts}
 
 
-def _job(number: int, facts: Facts, job: Job, waits: Waits) -> _Dict:
+def _job(number: int, facts: Facts, job: Job, dependencies: JobDependencies) -> _Dict:
     moved, vm = _moved(facts, job), _vm(job)
     do = "move" if moved["from"] else "create"
     operation = {"do": do, "vm": moved["uuid"] or moved["name"], "from": moved["from"], "to": moved["to"]}
@@ -92,14 +94,14 @@ def _job(number: int, facts: Facts, job: Job, waits: Waits) -> _Dict:
         "job": number + 1,
         "name": moved["name"],
         "operations": [{**operation, "disks": disks}],
-        "depends": [other + 1 for other in waits.depends],
-        "needs": [other + 1 for other in waits.needs],
+        "depends": [other + 1 for other in dependencies.depends],
+        "needs": [other + 1 for other in dependencies.needs],
     }
 
 
-def _table(facts: Facts, answer: Answer, waits: t.Sequence[Waits]) -> t.List[str]:
+def _table(facts: Facts, answer: Answer, dependencies: t.Sequence[JobDependencies]) -> t.List[str]:
     rows = []
-    for number, (job, after) in enumerate(zip(answer.jobs, waits), 1):
+    for number, (job, after) in enumerate(zip(answer.jobs, dependencies), 1):
         moved, vm = _moved(facts, job), _vm(job)
         hosts = (moved["from"] or "-", moved["to"], moved["group"])
         waited = ", ".join(str(other + 1) for other in after.depends) or "-"
@@ -108,7 +110,7 @@ def _table(facts: Facts, answer: Answer, waits: t.Sequence[Waits]) -> t.List[str
 
 
 def _reasons(failed: t.Sequence[_Dict]) -> t.List[str]:
-    """A VM that has no host, and below it each host with the reason."""
+    """Return a VM that has no host, and below it each host with the reason."""
     lines = []
     for entry in failed:
         lines.append(f"{entry['name']}: no host")

@@ -43,7 +43,7 @@ class Delta(t.NamedTuple):
 
 
 def _values(account: Account) -> _Values:
-    """What deviates, of a usable host."""
+    """Return what deviates, of a usable host."""
     if account.values is None:
         account.values = _worked_out(account)
     return account.values
@@ -65,7 +65,7 @@ def _worked_out(account: Account) -> _Values:
 
 
 def _pairs(account: Account) -> t.Dict[_Pair, int]:
-    """How often each exclusive tag is in each failure domain of the host, if it is usable."""
+    """Return the number of each exclusive tag in each failure domain of a usable host."""
     result = {}
     for location in account.host.locations if account.host.usable else ():
         for tag, count in account.tags.items():
@@ -74,13 +74,13 @@ def _pairs(account: Account) -> t.Dict[_Pair, int]:
 
 
 def _flat(account: Account) -> float:
-    """What should not be at all, weighted."""
+    """Return the weighted penalties."""
     total = account.primaries + account.secondaries
     if not account.host.usable:
         return _OFFLINE * total + _OFFLINE_VMS * account.primaries
-    found = _SURPLUS * account.surplus + LOCATION * account.location
-    found += _UNSAFE * total if account.unsafe else 0.0
-    return found + _RESERVED * account.reserved / (account.host.memory or 1)
+    penalty = _SURPLUS * account.surplus + LOCATION * account.location
+    penalty += _UNSAFE * total if account.unsafe else 0.0
+    return penalty + _RESERVED * account.reserved / (account.host.memory or 1)
 
 
 class Score:
@@ -98,17 +98,17 @@ class Score:
         self._pairs: t.Counter[_Pair] = Counter()
         for account in every:
             self._pairs.update(_pairs(account))
-        self._apart = _beyond(self._pairs)
+        self._crowding = _beyond(self._pairs)
         self.changes: t.Dict[t.Any, t.Union[Delta, str]] = {}  # those that were asked for, by what decides them
 
     def duplicate(self) -> Score:
-        """The same sums, which follow other steps."""
+        """Return an independent copy."""
         other = copy.copy(self)
         other._pairs = Counter(self._pairs)
         return other
 
     def delta(self, before: Account, after: Account) -> Delta:
-        """What another account of a host changes."""
+        """Return the change of the score's parts if a host gets another account."""
         flat = _flat(after) - _flat(before)
         pairs = _NO_PAIRS
         if after.tags is not before.tags and after.host.locations:
@@ -116,20 +116,20 @@ class Score:
         if not before.host.usable:
             return Delta(flat, _NOTHING, _NOTHING, pairs)
         rows = list(zip(_values(before), _values(after), self._middle))
-        sums = tuple([new - old for old, new, _middle in rows])
-        squares = tuple([(new - old) * (new + old - middle - middle) for old, new, middle in rows])
+        sums = tuple([new - previous for previous, new, _middle in rows])
+        squares = tuple([(new - previous) * (new + previous - middle - middle) for previous, new, middle in rows])
         return Delta(flat, sums, squares, pairs)
 
-    def from_mean(self, account: Account) -> float:
-        """How far the memory for failovers of a host is from the mean."""
+    def deviation_from_mean(self, account: Account) -> float:
+        """Return how far the memory for failovers of a host is from the mean."""
         return _values(account)[FAILOVERS] - self._middle[FAILOVERS] - self.sums[FAILOVERS] / self.count
 
     def after(self, changes: t.Iterable[_Change] = ()) -> float:
-        """The score if some hosts had other accounts: pairs of before and after."""
+        """Return the score if some hosts had other accounts: pairs of before and after."""
         return self.value(together(self.delta(before, after) for before, after in changes))
 
     def value(self, delta: Delta) -> float:
-        """The score if so much were changed."""
+        """Return the score after a change."""
         flat = self.flat(delta)
         if not self.count:
             return flat
@@ -140,11 +140,11 @@ class Score:
         return max(0.0, squares - total * total / self.count) / self.count
 
     def flat(self, delta: Delta) -> float:
-        """What should not be at all if so much were changed. VMs with the same exclusive tag in one failure domain
-        count beyond the first.
+        """Return the penalties after a change. VMs with the same exclusive tag in one failure domain count from the
+        second on.
         """
         more = (max(0, self._pairs[key] + n - 1) - max(0, self._pairs[key] - 1) for key, n in delta.pairs.items())
-        return self._flat + delta.flat + _TOGETHER * (self._apart + sum(more))
+        return self._flat + delta.flat + _TOGETHER * (self._crowding + sum(more))
 
     def settle(self, changes: t.Iterable[_Change]) -> None:
         """Let the hosts have these accounts."""
@@ -153,11 +153,11 @@ class Score:
         self.sums = [s + a for s, a in zip(self.sums, delta.sums)]
         self.squares = [q + b for q, b in zip(self.squares, delta.squares)]
         self._pairs.update(delta.pairs)
-        self._apart = _beyond(self._pairs)
+        self._crowding = _beyond(self._pairs)
 
 
 def _beyond(pairs: t.Mapping[_Pair, int]) -> int:
-    """How many VMs there are beyond the first one of each pair."""
+    """Return how many VMs there are beyond the first one of each pair."""
     return sum(max(0, count - 1) for count in pairs.values())
 
 

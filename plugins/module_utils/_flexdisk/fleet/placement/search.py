@@ -17,7 +17,7 @@ from .jobs import Job, in_feasible_order
 from .places import Moved, Places, SomePlaces
 from .score import NEAR
 from .ways import Solution, Way
-from .wishes import Wish, best_way
+from .wishes import WantedMove, best_way
 
 ROUNDS = 10
 PAIRS = 1_000  # two VMs get other ways together where there are not more pairs, times hosts
@@ -39,10 +39,14 @@ class _Draft(t.NamedTuple):
 
 
 def plan(
-    start: SomePlaces, wishes: t.Sequence[Wish], model: t.Callable[[SomePlaces], t.Iterable[t.Tuple[str, Solution]]]
+    start: SomePlaces,
+    wanted_moves: t.Sequence[WantedMove],
+    model: t.Callable[[SomePlaces], t.Iterable[t.Tuple[str, Solution]]],
 ) -> Plan:
-    """The plan for the wishes. model: carries out its own solutions on the places, and gives each VM with its own."""
-    by_name = {wish.name: wish for wish in wishes}
+    """Return the plan for the wanted moves. model: carries out its own solutions on the places, and gives each VM with
+    its own.
+    """
+    by_name = {wanted.name: wanted for wanted in wanted_moves}
     places = start.duplicate()
     solutions = dict(model(places))
     moved = {}
@@ -51,10 +55,12 @@ def plan(
             moved[name] = solution
         elif solution.moved is not None:
             places.settle(places.back(start.vms[name]))
-    draft = _more(_Draft(places, moved, [name for name in solutions if name not in moved]), by_name)
+    draft = _with_more_ways(_Draft(places, moved, [name for name in solutions if name not in moved]), by_name)
     if draft.failed:
-        draft = _better(draft, _more(_Draft(start.duplicate(), {}, list(by_name)), by_name))
-    polished = _more(_polished(start, draft, by_name), by_name)  # better ways may leave room for what had none
+        draft = _better(draft, _with_more_ways(_Draft(start.duplicate(), {}, list(by_name)), by_name))
+    polished = _with_more_ways(
+        _improved(start, draft, by_name), by_name
+    )  # better ways may leave room for what had none
     for one in (polished, draft):
         jobs = in_feasible_order(start, one.solutions)
         if jobs is not None:
@@ -62,60 +68,60 @@ def plan(
     raise AssertionError("a plan cannot be carried out in the order in which it was made")
 
 
-def _more(draft: _Draft, wishes: t.Mapping[str, Wish]) -> _Draft:
-    """The same with the ways of VMs that had none, the largest first, until no one of the rest has any."""
+def _with_more_ways(draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> _Draft:
+    """Find ways for the VMs that have none, the largest first, until none is left to find."""
     places, solutions, left = draft.places, dict(draft.solutions), list(draft.failed)
     left.sort(key=lambda name: (-places.vms[name].memory, -places.vms[name].disk))
     before = -1
     while len(solutions) != before:
         before = len(solutions)
         for name in list(left):
-            way = best_way(places, wishes[name])
+            way = best_way(places, wanted_moves[name])
             if way is not None:
                 places.settle(way.moved)
                 solutions[name] = Solution(way.moved, way.operations)
                 left.remove(name)
-    return _Draft(places, solutions, [name for name in wishes if name in left])
+    return _Draft(places, solutions, [name for name in wanted_moves if name in left])
 
 
 def _better(theirs: _Draft, ours: _Draft) -> _Draft:
-    """The one that moves all that the other moves, and more, or else has the lower score."""
+    """Return the draft that moves more VMs, including all of the other's, or else the one with the lower score."""
     here, there = set(ours.solutions), set(theirs.solutions)
     if here == there:
         return min(theirs, ours, key=lambda draft: draft.places.score().after())
     return ours if here > there else theirs
 
 
-def _polished(start: Places, draft: _Draft, wishes: t.Mapping[str, Wish]) -> _Draft:
-    """The same, with better ways of VMs, alone or two together, that have some when all others have moved."""
+def _improved(start: Places, draft: _Draft, wanted_moves: t.Mapping[str, WantedMove]) -> _Draft:
+    """Replace ways by better ones, of one VM or of two together, after all others have moved."""
     places, solutions = draft.places.duplicate(), dict(draft.solutions)
     together: t.List[t.Tuple[str, ...]] = [(name,) for name in solutions]
     if len(together) ** 2 * len(start.known.hosts) <= PAIRS:
         together += itertools.permutations(solutions, 2)
     same = 0
     for turn in range(ROUNDS * len(together)):
-        changed = _other_ways(start, places, solutions, [wishes[name] for name in together[turn % len(together)]])
+        changed = _other_ways(start, places, solutions, [wanted_moves[name] for name in together[turn % len(together)]])
         same = 0 if changed else same + 1
         if same == len(together):
             break
     return _Draft(places, solutions, draft.failed)
 
 
-def _other_ways(start: Places, places: Places, solutions: _Solutions, wishes: t.Sequence[Wish]) -> bool:
-    """Whether some VMs, one after the other, have got other ways that are better together."""
+def _other_ways(start: Places, places: Places, solutions: _Solutions, wanted_moves: t.Sequence[WantedMove]) -> bool:
+    """Give VMs other ways, one after the other. Return whether they are better together; otherwise all is undone."""
     value = places.score().after()
     undone: t.List[Moved] = []
-    for wish in wishes:
-        _settle(places, places.back(start.vms[wish.name]), undone)
-    found: t.Dict[str, Way] = {}
-    for wish in wishes:
-        way = best_way(places, wish)
+    for wanted in wanted_moves:
+        _settle(places, places.back(start.vms[wanted.name]), undone)
+    ways: t.Dict[str, Way] = {}
+    for wanted in wanted_moves:
+        way = best_way(places, wanted)
         if way is None:
             break
-        found[wish.name] = way
+        ways[wanted.name] = way
         _settle(places, way.moved, undone)
-    if len(found) == len(wishes) and places.score().after() < value - NEAR:
-        solutions.update({name: Solution(way.moved, way.operations) for name, way in found.items()})
+    if len(ways) == len(wanted_moves) and places.score().after() < value - NEAR:
+        solutions.update({name: Solution(way.moved, way.operations) for name, way in ways.items()})
         return True
     for before in reversed(undone):
         places.settle(before)

@@ -46,27 +46,27 @@ class Measure(t.NamedTuple):
 
 
 def measure(places: Places, group: t.Optional[str] = None) -> Measure:
-    """The score of a group, or of all hosts."""
+    """Return the score of a group, or of all hosts."""
     return Measure(places.score(group), group)
 
 
 def to_each(
     places: Places, moved: Moved, kind: str, targets: t.Iterable[str], by: Measure
 ) -> t.Tuple[t.List[Way], t.Dict[str, str]]:
-    """The ways with one operation more, in the order of the targets, and why others are none."""
+    """Return the ways with one operation more, in the order of the targets, and why others are none."""
     ways, reasons = [], {}
     for target in targets:
         operation = Operation(kind, target)
-        found = places.perform(moved, operation)
-        if isinstance(found, str):
-            reasons[target] = found
+        outcome = places.perform(moved, operation)
+        if isinstance(outcome, str):
+            reasons[target] = outcome
         else:
-            ways.append(Way(by.score.after(places.changes(found, by.group)), found, (operation,)))
+            ways.append(Way(by.score.after(places.changes(outcome, by.group)), outcome, (operation,)))
     return ways, reasons
 
 
 def last_of_best(ways: t.Iterable[Way]) -> t.Optional[Way]:
-    """The way with the lowest score. Of equal ones the later one is taken."""
+    """Return the way with the lowest score. Of equal ones the later one is taken."""
     best: t.Optional[Way] = None
     for way in ways:
         if best is None or way.value <= best.value + NEAR:

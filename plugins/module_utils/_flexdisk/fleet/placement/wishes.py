@@ -16,7 +16,7 @@ from .redundancy import made_unsafe
 from .ways import FAILOVER, Measure, Operation, Way, measure, to_each
 
 
-class Wish(t.NamedTuple):
+class WantedMove(t.NamedTuple):
     """A VM that shall leave hosts."""
 
     name: str
@@ -32,69 +32,69 @@ class Wish(t.NamedTuple):
     checked: bool = False
 
 
-def to_leave(known: Known, names: t.Sequence[str], mode: str, leaves: t.FrozenSet[str]) -> t.List[Wish]:
-    """The wishes of VMs that leave hosts, within the groups of the hosts where they are."""
+def to_leave(known: Known, names: t.Sequence[str], mode: str, leaves: t.FrozenSet[str]) -> t.List[WantedMove]:
+    """Return the wanted moves of VMs that leave hosts, within the groups of the hosts where they are."""
     hosts = known.hosts
-    return [Wish(name, mode, ((hosts[known.vms[name].primary].group,),), leaves) for name in names]
+    return [WantedMove(name, mode, ((hosts[known.vms[name].primary].group,),), leaves) for name in names]
 
 
-def to_change_group(known: Known, names: t.Sequence[str], keys: t.Sequence[str], checked: bool) -> t.List[Wish]:
-    """The wishes of VMs that leave their groups for some of the groups."""
+def to_change_group(known: Known, names: t.Sequence[str], keys: t.Sequence[str], checked: bool) -> t.List[WantedMove]:
+    """Return the wanted moves of VMs that leave their groups for some of the groups."""
     hosts = known.hosts
     sources = {hosts[known.vms[name].primary].group for name in names}
     leaves = frozenset(name for name, host in hosts.items() if host.group in sources)
-    return [Wish(name, ALL, ranks_of(known, keys), leaves, enters=True, checked=checked) for name in names]
+    return [WantedMove(name, ALL, ranks_of(known, keys), leaves, enters=True, checked=checked) for name in names]
 
 
 def ranks_of(known: Known, keys: t.Iterable[str]) -> t.Tuple[t.Tuple[str, ...], ...]:
-    """The groups that take VMs, in the order in which they are tried."""
+    """Return the groups that take VMs, in the order in which they are tried."""
     every = list(keys)
     policies = [policy for policy in POLICIES if policy != UNALLOCABLE]
     return tuple(tuple(key for key in every if known.groups[key].policy == policy) for policy in policies)
 
 
-def best_way(places: Places, wish: Wish) -> t.Optional[Way]:
-    """The way after which the score of all hosts is lowest, in the first rank that has one."""
-    for rank in wish.ranks:
-        ways = [way for way in (_best_in(places, wish, key) for key in rank) if way is not None]
+def best_way(places: Places, wanted: WantedMove) -> t.Optional[Way]:
+    """Return the way after which the score of all hosts is lowest, in the first rank that has one."""
+    for rank in wanted.ranks:
+        ways = [way for way in (_best_in(places, wanted, key) for key in rank) if way is not None]
         if ways:
             return min(ways, key=lambda way: way.value)
     return None
 
 
-def _best_in(places: Places, wish: Wish, key: str) -> t.Optional[Way]:
-    if why_not_group(places.known, places.vms[wish.name], key, wish.enters):
+def _best_in(places: Places, wanted: WantedMove, key: str) -> t.Optional[Way]:
+    if why_not_group(places.known, places.vms[wanted.name], key, wanted.enters):
         return None
-    for way in _ways(places, wish, key, measure(places)):
-        if not (wish.checked and made_unsafe(places, key, way.moved)):
+    for way in _ways(places, wanted, key, measure(places)):
+        if not (wanted.checked and made_unsafe(places, key, way.moved)):
             return way
     return None
 
 
 def why_not_group(known: Known, vm: KnownVm, key: str, enters: bool) -> str:
-    """Why a group cannot take the VM, whatever its hosts have, "" if it can."""
+    """Return why a group cannot take the VM, whatever its hosts have, "" if it can."""
     if not enters:
         return ""
     missing = vm.networks - known.groups[key].networks
     return f"no network {', '.join(sorted(missing))}" if missing else why_too_large(vm, known.groups[key])
 
 
-def _targets(places: Places, wish: Wish, key: str) -> t.List[str]:
-    return [host for host in places.hosts_of(key) if places.usable(host) and host not in wish.leaves]
+def _targets(places: Places, wanted: WantedMove, key: str) -> t.List[str]:
+    return [host for host in places.hosts_of(key) if places.usable(host) and host not in wanted.leaves]
 
 
-def _ways(places: Places, wish: Wish, key: str, by: Measure) -> t.Iterator[Way]:
-    """The ways into a group, best first."""
-    vm, targets = places.vms[wish.name], _targets(places, wish, key)
+def _ways(places: Places, wanted: WantedMove, key: str, by: Measure) -> t.Iterator[Way]:
+    """Yield the ways into a group, best first."""
+    vm, targets = places.vms[wanted.name], _targets(places, wanted, key)
     if not vm.movable:
-        yield from places.other_ways(wish, targets, by)
-    elif wish.mode != SECONDARY:
-        yield from sorted_ways(places, wish, FAILOVER, targets, by)
+        yield from places.other_ways(wanted, targets, by)
+    elif wanted.mode != SECONDARY:
+        yield from sorted_ways(places, wanted, FAILOVER, targets, by)
 
 
-def sorted_ways(places: Places, wish: Wish, kind: str, targets: t.Sequence[str], by: Measure) -> t.List[Way]:
-    """The ways of one operation to the targets where nothing of the VM is, best first."""
-    vm = places.vms[wish.name]
+def sorted_ways(places: Places, wanted: WantedMove, kind: str, targets: t.Sequence[str], by: Measure) -> t.List[Way]:
+    """Return the ways of one operation to targets that have neither the VM nor its replica, best first."""
+    vm = places.vms[wanted.name]
     others = [host for host in targets if host not in (vm.primary, vm.secondary)]
     return sorted(to_each(places, places.begin(vm.name), kind, others, by)[0], key=lambda way: way.value)
 
@@ -102,48 +102,48 @@ def sorted_ways(places: Places, wish: Wish, kind: str, targets: t.Sequence[str],
 # -- why not
 
 
-def why_nowhere(places: Places, wish: Wish) -> t.Dict[str, str]:
-    """Why the VM can go to no host, by host, or by group where the group is the reason."""
-    vm = places.vms[wish.name]
+def why_nowhere(places: Places, wanted: WantedMove) -> t.Dict[str, str]:
+    """Return why the VM can go to no host, by host, or by group where the group is the reason."""
+    vm = places.vms[wanted.name]
     result: t.Dict[str, str] = {}
-    for key in [key for rank in wish.ranks for key in rank]:
-        why = why_not_group(places.known, vm, key, wish.enters)
+    for key in [key for rank in wanted.ranks for key in rank]:
+        why = why_not_group(places.known, vm, key, wanted.enters)
         if why:
-            result[places.known.groups[key].name] = told(places, vm, "", why)
+            result[places.known.groups[key].name] = explain(places, vm, "", why)
             continue
         for host in places.hosts_of(key):
-            result[host] = _why_not(places, wish, host)
+            result[host] = _why_not(places, wanted, host)
     return result
 
 
-def _why_not(places: Places, wish: Wish, host: str) -> str:
-    vm = places.vms[wish.name]
+def _why_not(places: Places, wanted: WantedMove, host: str) -> str:
+    vm = places.vms[wanted.name]
     if not places.usable(host):
         return places.known.hosts[host].unusable
-    if host in wish.leaves:
+    if host in wanted.leaves:
         return "is to be left"
     if not vm.movable:
-        return places.why_no_other_way(wish, host)
+        return places.why_no_other_way(wanted, host)
     if host == vm.primary:
         return "is its host"
-    found = places.perform(places.begin(vm.name), Operation(FAILOVER, host))
-    if isinstance(found, str):
-        return told(places, vm, host, found)
-    return why_unsafe(places, host, found) if wish.checked else ""
+    outcome = places.perform(places.begin(vm.name), Operation(FAILOVER, host))
+    if isinstance(outcome, str):
+        return explain(places, vm, host, outcome)
+    return why_unsafe(places, host, outcome) if wanted.checked else ""
 
 
 def why_unsafe(places: Places, host: str, moved: Moved) -> str:
-    """Why a VM may not come to a host, although it could: another one could not be lost then, "" if all could."""
+    """Return why a VM may not come to a host, although it could: another one could not be lost then, "" if all could."""
     unsafe = made_unsafe(places, places.known.hosts[host].group, moved)
     return f"host {unsafe} could not be lost then: its VMs could not all go elsewhere" if unsafe else ""
 
 
-def told(places: Places, vm: KnownVm, host: str, code: str) -> str:
-    """A reason with the figures of the VM and of the host."""
+def explain(places: Places, vm: KnownVm, host: str, code: str) -> str:
+    """Return a reason as a message, with the figures of the VM and of the host."""
     account = places.accounts.get(host)
     if account is None:
         return _TOO_LARGE.get(code, code)
-    return _words(vm, account, code)
+    return _with_figures(vm, account, code)
 
 
 _TOO_LARGE = {
@@ -155,11 +155,11 @@ _TOO_LARGE = {
 }
 
 
-def _words(vm: KnownVm, account: Account, code: str) -> str:
+def _with_figures(vm: KnownVm, account: Account, code: str) -> str:
     if code == NO_MEMORY:
-        kept = f", {render_exact(account.reserved)} of them kept for failovers" if account.reserved else ""
+        reserve = f", {render_exact(account.reserved)} of them kept for failovers" if account.reserved else ""
         free = min(account.free, account.reported)
-        return f"memory: {render_pair(vm.memory, free)}{kept}"
+        return f"memory: {render_pair(vm.memory, free)}{reserve}"
     if code == NO_POOL:
         return f"has no pool {vm.pool}"
     if code == NO_REPLICAS:

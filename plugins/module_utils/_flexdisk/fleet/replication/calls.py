@@ -175,7 +175,7 @@ def _failure(step: t.Union[Call, AtOnce], answer: t.Union[Answer, Answers]) -> t
     return CallFailed(step, answer) if fails else None
 
 
-def kept(call: Call, result: t.Mapping[str, t.Any]) -> _Dict:
+def readable_part(call: Call, result: t.Mapping[str, t.Any]) -> _Dict:
     """Return what the flow may read of a result."""
     keys = ("changed", "failed", "unreachable", "msg", *call.keeps)
     return {key: result[key] for key in keys if key in result}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ...model.errors import FlexdiskError
 from ...rules.identity import decode_time
-from ...rules.knobs import without
+from ...rules.knobs import limit_without
 from ...rules.moves import COMING, MOVED, UNKNOWN
 
 _Dict = t.Dict[str, t.Any]
@@ -41,14 +41,14 @@ class Claim:
     since: str = ""
 
     @property
-    def words(self) -> str:
+    def whereabouts(self) -> str:
         """What became of the VM after it was taken over, for people; "" if the host has it."""
         if not self.phase:
             return ""
         return f"comes from {self.other}" if self.phase == COMING else f"has moved on to {self.other}"
 
     def beats(self, term: int) -> bool:
-        """Whether a host that has the VM with this term must not start it.
+        """Return whether a host that has the VM with this term must not start it.
 
         A move leaves the term as it is. So a VM that has moved, or moves, with a higher one was taken over before.
         """
@@ -57,7 +57,9 @@ class Claim:
         return bool(self.taking) or self.term is None or self.term >= term
 
     def disputes(self, term: int) -> bool:
-        """Whether neither host is clearly the home: the terms are the same, or the host with the lower one runs it."""
+        """Return whether neither host is clearly the home: the terms are the same, or the host with the lower one runs
+        it.
+        """
         if self.phase:
             return False
         older = self.term is not None and self.term < term
@@ -68,11 +70,13 @@ Claims = t.Mapping[str, t.Optional[t.Sequence[Claim]]]  # by hosts, None for one
 
 
 def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
-    """What hosts say, from results; "" of one that could not be asked. Raises FlexdiskError InvalidArgument for what is
-    none.
+    """Parse the claims of hosts from their results, "" for a host that could not be asked. Raises FlexdiskError
+    InvalidArgument.
     """
     try:
-        return {str(host): [_claim(one) for one in said] if said != "" else None for host, said in given.items()}
+        return {
+            str(host): [_claim(one) for one in entries] if entries != "" else None for host, entries in given.items()
+        }
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"peers are no results of the step look: {exc!r}") from exc
 
@@ -86,47 +90,58 @@ def _claim(given: t.Any) -> Claim:
         return Claim(str(given["vm"]), known, phase=phase, other=other, alias=alias, since=since)
     points = {str(disk): [int(guid) for guid in guids] for disk, guids in given["points"].items()}
     term = int(given["term"]) if given["failover"] else None
-    what = (str(given["taking"]), bool(given["running"]), int(given["pool"]), points)
-    return Claim(str(given["vm"]), term, *what, alias=str(given.get("alias", "")))
+    details = (str(given["taking"]), bool(given["running"]), int(given["pool"]), points)
+    return Claim(str(given["vm"]), term, *details, alias=str(given.get("alias", "")))
 
 
 def home_elsewhere(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """The hosts that have the VM, and not an older one than the host with this term."""
-    return sorted(host for host, said in claims.items() if any(one.vm == vm and one.beats(term) for one in said or ()))
+    """Return the hosts that have the VM, and not an older one than the host with this term."""
+    return sorted(
+        host
+        for host, host_claims in claims.items()
+        if any(one.vm == vm and one.beats(term) for one in host_claims or ())
+    )
 
 
-def takers(vm: str, claims: Claims) -> t.List[str]:
-    """The hosts that have begun to take the VM over, and not ended that."""
-    return sorted(host for host, said in claims.items() if any(one.vm == vm and one.taking for one in said or ()))
+def hosts_taking_over(vm: str, claims: Claims) -> t.List[str]:
+    """Return the hosts that have begun to take the VM over, and not ended that."""
+    return sorted(
+        host for host, host_claims in claims.items() if any(one.vm == vm and one.taking for one in host_claims or ())
+    )
 
 
-def without_order(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """The hosts that have the VM with the same term, or let an older one run."""
-    found = ((host, one) for host, said in claims.items() for one in said or () if one.vm == vm)
-    return sorted({host for host, one in found if one.disputes(term)})
+def hosts_in_dispute(vm: str, term: int, claims: Claims) -> t.List[str]:
+    """Return the hosts that have the VM with the same term, or let an older one run."""
+    vm_claims = ((host, one) for host, host_claims in claims.items() for one in host_claims or () if one.vm == vm)
+    return sorted({host for host, one in vm_claims if one.disputes(term)})
 
 
 def running_on(vm: str, claims: Claims) -> t.List[str]:
-    """The hosts that say that the VM is not stopped there."""
-    return sorted(host for host, said in claims.items() if any(one.vm == vm and one.running for one in said or ()))
+    """Return the hosts that say that the VM is not stopped there."""
+    return sorted(
+        host for host, host_claims in claims.items() if any(one.vm == vm and one.running for one in host_claims or ())
+    )
 
 
-def went_on(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """What became of the VM on the hosts that it has left, or comes to, after a failover from the host with this term,
-    in words.
-    """
-    found = ((host, one) for host, said in claims.items() for one in said or () if one.vm == vm and one.beats(term))
-    return sorted({f"{host} says that it {one.words}" for host, one in found if one.words})
+def moved_on_texts(vm: str, term: int, claims: Claims) -> t.List[str]:
+    """Return a sentence for each host that the VM has left, or comes to, since a failover from the host with this term."""
+    vm_claims = (
+        (host, one)
+        for host, host_claims in claims.items()
+        for one in host_claims or ()
+        if one.vm == vm and one.beats(term)
+    )
+    return sorted({f"{host} says that it {one.whereabouts}" for host, one in vm_claims if one.whereabouts})
 
 
-def followed(vm: str, claims: Claims) -> t.List[str]:
-    """The hosts for which the VM has left, as far as it is not known how often it had been taken over before."""
-    found = (one for said in claims.values() for one in said or () if one.vm == vm)
-    return sorted({one.other for one in found if one.phase == MOVED and one.term is None})
+def unknown_successors(vm: str, claims: Claims) -> t.List[str]:
+    """Return the hosts that the VM has left for, where its term is not known."""
+    vm_claims = (one for host_claims in claims.values() for one in host_claims or () if one.vm == vm)
+    return sorted({one.other for one in vm_claims if one.phase == MOVED and one.term is None})
 
 
 def not_asked(hosts: t.Iterable[str], claims: Claims) -> t.List[str]:
-    """Those of the hosts that could not be asked."""
+    """Return the hosts that could not be asked."""
     return sorted(host for host in set(hosts) if claims.get(host) is None)
 
 
@@ -152,7 +167,7 @@ class Rival(t.NamedTuple):
     """Whether its arrival there has begun. Then the VM has left its home, and all that it had is there."""
 
     def includes(self, other: Rival) -> bool:
-        """Whether this host has all that the other one has: it knows the other's set, and its own is not older.
+        """Return whether this host has all that the other one has: it knows the other's set, and its own is not older.
 
         Each stream brings the snapshots between two sets, those of other hosts' sets too. So of two hosts the one
         with the later set knows the other's. Guids cannot lie; the clocks of two hosts can.
@@ -162,10 +177,12 @@ class Rival(t.NamedTuple):
 
 
 def read_rivals(given: t.Mapping[str, t.Any], vm: str) -> t.List[Rival]:
-    """The records of a VM, from results of hosts by their names. Raises FlexdiskError InvalidArgument for any other."""
+    """Return the records of a VM, from results of hosts by their names. Raises FlexdiskError InvalidArgument for any
+    other.
+    """
     try:
-        found = ((str(host), one) for host, said in given.items() for one in said if one["vm"] == vm)
-        return [_rival(host, one) for host, one in found if one.get("phase") != MOVED]
+        matches = ((str(host), one) for host, entries in given.items() for one in entries if one["vm"] == vm)
+        return [_rival(host, one) for host, one in matches if one.get("phase") != MOVED]
     except (AttributeError, KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"elsewhere has no results of the step look: {exc!r}") from exc
 
@@ -178,8 +195,8 @@ def _rival(host: str, given: t.Any) -> Rival:
 
 
 def better_elsewhere(mine: Rival, rivals: t.Sequence[Rival], most: t.Optional[int]) -> t.Iterator[t.Tuple[str, str]]:
-    """Why the VM must not come back from this record: code and words. most: seconds that may be lost, None for nothing
-    that another host could bring back.
+    """Yield why the VM must not come back from this record: code and message. most: seconds that may be lost, None for
+    nothing that another host could bring back.
     """
     recorded = {one.host for one in rivals if not one.comes}
     for one in rivals:
@@ -192,14 +209,14 @@ def better_elsewhere(mine: Rival, rivals: t.Sequence[Rival], most: t.Optional[in
         elif one.term == mine.term and one.pool != mine.pool:
             text = f"{one.host} has a record of it on {one.home} (pool guid {one.pool}), and {mine.host} has one of it"
             text += f" on {mine.home} (pool guid {mine.pool}); find out which one is old, and leave that host out with"
-            yield "Ambiguous", f"{text} {without(one.host)} or {without(mine.host)}"
+            yield "Ambiguous", f"{text} {limit_without(one.host)} or {limit_without(mine.host)}"
         elif one.term == mine.term and most is None:
             yield from _newer_elsewhere(mine, one)
 
 
 def _comes_there(mine: Rival, one: Rival, most: t.Optional[int]) -> t.Iterator[t.Tuple[str, str]]:
-    """Why the VM belongs to the host that it moves to. It does not if the move is from before a failover, or if mine
-    knows the set that has come there.
+    """Yield why the VM belongs to the host that it moves to. It does not if the move is from before a failover, or if
+    mine knows the set that has come there.
     """
     text = f"its move from {one.home} to {one.host} has not ended"
     way = f"bring {one.home} up, and end the move with flexdisk_target={one.host} of the playbook move_vm"
@@ -222,11 +239,11 @@ def _comes_there(mine: Rival, one: Rival, most: t.Optional[int]) -> t.Iterator[t
 
 
 def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
-    """Why another host with replicas of the same home could lose less. It is not if this one knows its set."""
+    """Yield why another host with replicas of the same home could lose less. It is not if this one knows its set."""
     accept = "flexdisk_max_data_loss allows to lose more"
     if one.why_not:
         text = f"{one.host} has replicas of it, too, and does not know how new they are: {one.why_not}. Look there"
-        yield "Ambiguous", f"{text}, or leave {one.host} out with {without(one.host)}; {accept}"
+        yield "Ambiguous", f"{text}, or leave {one.host} out with {limit_without(one.host)}; {accept}"
     elif not one.points or mine.includes(one):
         return
     elif one.includes(mine):
@@ -238,7 +255,7 @@ def _newer_elsewhere(mine: Rival, one: Rival) -> t.Iterator[t.Tuple[str, str]]:
             f"neither the replicas on {one.host} nor those on {mine.host} have the other's set of snapshots, so it is"
         )
         text += f" not known who loses less ({clocks}). Find out, and leave one of them out with"
-        yield "Ambiguous", f"{text} {without(one.host)} or {without(mine.host)}; {accept}"
+        yield "Ambiguous", f"{text} {limit_without(one.host)} or {limit_without(mine.host)}; {accept}"
 
 
 def _noted(rival: Rival) -> str:

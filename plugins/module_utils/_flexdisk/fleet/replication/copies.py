@@ -38,7 +38,7 @@ class Point(t.NamedTuple):
         return self.sent or self.coming
 
     @property
-    def word(self) -> str:
+    def suffix(self) -> str:
         """What zfs send -i takes."""
         return ("#" if self.bookmark else "@") + self.name
 
@@ -93,12 +93,12 @@ class Replica(Original):
     reserved: int = 0
 
 
-def rope(peer: int) -> str:
-    """The name of the bookmark of the first snapshot that goes to a peer: a base until the first sync has ended."""
+def anchor_bookmark(peer: int) -> str:
+    """Return the name of the bookmark of the first snapshot that goes to a peer: a base until the first sync has ended."""
     return sync_name(peer, 0)
 
 
 def next_number(disks: t.Iterable[Original], peer: int) -> int:
-    """The number of the next set of snapshots: higher than any that a disk or a replica of the VM has."""
+    """Return the number of the next set of snapshots: higher than any that a disk or a replica of the VM has."""
     numbers = (sync_number(point.name, peer) for disk in disks for point in disk.points)
     return max((number for number in numbers if number is not None), default=0) + 1

@@ -16,8 +16,8 @@ from .streams import Increment
 from .transfers import DiskTransfer, VmTransfer, place
 
 _Cells = t.Mapping[str, t.Tuple[str, str]]
-Told = t.Mapping[str, _Cells]  # value and source by dataset and property
-_ROLE, _MOVE = PREFIX + ROLE, PREFIX + moves.FACT
+DatasetProperties = t.Mapping[str, _Cells]  # value and source by dataset and property
+_ROLE, _MOVE = PREFIX + ROLE, PREFIX + moves.MOVE_PROPERTY
 _TYPES = "filesystem,volume,snapshot"
 
 
@@ -33,15 +33,17 @@ def check(vm: VmTransfer) -> None:
             raise FlexdiskError("Changed", text)
 
 
-def taken(vm: VmTransfer, found: t.Mapping[str, t.Tuple[int, int]]) -> VmTransfer:
-    """The transfer with the snapshots that were taken. found: guid and createtxg of each, by its disk's dataset."""
-    return replace(vm, disks=tuple(_taken(disk, *found[disk.dataset]) for disk in vm.disks))
+def taken(vm: VmTransfer, taken_snapshots: t.Mapping[str, t.Tuple[int, int]]) -> VmTransfer:
+    """Return the transfer with the snapshots that were taken. taken_snapshots: guid and createtxg of each, by its
+    disk's dataset.
+    """
+    return replace(vm, disks=tuple(_taken(disk, *taken_snapshots[disk.dataset]) for disk in vm.disks))
 
 
 def _taken(disk: DiskTransfer, guid: int, createtxg: int) -> DiskTransfer:
     (stream,) = disk.sent
-    whole = replace(stream, to=stream.to._replace(guid=guid, createtxg=createtxg))
-    return replace(disk, streams=(whole,), snapshots=(*disk.snapshots, guid))
+    increment = replace(stream, to=stream.to._replace(guid=guid, createtxg=createtxg))
+    return replace(disk, streams=(increment,), snapshots=(*disk.snapshots, guid))
 
 
 def question(vm: VmTransfer) -> t.Tuple[t.Tuple[str, ...], t.Tuple[str, ...], str, int]:
@@ -50,30 +52,30 @@ def question(vm: VmTransfer) -> t.Tuple[t.Tuple[str, ...], t.Tuple[str, ...], st
     return (*places, _expected_at(vm)), ("guid", "written", "receive_resume_token", _ROLE, _MOVE), _TYPES, 1
 
 
-def lacking(vm: VmTransfer, told: Told, here: str) -> str:
-    """Why the VM must not leave, by what the other host has told; "" if it may. here: this host's name for the other
-    one. The other host must expect the VM from here, and have the whole set.
+def lacking(vm: VmTransfer, properties: DatasetProperties, here: str) -> str:
+    """Return why the VM must not leave, by the properties on the other host; "" if it may. here: this host's name for
+    the other one. The other host must expect the VM from here, and have the whole set.
     """
     where = _expected_at(vm)
-    move = moves.read(where, _local(told.get(where, {}), _MOVE))
+    move = moves.decode_at(where, _local(properties.get(where, {}), _MOVE))
     if move is None or move.phase != moves.COMING or move.back_to or (move.host, move.pool) != (here, vm.home):
         return "it does not expect the VM"
-    lacks = [disk.name or disk.uuid for disk in vm.disks if not _has(vm, disk, told)]
+    lacks = [disk.name or disk.uuid for disk in vm.disks if not _has(vm, disk, properties)]
     return f"it does not have everything of {', '.join(lacks)}" if lacks else ""
 
 
-def _has(vm: VmTransfer, disk: DiskTransfer, told: Told) -> bool:
-    """Whether a replica has the last snapshot, and nothing else is under way."""
+def _has(vm: VmTransfer, disk: DiskTransfer, properties: DatasetProperties) -> bool:
+    """Return whether a replica has the last snapshot, and nothing else is under way."""
     name = place(vm, disk)
-    replica, snapshot = told.get(name, {}), told.get(f"{name}@{vm.set}", {})
-    whole = _value(replica, "written") == "0" and _value(replica, "receive_resume_token") == "-"
+    replica, snapshot = properties.get(name, {}), properties.get(f"{name}@{vm.set}", {})
+    complete = _value(replica, "written") == "0" and _value(replica, "receive_resume_token") == "-"
     (stream,) = disk.sent
     came = _value(snapshot, "guid") == str(stream.to.guid)
-    return whole and came and _local(replica, _ROLE) == disk.uuid
+    return complete and came and _local(replica, _ROLE) == disk.uuid
 
 
 def _expected_at(vm: VmTransfer) -> str:
-    return f"{layout.moves(vm.pool)}/{vm.uuid}"
+    return f"{layout.moves_container(vm.pool)}/{vm.uuid}"
 
 
 def _local(row: _Cells, name: str) -> str:

@@ -51,25 +51,25 @@ class Move:
         return self.sync.peer
 
     @property
-    def both(self) -> outlook.Hosts:
+    def host_names(self) -> outlook.Hosts:
         """Both, for messages."""
         return outlook.Hosts(self.source, self.target)
 
     @property
-    def waits(self) -> _Dict:
+    def lock_options(self) -> _Dict:
         """How long a call waits for others of the host."""
         return {"lock_timeout": self.sync.lock_timeout}
 
     @property
-    def stops(self) -> _Dict:
+    def stop_options(self) -> _Dict:
         """How a call stops the VM."""
-        return {**self.waits, "stop_timeout": self.stop_timeout, "allow_force_stop": self.allow_force_stop}
+        return {**self.lock_options, "stop_timeout": self.stop_timeout, "allow_force_stop": self.allow_force_stop}
 
-    def here(self, step: str, /, **more: t.Any) -> _Dict:
+    def source_arguments(self, step: str, /, **more: t.Any) -> _Dict:
         """Return arguments of a step of the move on the host that it leaves."""
         return {"step": step, **self.sync.home_options, **more}
 
-    def there(self, step: str, /, **more: t.Any) -> _Dict:
+    def target_arguments(self, step: str, /, **more: t.Any) -> _Dict:
         """Return arguments of a step of the move on the host that it comes to."""
         return {"step": step, **self.sync.peer_options, **more}
 
@@ -101,11 +101,11 @@ def move_vm(move: Move, run: Run) -> Flow:
         raise Stopped(f"{move.target} is {here}")
     known = yield from _look(move, run)
     if move.state == "stays":
-        yield from _stay(move, run, known.uuid, tells=True)
+        yield from _stay(move, run, known.uuid, reports=True)
         return {}
-    words = outlook.goes_on(move.vm, move.both, known.seen["move"])
-    if words:
-        yield Message("Say that a move goes on that was interrupted", words)
+    message = outlook.resume_message(move.vm, move.host_names, known.seen["move"])
+    if message:
+        yield Message("Say that a move goes on that was interrupted", message)
     shown: _Dict = {}
     stopped = 0.0
     if known.phase == MOVED:
@@ -122,8 +122,8 @@ def _look(move: Move, run: Run) -> Part:
     """Ask all hosts what they have of the VM. Return what is known."""
     wanted = [host for host in move.hosts if host != move.source and host not in move.seen]
     others = yield from _ask(run, move.vm, wanted if move.state == "moved" else [], move.seen)
-    looks = move.here("look", vm=move.vm, name=move.source, peer_name=move.target, peers=others)
-    looked = yield Call("Look at the VM", move.source, "move", looks, _SEEN, hidden=True)
+    arguments = move.source_arguments("look", vm=move.vm, name=move.source, peer_name=move.target, peers=others)
+    looked = yield Call("Look at the VM", move.source, "move", arguments, _SEEN, hidden=True)
     seen = looked.result
     going = seen["move"] or {}
     problems = []
@@ -147,16 +147,16 @@ def _ask(
     keeps: t.Sequence[str] = ("vm", "move", "term"),
 ) -> Part:
     """Ask hosts what they have of the VM. Return that with what is known before, "" for those that do not say it."""
-    told = {**before, **dict.fromkeys(hosts, "")}
+    answers = {**before, **dict.fromkeys(hosts, "")}
     for host in hosts:
         options = run.options(host)
         if options is None:
             continue
-        looks = {"step": "look", "vm": vm, "name": host, **options}
-        answer = yield Call(name, host, "move", looks, keeps, hidden=True, may_fail=True, may_be_lost=True)
+        arguments = {"step": "look", "vm": vm, "name": host, **options}
+        answer = yield Call(name, host, "move", arguments, keeps, hidden=True, may_fail=True, may_be_lost=True)
         if "vm" in answer.result:
-            told[host] = {key: answer.result[key] for key in keeps}
-    return told
+            answers[host] = {key: answer.result[key] for key in keeps}
+    return answers
 
 
 def _leave(move: Move, run: Run, known: _Known) -> Part:
@@ -164,17 +164,17 @@ def _leave(move: Move, run: Run, known: _Known) -> Part:
     was about to be stopped.
     """
     record, pool = known.seen["record"], move.target_pool or known.seen["pool"]
-    comes = move.there("expect", vm=known.uuid, name=move.target, record=record, target_pool=pool)
-    comes.update(move.waits, incoming_allowed=move.incoming_allowed)
+    arguments = move.target_arguments("expect", vm=known.uuid, name=move.target, record=record, target_pool=pool)
+    arguments.update(move.lock_options, incoming_allowed=move.incoming_allowed)
     name = "Ask the target whether the VM can come"
-    expects = Call(name, move.target, "move", comes, ("ready",), hidden=True, may_fail=True)
+    expects = Call(name, move.target, "move", arguments, ("ready",), hidden=True, may_fail=True)
     _refuse(move, known, (yield expects._replace(check=True, may_be_lost=True)))
     sync = replace(move.sync, vms=[known.uuid], peer_pool=pool, moves=True)
     planned = yield from keep_replicas(sync, run)
     runs = record["state"] == "running"
     if run.check:
         takes = record["quota"] + (record["flexible"] or 0) * 1048576
-        lines = outlook.lines(planned, move.vm, move.both, runs, takes, known.seen["lost"])
+        lines = outlook.lines(planned, move.vm, move.host_names, runs, takes, known.seen["lost"])
         yield Message("Say what would happen", lines)
         return {"outlook": {"lines": lines, "downtime": outlook.downtime(planned, runs)}}, 0.0
     try:
@@ -196,24 +196,28 @@ def _refuse(move: Move, known: _Known, expected: Answer) -> None:
         )
     if not expected.result.get("ready"):
         down = ". The VM is stopped for its move; flexdisk_move_state=stays gives it back"
-        words = expected.msg or "the target did not answer"
-        raise Stopped(f"{words}{down if known.phase == LEAVING else ''}")
+        message = expected.msg or "the target did not answer"
+        raise Stopped(f"{message}{down if known.phase == LEAVING else ''}")
 
 
 def _switch(move: Move, sync: Sync, known: _Known) -> Part:
     """Stop the VM, send what it has written last, and end it where it was. Return when it was about to be stopped."""
     transfer, host_keys = yield from announce(sync)
-    leaves = move.here("leave", vm=known.uuid, name=move.source, digest=known.seen["digest"], peer_name=move.target)
-    leaves.update(move.stops, transfer=transfer)
+    leave_arguments = move.source_arguments(
+        "leave", vm=known.uuid, name=move.source, digest=known.seen["digest"], peer_name=move.target
+    )
+    leave_arguments.update(move.stop_options, transfer=transfer)
     stopped, variables = 0.0, None
     if known.seen["record"]["description"].get("variables"):
-        stops = {**leaves, "step": "stop"}
-        asked = yield Call("Stop the VM before its UEFI variables are read", move.source, "move", stops)
+        stop_arguments = {**leave_arguments, "step": "stop"}
+        asked = yield Call("Stop the VM before its UEFI variables are read", move.source, "move", stop_arguments)
         stopped, variables = asked.began, (yield from _bring_variables(move, known.uuid))
-    leaves.update(address=sync.address, port=sync.port, host_keys=host_keys)
-    leaves.update(bandwidth_limit=sync.bandwidth_limit, variables=variables)
+    leave_arguments.update(address=sync.address, port=sync.port, host_keys=host_keys)
+    leave_arguments.update(bandwidth_limit=sync.bandwidth_limit, variables=variables)
     # From here to its start on the target, the VM is down: each is one call of a module, and needs no other one.
-    left = yield Call("Stop the VM, send what it has written last, and end it here", move.source, "move", leaves)
+    left = yield Call(
+        "Stop the VM, send what it has written last, and end it here", move.source, "move", leave_arguments
+    )
     if not left.changed:
         raise Stopped(left.msg)  # what follows must not run while the VM is there
     return stopped or left.began
@@ -221,11 +225,11 @@ def _switch(move: Move, sync: Sync, known: _Known) -> Part:
 
 def _bring_variables(move: Move, uuid: str) -> Part:
     """Give the UEFI variables of the VM that was stopped to the target. Return their digest."""
-    looks = move.here("look", vm=uuid, name=move.source, peer_name=move.target)
+    look_arguments = move.source_arguments("look", vm=uuid, name=move.source, peer_name=move.target)
     name = "Look at the UEFI variables of the VM that was stopped"
-    looked = yield Call(name, move.source, "move", looks, ("record",), hidden=True)
-    renews = move.there("renew", vm=uuid, record=looked.result["record"] or {}, **move.waits)
-    renewed = yield Call("Give them to the target", move.target, "move", renews, ("variables",), hidden=True)
+    looked = yield Call(name, move.source, "move", look_arguments, ("record",), hidden=True)
+    renew_arguments = move.target_arguments("renew", vm=uuid, record=looked.result["record"] or {}, **move.lock_options)
+    renewed = yield Call("Give them to the target", move.target, "move", renew_arguments, ("variables",), hidden=True)
     return renewed.result["variables"]
 
 
@@ -234,37 +238,41 @@ def _go_on(move: Move, run: Run, known: _Known) -> Part:
     asks = dict.fromkeys([*known.seen["asks"], *known.others]) if known.seen["asks"] else {}
     hosts = [host for host in asks if host not in (move.source, move.target)]
     others = yield from _ask(run, known.uuid, hosts, known.others)  # again by UUID: it may be called differently there
-    goes = move.here("go", vm=known.uuid, peer_name=move.target, peers=others, unasked=move.unasked, **move.stops)
+    arguments = move.source_arguments(
+        "go", vm=known.uuid, peer_name=move.target, peers=others, unasked=move.unasked, **move.stop_options
+    )
     name = "Make replicas of the disks that are left, unless it was taken over"
-    yield Call(name, move.source, "move", goes)
+    yield Call(name, move.source, "move", arguments)
 
 
 def _arrive(move: Move, known: _Known, stopped: float) -> Part:
     """Start the VM on its new host, and tidy up where it was."""
     keys = {"authorized_keys": move.sync.authorized_keys}
-    comes = move.there("arrive", vm=known.uuid, peer_name=move.source, **keys, **move.stops)
-    came = yield Call("Give the VM its disks, and start it", move.target, "move", comes)
+    arrive_arguments = move.target_arguments(
+        "arrive", vm=known.uuid, peer_name=move.source, **keys, **move.stop_options
+    )
+    came = yield Call("Give the VM its disks, and start it", move.target, "move", arrive_arguments)
     before = known.seen["move"]
     runs = (before or known.seen["record"])["state"] == "running"
-    ended = outlook.ended(move.vm, move.both, before, runs, stopped, came.ended)
+    ended = outlook.move_end(move.vm, move.host_names, before, runs, stopped, came.ended)
     yield Message("Say how long the VM was down", ended.line)
-    tidies = move.here("tidy", vm=known.uuid, **move.stops)
+    tidy_arguments = move.source_arguments("tidy", vm=known.uuid, **move.stop_options)
     # The VM is there, and the next sync does it, too.
-    yield Call("Tidy up where the VM was", move.source, "move", tidies, may_fail=True, may_be_lost=True)
+    yield Call("Tidy up where the VM was", move.source, "move", tidy_arguments, may_fail=True, may_be_lost=True)
     return {"downtime": ended.downtime}
 
 
-def _stay(move: Move, run: Run, uuid: str, tells: bool = False) -> Part:
+def _stay(move: Move, run: Run, uuid: str, reports: bool = False) -> Part:
     """Give the VM back what it had, and remove what the target has made of it."""
-    waits = {**move.waits, "stop_timeout": move.stop_timeout}
+    wait_options = {**move.lock_options, "stop_timeout": move.stop_timeout}
     name, keeps = "Give the VM back what it had", ("stayed", "term")
-    stayed = yield Call(name, move.source, "move", move.here("stay", vm=uuid, **waits), keeps)
+    stayed = yield Call(name, move.source, "move", move.source_arguments("stay", vm=uuid, **wait_options), keeps)
     given_up = {"stayed": stayed.result.get("stayed", 0), "term": stayed.result.get("term", 0)}  # none in check mode
     keys = {"authorized_keys": move.sync.authorized_keys}
-    cancels = move.there("cancel", vm=uuid, **given_up, **keys, **move.waits)
+    arguments = move.target_arguments("cancel", vm=uuid, **given_up, **keys, **move.lock_options)
     name = "Remove what the target has made of it"
-    canceled = yield Call(name, move.target, "move", cancels, may_be_lost=True)
-    if not tells:
+    canceled = yield Call(name, move.target, "move", arguments, may_be_lost=True)
+    if not reports:
         return
     if not stayed.changed and not canceled.changed and not canceled.lost:
         yield Message("Say that there was nothing to end", f"there is no move of {move.vm} to end")
@@ -279,16 +287,18 @@ def _stay(move: Move, run: Run, uuid: str, tells: bool = False) -> Part:
 
 def _forget(move: Move, run: Run) -> Part:
     """Give the tombstone up, if the host where the VM went says that it has it."""
-    looks = move.here("look", vm=move.vm, name=move.source)
-    looked = yield Call("Look at the tombstone", move.source, "move", looks, ("move",), hidden=True)
+    look_arguments = move.source_arguments("look", vm=move.vm, name=move.source)
+    looked = yield Call("Look at the tombstone", move.source, "move", look_arguments, ("move",), hidden=True)
     stone = looked.result["move"] or {}
     went, peers = stone.get("host", ""), dict(move.seen)
-    said = (move.seen.get(went) or {}).get("vm", "")
-    if went and run.options(went) is not None and said != stone["vm"]:  # it may have another name there
+    vm_there = (move.seen.get(went) or {}).get("vm", "")
+    if went and run.options(went) is not None and vm_there != stone["vm"]:  # it may have another name there
         name = "Ask the host where the VM went"
         peers.update((yield from _ask(run, stone["vm"], [went], {}, name, ("vm", "move"))))
-    forgets = move.here("forget", vm=move.vm, peers=peers, unseen=move.forget_unseen, **move.waits)
-    forgotten = yield Call("Give a tombstone up", move.source, "move", forgets)
+    forget_arguments = move.source_arguments(
+        "forget", vm=move.vm, peers=peers, unseen=move.forget_unseen, **move.lock_options
+    )
+    forgotten = yield Call("Give a tombstone up", move.source, "move", forget_arguments)
     if forgotten.changed:
         gone = f", which had gone to {went}," if stone else ""
         ends = "would be given up" if run.check else "is gone, and its name is free there"

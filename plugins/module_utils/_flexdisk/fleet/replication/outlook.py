@@ -17,13 +17,13 @@ _Raw = t.Mapping[str, t.Any]
 class Hosts(t.NamedTuple):
     """The names of the hosts that the VM leaves and reaches."""
 
-    old: str
-    new: str
+    source: str
+    target: str
 
 
 def downtime(sync: _Raw, running: bool) -> str:
-    """How long a VM would be down if all that has changed since the last sync were sent then. sync: what the step
-    prepare returns.
+    """Return the estimated downtime of a move: all that has changed since the last sync is sent while the VM is down.
+    sync: what the step prepare returns.
     """
     if not running:
         return "none, for it does not run"
@@ -38,23 +38,23 @@ def downtime(sync: _Raw, running: bool) -> str:
 
 
 def lines(sync: _Raw, vm: str, hosts: Hosts, running: bool, takes: int, lost: t.Sequence[str] = ()) -> t.List[str]:
-    """The phases of a move, the downtime, and the space on both sides. takes: bytes that the VM itself takes there.
-    lost: snapshots that others have taken of its own dataset.
+    """Return the phases of a move, the downtime, and the space on both sides. takes: bytes that the VM itself takes
+    there. lost: snapshots that others have taken of its own dataset.
     """
     return [
         f"sync: {sync['msg']}, while it runs" if running else f"sync: {sync['msg']}",
-        f"expect: {vm} is made on {hosts.new}, without disks",
-        f"leave: {vm} is stopped on {hosts.old}" if running else f"leave: {vm} is kept from being started",
+        f"expect: {vm} is made on {hosts.target}, without disks",
+        f"leave: {vm} is stopped on {hosts.source}" if running else f"leave: {vm} is kept from being started",
         "last sync: what was written since is sent",
-        f"go: {vm} ends on {hosts.old}, and its disks become replicas",
+        f"go: {vm} ends on {hosts.source}, and its disks become replicas",
         *(f"go: {name} goes with the VM's own dataset" for name in lost),
-        f"arrive: the replicas become its disks on {hosts.new}{', and it starts' if running else ''}",
+        f"arrive: the replicas become its disks on {hosts.target}{', and it starts' if running else ''}",
         f"downtime: {downtime(sync, running)}",
         *(_space(one, hosts, takes) for one in sync["space"]),
     ]
 
 
-class Ended(t.NamedTuple):
+class MoveEnd(t.NamedTuple):
     """How a move has ended."""
 
     line: str
@@ -63,40 +63,39 @@ class Ended(t.NamedTuple):
     """Seconds, None if the VM did not run before its move."""
 
 
-def goes_on(vm: str, hosts: Hosts, move: t.Optional[_Raw]) -> str:
+def resume_message(vm: str, hosts: Hosts, move: t.Optional[_Raw]) -> str:
     """Return where the VM is of an interrupted move that is about to go on; "" for a move that only begins now.
 
     move: what the host that the VM leaves had written down before this run.
     """
     if not move:
         return ""
-    where = f"{hosts.old} still has the VM"
+    where = f"{hosts.source} still has the VM"
     if move["phase"] == MOVED:
-        where = f"the VM has left {hosts.old}, and is down until it is on {hosts.new}"
-    return f"the move of {vm} to {hosts.new}, begun at {move['since']}, was interrupted: {where}; this run goes on"
+        where = f"the VM has left {hosts.source}, and is down until it is on {hosts.target}"
+    return f"the move of {vm} to {hosts.target}, begun at {move['since']}, was interrupted: {where}; this run goes on"
 
 
-def ended(vm: str, hosts: Hosts, move: t.Optional[_Raw], runs: bool, stopped: float, now: float) -> Ended:
+def move_end(vm: str, hosts: Hosts, move: t.Optional[_Raw], runs: bool, stopped: float, now: float) -> MoveEnd:
     """Return where the VM is after its move. move: as for goes_on. runs: whether it ran before its move. stopped: when
     this run was about to stop it, in seconds since 1970, as now.
     """
-    line = f"{vm} is on {hosts.new}"
+    line = f"{vm} is on {hosts.target}"
     if not runs:
-        return Ended(f"{line}; it did not run before", None)
+        return MoveEnd(f"{line}; it did not run before", None)
     if not move:
         down = round(now - stopped, 1)
-        return Ended(f"{line}; it was down for {down} s", down)
+        return MoveEnd(f"{line}; it was down for {down} s", down)
     since = move["since"]
     down = max(0.0, round(now - seconds_of(since)))
-    text = f"it was down for about {down} s, since {since} by the clock of {hosts.old}"
-    return Ended(f"{line}; its move had been interrupted, and {text}", down)
+    text = f"it was down for about {down} s, since {since} by the clock of {hosts.source}"
+    return MoveEnd(f"{line}; its move had been interrupted, and {text}", down)
 
 
 def _space(one: _Raw, hosts: Hosts, takes: int) -> str:
     has = f"has {render_bytes(one['available'])} free"
     if one["here"]:
-        return (
-            f"space: pool {one['pool']} of {hosts.old} {has}; the snapshots take at most {render_bytes(one['needs'])}"
-        )
+        needs = f"the snapshots take at most {render_bytes(one['needs'])}"
+        return f"space: pool {one['pool']} of {hosts.source} {has}; {needs}"
     needs = f"its replicas take {render_bytes(one['needs'])} more, and the VM {render_bytes(takes)} beside them"
-    return f"space: pool {one['pool']} of {hosts.new} {has}; {needs}"
+    return f"space: pool {one['pool']} of {hosts.target} {has}; {needs}"

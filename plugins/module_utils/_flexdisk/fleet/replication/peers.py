@@ -30,22 +30,22 @@ class Peer:
 
 
 def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
-    """The peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
+    """Return the peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
     try:
         pools = {str(one["name"]): (int(one["guid"]), int(one["available_bytes"])) for one in info["pools"]}
         vms = [{"uuid": str(vm["uuid"]), "alias": str(vm["alias"])} for vm in info["vms"]]
-        found = [read_replica(one["sync"]) for one in info["replicas"]]
+        replicas = [read_replica(one["sync"]) for one in info["replicas"]]
     except (KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"peer is no result of replica_info: {exc!r}") from exc
-    return Peer(name, pool, pools, vms, {one.dataset: one for one in found})
+    return Peer(name, pool, pools, vms, {one.dataset: one for one in replicas})
 
 
 def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
-    """Why a VM has no replica on this peer, before its disks are looked at."""
-    name, found = vm.config.label, []
+    """Return why a VM has no replica on this peer, before its disks are looked at."""
+    name, problems = vm.config.label, []
     if place not in peer.pools:
-        words = f"{peer.name} has no pool {place}, but {', '.join(sorted(peer.pools)) or 'none'}"
-        return [Problem("ResourceNotFound", words, name)]
+        message = f"{peer.name} has no pool {place}, but {', '.join(sorted(peer.pools)) or 'none'}"
+        return [Problem("ResourceNotFound", message, name)]
     if blank_in(place):
         return [Problem("NotSupported", blank_in(place), name)]
     if peer.pools[place][0] == host.datasets[vm.config.pool].guid:
@@ -54,25 +54,27 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
         ]
     for other in peer.vms:
         if other["uuid"] == vm.config.uuid or (vm.config.alias and other["alias"] == vm.config.alias):
-            words = f"{peer.name} has a VM {other['alias'] or other['uuid']} ({other['uuid']}) already"
-            found.append(Problem("AlreadyExists", words, name))
+            message = f"{peer.name} has a VM {other['alias'] or other['uuid']} ({other['uuid']}) already"
+            problems.append(Problem("AlreadyExists", message, name))
     if all(disk.hidden for disk in vm.disks):
         alone = "".join(f"; {text}" for text in unmanaged(vm))
-        found.append(Problem("ResourceNotFound", f"it has no disks{' that are replicated' * bool(alone)}{alone}", name))
+        problems.append(
+            Problem("ResourceNotFound", f"it has no disks{' that are replicated' * bool(alone)}{alone}", name)
+        )
     for disk in vm.disks:
         if disk.uuid in host.duplicates:
-            words = f"its uuid {disk.uuid} is also on {', '.join(host.duplicates[disk.uuid])}"
-            found.append(Problem("Ambiguous", words, name, disk.label))
+            message = f"its uuid {disk.uuid} is also on {', '.join(host.duplicates[disk.uuid])}"
+            problems.append(Problem("Ambiguous", message, name, disk.label))
         if disk.volume.encryptionroot:
-            found.append(Problem("InvalidArgument", "encrypted disks are not replicated", name, disk.label))
+            problems.append(Problem("InvalidArgument", "encrypted disks are not replicated", name, disk.label))
     if vm.missing or vm.unread:
-        found.append(Problem("ResourceNotFound", f"it lacks {', '.join((*vm.missing, *vm.unread))}", name))
+        problems.append(Problem("ResourceNotFound", f"it lacks {', '.join((*vm.missing, *vm.unread))}", name))
     if vm.overlaid:
-        found.append(Problem("InUse", vm.overlaid, name))
-    return found
+        problems.append(Problem("InUse", vm.overlaid, name))
+    return problems
 
 
-def lacking(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:
+def peer_space_problems(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:
     """Pools of the peer that lack room. needs: bytes by the names of its pools."""
     for place, needed in sorted(needs.items()):
         room = peer.pools[place][1]

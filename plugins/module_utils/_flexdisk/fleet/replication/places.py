@@ -41,33 +41,33 @@ def find(seen: Seen, wanted: Wanted) -> Places:
     """Return where the VM is. seen: what each host of the run says."""
     coming = {host: one for host, one in seen.items() if one.phase == COMING}
     have = [host for host, one in seen.items() if one.vm and one.phase != COMING]
-    old = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]
-    homes = [host for host in have if host not in old]
+    outdated = [host for host in have if seen[host].is_older_than(_latest(seen, seen[host].vm))]
+    homes = [host for host in have if host not in outdated]
     source = [*homes, *([coming[wanted.target].target] if wanted.target in coming else [])]
     if wanted.state == "forgotten":
         text = f"{wanted.vm} is on its way to {_all(coming)}, and its tombstone is needed until it is there; go on with"
         return Places(homes, "", [f"{text} flexdisk_target={next(iter(coming))}"] if coming else [])
-    found = [*_where(seen, wanted, homes, old, source), *_elsewhere(seen, coming, wanted)]
-    found += _taken_over(seen, wanted, source)
-    return Places(homes, source[0] if source else "", found)
+    problems = [*_where(seen, wanted, homes, outdated, source), *_elsewhere(seen, coming, wanted)]
+    problems += _taken_over(seen, wanted, source)
+    return Places(homes, source[0] if source else "", problems)
 
 
 def _latest(seen: Seen, vm: str) -> int:
-    """How often the VM had been taken over before it began to move, by what is written down of its moves."""
+    """Return the term that the VM had when it began to move, by the records of its moves."""
     return max((one.term for one in seen.values() if one.moving == vm and not one.taking), default=UNKNOWN)
 
 
 def _where(
-    seen: Seen, wanted: Wanted, homes: t.Sequence[str], old: t.Sequence[str], source: t.Sequence[str]
+    seen: Seen, wanted: Wanted, homes: t.Sequence[str], outdated: t.Sequence[str], source: t.Sequence[str]
 ) -> t.Iterator[str]:
     """Yield why the host that the VM leaves is not clear."""
     if len(homes) > 1 or not source:
         alone = [f"{wanted.vm} is on {host}, but {one.unmanaged}" for host, one in seen.items() if one.unmanaged]
         alone = [] if homes else list(map(for_playbooks, alone))
-        said = alone or [f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"]
-        said += [f"what {_all(old)} has is from before it was taken over"] if old else []
+        parts = alone or [f"{wanted.vm} is on {_all(homes) or f'none of {_listed(seen)}'}"]
+        parts += [f"what {_all(outdated)} has is from before it was taken over"] if outdated else []
         gone = [(host, one.target) for host, one in seen.items() if one.phase == MOVED and not homes]
-        yield "; ".join([*said, *(f"{host} says that it has gone to {target}" for host, target in gone)])
+        yield "; ".join([*parts, *(f"{host} says that it has gone to {target}" for host, target in gone)])
     elif wanted.state == "stays" and _has_left(seen, source[0]):
         text = f"{wanted.vm} has left {source[0]} for {wanted.target}, so it is too late to give the move up; the same"
         yield f"{text} command without flexdisk_move_state goes on"
@@ -76,7 +76,7 @@ def _where(
 
 
 def _has_left(seen: Seen, host: str) -> bool:
-    """Whether a host says that the VM has gone, with all its disks."""
+    """Return whether a host says that the VM has gone, with all its disks."""
     return host in seen and seen[host].phase == MOVED and not seen[host].vm
 
 

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from ...model.errors import FlexdiskError
 from ...rules import failover, identity, slots, uefi
 from ...rules.layout import disk_dataset, index_of, pool_of, vm_dataset
-from ...rules.replicas import decode, encode, is_host
+from ...rules.replicas import decode_notes, encode_notes, is_host
 from ...rules.snapshots import Origin, is_name
 
 _Dict = t.Dict[str, t.Any]
@@ -112,39 +112,42 @@ class Record:
 
 
 def digest(record: Record) -> str:
-    """What changes if anything of the VM does, but its UEFI variables: a guest may change them until it is stopped. It
-    tells nothing of the secrets.
+    """Return a digest of the VM without its UEFI variables, which the guest may change until it is stopped. It does not
+    reveal secrets.
     """
     same = with_variables(undated(record), "")
     return hashlib.sha256(json.dumps(asdict(same), sort_keys=True).encode()).hexdigest()
 
 
 def variables_of(record: Record) -> str:
-    """The UEFI variables of the VM, as a text of the driver; "" for none."""
+    """Return the UEFI variables of the VM in the driver's encoding, "" for none."""
     result: str = record.description.get(_VARIABLES, "")
     return result
 
 
 def with_variables(record: Record, variables: str) -> Record:
-    """The record with other UEFI variables."""
+    """Return the record with other UEFI variables."""
     return replace(record, description={**record.description, _VARIABLES: variables})
 
 
 def undated(record: Record) -> Record:
-    """The record without the times of syncs with third hosts, which follow each other without a change of the VM."""
+    """Return the record without the times of syncs with third hosts, which follow each other without a change of the
+    VM.
+    """
     disks = [
-        replace(one, replicas=encode(note._replace(synced="") for note in decode(one.replicas))) for one in record.disks
+        replace(one, replicas=encode_notes(note._replace(synced="") for note in decode_notes(one.replicas)))
+        for one in record.disks
     ]
     return replace(record, disks=tuple(disks))
 
 
-def told(record: Record) -> _Dict:
-    """A record as a result."""
+def record_as_result(record: Record) -> _Dict:
+    """Return a record as a result."""
     return asdict(record)
 
 
 def read_record(given: t.Any) -> Record:
-    """A record from a result. Raises FlexdiskError InvalidArgument for anything that is none; it is not shown."""
+    """Parse a record from a result. Raises FlexdiskError InvalidArgument, without the value in the message."""
     try:
         disks = tuple(_disk(disk) for disk in given["disks"])
         taken = tuple(_snapshot(one) for one in given.get("snapshots", ()))
@@ -152,9 +155,12 @@ def read_record(given: t.Any) -> Record:
         flexible = None if given["flexible"] is None else int(given["flexible"])
         made = {"disks": disks, "snapshots": taken, "hidden": hidden, "flexible": flexible}
         result = Record(**{**given, **made})
-        whole = all(_is_number(number) for number in (result.home, result.memory, result.vcpus, result.quota))
+        numbers_valid = all(_is_number(number) for number in (result.home, result.memory, result.vcpus, result.quota))
         good = (
-            whole and identity.is_uuid(result.uuid) and is_host(result.host) and result.state in ("running", "stopped")
+            numbers_valid
+            and identity.is_uuid(result.uuid)
+            and is_host(result.host)
+            and result.state in ("running", "stopped")
         )
         if not (good and isinstance(result.autoboot, bool) and isinstance(result.indestructible, bool)):
             raise ValueError("a field has another type")
@@ -163,7 +169,7 @@ def read_record(given: t.Any) -> Record:
         if not all(isinstance(one, str) for one in (result.description["template"], variables_of(result))):
             raise ValueError("template is a text")
         uefi.decode(variables_of(result))
-        if not failover.is_plausible(result.marks.get(failover.FACT) or "none:0"):
+        if not failover.is_plausible(result.marks.get(failover.FAILOVER_PROPERTY) or "none:0"):
             raise ValueError("the term of its failover is none")
         _facts(result.marks)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
@@ -176,7 +182,7 @@ def _disk(given: t.Any) -> DiskRecord:
     disk = DiskRecord(**{**given, "sizes": sizes})
     if not identity.is_uuid(disk.uuid) or not isinstance(disk.boot, bool) or not _is_number(disk.size):
         raise ValueError("a disk has no UUID")
-    if disk.replicas != encode(decode(disk.replicas)):
+    if disk.replicas != encode_notes(decode_notes(disk.replicas)):
         raise ValueError("replicas are no notes")
     if not isinstance(disk.element, str):
         raise ValueError("element is a text")

@@ -46,40 +46,40 @@ def relocate(wanted: Relocation, run: Run) -> PlayFlow:
         raise Stopped("flexdisk_target is missing, the host that the VM moves to")
     looks, by_uuid = yield from _look(wanted)
     seen = {host: one.result for host, one in looks.items() if not one.lost}
-    found = _places(wanted, seen)
+    location = _places(wanted, seen)
     if wanted.state == "forgotten":
         return {"moves": {host: {"vm": wanted.vm, "seen": _others(looks, host)} for host in seen}}
     if wanted.state == "moved" and wanted.target in looks and wanted.target not in seen:
-        raise Stopped(_cannot_be_reached(wanted, found))
-    if found.homes == [wanted.target]:
+        raise Stopped(_cannot_be_reached(wanted, location))
+    if location.homes == [wanted.target]:
         yield Message("Say that the VM is there", f"{wanted.vm} is on {wanted.target}")
-    elif found.source in seen:
-        vm = seen[found.source]["vm"] if found.source in by_uuid else ""
-        return {"moves": {found.source: {"vm": vm or wanted.vm, "seen": _others(looks, found.source)}}}
+    elif location.source in seen:
+        vm = seen[location.source]["vm"] if location.source in by_uuid else ""
+        return {"moves": {location.source: {"vm": vm or wanted.vm, "seen": _others(looks, location.source)}}}
     elif wanted.state == "moved":
-        yield from _arrive(wanted, run, found.source, looks)
+        yield from _arrive(wanted, run, location.source, looks)
     return {"moves": {}}
 
 
 def _look(wanted: Relocation) -> PlayPart:
     """Look what each host has of the VM. Return what they say, and which of them were asked by its UUID."""
-    looks: t.Dict[str, Answer] = yield _looks("Look what each host has of the VM", wanted.vm, wanted.hosts)
-    told = {host: one.result for host, one in looks.items() if "vm" in one.result}
-    uuids = {vm for one in told.values() for vm in (one["vm"], (one["move"] or {}).get("vm")) if vm}
-    again = [host for host, one in told.items() if not one["vm"] and not one["move"]]
+    looks: t.Dict[str, Answer] = yield _look_calls("Look what each host has of the VM", wanted.vm, wanted.hosts)
+    answers = {host: one.result for host, one in looks.items() if "vm" in one.result}
+    uuids = {vm for one in answers.values() for vm in (one["vm"], (one["move"] or {}).get("vm")) if vm}
+    again = [host for host, one in answers.items() if not one["vm"] and not one["move"]]
     if len(uuids) != 1 or uuids == {wanted.vm} or not again:
         again = []
     else:
         name = "Look again by UUID, for it may have another name here"
-        looks = {**looks, **(yield _looks(name, uuids.pop(), again))}
-    silent = [f"{host}: {one.msg or 'the look at the VM failed'}" for host, one in looks.items() if _failed(one)]
-    if silent:
-        raise Stopped(". ".join(silent))
+        looks = {**looks, **(yield _look_calls(name, uuids.pop(), again))}
+    failures = [f"{host}: {one.msg or 'the look at the VM failed'}" for host, one in looks.items() if _failed(one)]
+    if failures:
+        raise Stopped(". ".join(failures))
     return looks, again
 
 
-def _looks(name: str, vm: str, hosts: t.Sequence[str]) -> AtOnce:
-    """A host that cannot be reached drops out of the run."""
+def _look_calls(name: str, vm: str, hosts: t.Sequence[str]) -> AtOnce:
+    """Return one look per host. A host that cannot be reached drops out of the run."""
     return AtOnce(
         [Call(name, host, "move", _step("look", host, vm), _KEEPS, hidden=True, may_fail=True) for host in hosts]
     )
@@ -95,22 +95,22 @@ def _failed(look: Answer) -> bool:
 
 def _places(wanted: Relocation, seen: t.Mapping[str, t.Mapping[str, t.Any]]) -> places.Places:
     """Find out where the VM is. Refuse what cannot be done without a guess."""
-    told = {host: one for host, one in read_sightings(seen).items() if one is not None}
-    found = places.find(told, places.Wanted(wanted.vm, wanted.target, wanted.state, wanted.unasked))
-    is_there = bool(found.source) or any(one.unmanaged for one in told.values())
+    sightings = {host: one for host, one in read_sightings(seen).items() if one is not None}
+    location = places.find(sightings, places.Wanted(wanted.vm, wanted.target, wanted.state, wanted.unasked))
+    is_there = bool(location.source) or any(one.unmanaged for one in sightings.values())
     known = {host: one.get("known") or [] for host, one in seen.items()}
     meant = "" if is_there or wanted.state == "forgotten" else similar(wanted.vm, known)
-    problems = [*found.problems, *filter(None, [meant])]
+    problems = [*location.problems, *filter(None, [meant])]
     if problems:
         raise Stopped(". ".join(problems))
-    return found
+    return location
 
 
-def _cannot_be_reached(wanted: Relocation, found: places.Places) -> str:
-    is_on = "is on" if found.homes else "has left"
+def _cannot_be_reached(wanted: Relocation, location: places.Places) -> str:
+    is_on = "is on" if location.homes else "has left"
     return (
         f"{wanted.target} could not be reached, so this run has begun nothing and changed nothing. {wanted.vm} {is_on}"
-        f" {found.source}. The same command goes on when {wanted.target} answers"
+        f" {location.source}. The same command goes on when {wanted.target} answers"
     )
 
 
@@ -123,10 +123,10 @@ def _others(looks: _Seen, host: str) -> _Dict:
 def _arrive(wanted: Relocation, run: Run, source: str, looks: _Seen) -> PlayPart:
     """End a move on its target, for the host that the VM has left cannot be asked."""
     target = wanted.target
-    arrives = _step("arrive", target, looks[target].result["move"]["vm"])
-    arrives.update(peer_name=source, peers=_others(looks, target), unasked=wanted.unasked)
-    arrives.update(authorized_keys=wanted.authorized_keys, lock_timeout=wanted.lock_timeout)
-    yield Call("End a move on its target, if the host that the VM has left cannot be asked", target, "move", arrives)
+    arguments = _step("arrive", target, looks[target].result["move"]["vm"])
+    arguments.update(peer_name=source, peers=_others(looks, target), unasked=wanted.unasked)
+    arguments.update(authorized_keys=wanted.authorized_keys, lock_timeout=wanted.lock_timeout)
+    yield Call("End a move on its target, if the host that the VM has left cannot be asked", target, "move", arguments)
     text = (
         f"{wanted.vm} {'would arrive' if run.check else 'is'} on {target}; {source}, which it has left, was not asked"
     )

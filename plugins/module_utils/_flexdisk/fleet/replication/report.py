@@ -22,7 +22,7 @@ def summary(syncs: Shown, peer: str) -> str:
     if not busy:
         return f"the replicas on {peer} of {count(len(syncs), 'VM')} have everything"
     disks = [disk for _name, one in busy for disk in one.disks]
-    sends = sum(disk.sends for disk in disks)
+    sends = sum(disk.stream_bytes for disk in disks)
     streams = sum(len(disk.streams) for disk in disks)
     text = f"{count(len(busy), 'VM')} to {peer}: {count(streams, 'stream')}, about {render_bytes(sends)}"
     return text + (f"; {len(syncs) - len(busy)} have everything" if len(busy) < len(syncs) else "")
@@ -55,12 +55,12 @@ def _done(vm: _Raw, sent: t.Optional[_Raw], peer: str, age: str) -> str:
     if vm["idle"] or sent is None:
         return f"{name}: its replicas on {peer} have everything that was written until now"
     rest = any(stream["kind"] == "resume" for disk in vm["disks"] for stream in disk["streams"])
-    told = "complete; a transfer that was interrupted has ended" if rest else age
-    return f"{name}: {render_bytes(sent['sent_bytes'])} sent to {peer} in {sent['seconds']} s; its replicas are {told}"
+    state = "complete; a transfer that was interrupted has ended" if rest else age
+    return f"{name}: {render_bytes(sent['sent_bytes'])} sent to {peer} in {sent['seconds']} s; its replicas are {state}"
 
 
 def diff_text(syncs: Shown) -> str:
-    """A block for each VM that has something to do."""
+    """Return a block for each VM that has something to do."""
     lines = []
     for name, one in syncs:
         if one.idle:
@@ -78,25 +78,25 @@ def diff_text(syncs: Shown) -> str:
 def _lines(sync: DiskSync) -> t.Iterator[str]:
     name = sync.disk.dataset
     for stream in sync.streams:
-        yield f"{name}: {_words(stream)}"
+        yield f"{name}: {_stream_text(stream)}"
     if sync.streams:
-        yield f"{name}: about {render_bytes(sync.sends)}"
-    gone = (*sync.failed, *sync.gone_here)
+        yield f"{name}: about {render_bytes(sync.stream_bytes)}"
+    gone = (*sync.failed, *sync.obsolete_here)
     if gone:
-        yield f"- {name}: {', '.join(point.word for point in gone)}"
-    if sync.gone_there:
-        yield f"- replica of {name}: {', '.join(point.word for point in sync.gone_there)}"
-    for words in sync.mends:
-        yield f"{name}: {words}"
+        yield f"- {name}: {', '.join(point.suffix for point in gone)}"
+    if sync.obsolete_there:
+        yield f"- replica of {name}: {', '.join(point.suffix for point in sync.obsolete_there)}"
+    for repair in sync.repairs:
+        yield f"{name}: {repair}"
 
 
-def _words(stream: Stream) -> str:
+def _stream_text(stream: Stream) -> str:
     if isinstance(stream, Full):
-        return f"all of {stream.to.word}"
+        return f"all of {stream.to.suffix}"
     if isinstance(stream, Increment):
-        return f"from {stream.base.word} to {stream.to.word}"
+        return f"from {stream.base.suffix} to {stream.to.suffix}"
     if isinstance(stream, Resume):
-        return f"the rest of {stream.to.word}"
+        return f"the rest of {stream.to.suffix}"
     if isinstance(stream, Rollback):
         return f"the replica goes back to @{stream.to.name}, without {', '.join(stream.lost)}"
     return "what arrived of an interrupted stream is given up, for its snapshot or its base has gone"

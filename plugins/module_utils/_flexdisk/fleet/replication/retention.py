@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ...rules.replicas import is_synced, short, sync_number
+from ...rules.replicas import is_synced, short_peer, sync_number
 from .copies import Original, Point, Replica
 
 Pair = t.Tuple[Original, t.Optional[Replica]]
 
 
 def complete(pairs: t.Sequence[Pair], pools: t.Collection[int]) -> str:
-    """The name of the newest set of snapshots that every disk of a VM has on both sides, with equal guids; "" for none.
+    """Return the name of the newest set of snapshots that every disk of a VM has on both sides, with equal guids; ""
+    for none.
 
     pools: the guids of both pools. A snapshot is named after the pool that it was sent to, and that may have been
     either of them.
@@ -25,25 +26,25 @@ def complete(pairs: t.Sequence[Pair], pools: t.Collection[int]) -> str:
 
 
 def _in_both(disk: Original, replica: t.Optional[Replica], pools: t.Collection[int]) -> t.Dict[str, int]:
-    """The createtxg of each snapshot of the sync that both have."""
+    """Return the createtxg of each snapshot of the sync that both have."""
     there = {point.guid for point in replica.snapshots} if replica else set()
     return {p.name: p.createtxg for p in synced(disk, pools) if not p.bookmark and p.guid in there}
 
 
 def synced(copy: Original, pools: t.Collection[int]) -> t.List[Point]:
-    """The snapshots and bookmarks of the sync between these pools."""
+    """Return the snapshots and bookmarks of the sync between these pools."""
     return [point for point in copy.points if any(sync_number(point.name, pool) is not None for pool in pools)]
 
 
-def outlived(points: t.Iterable[Point], pools: t.Collection[int]) -> t.Tuple[Point, ...]:
-    """What a disk has of the sets between these pools beside its newest snapshot of one."""
+def superseded(points: t.Iterable[Point], pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+    """Return the snapshots and bookmarks of sets between these pools that are older than the newest set."""
     of_sets = [point for point in points if any(sync_number(point.name, pool) is not None for pool in pools)]
     newest = max((p for p in of_sets if not p.bookmark), key=lambda p: p.createtxg, default=None)
     return tuple(p for p in of_sets if newest is not None and p.name != newest.name and not p.pinned)
 
 
-def taken_beside(replica: Replica) -> t.Tuple[Point, ...]:
-    """Snapshots that others have taken of a replica on its own host, and in which nothing is new.
+def foreign_snapshots(replica: Replica) -> t.Tuple[Point, ...]:
+    """Return the snapshots that others have taken of a replica on its own host, and that contain no new data.
 
     When a set was marked as come, all snapshots of the disk were, and nothing had been written between: later, what
     they seem to have written is that of older sets that have gone.
@@ -53,21 +54,21 @@ def taken_beside(replica: Replica) -> t.Tuple[Point, ...]:
     return tuple(p for p in others if p.createtxg < marked or not p.written)
 
 
-def gone_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Point, ...]:
+def obsolete_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Point, ...]:
     """Return what a disk has of other sets, once all disks of its VM have this one on both sides. home and peer: the
     guids of their pools.
 
     A set that is named after home has come with a move. It may be all that the disk has in common with the host that it
     came from. So it stays until each other host that has replicas has a set of its own.
     """
-    others = [int(one, 16) for one in disk.peers if one != short(peer)]
+    others = [int(one, 16) for one in disk.peers if one != short_peer(peer)]
     noted = all(any(point.bookmark for point in synced(disk, [one])) for one in others)
     pools = (home, peer) if noted else (peer,)
     return tuple(point for point in synced(disk, pools) if point.name != name)
 
 
-def gone_there(disk: Original, replica: Replica, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
-    """What a replica that has this set has of older ones, and older snapshots that its disk has lost.
+def obsolete_there(disk: Original, replica: Replica, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+    """Return the older sets of a replica that has this set, and the older snapshots that its disk has lost.
 
     A newer one stays: without it, its contents would count as written.
     """

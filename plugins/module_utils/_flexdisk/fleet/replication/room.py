@@ -12,7 +12,7 @@ from ...model.errors import Problem
 from ...model.sizes import MIB, render_apart, render_bytes
 from ...model.vm import Disk, Vm
 from ...rules import snapshots
-from ...rules.pins import holds, without_sets
+from ...rules.pins import holds, without_snapshots_named
 from ...rules.replicas import sync_name
 from ...rules.space import sync_needs
 
@@ -21,12 +21,13 @@ _SLACK = 64 * MIB
 _FUTURE = 1 << 63
 
 
-def coming_space(vm: Vm, failed: t.Collection[str]) -> int:
-    """The S that the VM needs with one more set of snapshots. failed: sets that go before, by their short names.
+def space_with_next_set(vm: Vm, failed: t.Collection[str]) -> int:
+    """Return the space for snapshots (S) that the VM needs with one more set, in bytes. failed: sets that go before, by
+    their short names.
 
     Raised by a slack if the guest is running.
     """
-    left = without_sets(vm, failed)
+    left = without_snapshots_named(vm, failed)
     slack = sum(min(_SLACK, max(0, d.size - d.volume.written)) for d in _synced(left))
     return sync_needs(replace(left, disks=tuple(map(_with_set, left.disks)))) + (
         slack if vm.config.state != "stopped" else 0
@@ -44,30 +45,30 @@ def _with_set(disk: Disk) -> Disk:
     return replace(disk, snapshots=(*disk.snapshots, new))
 
 
-def takes(vm: Vm, failed: t.Collection[str], quota: int) -> int:
-    """Bytes that the snapshots take of the VM's pool. The arguments are those of lacks_room."""
+def snapshot_bytes(vm: Vm, failed: t.Collection[str], quota: int) -> int:
+    """Return bytes that the snapshots take of the VM's pool. The arguments are those of snapshot_space_problems."""
     if quota:
         return max(0, quota - max(vm.root.reservation, vm.root.used))
-    return sum(holds(disk.volume) for disk in _synced(without_sets(vm, failed)))
+    return sum(holds(disk.volume) for disk in _synced(without_snapshots_named(vm, failed)))
 
 
-def lacks_room(vm: Vm, failed: t.Collection[str], quota: int, available: int) -> t.Iterator[Problem]:
-    """Why the snapshots cannot be taken. What was written since the last ones must stay rewritable.
+def snapshot_space_problems(vm: Vm, failed: t.Collection[str], quota: int, available: int) -> t.Iterator[Problem]:
+    """Yield why the snapshots cannot be taken. What was written since the last ones must stay rewritable.
 
     failed: as in coming_space. quota: that of the VM with the space for the sync, 0 for none. available: what the
     VM's pool has.
     """
-    left = without_sets(vm, failed)
+    left = without_snapshots_named(vm, failed)
     needed = sum(holds(disk.volume) for disk in _synced(left))
     used = vm.root.used - sum(v.used for v in vm.volumes) + sum(v.used for v in left.volumes)
     text = "the snapshots of the sync take %s, and"
     if quota and needed > quota - used:
         text += " the VM has %s left; a larger flexible_disk_size makes room"
         text %= render_apart(needed, max(0, quota - used))
-        text += snapshots.others_hold(part.name for disk in _synced(left) for part in disk.snapshots)
+        text += snapshots.foreign_snapshots_text(part.name for disk in _synced(left) for part in disk.snapshots)
         yield Problem("InsufficientSpace", text, vm.config.label)
         return
-    more = takes(vm, failed, quota)
+    more = snapshot_bytes(vm, failed, quota)
     if more > available:
         figures = render_apart(more, available)
         text = f"{text % render_bytes(needed)} the VM needs {figures[0]} more of pool {vm.config.pool}, which has"

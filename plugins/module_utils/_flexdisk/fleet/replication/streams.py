@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ...model.errors import FlexdiskError
 from ...rules.replicas import is_synced
 from .copies import Original, Point, Replica
-from .retention import taken_beside
+from .retention import foreign_snapshots
 
 
 @dataclass(frozen=True)
@@ -60,18 +60,18 @@ Travelling = t.Union[Full, Increment, Resume]
 Stream = t.Union[Travelling, GiveUp, Rollback]
 
 
-def send_words(dataset: str, stream: Travelling) -> t.Tuple[str, ...]:
-    """The words of zfs send. Blocks are sent as ZFS keeps them: compressed."""
+def send_command(dataset: str, stream: Travelling) -> t.Tuple[str, ...]:
+    """Return the command line of zfs send. Blocks are sent compressed, as they are stored."""
     if isinstance(stream, Resume):
         return ("zfs", "send", "-t", stream.token)
-    target = dataset + stream.to.word
+    target = dataset + stream.to.suffix
     if isinstance(stream, Full):
         return ("zfs", "send", "-c", target)
-    return ("zfs", "send", "-c", "-i" if stream.base.bookmark else "-I", stream.base.word, target)
+    return ("zfs", "send", "-c", "-i" if stream.base.bookmark else "-I", stream.base.suffix, target)
 
 
 def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Optional[Stream]:
-    """What brings a replica nearer to a snapshot of its disk; None if it has it.
+    """Return the next stream that a replica needs on the way to a snapshot of its disk, None if it has it.
 
     Raises FlexdiskError: InUse for a dataset that is no replica of this disk, ReplicaChanged for one that was written
     to or has snapshots of others, InvalidArgument for one that would shrink, NoCommonSnapshot without a base.
@@ -95,17 +95,17 @@ def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Op
             " playbook replicate with flexdisk_replica_state=absent gives it up, and then makes it. "
             f"It has {_names(replica)}; the disk has {_names(disk)}",
         )
-    return _way_back(disk, replica, base) or Increment(base, _first_after(disk, base) if base.bookmark else to)
+    return _rollback_before(disk, replica, base) or Increment(base, _first_after(disk, base) if base.bookmark else to)
 
 
 def _first_after(disk: Original, base: Point) -> Point:
     return next(point for point in disk.snapshots if point.createtxg > base.createtxg)
 
 
-def _way_back(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollback]:
-    """What a replica must lose before an increment can follow the base. Snapshots that others have taken of it do no
-    harm if nothing was written between. They go with newer ones that its disk has lost, and before others of their
-    names come, if nothing is new in them.
+def _rollback_before(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollback]:
+    """Return the rollback that a replica needs before an increment can follow the base. Snapshots that others have
+    taken of it do no harm if nothing was written between. They go with newer ones that its disk has lost, and before
+    others of their names come, if nothing is new in them.
     """
     snapshots = replica.snapshots
     place = next(index for index, point in enumerate(snapshots) if point.guid == base.guid)
@@ -116,7 +116,7 @@ def _way_back(disk: Original, replica: Replica, base: Point) -> t.Optional[Rollb
     lost = [point for point in snapshots if point in clashing or (point in newer and not unchanged)]
     if not lost:
         return None
-    harmless = taken_beside(replica)
+    harmless = foreign_snapshots(replica)
     written = [p.name for p in lost if p.pinned or not (p.from_disk or is_synced(p.name) or p in harmless)]
     if written:
         raise FlexdiskError(
@@ -138,8 +138,8 @@ def _clashing(replica: Replica, coming: t.Iterable[Point]) -> t.List[Point]:
 
 
 def common(disk: Original, replica: Replica) -> t.Optional[Point]:
-    """The newest snapshot of the disk that the replica has, too, or a bookmark of one that it has if that is newer. The
-    guid decides: names say nothing.
+    """Return the newest snapshot of the disk that the replica has, too, or a bookmark of one that it has if that is
+    newer. The guid decides: names say nothing.
     """
     there = {point.guid for point in replica.snapshots}
     known = [point for point in (*disk.bookmarks, *disk.snapshots) if point.guid in there]
@@ -161,7 +161,7 @@ def check_role(disk: Original, replica: Replica, home: int = 0) -> None:
         raise FlexdiskError("InUse", f"{text}. {more} destroy it by hand there (zfs release, zfs destroy -r)")
 
 
-def check_ways_back(replica: Replica, streams: t.Iterable[Stream]) -> None:
+def check_rollbacks(replica: Replica, streams: t.Iterable[Stream]) -> None:
     """Raise FlexdiskError ReplicaChanged if a replica would lose more than what was planned, when it goes back."""
     points = replica.snapshots
     for stream in streams:
@@ -191,4 +191,4 @@ def _check_contents(disk: Original, replica: Replica) -> None:
 
 
 def _names(disk: Original) -> str:
-    return ", ".join(point.word for point in (*disk.snapshots, *disk.bookmarks)) or "none"
+    return ", ".join(point.suffix for point in (*disk.snapshots, *disk.bookmarks)) or "none"

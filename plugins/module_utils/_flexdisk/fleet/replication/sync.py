@@ -9,9 +9,9 @@ import typing as t
 from dataclasses import dataclass, replace
 
 from ...model.errors import FlexdiskError
-from ...rules.replicas import is_synced, short, sync_name, sync_number
+from ...rules.replicas import is_synced, short_peer, sync_name, sync_number
 from .copies import VOLUME, Original, Point, Replica, next_number
-from .retention import Pair, complete, gone_here, gone_there
+from .retention import Pair, complete, obsolete_here, obsolete_there
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, check_role, common, next_stream
 
 # A record of a stream has this head before each block: dmu_replay_record_t of OpenZFS and illumos.
@@ -29,22 +29,22 @@ class DiskSync(t.NamedTuple):
     # In their order.
     streams: t.Tuple[Stream, ...]
     # Bytes that travel, by estimate.
-    sends: int
+    stream_bytes: int
     # Bytes that the target's pool must give.
-    needs: int
+    needed_bytes: int
     # Snapshots and bookmarks that the disk loses at the end.
-    gone_here: t.Tuple[Point, ...]
+    obsolete_here: t.Tuple[Point, ...]
     # Those that its replica loses at the end.
-    gone_there: t.Tuple[Point, ...]
+    obsolete_there: t.Tuple[Point, ...]
     # Snapshots that the disk loses before, because they have not come to the replica.
     failed: t.Tuple[Point, ...]
     # What is put right beside that, for messages.
-    mends: t.Tuple[str, ...]
+    repairs: t.Tuple[str, ...]
 
     @property
     def idle(self) -> bool:
         """Whether nothing is done."""
-        return not (self.streams or self.failed or self.gone_here or self.gone_there or self.mends)
+        return not (self.streams or self.failed or self.obsolete_here or self.obsolete_there or self.repairs)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ _Problems = t.List[t.Tuple[str, FlexdiskError]]
 
 
 def plan(pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False) -> t.Tuple[VmSync, _Problems]:
-    """The sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
+    """Return the sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
 
     here and peer: the guids of the pools. A snapshot that is to be taken is planned as one with guid 0. fresh: a new
     set is taken although the replicas may have all that there is.
@@ -102,28 +102,28 @@ def plan(pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False) -> 
 def streams_to(
     disk: Original, replica: t.Optional[Replica], name: str
 ) -> t.Tuple[t.Tuple[Stream, ...], t.Optional[Replica]]:
-    """All that brings a replica to the snapshot of this name, in order, and the replica afterwards.
+    """Return all that brings a replica to the snapshot of this name, in order, and the replica afterwards.
 
     Raises FlexdiskError as next_stream does.
     """
     to = next(point for point in disk.snapshots if point.name == name)
-    found: t.List[Stream] = []
+    streams: t.List[Stream] = []
     while True:
         stream = next_stream(disk, replica, to)
         if stream is None:
-            return tuple(found), replica
-        found.append(stream)
+            return tuple(streams), replica
+        streams.append(stream)
         replica = _after(disk, replica, stream)
 
 
 def taken(disk: Original, name: str, guid: int, createtxg: int) -> Original:
-    """The disk with the snapshot that was taken in the place of the planned one."""
+    """Return the disk with the snapshot that was taken in the place of the planned one."""
     points = (p._replace(guid=guid, createtxg=createtxg) if p.name == name and not p.guid else p for p in disk.points)
     return replace(disk, points=tuple(points))
 
 
 def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
-    """Whether a replica with this set has all that the disk has now. Older snapshots that it lacks cannot come.
+    """Return whether a replica with this set has all that the disk has now. Older snapshots that it lacks cannot come.
 
     A newer snapshot of a sync with another peer is nothing new, if nothing was written before it.
     """
@@ -136,13 +136,15 @@ def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
 
 
 def given_up(disk: Original, replica: t.Optional[Replica], peer: int) -> t.Tuple[Point, ...]:
-    """Snapshots that earlier runs have taken for this peer, and that have not come there: a new one replaces them."""
+    """Return snapshots that earlier runs have taken for this peer, and that have not come there: a new one replaces
+    them.
+    """
     there = {point.guid for point in replica.snapshots} | {replica.token_guid} if replica is not None else set()
     return tuple(p for p in disk.snapshots if sync_number(p.name, peer) is not None and p.guid not in there)
 
 
 def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str) -> Original:
-    """The disk with the new snapshot, and without those that have not come. What they hold counts for the next one."""
+    """Return the disk with the new snapshot, and without those that have not come. Their space counts for the next one."""
     written, points = 0, []
     for point in disk.snapshots:
         if point in failed:
@@ -166,32 +168,32 @@ def _planned(
         streams,
         _stream_size(disk, data),
         data + max(0, disk.refreservation - reserved),
-        gone_here(disk, name, *pools),
-        gone_there(disk, then, name, pools) if then is not None else (),
+        obsolete_here(disk, name, *pools),
+        obsolete_there(disk, then, name, pools) if then is not None else (),
         failed,
-        _mends(disk, replica, name, pools[1]),
+        _repairs(disk, replica, name, pools[1]),
     )
 
 
-def _mends(disk: Original, replica: t.Optional[Replica], name: str, peer: int) -> t.Tuple[str, ...]:
-    """What a run that was killed, or somebody else, has left to do for a disk and a replica that have the set."""
+def _repairs(disk: Original, replica: t.Optional[Replica], name: str, peer: int) -> t.Tuple[str, ...]:
+    """Return the repairs that a disk and a replica need although both have the set, for example after a killed run."""
     if replica is None or not any(point.name == name and point.guid for point in disk.snapshots):
         return ()
     here = {point.guid for point in disk.snapshots}
-    found = {
+    checks = {
         "bookmark": not any(point.name == name for point in disk.bookmarks),
-        "note of the replica": short(peer) not in disk.peers,
+        "note of the replica": short_peer(peer) not in disk.peers,
         "readonly": not replica.readonly,
         "reservation": lacks_reservation(disk.refreservation, replica),
         "hold": any(point.name == name and not (point.held or point.pinned) for point in replica.snapshots),
         "marks of snapshots": any(point.guid in here and not point.sent for point in replica.snapshots),
     }
-    return tuple(f"{words} set" for words, needed in found.items() if needed)
+    return tuple(f"{repair} set" for repair, needed in checks.items() if needed)
 
 
 def lacks_reservation(wanted: int, replica: Replica) -> bool:
-    """Whether a replica does not reserve as its disk, which reserves so many bytes. What is automatic is left to ZFS:
-    its figures differ between hosts.
+    """Return whether a replica reserves less than its disk. wanted: bytes that the disk reserves. An automatic
+    reservation is left to ZFS: its figures differ between hosts.
     """
     if replica.kind != VOLUME:
         return replica.refreservation < wanted
@@ -199,7 +201,9 @@ def lacks_reservation(wanted: int, replica: Replica) -> bool:
 
 
 def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:
-    """Bytes of data that a stream brings. Of an interrupted one, all of it, although a part may be there already."""
+    """Return bytes of data that a stream brings. Of an interrupted one, all of it, although a part may be there
+    already.
+    """
     if isinstance(stream, Full):
         return stream.to.written
     if isinstance(stream, Increment):
@@ -212,12 +216,12 @@ def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:
 
 
 def _stream_size(disk: Original, data: int) -> int:
-    """Bytes on the wire: the data as ZFS keeps it, and a head for each block."""
+    """Return bytes on the wire: the data as ZFS keeps it, and a head for each block."""
     return data + int(data * disk.compression) // disk.block * _HEAD
 
 
 def _after(disk: Original, replica: t.Optional[Replica], stream: Stream) -> t.Optional[Replica]:
-    """The replica after a stream."""
+    """Return the replica after a stream."""
     if isinstance(stream, Full):
         return Replica(disk.uuid, "", disk.volsize, (stream.to,), kind=disk.kind)
     there = t.cast(Replica, replica)

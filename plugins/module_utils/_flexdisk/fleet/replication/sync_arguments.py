@@ -45,33 +45,33 @@ class Sync:
         """What becomes of the failover of the VMs, None if it stays as it is."""
         return None if self.failover == "unchanged" else self.failover == "present"
 
-    def sends(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
+    def send_call(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
         """Return a call of a step of the sync on the home."""
         arguments = {**self._home(step), "peer_name": self.peer}
         return _call(name, self.home, "send", arguments, keeps, more)
 
-    def receives(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
+    def receive_call(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
         """Return a call of a step of the sync on the peer."""
         keys = {"authorized_keys": self.authorized_keys}
         arguments = {"step": step, **self.peer_options, "lock_timeout": self.lock_timeout, **keys}
         return _call(name, self.peer, "receive", arguments, keeps, more)
 
-    def failover_home(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
+    def home_failover_call(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
         """Return a call of a step of failover on the home."""
         return _call(name, self.home, "failover", self._home(step), keeps, more)
 
-    def failover_there(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
+    def peer_failover_call(self, name: str, step: str, keeps: t.Sequence[str] = (), /, **more: t.Any) -> Call:
         """Return a call of a step of failover on the peer."""
-        return self.failover_on(self.peer, self.peer_options, name, step, keeps, **more)
+        return self.failover_call(self.peer, self.peer_options, name, step, keeps, **more)
 
-    def failover_on(
+    def failover_call(
         self, host: str, options: _Options, name: str, step: str, keeps: t.Sequence[str], /, **more: t.Any
     ) -> Call:
         """Return a call of a step of failover on any host."""
         arguments = {"step": step, **options, "lock_timeout": self.lock_timeout}
         return _call(name, host, "failover", arguments, keeps, more)
 
-    def looks(self, name: str, host: str, options: _Options, may_be_lost: bool = False) -> Call:
+    def look_call(self, name: str, host: str, options: _Options, may_be_lost: bool = False) -> Call:
         """Return a call that tells what a host has of VMs with failover."""
         return Call(name, host, "failover", {"step": "look", **options}, ("vms",), may_be_lost=may_be_lost)
 
@@ -87,6 +87,6 @@ def commands_to_forget(names: t.Iterable[str], gone: str) -> str:
 
 
 def _call(name: str, host: str, run: str, arguments: _Options, keeps: t.Sequence[str], more: _Dict) -> Call:
-    """A call. more: further arguments, and fields of Call by their names."""
+    """Return a call. more: further arguments, and fields of Call by their names."""
     fields = {key: more.pop(key) for key in ("check", "hidden", "may_fail", "may_be_lost") if key in more}
     return Call(name, host, run, {**arguments, **more}, keeps, **fields)

@@ -20,39 +20,39 @@ _THERE = ("pools", "vms", "replicas", "failover", "collected")
 
 def keep_replicas(sync: Sync, run: Run) -> Flow:
     """Bring the replicas of VMs up to date. The result is what the step prepare on the home returns."""
-    _refuse_strange(sync, run)
+    _refuse_unknown_peer(sync, run)
     if not sync.vms:
         return {}
     if sync.failover == "present":
         yield from check_fit(sync)
-    there = yield _read(sync, ssh_directories=sync.ssh_directories, may_be_lost=True)
-    if there.lost:
+    peer_info = yield _read(sync, ssh_directories=sync.ssh_directories, may_be_lost=True)
+    if peer_info.lost:
         raise Stopped(
-            f"{sync.peer} could not be reached, so nothing was sent to it and no snapshot was taken: {there.msg}"
+            f"{sync.peer} could not be reached, so nothing was sent to it and no snapshot was taken: {peer_info.msg}"
         )
     name = "Plan the sync, and take the snapshots"
-    more = {"peer": there.result, "peer_pool": sync.peer_pool, "address": sync.address, "port": sync.port}
-    prepared = yield sync.sends(name, "prepare", _PREPARED, vms=sync.vms, **more)
+    more = {"peer": peer_info.result, "peer_pool": sync.peer_pool, "address": sync.address, "port": sync.port}
+    prepared = yield sync.send_call(name, "prepare", _PREPARED, vms=sync.vms, **more)
     planned = dict(prepared.result)
     if run.check:
         _fail(planned["failures"])
         complete, sent, ended = [vm["uuid"] for vm in planned["transfers"]], [], prepared.ended
     else:
-        complete, sent, ended = yield from _transfer(sync, there.result["collected"], planned)
+        complete, sent, ended = yield from _transfer(sync, peer_info.result["collected"], planned)
     if not sync.moves and not (run.check and run.diff):  # the diff has it
         began = render_time(prepared.began)
         lines = report.done(planned["transfers"], sent, complete, sync.peer, began, ended - prepared.began)
         text = f"{planned['msg']}, would be sent" if run.check and not planned["idle"] else lines
         yield Message("Say what was sent", text)
-    yield from prepare_failover(sync, run, dict(there.result), planned)
+    yield from prepare_failover(sync, run, dict(peer_info.result), planned)
     return planned
 
 
 def announce(sync: Sync) -> Part:
     """Make the last transfer of a VM that is about to stop ready. Return it, and the keys of the peer."""
-    there = yield _read(sync)
-    more = {"vms": sync.vms, "peer": there.result, "peer_pool": sync.peer_pool}
-    announced = yield sync.sends("Plan the last transfer", "announce", ("transfers",), **more)
+    peer_info = yield _read(sync)
+    more = {"vms": sync.vms, "peer": peer_info.result, "peer_pool": sync.peer_pool}
+    announced = yield sync.send_call("Plan the last transfer", "announce", ("transfers",), **more)
     transfers = announced.result["transfers"]
     opened = yield _open(sync, transfers)
     return transfers[0], opened.result["host_keys"]
@@ -65,7 +65,7 @@ def _read(sync: Sync, **more: t.Any) -> Call:
 
 def _open(sync: Sync, transfers: t.Sequence[_Dict]) -> Call:
     more = {"transfers": transfers, "ssh_directories": sync.ssh_directories}
-    return sync.receives("Let the streams in", "open", ("host_keys",), **more)
+    return sync.receive_call("Let the streams in", "open", ("host_keys",), **more)
 
 
 def _transfer(sync: Sync, since: t.Any, planned: _Dict) -> Part:
@@ -79,15 +79,15 @@ def _transfer(sync: Sync, since: t.Any, planned: _Dict) -> Part:
         except CallFailed as exc:
             failed = exc
     transfers, keeps = planned["transfers"], ("complete", "failures")
-    closed = yield sync.receives("Take stock on the peer", "close", keeps, transfers=transfers, since=since)
+    closed = yield sync.receive_call("Take stock on the peer", "close", keeps, transfers=transfers, since=since)
     complete = closed.result["complete"]
-    done = yield sync.sends("Tidy up", "finish", ("failures",), transfers=transfers, complete=complete)
+    done = yield sync.send_call("Tidy up", "finish", ("failures",), transfers=transfers, complete=complete)
     if failed is not None:
         raise failed
-    lacks = [vm["label"] for vm in transfers if vm["uuid"] not in complete]
-    why = [*(one["failure"] for one in sent if one["failure"]), *planned["failures"]]
-    why += [*closed.result["failures"], *done.result["failures"]]
-    _fail([*(f"The replicas of this VM are not complete: {label}" for label in lacks), *why])
+    incomplete = [vm["label"] for vm in transfers if vm["uuid"] not in complete]
+    failures = [*(one["failure"] for one in sent if one["failure"]), *planned["failures"]]
+    failures += [*closed.result["failures"], *done.result["failures"]]
+    _fail([*(f"The replicas of this VM are not complete: {label}" for label in incomplete), *failures])
     return complete, sent, done.ended
 
 
@@ -95,7 +95,7 @@ def _send(sync: Sync, transfers: t.Sequence[_Dict]) -> Part:
     opened = yield _open(sync, transfers)
     more = {"address": sync.address, "port": sync.port, "bandwidth_limit": sync.bandwidth_limit}
     keys = opened.result["host_keys"]
-    sent: Answer = yield sync.sends("Send", "send", ("sent",), transfers=transfers, host_keys=keys, **more)
+    sent: Answer = yield sync.send_call("Send", "send", ("sent",), transfers=transfers, host_keys=keys, **more)
     return sent.result["sent"]
 
 
@@ -104,7 +104,7 @@ def _fail(failures: t.Sequence[str]) -> None:
         raise Stopped(". ".join(failures))
 
 
-def _refuse_strange(sync: Sync, run: Run) -> None:
+def _refuse_unknown_peer(sync: Sync, run: Run) -> None:
     """Refuse a peer that is not in the inventory, or the host itself."""
     if sync.peer == sync.home:
         raise Stopped(f"{sync.peer} is the host that has the VMs")
@@ -114,29 +114,29 @@ def _refuse_strange(sync: Sync, run: Run) -> None:
 
 def give_up_replicas(sync: Sync, run: Run) -> Flow:
     """Give up the replicas of VMs on the peer, and what both hosts know of them."""
-    _refuse_strange(sync, run)
+    _refuse_unknown_peer(sync, run)
     if not sync.vms:
         return {}
     name = "Ask the peer whether it has taken a VM over"
-    asked = yield sync.looks(name, sync.peer, sync.peer_options, may_be_lost=True)
+    asked = yield sync.look_call(name, sync.peer, sync.peer_options, may_be_lost=True)
     _refuse_taken(sync, asked)
     yield from check_at_home(sync, sync.vms)
     name, keeps = "Look which of the VMs have failover", ("names", "uuids", "failover", "homes")
-    would = yield sync.sends(name, "remove", keeps, vms=sync.vms, check=True)
-    _refuse_silent(sync, asked, would)
+    dry_run = yield sync.send_call(name, "remove", keeps, vms=sync.vms, check=True)
+    _refuse_unreachable(sync, asked, dry_run)
     if not asked.lost:
-        yield from _drop_records(sync, would)
+        yield from _drop_records(sync, dry_run)
     name = "Destroy the snapshots and bookmarks of the sync"
-    removed = yield sync.sends(name, "remove", ("uuids", "homes", "failover"), vms=sync.vms)
+    removed = yield sync.send_call(name, "remove", ("uuids", "homes", "failover"), vms=sync.vms)
     lose, changed = removed.result["failover"], removed.changed
     if sync.failover == "absent" and lose:
         yield from drop_everywhere(sync, run, lose)
         yield from mark_without(sync, lose, "Let VMs start with the host again, without asking the peer")
     if not asked.lost:
         given = {"vms": removed.result["uuids"], "homes": removed.result["homes"]}
-        destroyed = yield sync.receives("Destroy the replicas", "remove", **given)
+        destroyed = yield sync.receive_call("Destroy the replicas", "remove", **given)
         changed = changed or destroyed.changed
-    yield from _tell_end(sync, run, would.result["names"], asked.lost, changed)
+    yield from _report_end(sync, run, dry_run.result["names"], asked.lost, changed)
     if lose:
         yield from mark_without(sync, lose, "Let VMs without replicas start with the host again")
     return {}
@@ -152,33 +152,33 @@ def _refuse_taken(sync: Sync, asked: Answer) -> None:
         raise Stopped(f"{sync.peer} has {', '.join(aliases or taken)}: it has taken it over")
 
 
-def _refuse_silent(sync: Sync, asked: Answer, would: Answer) -> None:
+def _refuse_unreachable(sync: Sync, asked: Answer, dry_run: Answer) -> None:
     """Refuse to forget a host that cannot be asked."""
     if not asked.lost or sync.forget_unseen:
         return
-    names, peer = would.result["names"], sync.peer
+    names, peer = dry_run.result["names"], sync.peer
     risk = ", and could still take that over. So it keeps counting as a host with replicas"
     raise Stopped(
         f"{peer} could not be told to give up its replicas of {', '.join(names)}"
-        f"{risk if would.result['failover'] else ''}. Run this again when {peer} can be reached. If it is gone for"
+        f"{risk if dry_run.result['failover'] else ''}. Run this again when {peer} can be reached. If it is gone for"
         f" good: {commands_to_forget(names, peer)}"
     )
 
 
-def _drop_records(sync: Sync, would: Answer) -> Part:
+def _drop_records(sync: Sync, dry_run: Answer) -> Part:
     """Remove the records of the VMs from the peer, before the home forgets that it has some. The home of a VM with
     failover ends all records of it; for others, another home may have given one.
     """
     name = "Remove the records of the VMs from the peer, before the home forgets that it has some"
-    with_failover = would.result["failover"]
-    others = [uuid for uuid in would.result["uuids"] if uuid not in with_failover]
+    with_failover = dry_run.result["failover"]
+    others = [uuid for uuid in dry_run.result["uuids"] if uuid not in with_failover]
     if with_failover:
-        yield sync.failover_there(name, "drop", vms=with_failover)
+        yield sync.peer_failover_call(name, "drop", vms=with_failover)
     if others:
-        yield sync.failover_there(name, "drop", vms=others, homes=would.result["homes"])
+        yield sync.peer_failover_call(name, "drop", vms=others, homes=dry_run.result["homes"])
 
 
-def _tell_end(sync: Sync, run: Run, names: t.Sequence[str], lost: bool, changed: bool) -> Part:
+def _report_end(sync: Sync, run: Run, names: t.Sequence[str], lost: bool, changed: bool) -> Part:
     """Say what was given up, or that the replicas are still there."""
     vms, peer = ", ".join(names), sync.peer
     if not lost:

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 from ...model.errors import FlexdiskError
 from ...rules import identity
-from ...rules.layout import replicas
+from ...rules.layout import replicas_container
 from ...rules.replicas import is_host, is_synced
 from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
@@ -96,12 +96,12 @@ class VmTransfer:
 
 
 def place(vm: VmTransfer, disk: DiskTransfer) -> str:
-    """The dataset of a replica."""
-    return f"{replicas(vm.pool)}/{disk.uuid}"
+    """Return the dataset of a replica."""
+    return f"{replicas_container(vm.pool)}/{disk.uuid}"
 
 
 def transfer(planned: DiskSync, name: str) -> DiskTransfer:
-    """The transfer of a disk. name is for people."""
+    """Return the transfer of a disk. name is for people."""
     disk = planned.disk
     return DiskTransfer(
         disk.uuid,
@@ -112,12 +112,12 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
         disk.refreservation,
         planned.streams,
         tuple(point.guid for point in disk.snapshots if point.guid),
-        planned.sends,
+        planned.stream_bytes,
     )
 
 
-def told(vm: VmTransfer) -> _Dict:
-    """A transfer as a result."""
+def transfer_as_result(vm: VmTransfer) -> _Dict:
+    """Return a transfer as a result."""
     disks = [dict(asdict(disk), streams=[_stream(one) for one in disk.streams]) for disk in vm.disks]
     return dict(asdict(vm), label=vm.label, disks=disks)
 
@@ -136,11 +136,11 @@ def read_transfers(given: t.Sequence[t.Mapping[str, t.Any]]) -> t.List[VmTransfe
 _Made = t.TypeVar("_Made")
 
 
-def _checked(make: t.Callable[[t.Any], _Made], given: t.Any, what: str) -> _Made:
+def _checked(make: t.Callable[[t.Any], _Made], given: t.Any, kind: str) -> _Made:
     try:
         return make(given)
     except (KeyError, TypeError, ValueError, AttributeError) as exc:
-        raise FlexdiskError("InvalidArgument", f"this is no {what}: {str(given)[:200]} ({exc!r})") from exc
+        raise FlexdiskError("InvalidArgument", f"this is no {kind}: {str(given)[:200]} ({exc!r})") from exc
 
 
 def _vm(given: t.Any) -> VmTransfer:
@@ -199,13 +199,13 @@ def _point(given: t.Any) -> Point:
     return Point(given["name"], _guid(given["guid"]), int(given["createtxg"]), *flags)
 
 
-def replica_told(replica: Replica) -> _Dict:
-    """A replica as a result."""
+def replica_as_result(replica: Replica) -> _Dict:
+    """Return a replica as a result."""
     return dict(asdict(replica), points=[point._asdict() for point in replica.points])
 
 
 def read_replica(given: t.Any) -> Replica:
-    """A replica from a result. Raises FlexdiskError InvalidArgument for anything that is none."""
+    """Return a replica from a result. Raises FlexdiskError InvalidArgument for anything that is none."""
     return _checked(_replica, given, "replica")
 
 

@@ -17,7 +17,7 @@ import typing as t
 from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
 from ...rules.identity import NAMES, PREFIX
-from ...rules.replicas import BACK, COMING, RESERVED, SENT
+from ...rules.replicas import BACK, COMING_SNAPSHOTS, RESERVED, SENT
 
 MARK = "flexdisk-receive-"
 _EXPIRES = re.compile(r'restrict,expiry-time="(\d{14})",')
@@ -27,7 +27,7 @@ _NOT_RECEIVED = (
     *("mountpoint", "canmount", "sharenfs", "sharesmb", "setuid", "exec", "devices"),
     *("quota", "refquota", "reservation", "refreservation"),
 )
-_OURS = tuple(PREFIX + name for name in (*NAMES, SENT, COMING, RESERVED, BACK))
+_OURS = tuple(PREFIX + name for name in (*NAMES, SENT, COMING_SNAPSHOTS, RESERVED, BACK))
 _SLOWEST = MIB  # bytes a second: a link that is slower is of no use
 _AT_LEAST = 3600  # seconds
 
@@ -40,7 +40,7 @@ class Address(t.NamedTuple):
 
 
 def check_address(address: Address) -> t.List[str]:
-    """What is wrong with it."""
+    """Return the problems with the address."""
     wrong = []
     if not (_NAME.fullmatch(address.host) or is_ip(address.host)):
         wrong.append(f"address {address.host!r:.100} is neither a name nor an IP address")
@@ -50,7 +50,7 @@ def check_address(address: Address) -> t.List[str]:
 
 
 def is_ip(text: str) -> bool:
-    """Whether it is an IPv4 or IPv6 address, and no name."""
+    """Return whether the text is an IPv4 or IPv6 address."""
     try:
         ipaddress.ip_address(text)
     except ValueError:
@@ -59,30 +59,30 @@ def is_ip(text: str) -> bool:
 
 
 def lifetime(amount: int) -> int:
-    """Seconds in which the streams of a sync with so many bytes of data begin."""
+    """Return seconds in which the streams of a sync with so many bytes of data begin."""
     return _AT_LEAST + amount // _SLOWEST
 
 
-def receiver(zfs: str, dataset: str, own: t.Mapping[str, str], note: str) -> str:
-    """The command that a key opens: it notes its process in a file, and receives into the dataset.
+def receive_command(zfs: str, dataset: str, properties: t.Mapping[str, str], note: str) -> str:
+    """Return the command that a key opens: it notes its process in a file, and receives into the dataset.
 
     own: the properties that the dataset gets. A stream may carry properties, and a package of streams (zfs send -R)
     even datasets below with their own. None of ours comes with it, none that mounts or shares anything, and none that
     takes space.
     """
-    options = [word for key, value in own.items() for word in ("-o", f"{key}={value}")]
-    left_out = [word for key in (*_NOT_RECEIVED, *_OURS) if key not in own for word in ("-x", key)]
+    options = [word for key, value in properties.items() for word in ("-o", f"{key}={value}")]
+    left_out = [word for key in (*_NOT_RECEIVED, *_OURS) if key not in properties for word in ("-x", key)]
     parts = [zfs, "receive", "-s", "-u", *options, *left_out, dataset]
     return f"echo $$ >{shlex.quote(note)} && exec {' '.join(map(shlex.quote, parts))}"
 
 
-def teller(zfs: str, words: t.Sequence[str]) -> str:
-    """The command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one is zfs."""
-    return " ".join(map(shlex.quote, (zfs, *words[1:])))
+def get_command(zfs: str, command: t.Sequence[str]) -> str:
+    """Return the command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one is zfs."""
+    return " ".join(map(shlex.quote, (zfs, *command[1:])))
 
 
 def authorized(command: str, key: str, uuid: str, expires: str) -> str:
-    """A line of authorized_keys. uuid: of the disk that is received, or of the VM that is asked for. expires:
+    """Return a line of authorized_keys. uuid: of the disk that is received, or of the VM that is asked for. expires:
     YYYYMMDDHHMMSS by the clock and zone of that host.
 
     Raises FlexdiskError InvalidArgument for a command that cannot stand there.
@@ -93,29 +93,31 @@ def authorized(command: str, key: str, uuid: str, expires: str) -> str:
 
 
 def without(text: str, uuids: t.Collection[str], now: str) -> str:
-    """The text of authorized_keys without the lines for these disks and VMs, and without our lines that have expired.
+    """Return the text of authorized_keys without the lines for these disks and VMs, and without our lines that have
+    expired.
 
     now: as expires in authorized().
     """
     marks = {MARK + uuid for uuid in uuids}
 
     def stays(line: str) -> bool:
-        mark = (line.split() or [""])[-1]
+        label = (line.split() or [""])[-1]
         expires = _EXPIRES.match(line)
-        expired = mark.startswith(MARK) and expires is not None and expires[1] < now
-        return mark not in marks and not expired
+        expired = label.startswith(MARK) and expires is not None and expires[1] < now
+        return label not in marks and not expired
 
     return "".join(filter(stays, text.splitlines(keepends=True)))
 
 
 def known_hosts(address: Address, keys: t.Iterable[str]) -> str:
-    """A file of known hosts with the keys of one."""
+    """Return a file of known hosts with the keys of one."""
     shown = address.host if address.port == 22 else f"[{address.host}]:{address.port}"
     return "".join(f"{shown} {key}\n" for key in keys)
 
 
 def ssh(address: Address, key: str, known: str) -> t.Tuple[str, ...]:
-    """The words of ssh. key and known are files. No other key, no agent, no forwarding, no configuration of the host.
+    """Return the words of ssh. key and known are files. No other key, no agent, no forwarding, no configuration of the
+    host.
 
     It ends if it hears nothing for a minute.
     """

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...rules.knobs import without
+from ...rules.knobs import limit_without
 from ...rules.moves import MOVED
 from .claims import Claim, Claims
 
@@ -24,17 +24,17 @@ class Recorded(t.NamedTuple):
     """The host with the record, as others call it."""
 
 
-class Gone(t.NamedTuple):
+class MovedOn(t.NamedTuple):
     """That the VM has moved on since its record was stored."""
 
-    words: str
+    text: str
     refuses: bool
     """Whether the VM must not come back from the record. Else the words say what is lost."""
 
 
 def has_it(vm: str, alias: str, claims: Claims, home: str) -> t.Iterator[str]:
     """Yield which other hosts have the VM, by its UUID. alias: as it was called on its home, which may have it."""
-    for host, one in _said_of(vm, claims):
+    for host, one in _claims_of(vm, claims):
         if host == home or one.phase:
             continue
         text = f"{host} has it"
@@ -45,21 +45,21 @@ def has_it(vm: str, alias: str, claims: Claims, home: str) -> t.Iterator[str]:
         elif one.running:
             yield f"{text}, and it is not stopped there"
         else:
-            yield f"{text}. If that is an old copy, leave {host} out with {without(host)}"
+            yield f"{text}. If that is an old copy, leave {host} out with {limit_without(host)}"
 
 
 def home_answers(vm: str, label: str, home: str, claims: Claims) -> str:
     """Return why the VM must not come back while its home says this; "" if the home is silent or tells of a move."""
-    said = claims.get(home)
-    if said is None or any(one.phase for one in said if one.vm == vm):
+    host_claims = claims.get(home)
+    if host_claims is None or any(one.phase for one in host_claims if one.vm == vm):
         return ""
     begin = f"{home}, the host of {label}, answers"
-    if any(one.vm == vm for one in said):
+    if any(one.vm == vm for one in host_claims):
         return f"{begin}: move the VM with the playbook move_vm, or shut that host down"
     return f"{begin}, and does not have it any more. If it was not deleted there on purpose, shut that host down"
 
 
-def moved_on(record: Recorded, claims: Claims, age: str, most: t.Optional[int]) -> t.Iterator[Gone]:
+def moved_on(record: Recorded, claims: Claims, age: str, most: t.Optional[int]) -> t.Iterator[MovedOn]:
     """Yield where the VM has gone since its record was stored. age: of what would come back, in words. most: seconds
     that may be lost, None for nothing that another host has.
 
@@ -73,12 +73,14 @@ def moved_on(record: Recorded, claims: Claims, age: str, most: t.Optional[int]) 
 def not_heard(record: Recorded, claims: Claims) -> t.List[str]:
     """Return the silent hosts that may have the VM. Its home is to be silent, and so is a host where it has gone."""
     gone_to = {stone.other for stone in _last_stones(record, claims).values()}
-    return sorted(host for host, said in claims.items() if said is None and host not in {record.home, *gone_to})
+    return sorted(
+        host for host, host_claims in claims.items() if host_claims is None and host not in {record.home, *gone_to}
+    )
 
 
 def _last_stones(record: Recorded, claims: Claims) -> t.Dict[str, Claim]:
     """The tombstones at the ends of ways that the VM has gone since its record was stored, by their hosts."""
-    stones = {host: one for host, one in _said_of(record.vm, claims) if one.phase == MOVED}
+    stones = {host: one for host, one in _claims_of(record.vm, claims) if one.phase == MOVED}
     newer = {host: one for host, one in stones.items() if _is_newer(host, one, record, stones)}
     return {host: one for host, one in newer.items() if one.other not in newer} or newer
 
@@ -93,26 +95,26 @@ def _is_newer(host: str, stone: Claim, record: Recorded, stones: t.Mapping[str, 
     return at in passed or at not in (record.home, record.here)
 
 
-def _gone(host: str, stone: Claim, record: Recorded, claims: Claims, age: str, most: t.Optional[int]) -> Gone:
+def _gone(host: str, stone: Claim, record: Recorded, claims: Claims, age: str, most: t.Optional[int]) -> MovedOn:
     there, here = stone.other, record.here
     text = f"{host} says that it has moved on to {there} ({stone.since or 'at an unknown time'})"
     if stone.term is not None and stone.term > record.term:
         text += f", after another failover than {here} knows of. Bring {there} up, or give a host as flexdisk_target"
-        return Gone(f"{text} that has replicas from there", True)
+        return MovedOn(f"{text} that has replicas from there", True)
     text += f", and {here} only has replicas of it from {record.home}, {age}"
     if there not in claims:
         text += f". {there} is not among the hosts of this run: it has to be asked whether it answers. If it is gone"
         text += " for good, flexdisk_move_state=forgotten and flexdisk_forget_unseen=true of the playbook move_vm, with"
-        return Gone(f"{text} --limit {host}, give the tombstone up", True)
+        return MovedOn(f"{text} --limit {host}, give the tombstone up", True)
     if most is not None:
-        return Gone(f"{text}: what it has written on {there} is lost", False)
+        return MovedOn(f"{text}: what it has written on {there} is lost", False)
     accept = f"flexdisk_max_data_loss brings back what {here} has"
     if claims[there] is not None:  # else it is refused, for it has the VM
         text += f". {there} does not have it any more; if it was not deleted there on purpose, {accept}"
-        return Gone(text, True)
+        return MovedOn(text, True)
     text += f". {there} has had newer data: bring {there} up, or give a host as flexdisk_target that has replicas from"
-    return Gone(f"{text} there. If {there} is gone for good, {accept}", True)
+    return MovedOn(f"{text} there. If {there} is gone for good, {accept}", True)
 
 
-def _said_of(vm: str, claims: Claims) -> t.List[t.Tuple[str, Claim]]:
-    return [(host, one) for host, said in sorted(claims.items()) for one in said or () if one.vm == vm]
+def _claims_of(vm: str, claims: Claims) -> t.List[t.Tuple[str, Claim]]:
+    return [(host, one) for host, host_claims in sorted(claims.items()) for one in host_claims or () if one.vm == vm]

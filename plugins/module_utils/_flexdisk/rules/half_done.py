@@ -1,0 +1,211 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What is half done on a host: interrupted runs, moves, transfers, leases, drained members, overlays."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .findings import Finding, Task
+from .identity import PREFIX, member_of
+from .inventory import Host
+from .journal import intent_property
+from .layout import container, diverged_container, is_below
+from .lease import lease_property
+from .moves import COMING, LEAVING, Move
+from .power import why_home_unknown
+from .replicas import HOST, OF_VM
+
+RUN, REPLICA, LEASE, DRAINED, OVERLAY, STOPPED, DIVERGED = (
+    "run",
+    "replica",
+    "lease",
+    "drained",
+    "overlay",
+    "stopped",
+    "diverged",
+)
+# Of a move: the VM leaves, or has left and its name is taken here; it comes; it was taken over, or is being taken over.
+LEAVES, TOMBSTONE, COMES, TAKEN_OVER, TAKES_OVER = "leaves", "tombstone", "comes", "taken_over", "takes_over"
+KINDS = (
+    RUN,
+    LEAVES,
+    COMES,
+    TAKEN_OVER,
+    TAKES_OVER,
+    TOMBSTONE,
+    REPLICA,
+    LEASE,
+    DRAINED,
+    OVERLAY,
+    STOPPED,
+    DIVERGED,
+)
+
+_OF_RUNS = ("intent", "intent_of_other_host", "intent_unreadable", "intent_without_vm", "vm_unfinished")
+_LEFT_BY_RUNS = ("guard", "from_mark")  # a run that is listed has left them, too
+_BY_HAND = ("intent",)  # nothing but a command of ZFS gives it up
+
+
+class HalfDone(t.NamedTuple):
+    """One thing that is half done on a host."""
+
+    kind: str
+    """One of KINDS."""
+    text: str
+    vm: str = ""
+    """The UUID of the VM."""
+    alias: str = ""
+    since: str = ""
+    """When it began, by the clock of the host. "" if that is not known."""
+    host: str = ""
+    """The other host of a move or a replica."""
+    group: str = ""
+    """The group of a lease, of a drained member, or of a member that a run was making or deleting."""
+    volume: str = ""
+    repair: t.Optional[Task] = None
+    """The task that goes on, or puts it right."""
+    repairable: bool = False
+    """Whether disk_verify does that."""
+    creates: str = ""
+    """The name of the VM that the run was making."""
+    deletes: str = ""
+    """The name of the VM that the run was deleting."""
+    inherit: t.Tuple[str, ...] = ()
+    """A property and its dataset: C(zfs inherit) gives it up."""
+    works: bool = False
+    """Whether a task works on it, or may work on it, at the moment."""
+
+
+class AtWork(t.NamedTuple):
+    """The tasks that change the host at the moment."""
+
+    pools: bool
+    """Whether one changes VMs and disks."""
+    transfers: t.Collection[str]
+    """The VMs that are moved or replicated, by UUID."""
+
+
+def half_done(
+    host: Host,
+    findings: t.Sequence[Finding],
+    leases: t.Sequence[t.Mapping[str, t.Any]],
+    streams: t.Sequence[str],
+    at_work: AtWork,
+) -> t.List[HalfDone]:
+    """Return all that is half done on a host.
+
+    findings: those of disk_verify. leases: those of its pools, as vm_info reports them. streams: the replicas whose
+    transfer has begun and not ended.
+    """
+    return [
+        *_runs(host, findings, at_work),
+        *(_move(move, at_work) for _uuid, move in sorted(host.moves.items())),
+        *_streams(host, streams, at_work),
+        *_leases(leases),
+        *_members(host),
+        *_overlays(host),
+        *_stopped(host),
+        *_diverged(host),
+    ]
+
+
+def _runs(host: Host, findings: t.Sequence[Finding], at_work: AtWork) -> t.Iterator[HalfDone]:
+    """What interrupted runs have left: what disk_verify finds of it, once for each VM."""
+    listed = {finding.vm for finding in findings if finding.kind in _OF_RUNS} - {""}
+    seen: t.Set[t.Tuple[str, str]] = set()
+    for finding in findings:
+        if finding.kind not in (*_OF_RUNS, *_LEFT_BY_RUNS):
+            continue
+        if finding.kind in _LEFT_BY_RUNS and finding.vm in listed:
+            continue
+        if finding.kind == "vm_unfinished" and any(one[0] == finding.vm for one in seen):
+            continue
+        seen.add((finding.vm, finding.kind))
+        pool = next((pool for pool, vm in host.intents if vm == finding.vm), "")
+        entry = host.intents.get((pool, finding.vm))
+        ours = entry if entry is not None and entry.host == host.name else None
+        yield HalfDone(
+            RUN,
+            finding.message,
+            finding.vm,
+            finding.alias,
+            since=entry.since if entry is not None else "",
+            volume=finding.volume,
+            repair=finding.repair,
+            repairable=finding.repairable,
+            creates=ours.creates if ours is not None else "",
+            deletes=ours.deletes if ours is not None else "",
+            group=member_of(ours.member)[0] if ours is not None else "",
+            inherit=(PREFIX + intent_property(finding.vm), container(pool))
+            if finding.kind in _BY_HAND and pool
+            else (),
+            works=at_work.pools,
+        )
+
+
+def _move(move: Move, at_work: AtWork) -> HalfDone:
+    kind, text = TOMBSTONE, f"it has moved to {move.host}, and its name is taken here"
+    if move.taken:
+        kind, text = TAKEN_OVER, f"{move.host} has taken it over, and its end here is not complete"
+    elif move.phase == LEAVING:
+        kind, text = LEAVES, f"it is about to leave for {move.host}"
+    elif move.phase == COMING and move.back_to:
+        kind, text = TAKES_OVER, f"it is being taken over from {move.host}"
+    elif move.phase == COMING:
+        kind, text = COMES, f"it is about to come from {move.host}"
+    return HalfDone(kind, text, move.vm, move.alias, move.since, move.host, works=move.vm in at_work.transfers)
+
+
+def _streams(host: Host, streams: t.Sequence[str], at_work: AtWork) -> t.Iterator[HalfDone]:
+    for name in sorted(streams):
+        user = host.datasets[name].user if name in host.datasets else {}
+        vm = user.get(OF_VM, "")
+        text = f"the transfer to {name} has begun and not ended"
+        works = at_work.pools or vm in at_work.transfers
+        yield HalfDone(REPLICA, text, vm, host=user.get(HOST, ""), volume=name, works=works)
+
+
+def _leases(leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[HalfDone]:
+    for one in leases:
+        inherit = (PREFIX + lease_property(one["group"]), container(one["pool"]))
+        if not one["readable"]:
+            yield HalfDone(LEASE, "its lease cannot be read", group=one["group"], inherit=inherit)
+        elif one["expired"]:
+            text = f"{one['holder']} has not given its lease back, which has expired at {one['expires']}"
+            yield HalfDone(LEASE, text, since=one["since"], group=one["group"], inherit=inherit)
+        else:
+            text = f"{one['holder']} has its lease until {one['expires']}"
+            yield HalfDone(LEASE, text, since=one["since"], group=one["group"], inherit=inherit, works=True)
+
+
+def _members(host: Host) -> t.Iterator[HalfDone]:
+    for vm in host.vms:
+        if vm.drained:
+            group = member_of(vm.member or "")[0]
+            text = f"this member of {group} is out of service" if group else "it is marked as out of service"
+            yield HalfDone(DRAINED, f"{text} (drained)", vm.config.uuid, vm.config.alias, group=group)
+
+
+def _overlays(host: Host) -> t.Iterator[HalfDone]:
+    """VMs that write to an overlay, or whose volume a job of the hypervisor copies."""
+    for vm in host.vms:
+        if vm.overlaid:
+            yield HalfDone(OVERLAY, vm.overlaid, vm.config.uuid, vm.config.alias)
+
+
+def _stopped(host: Host) -> t.Iterator[HalfDone]:
+    """VMs with failover that nobody has asked for since the boot."""
+    for vm in host.vms:
+        if why_home_unknown(vm) and not vm.config.frozen:
+            text = "it has failover and does not run, and nobody has asked since the boot whether it was taken over"
+            yield HalfDone(STOPPED, text, vm.config.uuid, vm.config.alias)
+
+
+def _diverged(host: Host) -> t.Iterator[HalfDone]:
+    """Disks that are kept whole on the old home of a VM that was taken over."""
+    for name, dataset in sorted(host.datasets.items()):
+        if dataset.kind != "snapshot" and is_below(name, diverged_container(dataset.pool)) and dataset.user.get(OF_VM):
+            text = f"{name} is kept: what it has is not on {dataset.user.get(HOST, 'the new home')}"
+            yield HalfDone(DIVERGED, text, dataset.user[OF_VM], volume=name)

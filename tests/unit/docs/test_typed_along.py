@@ -1,0 +1,93 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Pages with a part to type along, on two simulated hosts: each command, and what it prints."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import layout
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import SYNC
+
+from ..playbooks.nodes import Nodes
+
+ROOT = Path(__file__).resolve().parents[3]
+HINT = "tests/tools/renew_excerpts.py writes it into the page"
+PAGES = ("metrics", "status")  # and uninstall
+
+
+def typed(monkeypatch, page, home):
+    """Type a page along in this home folder, and check what it shows."""
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "tools"))
+    import excerpts
+    import renew_excerpts
+    import walk
+    from tree import in_forks
+
+    path = ROOT / "docs" / f"{page}.md"
+    assert path in renew_excerpts.TYPED
+    for step in walk.walk(home, path.read_text(), more=in_forks()):
+        assert step.status == 0, step
+        if step.shown:
+            assert excerpts.same(step.shown, step.printed), (HINT, step)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_page_goes_as_it_is_written(monkeypatch, page, tmp_path):
+    typed(monkeypatch, page, tmp_path)
+    promtool = shutil.which("promtool")
+    for path in tmp_path.glob("metrics/hv0?/flexdisk.prom"):
+        assert "flexdisk_host_info" in path.read_text()
+        if promtool is not None:
+            told = subprocess.run(
+                [promtool, "check", "metrics"], input=path.read_text(), capture_output=True, text=True, check=False
+            )
+            assert (told.returncode, told.stdout + told.stderr) == (0, "")
+
+
+def run(home, host, *words):
+    """What a program of a host prints."""
+    command = [str(home / "uninstall" / host / "bin" / words[0]), *words[1:]]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_nothing_is_left(monkeypatch, tmp_path):
+    """Of what the page takes away; the VMs are as they were, on hosts that have never seen the collection."""
+    typed(monkeypatch, "uninstall", tmp_path)
+    for host in ("hv01", "hv02"):
+        found = run(tmp_path, host, "zfs", "get", "-r", "-Ho", "name,property,source", "all", "zones")
+        assert [line for line in found.splitlines() if "flexdisk" in line] == []
+        assert not (tmp_path / "uninstall" / host / "bin" / "flexdisk-locks").exists()
+        keys = tmp_path / "uninstall" / host / "ssh" / "authorized_keys"
+        assert not keys.exists() or keys.read_text() == ""
+    (vm,) = json.loads(run(tmp_path, "hv01", "vmadm", "lookup", "-j", "alias=web01"))
+    assert sorted(disk["size"] for disk in vm["disks"]) == [10240, 20480]
+    assert json.loads(run(tmp_path, "hv02", "vmadm", "lookup", "-j")) == []
+
+
+def test_the_page_names_each_place():
+    """Where the collection has a new place on hosts, the page must say how it goes."""
+    text = (ROOT / "docs" / "uninstall.md").read_text()
+    for place in (layout.replicas("POOL"), layout.diverged("POOL"), layout.moves("POOL"), layout.container("POOL")):
+        assert f"`{place}`" in text
+    for place in (lock.OF_ROOT, records._FOLDER, SYNC):
+        assert f"`{place}" in text
+
+
+def test_what_has_a_disk_in_it_is_not_destroyed(tmp_path):
+    """The command of the page, on a host with a detached disk."""
+    nodes = Nodes(tmp_path, {"hv01": ""})
+    nodes.run("hv01", "zfs", "create", "-p", "zones/flexdisk")
+    nodes.run("hv01", "zfs", "create", "-V", "64M", "zones/flexdisk/disk")
+    with pytest.raises(subprocess.CalledProcessError):
+        nodes.run("hv01", "zfs", "destroy", "zones/flexdisk")
+    assert "zones/flexdisk/disk" in nodes.run("hv01", "zfs", "list", "-Ho", "name", "-r", "zones")
