@@ -79,7 +79,7 @@ def test_the_target_does_not_expect_the_vm_any_more(world):
     world.authorized.write_text("")
     (vm, keys) = announced
     world.receiver().open([vm], [str(world.folder)])
-    with pytest.raises(FlexdiskError, match=r"does not tell what it has: .*does not exist") as caught:
+    with pytest.raises(FlexdiskError, match=r"cannot report what it has: .*does not exist") as caught:
         world.last((vm, keys))
     assert caught.value.code == "TransferFailed"
     assert startable(world.home)

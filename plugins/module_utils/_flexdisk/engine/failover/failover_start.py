@@ -194,7 +194,7 @@ def _place(host: Host, move: Move) -> str:
     """Return the dataset with the entry that a VM comes."""
     (place, *more) = [name for name in host.datasets if is_place(name) and last_part(name) == move.vm]
     if more:
-        raise FlexdiskError("Ambiguous", f"{', '.join([place, *more])} all tell of VM {move.label}")
+        raise FlexdiskError("Ambiguous", f"{', '.join([place, *more])} all have an entry of VM {move.label}")
     return place
 
 

@@ -72,7 +72,7 @@ class LastTransfer:
         answer = self._sender.runner(argv)
         if answer.rc != 0:
             error = answer.stderr.strip() or f"ssh ended with {answer.rc}"
-            raise FlexdiskError("TransferFailed", f"VM {vm.label}: {address.host} does not tell what it has: {error}")
+            raise FlexdiskError("TransferFailed", f"VM {vm.label}: {address.host} cannot report what it has: {error}")
         mismatch = last.lacking(vm, copies.rows(answer.stdout), here)
         if mismatch:
             raise FlexdiskError("Changed", f"VM {vm.label} does not leave for {address.host}: {mismatch}")

@@ -700,7 +700,7 @@ def _expected(host: Host, uuid: str) -> str:
     if move is None or move.phase != COMING:
         return ""
     if len(places) > 1:
-        raise FlexdiskError("Ambiguous", f"{' and '.join(places)} both tell of VM {uuid}")
+        raise FlexdiskError("Ambiguous", f"{' and '.join(places)} both have an entry of VM {uuid}")
     return places[0]
 
 
