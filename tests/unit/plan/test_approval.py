@@ -23,14 +23,21 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     SnapshotDeclaration,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import approval, predict
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.disk_steps import (
+    DestroyDetached,
+    Detach,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import StepReport, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_snapshot import plan_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import (
     ClearRemains,
     CreateVm,
+    DeleteSnapshot,
     ImportImage,
     RemoveUnfinished,
+    SetFlexibleSize,
     SetProperties,
+    SetVmQuota,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.digest import digest_of
@@ -327,6 +334,24 @@ def made(**more: t.Any) -> str:
     before = replace(vm, disks=(), config=replace(vm.config, state="absent"))
     step = CreateVm(StepReport("+ VM"), new=new, disks=(), facts={}, vm=vm, indestructible=False, ports=())
     return approval.digest([VmPlan(uuid(1), before, vm, (step,))])
+
+
+REPORT, PARTS = StepReport("x"), (DatasetId("s", 7),)
+# Steps with fields that have been renamed, by their digests from before that.
+DIGESTS = {
+    "D0": DestroyDetached(REPORT, "zones/a", 5, PARTS, ("zones/a@s",)),
+    "D1": DeleteSnapshot(REPORT, "n", PARTS, True),
+    "D2": SetFlexibleSize(REPORT, 5, True),
+    "D3": SetVmQuota(REPORT, 5, False),
+    "D4": Detach(REPORT, "v", "p", "t", {}, 1, "", (), True),
+    "D5": ImportImage(REPORT, "v", 1, 2, ImageFile("/a", "raw", 5, "1:2")),
+}
+
+
+@pytest.mark.parametrize("digest", DIGESTS)
+def test_a_digest_stays_when_a_field_is_renamed(digest):
+    vm = host({}).vms[0]
+    assert approval.digest([VmPlan(uuid(1), vm, vm, (DIGESTS[digest],))]) == digest
 
 
 def test_secrets_are_no_part_of_a_digest():
