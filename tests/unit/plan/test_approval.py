@@ -339,12 +339,12 @@ def made(**more: t.Any) -> str:
 REPORT, PARTS = StepReport("x"), (DatasetId("s", 7),)
 # Steps with fields that have been renamed, by their digests from before that.
 DIGESTS = {
-    "D0": DestroyDetached(REPORT, "zones/a", 5, PARTS, ("zones/a@s",)),
-    "D1": DeleteSnapshot(REPORT, "n", PARTS, True),
-    "D2": SetFlexibleSize(REPORT, 5, True),
-    "D3": SetVmQuota(REPORT, 5, False),
-    "D4": Detach(REPORT, "v", "p", "t", {}, 1, "", (), True),
-    "D5": ImportImage(REPORT, "v", 1, 2, ImageFile("/a", "raw", 5, "1:2")),
+    "m937aaa9e0610df25d468e282b1a7532": DestroyDetached(REPORT, "zones/a", 5, PARTS, ("zones/a@s",)),
+    "pab74c41df77387ebb2ab0333000688f": DeleteSnapshot(REPORT, "n", PARTS, True),
+    "c8dfe5137be7a99cf5df2d842e3aa1da": SetFlexibleSize(REPORT, 5, True),
+    "eecfd6144893094b185eae26e7fc9134": SetVmQuota(REPORT, 5, False),
+    "n2461aea65f1e04b53961da00ab1aad3": Detach(REPORT, "v", "p", "t", {}, 1, "", (), True),
+    "jab85dd0439a05e05e31b1ca8c6fb83e": ImportImage(REPORT, "v", 1, 2, ImageFile("/a", "raw", 5, "1:2")),
 }
 
 
