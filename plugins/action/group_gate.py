@@ -2,7 +2,9 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action group_gate: whether members of a group serve. It runs on the controller and asks over its own sockets."""
+"""The action group_gate: whether members of a group serve. It runs on the controller and probes over its own
+sockets.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._asking import probe_all
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._probing import probe_all
 
 MEMBER: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},

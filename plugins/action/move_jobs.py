@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action move_jobs: what playbooks that carry out moves do next, and what they say. It touches no host."""
+"""The action move_jobs: the next steps and messages of playbooks that carry out moves. It touches no host."""
 
 from __future__ import annotations
 

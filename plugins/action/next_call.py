@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action next_call: does one call of a move or a sync on the host of the task, and tells which call is next."""
+"""The action next_call: does one call of a move or a sync on the host of the task, and returns which call is next."""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """Return the next turn, which fails if the flow is stopped; with a turn, the result of the module of this host."""
+        """Return the next turn, which fails if the flow is stopped; with a turn, the result of the module of
+        this host.
+        """
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -126,7 +128,9 @@ def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
 
 
 def _next_tasks(turn: Turn, hosts: t.Sequence[str]) -> _Dict:
-    """Return what tasks need: what is said, and on which of the hosts; the name of the next task, and each host's call."""
+    """Return what tasks need: what is said, and on which of the hosts; the name of the next task, and each
+    host's call.
+    """
     tasks: _Dict = {"calls": {}, "result": turn.result or {}, "title": "Say nothing", "says": "", "about": ""}
     if turn.says is not None:
         about = turn.says.host if turn.says.host in hosts else hosts[0]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters disk_table and sort_disks: what vm_info or disk_info returns, for a reader."""
+"""The filters disk_table and sort_disks: results of vm_info or disk_info as a table."""
 
 from __future__ import annotations
 

@@ -19,8 +19,8 @@ _Dict = t.Mapping[str, t.Any]
 def failed_hosts(hosts: t.Sequence[str], variables: t.Mapping[str, _Dict], results: t.Sequence[str]) -> t.List[str]:
     """Return the table. variables: hostvars. results: what tasks have registered, the first task first."""
     try:
-        found = {host: {name: variables[host].get(name) for name in results} for host in hosts}
-        return failures(found)
+        by_host = {host: {name: variables[host].get(name) for name in results} for host in hosts}
+        return failures(by_host)
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"failed_hosts wants hosts, hostvars and names of results ({exc!r})") from exc
 

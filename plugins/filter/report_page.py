@@ -38,10 +38,10 @@ def report_pages(hosts: t.Sequence[str], path: str, most: int) -> t.List[t.Dict[
     return summary.pages(hosts, path, most)
 
 
-def report_figures(found: _Dict) -> t.Dict[str, int]:
-    """Return what the summary shows of one host. found: as report_page takes it for this host."""
+def report_figures(results: _Dict) -> t.Dict[str, int]:
+    """Return what the summary shows of one host. results: as report_page takes it for this host."""
     try:
-        return summary.figures(found)
+        return summary.figures(results)
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
         raise AnsibleFilterError(f"report_figures wants what report_page has of one host ({exc!r})") from exc
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filter verify_lines: what disk_verify has found, for a reader."""
+"""The filter verify_lines: the findings of disk_verify as lines of text."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How actions do a call of a flow on the host of their task."""
+"""How actions run a call of a flow on the host of their task."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The controller's ansible-core: what of it only some versions have, and a refusal of those that will not do."""
+"""Differences between versions of ansible-core, and a refusal of versions that are too old."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How this run was started: its variables of -e, and its playbooks."""
+"""How this run was started: its extra variables, and its playbooks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def playbooks() -> t.Optional[t.Set[str]]:
 
 
 def _named(argument: str) -> t.Optional[t.Set[str]]:
-    """Return the playbooks of this collection that a playbook is, or of which it consists; None if it has other plays."""
+    """Return the playbooks of this collection that a playbook is, or of which it consists; None if it has other
+    plays.
+    """
     if argument.startswith(_PREFIX):
         return {argument[len(_PREFIX) :]}
     path = os.path.realpath(argument)

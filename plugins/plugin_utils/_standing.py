@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Messages of modules in the words of who runs a playbook or a role of this collection."""
+"""Messages of modules with the names that users of playbooks and roles know."""
 
 from __future__ import annotations
 

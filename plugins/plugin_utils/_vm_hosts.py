@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""VMs as hosts of an inventory: their variables, names and groups. What VMs are called is others' word: it is data."""
+"""VMs as hosts of an inventory: their variables, names and groups. Names of VMs are untrusted data."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from typing import Any
 from tree import BIN, BUILD, dev_tree
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups import roll
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.found import find
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.judged import judge_members
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.member_places import find
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import RESTART, Member
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import RollPolicy
 

@@ -18,14 +18,14 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.search import Plan
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wanted_moves import (
+    WantedMove,
+    why_nowhere,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import (
     FAILOVER,
     Operation,
     Solution,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
-    WantedMove,
-    why_nowhere,
 )
 
 from .ways import why_never

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a replica of a VM takes of a host: one replica more or less in the host's account."""
+"""Replicas in the account of a host: what one replica more or less changes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _lean(account: Account, vm: KnownVm, primary: str, times: int) -> None:
 
 
 def without_replica(account: Account, vm: KnownVm, primary: str) -> Account:
-    """After the replica of a VM has left, which runs on the host primary."""
+    """Return the account without the replica of a VM that runs on the host primary."""
     after = account.copy()
     after.secondaries -= 1
     _lean(after, vm, primary, -1)
@@ -48,7 +48,9 @@ def without_replica(account: Account, vm: KnownVm, primary: str) -> Account:
 
 
 def with_replica(account: Account, vm: KnownVm, primary: str, soft: bool, there: bool = False) -> t.Union[Account, str]:
-    """After a replica has come of a VM that runs on the host primary, or why it cannot. there: its disks are."""
+    """Return the account with the replica of a VM that runs on the host primary, or why it cannot come. there: its
+    disks exist already.
+    """
     if vm.template != REPLICATED:
         return NO_DISK
     after = after_replica(account, vm, primary)
@@ -65,7 +67,7 @@ def with_replica(account: Account, vm: KnownVm, primary: str, soft: bool, there:
 
 
 def after_replica(account: Account, vm: KnownVm, primary: str) -> Account:
-    """After a replica has come of a VM that runs on the host primary, whatever limits there are."""
+    """Return the account with the replica of a VM that runs on the host primary, regardless of limits."""
     after = account.copy()
     after.secondaries += 1
     after.disk -= vm.disk

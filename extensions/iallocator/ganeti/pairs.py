@@ -4,9 +4,9 @@
 
 """The pairs of hosts for a VM and its replica, best first.
 
-What a pair changes is nearly the sum of what each host changes. A square root lies above its chords, so the sum of two
-figures, one of each host, is a lower bound of the score. Pairs whose bound is above the best score are not looked at.
-Hosts that change exactly the same are looked at once.
+The change of a pair is nearly the sum of the changes of both hosts. A square root lies above its chords, so the sum of
+two figures, one of each host, is a lower bound of the score. Pairs whose bound is above the best score are not looked
+at. Hosts that change exactly the same are looked at once.
 """
 
 from __future__ import annotations
@@ -30,22 +30,22 @@ _Change = t.Union[Delta, str]
 
 
 class First(t.NamedTuple):
-    """A host of the VM. delta: all that depends on it alone. others: gives what a replica changes, or why it cannot be,
-    on hosts where that depends on this one, too.
-    """
+    """A possible host of the VM."""
 
     host: str
+    # The change that depends on this host alone.
     delta: Delta
+    # Returns the changes of a replica, or why it is impossible, on hosts where they depend on this host.
     others: t.Callable[[], t.Mapping[str, _Change]]
 
 
 class Seconds(t.NamedTuple):
-    """What a replica changes on each host, or why it cannot be there. less: by how much the spread of the memory for
-    failovers can be lower on hosts where that depends on the host of the VM, and all else is not lower there; infinite
-    where nothing is known of that.
-    """
+    """The possible hosts of the replica."""
 
+    # The change on each host, or why it is impossible.
     changes: t.Mapping[str, _Change]
+    # By how much the spread of the memory for failovers can be lower on hosts where it depends on the host of the
+    # VM, while nothing else is lower there. Infinite if unknown.
     less: float = 0.0
 
 
@@ -58,18 +58,20 @@ class Pair(t.NamedTuple):
 
 
 class _FirstChange(t.NamedTuple):
-    """First hosts that change the same. fixed: the score without what replicas change. spreads: squares of deviations
-    by components, times the number of hosts. doubles: twice what they add to the sums, by host.
-    """
+    """Hosts of the VM with the same change."""
 
+    # The score without the components that replicas change.
     fixed: float
+    # Squares of deviations by component, times the number of hosts.
     spreads: _Row
+    # Twice what they add to the sums, by host.
     doubles: _Row
 
 
 class _SecondChange(t.NamedTuple):
-    """Second hosts that change the same: what they add to what should not be at all, to the spreads, to the sums."""
+    """Hosts of the replica with the same change."""
 
+    # Penalties that they add.
     fixed: float
     spreads: _Row
     sums: _Row

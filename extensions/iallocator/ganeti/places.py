@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where VMs and their replicas are, the steps of a move that replicas need, and what of Ganeti's VMs is different."""
+"""Where VMs and their replicas are, the steps of a move with replicas, and what differs for Ganeti's VMs."""
 
 from __future__ import annotations
 
@@ -27,6 +27,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Places,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import Score
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wanted_moves import (
+    WantedMove,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import (
     FAILOVER,
     REPLACE,
@@ -38,7 +41,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     measure,
     to_each,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import WantedMove
 
 from . import allocation, evacuation, ways
 from .books import after_replica, settle_replicas, with_replica, without_replica
@@ -182,7 +184,8 @@ class GanetiPlaces(Places):
         return rest, accounts
 
     def _surely_fit(self, vms: t.Sequence[KnownVm], others: t.Sequence[str], accounts: Accounts) -> bool:
-        """Return whether VMs fit however they are spread: if none had room for one, all together would have less free.
+        """Return whether VMs fit however they are spread: if none had room for one, all together would have
+        less free.
         """
         if not vms:
             return True

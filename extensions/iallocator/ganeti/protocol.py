@@ -29,7 +29,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     typed_value,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.search import plan
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wanted_moves import (
     to_change_group,
     to_leave,
 )
@@ -47,15 +47,17 @@ _Dict = t.Dict[str, t.Any]
 
 
 class Options(t.NamedTuple):
-    """How a request is answered. like_hail: as hail would. checked: no host may have VMs that could not go elsewhere if
-    it were lost. soft: limits that are no physical ones hold. kvm_memory: MiB that a host of the hypervisor kvm needs
-    itself. allowed: the only hosts that new VMs get, None for all.
-    """
+    """How requests are answered."""
 
+    # Exactly as hail does.
     like_hail: bool = False
+    # No host may have VMs that could not go elsewhere if it were lost.
     checked: bool = True
+    # Soft limits hold.
     soft: bool = True
+    # MiB that a host of the hypervisor kvm needs itself.
     kvm_memory: int = KVM_MEMORY
+    # The only hosts for new VMs, None for all.
     allowed: t.Optional[t.FrozenSet[str]] = None
 
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the replica of a VM changes on each host. On few hosts that depends on where the VM is."""
+"""What the replica of a VM changes on each host. Only on few hosts that depends on the host of the VM."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _Accounts = t.Mapping[str, Account]
 
 
 class Replicas:
-    """The changes on some hosts, or why a replica cannot be there. soft: limits that are no physical ones hold. left:
-    hosts that the VM or its replica leaves, where the change can be anything.
+    """The changes on some hosts, or why a replica is impossible there. soft: soft limits hold. left: hosts that the VM
+    or its replica leaves, where the change can be anything.
     """
 
     def __init__(

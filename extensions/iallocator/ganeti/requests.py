@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a request of Ganeti's IAllocator protocol, version 2, says of hosts, host groups and VMs."""
+"""Parse the hosts, host groups and VMs in a request of Ganeti's IAllocator protocol, version 2."""
 
 from __future__ import annotations
 

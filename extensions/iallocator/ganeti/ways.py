@@ -19,6 +19,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.places import Moved
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.score import together
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wanted_moves import (
+    WantedMove,
+    explain,
+    sorted_ways,
+    why_unsafe,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.ways import (
     FAILOVER,
     REPLACE,
@@ -27,12 +33,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Solution,
     Way,
     to_each,
-)
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.wishes import (
-    WantedMove,
-    explain,
-    sorted_ways,
-    why_unsafe,
 )
 
 from .pairs import First, in_order

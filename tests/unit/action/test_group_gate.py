@@ -35,7 +35,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Tcp,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.modules import group_gate as documented
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _asking
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _probing
 
 from .actions import plain, playbook
 
@@ -139,8 +139,8 @@ def web(port, path="/", status=(200,), timeout=1, scheme="http", validate_certs=
 
 def test_an_open_and_a_closed_port():
     with talking(hang) as port:
-        assert _asking.why_unhealthy(Tcp("127.0.0.1", port, 1)) == ""
-    assert _asking.why_unhealthy(Tcp("127.0.0.1", closed_port(), 1)) == "Connection refused"
+        assert _probing.why_unhealthy(Tcp("127.0.0.1", port, 1)) == ""
+    assert _probing.why_unhealthy(Tcp("127.0.0.1", closed_port(), 1)) == "Connection refused"
 
 
 def test_a_port_that_does_not_answer():
@@ -152,13 +152,13 @@ def test_a_port_that_does_not_answer():
         for filler in fillers:
             filler.setblocking(False)
             filler.connect_ex(("127.0.0.1", port))
-        assert _asking.why_unhealthy(Tcp("127.0.0.1", port, 1)) == "no answer within 1 s"
+        assert _probing.why_unhealthy(Tcp("127.0.0.1", port, 1)) == "no answer within 1 s"
         for filler in fillers:
             filler.close()
 
 
 def test_a_name_that_nobody_has():
-    assert _asking.why_unhealthy(Tcp("nobody.invalid", 80, 1)) in (
+    assert _probing.why_unhealthy(Tcp("nobody.invalid", 80, 1)) in (
         "Name or service not known",
         "Temporary failure in name resolution",
         "No address associated with hostname",
@@ -167,7 +167,7 @@ def test_a_name_that_nobody_has():
 
 @pytest.mark.parametrize("name", ["a" * 64 + ".invalid", "a..b"])
 def test_what_is_no_name_is_a_no_and_no_traceback(name):
-    assert _asking.why_unhealthy(Tcp(name, 80, 1)) != ""
+    assert _probing.why_unhealthy(Tcp(name, 80, 1)) != ""
 
 
 @pytest.mark.parametrize(
@@ -182,13 +182,13 @@ def test_what_is_no_name_is_a_no_and_no_traceback(name):
 )
 def test_statuses(status, wanted, said):
     with serving(lambda _path: (status, {})) as server:
-        assert _asking.why_unhealthy(web(server.server_port, status=wanted)) == said
+        assert _probing.why_unhealthy(web(server.server_port, status=wanted)) == said
 
 
 def test_a_redirect_is_its_status():
     with serving(lambda path: (302, {"Location": "/there"}) if path == "/" else (200, {})) as server:
-        assert _asking.why_unhealthy(web(server.server_port)) == "status 302, not 200"
-        assert _asking.why_unhealthy(web(server.server_port, status=(302,))) == ""
+        assert _probing.why_unhealthy(web(server.server_port)) == "status 302, not 200"
+        assert _probing.why_unhealthy(web(server.server_port, status=(302,))) == ""
         assert [path for path, _headers in server.asked] == ["/", "/"]
 
 
@@ -198,7 +198,7 @@ def test_a_redirect_is_its_status():
 )
 def test_what_a_server_is_asked(path, asked):
     with serving() as server:
-        assert _asking.why_unhealthy(web(server.server_port, path)) == ""
+        assert _probing.why_unhealthy(web(server.server_port, path)) == ""
         ((seen, headers),) = server.asked
     # http.server itself makes one slash of several at the beginning
     assert seen == asked.replace("//", "/")
@@ -210,13 +210,13 @@ def test_proxies_are_not_used(monkeypatch):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy"):
         monkeypatch.setenv(name, f"http://127.0.0.1:{closed_port()}")
     with serving() as server:
-        assert _asking.why_unhealthy(web(server.server_port)) == ""
+        assert _probing.why_unhealthy(web(server.server_port)) == ""
 
 
 def test_a_server_that_hangs():
     begun = time.monotonic()
     with talking(hang) as port:
-        assert _asking.why_unhealthy(web(port)) == "no answer within 1 s"
+        assert _probing.why_unhealthy(web(port)) == "no answer within 1 s"
     assert time.monotonic() - begun > 0.9
 
 
@@ -227,7 +227,7 @@ def test_a_server_that_drips_is_not_waited_for():
             connection.send(bytes([byte]))
 
     with talking(drip) as port:
-        assert _asking.why_unhealthy(web(port)) == "no answer within 1 s"
+        assert _probing.why_unhealthy(web(port)) == "no answer within 1 s"
 
 
 @pytest.mark.parametrize(
@@ -247,7 +247,7 @@ def test_what_is_said_by_hand(sent, said):
         connection.sendall(sent)
 
     with talking(talk) as port:
-        assert _asking.why_unhealthy(web(port)) == said
+        assert _probing.why_unhealthy(web(port)) == said
 
 
 @pytest.fixture(scope="module")
@@ -274,12 +274,12 @@ def test_certificates(certificate, monkeypatch):
     context.load_cert_chain(certificate)
     with serving(context=context) as server:
         question = web(server.server_port, scheme="https")
-        assert _asking.why_unhealthy(question) == "certificate: self-signed certificate"
-        assert _asking.why_unhealthy(question._replace(validate_certs=False)) == ""
+        assert _probing.why_unhealthy(question) == "certificate: self-signed certificate"
+        assert _probing.why_unhealthy(question._replace(validate_certs=False)) == ""
         monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
-        assert _asking.why_unhealthy(question) == ""
+        assert _probing.why_unhealthy(question) == ""
         other = question._replace(url=question.url.replace("127.0.0.1", "localhost"))
-        assert "localhost" in _asking.why_unhealthy(other)
+        assert "localhost" in _probing.why_unhealthy(other)
 
 
 # -- all members
@@ -304,7 +304,7 @@ def test_all_are_asked_at_once():
 
     with serving(answer) as server:
         begun = time.monotonic()
-        found = _asking.probe_all([asked(f"m{n}", web(server.server_port, timeout=20)) for n in range(100)])
+        found = _probing.probe_all([asked(f"m{n}", web(server.server_port, timeout=20)) for n in range(100)])
         took = time.monotonic() - begun
     assert found == {f"m{n}": "" for n in range(100)}
     assert 1 < most[0] <= 50
@@ -314,7 +314,7 @@ def test_all_are_asked_at_once():
 def test_both_questions_must_be_answered_with_yes():
     with serving() as server:
         port, bad = server.server_port, closed_port()
-        found = _asking.probe_all(
+        found = _probing.probe_all(
             [
                 asked("a", Tcp("127.0.0.1", port, 1), web(port)),
                 asked("b", Tcp("127.0.0.1", bad, 1), web(port)),
@@ -330,18 +330,18 @@ def test_both_questions_must_be_answered_with_yes():
 
 def test_each_question_has_its_own_time(monkeypatch):
     """Two slow answers, each in time, take longer together than one may."""
-    monkeypatch.setattr(_asking, "GRACE", 0.2)
-    monkeypatch.setattr(_asking, "why_not", lambda question: time.sleep(0.8) or "")
-    assert _asking.probe_all([asked("slow", Tcp("a", 1, 1), Tcp("a", 2, 1))]) == {"slow": ""}
+    monkeypatch.setattr(_probing, "GRACE", 0.2)
+    monkeypatch.setattr(_probing, "why_not", lambda question: time.sleep(0.8) or "")
+    assert _probing.probe_all([asked("slow", Tcp("a", 1, 1), Tcp("a", 2, 1))]) == {"slow": ""}
 
 
 def test_who_knows_no_time_out_is_left_behind(monkeypatch):
     """The look-up of a name cannot be ended. The others have their turn meanwhile."""
-    monkeypatch.setattr(_asking, "GRACE", 0.2)
-    monkeypatch.setattr(_asking, "why_not", lambda question: time.sleep(3) if question.port == 1 else "")
+    monkeypatch.setattr(_probing, "GRACE", 0.2)
+    monkeypatch.setattr(_probing, "why_not", lambda question: time.sleep(3) if question.port == 1 else "")
     members = [asked("slow", Tcp("a", 1, 0.1)), asked("quick", Tcp("a", 2, 9))]
     begun = time.monotonic()
-    assert _asking.probe_all(members, at_once=1) == {"slow": "no answer in time", "quick": ""}
+    assert _probing.probe_all(members, at_once=1) == {"slow": "no answer in time", "quick": ""}
     assert time.monotonic() - begun < 2
 
 
@@ -379,7 +379,7 @@ def test_a_signal_that_another_thread_got_ends_the_questions():
         signal.setitimer(signal.ITIMER_REAL, 0.2)
         try:
             with pytest.raises(Alarm):
-                _asking.probe_all([asked("a", web(port, timeout=6))])
+                _probing.probe_all([asked("a", web(port, timeout=6))])
             assert time.monotonic() - start < 4
         finally:
             signal.signal(signal.SIGALRM, former)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which disks of a VM shall grow in its guest, how the guest recognizes each, and what came of it."""
+"""Which disks of a VM are to grow in its guest, how the guest recognizes each, and the report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What planners return for a reader: lines of a table."""
+"""Tables as aligned lines of text."""
 
 from __future__ import annotations
 

@@ -260,7 +260,7 @@ class Disk:
         return bool(stored) and stored != self.uuid
 
 
-class JournalEntry(t.NamedTuple):
+class Intent(t.NamedTuple):
     """What a run writes to the journal before it changes a VM."""
 
     # Id of the plan.
@@ -322,13 +322,13 @@ class Vm:
     # Paths in a pool that this task has not read.
     unread: t.Tuple[str, ...] = ()
     # The journal entry of an interrupted run of this host.
-    interrupted: t.Optional[JournalEntry] = None
+    interrupted: t.Optional[Intent] = None
     # How the VM uses a volume among orphans, so that its list of disks is not complete.
     overlaid: str = ""
     # overlaid follows only from the list of disks, which lacks the volume.
     doubted: bool = False
     # The entry of a run that has asked the guest to shut down, which can still happen.
-    asked: t.Optional[JournalEntry] = None
+    asked: t.Optional[Intent] = None
     # This host is known to be the home of the VM, if it has failover (rules/power.py).
     at_home: bool = False
     # Snapshots of the file systems that others have made below its dataset. A recursive snapshot takes them, too.

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.errors import FlexdiskError
-from ..model.vm import JournalEntry, Vm
+from ..model.vm import Intent, Vm
 from .differences import in_conversion
 from .failover import AT_HOME_PROPERTY
 
@@ -119,7 +119,7 @@ def why_kept_down(vm: Vm) -> str:
     )
 
 
-def interrupted_run_text(entry: JournalEntry) -> str:
+def interrupted_run_text(entry: Intent) -> str:
     """Return the message about an interrupted run of this host: what is unfinished, and what completes it."""
     if entry.rollback:
         return (

@@ -20,7 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
     identity,
     journal,
@@ -501,7 +501,7 @@ def test_a_release_is_refused_while_an_intent_is_left(sim):
     done = sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
     assert done.failure is not None
     sim.fault = None
-    record = JournalEntry(OTHER, "elsewhere", "2026-01-31T23:59:59Z", "running", True, True)
+    record = Intent(OTHER, "elsewhere", "2026-01-31T23:59:59Z", "running", True, True)
     facts = [f"flexdisk:intent.{OTHER}={journal.encode(record)}", f"flexdisk:intents={OTHER}"]
     sim.run("zfs", "set", *facts, "zones/flexdisk")
     said = go(sim, state="released").outcome.problems

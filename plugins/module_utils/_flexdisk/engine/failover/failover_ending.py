@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of a VM that another host has taken over, and of its disks here. Nothing is changed."""
+"""Plans the end of a VM on its old home, after another host has taken it over. Read only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ...rules.layout import detached_dataset, diverged_container, last_part, poo
 from ...rules.moves import COMING, MOVED, Move
 from ...rules.replicas import DIVERGED, HOST, OF_VM, ROLE, is_synced
 from ...rules.unfinished import is_unfinished
-from ..moves.vm_arrival import disks_here, is_arriving, why_it_comes
+from ..moves.vm_arrival import disks_here, is_arriving, why_not_cancelled
 from ..moves.vm_departure import leftovers_of
 from ..replication import records
 from .diverged import (
@@ -158,8 +158,8 @@ def _ending_of_expected(
         return Ending(vm, move, [], [message], [], only_shell=True)
     problems = list(_problems_of_claims(move.label, config, move.term, claimed, begun, is_old_home))
     if arriving and not claimed:
-        problems.append(Problem("InUse", why_it_comes(host, move), move.label))
-    reason = why_it_comes(host, move) if begun else ""
+        problems.append(Problem("InUse", why_not_cancelled(host, move), move.label))
+    reason = why_not_cancelled(host, move) if begun else ""
     if reason:
         problems.append(Problem("InUse", reason, move.label))
     if problems:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The home of VMs with failover: their marks, and the records that hosts with their replicas need."""
+"""Turns failover of VMs on and off, and makes the records that hosts with their replicas need."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class FailoverHome:
             here: the name of this host for others.
             peer: the host that gets the records, noted on the VMs as one that can take them over.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vms, problems = chosen(host, names)
         vms = [vm for vm in vms if vm.config.uuid not in host.moves]
         if wanted:

@@ -92,7 +92,7 @@ def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
 
 def in_use(zfs: Zfs, hypervisor: Hypervisor, vms: t.Collection[str]) -> t.List[Problem]:
     """Return why the records of these VMs must stay: this host has the VMs, or takes them over from an old home."""
-    host = observe(zfs, hypervisor, snapshots=False, every=True)
+    host = observe(zfs, hypervisor, snapshots=False, all_pools=True)
     names = {config.uuid: config.alias or config.uuid for config in host.configs if config.uuid in vms}
     coming = {uuid: move for uuid, move in host.moves.items() if uuid in vms and move.phase == COMING}
     names.update({uuid: move.label for uuid, move in coming.items()})

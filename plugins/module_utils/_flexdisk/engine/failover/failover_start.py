@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""After the boot of a host: which of its VMs have failover, and which of these it starts."""
+"""Starts the VMs with failover after the boot of a host, and reports which VMs have failover."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
     def is_asked_for(uuid: str, alias: str) -> bool:
         return not name or uuid in uuids or is_named(uuid, alias, name)
 
-    host = observe(zfs, hypervisor, snapshots=False, every=True)
+    host = observe(zfs, hypervisor, snapshots=False, all_pools=True)
     linked = {vm.config.uuid: vm for vm in host.vms}
     taken_over = {uuid: move for uuid, move in host.moves.items() if move.back_to}
     shells = {uuid for uuid, move in host.moves.items() if move.phase == COMING and not move.back_to}
@@ -216,7 +216,7 @@ def start(
     if boot and hypervisor.boot_id() != boot:
         raise FlexdiskError("Changed", _BOOTED)
     claims = {name: of_host for name, of_host in claims.items() if name != here}
-    host = observe(zfs, hypervisor, every=True)
+    host = observe(zfs, hypervisor, all_pools=True)
     result = Started([], [], [], [])
     to_start = {vm.config.uuid for vm in host.vms if _shall_start(vm) and not _why_left(host, vm, claims)}
     for vm in (vm for vm in host.vms if vm.config.failover):

@@ -59,7 +59,7 @@ def run(
 
 
 class _DiskTask(Task):
-    """more is the pool of new disks. plan_entries admits the plans, because a refused entry may concern two VMs."""
+    """extra_pool is the pool of new disks. plan_entries admits the plans, as a refused entry may concern two VMs."""
 
     admits = False
     outcome: DiskOutcome
@@ -84,7 +84,7 @@ class _DiskTask(Task):
     def plan(self, host: Host) -> t.List[VmPlan]:
         capabilities = self.hypervisor.capabilities
         self._jobs, plans, problems = plan_entries(
-            lambda: Registry(host, self.policy, capabilities, self.more),
+            lambda: Registry(host, self.policy, capabilities, self.extra_pool),
             self._declarations,
             self._wrong,
             self.policy.continue_on_refusal,

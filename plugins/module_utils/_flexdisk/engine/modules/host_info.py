@@ -32,7 +32,7 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
     """Return the host as a result. collected is the time before the host was read."""
     began = int(time.time())
     capabilities = hypervisor.capabilities
-    host = observe(zfs, hypervisor, pool, snapshots=False, every=True)
+    host = observe(zfs, hypervisor, pool, snapshots=False, all_pools=True)
     resources = hypervisor.resources()
     places = {last_part(name): pool_of(name) for name in host.datasets if is_place(name)}
     default = [capabilities.default_pool] if pool is None and capabilities.default_pool in host.datasets else []

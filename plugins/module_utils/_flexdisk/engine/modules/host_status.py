@@ -30,7 +30,7 @@ def run(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str])
     Who is at work is asked before and after the reading: a task that ends meanwhile has left nothing half done.
     """
     changes, transfers = bool(busy(pool)), transfers_under_way()
-    host = observe(zfs, hypervisor, pool, complete=True, every=True)
+    host = observe(zfs, hypervisor, pool, complete=True, all_pools=True)
     lease_results, warnings = leases(zfs, host)
     verify_findings = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
     streams = _streams(copies, host)

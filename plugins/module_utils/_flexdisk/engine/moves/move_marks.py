@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Writes down that a VM leaves this host or comes to it."""
+"""Writes the entry of a move: a VM leaves this host or comes to it."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class MoveSource:
         self._policy = policy
         self.left_down = ""
         """Why stay() has not started a VM that ran before its move, "" if it has."""
-        self.stayed = moves.GivenUp(0, 0)
+        self.given_up = moves.GivenUp(0, 0)
         """When stay() gave the move up. No move that began earlier may leave."""
         self._stayed_before: t.Optional[int] = None
         """The number in `stayed` when leave() was called, None before that."""
@@ -94,7 +94,7 @@ class MoveSource:
 
         here: the name of this host for the other one, target. seen: what other hosts say of the VM.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = find_vm(host, name)
         if isinstance(vm, Problem):
             known = moves.find_by_name(host.moves, name)
@@ -217,7 +217,7 @@ class MoveSource:
         move = host.moves.get(uuid)
         self._check_stays(host, vm)
         number = moves.stays_at(vm.root.user, time.time())
-        self.stayed = moves.given_up_at(vm.root.user)._replace(number=number)
+        self.given_up = moves.given_up_at(vm.root.user)._replace(number=number)
         self._zfs.set_facts(vm.root.name, {moves.STAYED_PROPERTY: str(number)})
         if move is None:
             return had_keys
@@ -272,7 +272,7 @@ class MoveSource:
 
         seen: what they say. unasked: go on even if a host that could have taken the VM over does not answer.
         """
-        move = observe(self._zfs, self._hypervisor, every=True).moves.get(uuid)
+        move = observe(self._zfs, self._hypervisor, all_pools=True).moves.get(uuid)
         if move is None or move.phase != MOVED:
             return
         reason = moves.why_not_on(uuid, target, seen, self._hosts_to_ask(move), move.term, unasked)
@@ -296,7 +296,7 @@ class MoveSource:
             description: what leave() has returned.
             variables: the digest of the UEFI variables that the target has.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = next((one for one in host.vms if one.config.uuid == uuid), None)
         move = host.moves.get(uuid)
         if move is None or move.phase not in (LEAVING, MOVED) or move.host != target:
@@ -332,7 +332,7 @@ class MoveSource:
             now = self._end_vm(vm, known_host)
         if vm is None:
             remove_leftovers(self._zfs, self._hypervisor, host, uuid)
-        self._rename_to_replicas(uuid, now or observe(self._zfs, self._hypervisor, every=True))
+        self._rename_to_replicas(uuid, now or observe(self._zfs, self._hypervisor, all_pools=True))
 
     def _mark_as_replicas(self, vm: Vm, move: Move) -> None:
         """Write the properties of a replica on the disks. Their snapshots count as received from the VM's new host."""
@@ -405,7 +405,7 @@ class MoveSource:
 
         seen and unseen: as for moves.why_needed().
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         known = moves.find_by_name(host.moves, name)
         if len(known) > 1 or any(move.phase != MOVED for move in known):
             raise FlexdiskError("InUse", f"{name}: only what has moved away is forgotten, one VM at a time")
@@ -427,7 +427,7 @@ class MoveSource:
         return bool(known)
 
     def _vm(self, uuid: str) -> t.Tuple[Host, Vm]:
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = find_vm(host, uuid)
         if isinstance(vm, Problem):
             raise FlexdiskError(vm.code, vm.message)

@@ -107,7 +107,7 @@ def read_vms(
 
     detached: also their detached disks. Then a name may be the UUID of a VM that was deleted and left such disks.
     """
-    host = observe(zfs, hypervisor, pool, every=detached)
+    host = observe(zfs, hypervisor, pool, all_pools=detached)
     deleted = (
         [vm for vm in (_vm_of_detached(host, name.lower()) for name in dict.fromkeys(names)) if vm] if detached else []
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the steps of a sync do on the peer: let streams in, take stock of what came, give replicas up."""
+"""The peer's side of a sync: allow streams, complete received replicas, and give replicas up."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Receiver:
             if disk.sent:
                 lines[disk.uuid] = self._authorized_line(vm, disk, replica, amount)
         lines.update({vm.uuid: self._question_line(vm, amount) for vm in vms if vm.asks})
-        keys.let_in(self._authorized, lines)
+        keys.add_authorized(self._authorized, lines)
         return keys.host_keys(host_keys)
 
     def _check_may_receive(self, pool: str, vms: t.Collection[str]) -> None:
@@ -147,8 +147,8 @@ class Receiver:
         rollbacks = [stream for stream in disk.streams if isinstance(stream, Rollback)]
         if stored.back and not rollbacks:
             rollbacks = [Rollback(stored.replica.snapshots[-1], ())]
-        for rollback in rollbacks:
-            roll_back_replica(self._zfs, self._copies, stored.replica, rollback.to, rollback.lost)
+        for planned in rollbacks:
+            roll_back_replica(self._zfs, self._copies, stored.replica, planned.to, planned.lost)
         if stored.replica.points:
             unmarked = [f"{name}@{one.name}" for one in stored.replica.snapshots if one.coming and not one.sent]
             self._zfs.set_facts(unmarked, {SENT: "on"})
@@ -178,7 +178,7 @@ class Receiver:
         A VM that fails does not stop the others. since: a time before the home was read, by this host's clock.
         """
         uuids = [disk.uuid for vm in vms for disk in vm.disks]
-        keys.shut_out(self._authorized, [*uuids, *(vm.uuid for vm in vms)])
+        keys.remove_authorized(self._authorized, [*uuids, *(vm.uuid for vm in vms)])
         for uuid in uuids:
             end_receiver(self._runner, uuid)
         stored = self._replicas_in(vm.pool for vm in vms)
@@ -267,7 +267,7 @@ class Receiver:
         of_vms = [one for one in stored if one.vm in vms and one.replica.uuid]
         gone = [one for one in of_vms if not homes or one.replica.home in homes]
         for one in gone if not check_mode else ():
-            keys.shut_out(self._authorized, [one.replica.uuid])
+            keys.remove_authorized(self._authorized, [one.replica.uuid])
             end_receiver(self._runner, one.replica.uuid)
             drop_own_copy(self._zfs, self._copies, one.replica.dataset, one.guid)
         stays = [_of_another_home(one) for one in of_vms if one not in gone]

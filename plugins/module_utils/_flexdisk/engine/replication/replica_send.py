@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the steps of a sync do on the home of VMs: plan a sync and take its snapshots, send the streams, tidy up."""
+"""The home's side of a sync: plan it, take its snapshots, send the streams, and remove old sets."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ class Sender:
     def _prepare_vm(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
         if planning.new:
-            fresh = self._take(planning, vm, peer)
+            fresh = self._take_snapshots(planning, vm, peer)
         disks = []
         for planned, known in zip(planning.disks, vm.disks):
             disk = planned.disk
@@ -215,7 +215,7 @@ class Sender:
         disks = tuple(replace(disk, key=new_keys.get(disk.uuid, "")) for disk in vm.disks)
         return replace(vm, disks=disks, asks=new_keys.get(vm.uuid, ""))
 
-    def _take(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
+    def _take_snapshots(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
         """Take the snapshots. Return guid and createtxg of each by name."""
         names = [disk.disk.dataset for disk in planning.disks]
         if any(short_peer(vm.peer) not in disk.disk.peers for disk in planning.disks):
@@ -304,7 +304,7 @@ class Sender:
                 complete_vms += [vm] if vm.uuid in complete else []
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
-        at_once(complete_vms, lambda some: self._keep(some, peer, changed), failures)
+        at_once(complete_vms, lambda some: self._complete_sets(some, peer, changed), failures)
         busy = [vm.uuid for vm in transfers if not vm.idle and vm.uuid in complete]
         return self._settle(busy) or bool(changed), failures
 
@@ -316,7 +316,7 @@ class Sender:
         matching = [vm for vm in host.vms if vm.config.uuid in vms]
         return True in [sync_space.settle(self.zfs, vm, sync_needs(vm), host) for vm in matching]
 
-    def _keep(self, vms: t.Sequence[VmTransfer], peer: str, changed: t.Set[str]) -> None:
+    def _complete_sets(self, vms: t.Sequence[VmTransfer], peer: str, changed: t.Set[str]) -> None:
         """Bookmark complete sets and destroy older ones. Add the changed disks to `changed`."""
         disks = [(vm, disk) for vm in vms for disk in vm.disks]
         table = self.copies.table(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of disks that a VM has and keeps: size, type, properties."""
+"""Carries out the steps of disks that stay in their VM: size, type, properties."""
 
 from __future__ import annotations
 

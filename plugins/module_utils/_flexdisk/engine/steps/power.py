@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Starts VMs, after it has asked whether each may run on this host. Nothing else starts one."""
+"""Starts VMs, after a check that each may run on this host. Nothing else starts a VM."""
 
 from __future__ import annotations
 

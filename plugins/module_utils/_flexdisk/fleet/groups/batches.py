@@ -3,8 +3,8 @@
 
 """The arithmetic of rolling updates: how many members a step changes, and how large the group is after it.
 
-It is that of OpenStack Heat (heat.scaling.rolling_update, heat.scaling.template), which its own figures test. It has no
-memory: whoever feeds it with the group as it is now gets the next step, whatever happened before.
+It is that of OpenStack Heat (heat.scaling.rolling_update, heat.scaling.template), which its own figures test. It keeps
+no state: the next step follows from the group as it is now.
 """
 
 from __future__ import annotations
@@ -17,25 +17,23 @@ INDEXED, ANONYMOUS = "indexed", "anonymous"
 
 
 class Batch(t.NamedTuple):
-    """A step: the number of members after it, and how many of them it may bring to the new template.
+    """One step of a roll."""
 
-    New members take their places in the batch before those that are there.
-    """
-
+    # Members after the step.
     size: int
+    # Members that the step may bring to the new template. New members count first.
     batch: int
 
 
 class RollSequence(t.NamedTuple):
-    """All steps of a roll in which nothing fails.
-
-    peak: most members at a time. untouched_min: fewest members that a step leaves alone, None without steps.
-    final_size: the size to which the group is brought after the last step, at once.
-    """
+    """All steps of a roll in which nothing fails."""
 
     batches: t.Tuple[Batch, ...]
+    # The highest number of members.
     peak: int
+    # The fewest members that a step leaves alone, None without steps.
     untouched_min: t.Optional[int]
+    # The size that the group gets at once after the last step.
     final_size: int
 
     @property

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The gate of a group as a task declares it: what is asked of each member, and how often until its answer counts."""
+"""The gate of a group as a task declares it: the probes of each member, and how often they are repeated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PLAIN = re.compile(r"[!-~]*")  # what can stand in a request: no blanks, no con
 
 
 class Tcp(t.NamedTuple):
-    """Whether a port takes connections. timeout is seconds."""
+    """A probe that succeeds if a port takes connections. timeout: seconds."""
 
     address: str
     port: int
@@ -34,7 +34,7 @@ class Tcp(t.NamedTuple):
 
 
 class Http(t.NamedTuple):
-    """Whether a URL answers with one of the statuses. timeout is seconds."""
+    """A probe that succeeds if a URL answers with one of the statuses. timeout: seconds."""
 
     url: str
     status: t.Tuple[int, ...]
@@ -50,28 +50,28 @@ Probe = t.Union[Tcp, Http]
 
 @dataclass(frozen=True)
 class ProbedMember:
-    """A member with its questions. All of them must be answered with yes. agent: its guest agent is connected, or need
-    not be. One that says no without being asked has no questions.
-    """
+    """A member with its probes, all of which must succeed."""
 
     name: str
     running: bool
+    # None for a member that fails without a probe.
     probes: t.Tuple[Probe, ...] = ()
+    # Its guest agent is connected, or need not be.
     agent: bool = True
 
 
 @dataclass(frozen=True)
 class Gate:
-    """The members, and how patient the gate is. A member may say no once more than retries, delay seconds apart.
-
-    It counts when it has said yes for stable_for seconds without a no. Those that are not decided after limit seconds
-    say no (0: no limit).
-    """
+    """The members of a gate, and how often they are probed."""
 
     members: t.Tuple[ProbedMember, ...]
+    # Failed probes after which a member is probed again.
     retries: int = 0
+    # Seconds between two probes of a member.
     delay: int = 0
+    # Seconds that a member must succeed without a failure.
     stable_for: int = 0
+    # Seconds after which members that are not decided fail, 0 for no limit.
     limit: int = 0
 
 

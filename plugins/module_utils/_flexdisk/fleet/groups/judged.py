@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the template means for each member, from what the module vm says in check mode, and whether it is in service."""
+"""Classify the change of each member by the check mode of the module vm, and whether the member is in service."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def judge_members(
 ) -> t.List[t.Dict[str, t.Any]]:
     """Return the members as group_plan takes them.
 
-    members are those of found.observed. checks has the result of vm in check mode of each host that was asked. serving
-    names the members whose gate says yes. recreate: vm was allowed to make boot disks anew, so what is a problem all
-    the same is a refusal. A member above the size that is not there would be made for a while only: it is judged when
-    it is made.
+    members are those of member_places.observed. checks has the result of vm in check mode of each host that was asked.
+    serving names the members whose gate says yes. recreate: vm was allowed to make boot disks anew, so what is a
+    problem all the same is a refusal. A member above the size that is not there would be made for a while only: it is
+    judged when it is made.
     """
     return [_judge_member(member, checks.get(member["host"]), serving, size, recreate) for member in members]
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the lease of a group lies, from what all hosts that could have it say, and whether a run still has it."""
+"""Find the place of a group's lease in the reports of all hosts, and check whether a run still holds it."""
 
 from __future__ import annotations
 

@@ -17,26 +17,30 @@ MAX_MEMBERS = 10_000  # members of a group; a bigger size is a slip of the hand,
 
 @dataclass(frozen=True)
 class Member:
-    """A member as it is. index is the number at the end of its name.
-
-    host: where its VM, its detached disks or its intent lie, "" if it lies nowhere yet. there: it is a VM. in_service:
-    it runs, and its gate says yes. change: what the template means for it, one of CLASSES. why: the texts of a refusal.
-    marked: a run has taken it out of service and has not put it back. reachable: its host can be read. destroys: MiB of
-    the disks that the change destroys, or the deletion of a member above the size. loses and keeps: the disks that its
-    deletion destroys, and those that it leaves.
-    """
+    """A member as it is."""
 
     name: str
+    # The number at the end of its name.
     index: int
+    # Where its VM, its detached disks or its intent are, "" for nowhere.
     host: str = ""
+    # It is a VM.
     there: bool = True
+    # It runs, and has passed its gate.
     in_service: bool = True
+    # What the template changes, one of CLASSES.
     change: str = NOTHING
+    # Messages of a refusal.
     why: t.Tuple[str, ...] = ()
+    # A run has taken it out of service, and has not put it back.
     marked: bool = False
+    # Its host can be read.
     reachable: bool = True
+    # MiB of the disks that its change destroys, or its deletion if it is above the size.
     destroys: int = 0
+    # The disks that its deletion destroys.
     loses: t.Tuple[str, ...] = ()
+    # The disks that its deletion leaves.
     keeps: t.Tuple[str, ...] = ()
 
     @property

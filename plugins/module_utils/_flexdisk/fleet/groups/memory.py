@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a run of instance_group remembers, what it hears, and what it does next. turn.py decides."""
+"""The state of a run of instance_group, its inputs, and its next action. turn.py decides."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _WITHIN = ("memory", "refused", "plan")  # fields of a turn that are no keys of 
 
 @dataclass(frozen=True)
 class Memory:
-    """What a run remembers from one turn to the next: plain data, for the tasks hand the last turn back unread.
+    """The state of a run between turns: plain data, because tasks hand the last turn back.
 
-    How far a roll came is not in it. Each step is planned from what the hosts say.
+    The progress of the roll is not part of it. Each step is planned from the reports of the hosts.
     """
 
     begun: float = 0.0  # seconds since 1970, as all times here
@@ -26,7 +26,7 @@ class Memory:
     token: str = ""  # of this run, as soon as it has the lease
     renewed: float = 0.0  # when the lease was renewed last
     chosen: t.Optional[t.Dict[str, str]] = None  # hosts of members that were nowhere, with "hosts: auto"
-    members: t.Sequence[_Dict] = ()  # those of the last look (found.py)
+    members: t.Sequence[_Dict] = ()  # those of the last look (member_places.py)
     keeps_disks: bool = True
     steps: t.Sequence[_Dict] = ()  # those that are left, as group_plan returns them
     left: t.Optional[t.Sequence[str]] = None  # members not as declared after all steps; None if there is no plan
@@ -57,7 +57,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class TurnInput:
-    """What a run hears before a turn. Of answers, serving and bad, only what the last turn has asked for is new."""
+    """The inputs of a turn. Of answers, serving and bad, only what the last turn has asked for is new."""
 
     now: float
     hosts: t.Sequence[str]  # the hosts of the play
@@ -71,9 +71,9 @@ class TurnInput:
 
 @dataclass(frozen=True)
 class Turn:
-    """What a run does next. do is a task file of the role, "" at the end. then is the stage that hears what came of it.
+    """The next action of a run. do: a task file of the role, "" at the end. then: the stage that gets its results.
 
-    The other fields are for the task file: what they mean is said there.
+    The other fields are documented in the task file.
     """
 
     memory: Memory

@@ -18,15 +18,17 @@ from .roll import Group, Step, all_steps, is_done
 
 @dataclass(frozen=True)
 class GroupPlan:
-    """The plan. left: names of the members that are not as declared after it, because they failed or cannot be read;
-    peak: most members at a time; in_service: fewest in service; pauses: seconds of all pauses.
-    """
+    """The plan of a roll."""
 
     steps: t.Tuple[Step, ...]
     done: bool
+    # Members that are not as declared afterwards, because they failed or cannot be read.
     left: t.Tuple[str, ...]
+    # The highest number of members.
     peak: int
+    # The lowest number of members in service.
     in_service: int
+    # Seconds of all pauses.
     pauses: int
     warnings: t.Tuple[str, ...] = ()
     problems: t.Tuple[Problem, ...] = ()

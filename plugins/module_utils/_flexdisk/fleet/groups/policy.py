@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The policy of a rolling update: what users write of it, and its limits for a group of a given size."""
+"""The policy of a rolling update: its parser, and its limits for a group of a given size."""
 
 from __future__ import annotations
 
@@ -55,26 +55,26 @@ class Limits(t.NamedTuple):
 
 @dataclass(frozen=True)
 class RollPolicy:
-    """A policy as it was written. Either min_in_service and max_batch_size hold, or the other two if they are set.
-
-    max_removed: members that one roll may delete (None: as many as a step may make for a while; none if members keep
-    disks). pause, canary_pause (None: as pause) and deadline (None: none) are seconds. canary: names of members, or how
-    many.
-    """
+    """A policy as declared. Either min_in_service and max_batch_size hold, or the other two if they are set."""
 
     min_in_service: int = 0
     max_batch_size: int = 1
     max_unavailable: t.Optional[Amount] = None
     max_surge: t.Optional[Amount] = None
+    # Seconds.
     pause: int = 0
     max_down_per_host: int = 1
     max_members_per_host: t.Optional[int] = None
+    # Names of members, or how many.
     canary: t.Union[int, t.Tuple[str, ...]] = 0
+    # Seconds, None for the same as pause.
     canary_pause: t.Optional[int] = None
     failure_budget: Amount = NONE
     on_failure: str = STOP
     action_ceiling: str = "restart"
+    # Members that one roll may delete. None: as many as surge, or none if members keep disks.
     max_removed: t.Optional[int] = None
+    # Seconds, None for no deadline.
     deadline: t.Optional[int] = None
 
     def limits(self, size: int) -> Limits:
@@ -92,7 +92,9 @@ class RollPolicy:
         return Limits(size - missing, max(missing + extra, 1))
 
     def floor(self, size: int) -> int:
-        """Return members that must stay in service. A limit above the size of the group means that none may be missing."""
+        """Return members that must stay in service. A limit above the size of the group means that none may be
+        missing.
+        """
         return min(self.limits(size).min_in_service, size)
 
 

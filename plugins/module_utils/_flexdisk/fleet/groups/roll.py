@@ -3,7 +3,7 @@
 
 """Steps of a rolling update, from the members as they are: the next one, or all of them if nothing fails.
 
-Nothing remembers how far a roll came. The next step follows from the members alone, so a run that was killed is
+The progress of a roll is not stored anywhere. The next step follows from the members alone, so a run that was killed is
 continued by the next one. A step never takes a member out of service if fewer than the floor would be left.
 """
 
@@ -35,17 +35,16 @@ RETURN, FINISH, HEAL, CREATE, REMOVE = "return", "finish", "heal", "create", "re
 
 @dataclass(frozen=True)
 class Group:
-    """A group as it is, and its size as it is declared.
-
-    keeps_disks: its members have disks that a surge member would not have, so there is no surge. failed: names of
-    members that have failed in this run; it leaves them alone. only_size: the run was asked for the size alone.
-    """
+    """A group as it is, and its declared size."""
 
     name: str
     size: int
     members: t.Tuple[Member, ...]
+    # Its members have disks that a surge member would not have, so there is no surge.
     keeps_disks: bool = True
+    # Members that have failed in this run, and are left alone.
     failed: t.FrozenSet[str] = frozenset()
+    # The run changes nothing but the size.
     only_size: bool = False
 
     @property
@@ -73,14 +72,14 @@ class Action:
 
 
 class Step(t.NamedTuple):
-    """One step. in_service: members in service while it runs, at least. peak: members that are there, at most.
-
-    pause: seconds to wait after it, unless it is the last.
-    """
+    """One step of a roll."""
 
     actions: t.Tuple[Action, ...]
+    # Members in service while it runs, at least.
     in_service: int
+    # Members that exist, at most.
     peak: int
+    # Seconds to wait after it, unless it is the last.
     pause: int
 
 
@@ -132,7 +131,9 @@ def _may_touch(group: Group, member: Member) -> bool:
 
 
 def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.List[t.Tuple[Member, str]]:
-    """Return the members of a step that takes some out of service, or makes new ones, or removes those above the size."""
+    """Return the members of a step that takes some out of service, or makes new ones, or removes those above
+    the size.
+    """
     limits, size = policy.limits(group.size), group.size
     # What this run may not touch is left as it is: nothing waits for it, and it takes no place.
     there = [member for member in group.there if member.index < size or _may_touch(group, member)]

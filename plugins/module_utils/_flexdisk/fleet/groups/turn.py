@@ -3,8 +3,8 @@
 
 """What a run of instance_group does next: all decisions of the role, which only carries them out.
 
-A group is a dictionary of the variables of the role, without "instance_group_". Each stage hears what came of the turn
-before, and says what is done then, and which stage hears of that. Those of a step are in turn_step.py.
+A group is a dictionary of the variables of the role, without "instance_group_". Each stage gets the results of the turn
+before, and returns the next turn with the stage that follows it. Those of a step are in turn_step.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from dataclasses import replace
 from ...model.errors import refusal
 from . import lease, report, turn_step
 from .declared import parse_group
-from .found import adoptions, find
 from .judged import judge_members
+from .member_places import adoptions, find
 from .memory import Memory, Turn, TurnInput, refuse
 from .plan import plan_group
 from .policy import REVERT, parse_policy

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The turns of one step: its members leave service, are changed, and go back when their gate says yes.
+"""The turns of one step: its members leave service, are changed, and go back when they pass their gate.
 
-A member for which something fails is left as it is, with its mark. The look after the step finds that. The members of a
-step that is gone back on take the same turns once more (revert).
+A member for which something fails is left as it is, with its mark. The next look reports it. To revert a step, its
+members take the same turns once more.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The decision of a gate over time: members are asked until each counts as in service or has said no too often."""
+"""Repeat the probes of a gate until each member counts as in service or has failed too often."""
 
 from __future__ import annotations
 
@@ -26,14 +26,16 @@ class Clock(t.NamedTuple):
 
 @dataclass
 class _MemberState:
-    """How it stands with a member: why it is not in service ("" if it is), how often it has said no, since when it
-    says yes (None: it does not), and when it is asked next.
-    """
+    """The state of a member while its gate is decided."""
 
     member: ProbedMember
+    # Why it is not in service, "" if it is.
     why: str = ""
+    # Failed probes.
     failures: int = 0
+    # Since when it succeeds, None if it does not.
     healthy_since: t.Optional[float] = None
+    # When it is probed next.
     next_at: float = 0.0
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""On which host of a play each VM or disk is that somebody names."""
+"""Locate named VMs and disks on the hosts of a play."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a playbook of operators knows of its hosts, and what it makes of that: the call of a module for each host."""
+"""What a playbook knows of its hosts, and what it decides: the arguments of its module for each host."""
 
 from __future__ import annotations
 

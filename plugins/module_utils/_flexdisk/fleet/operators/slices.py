@@ -20,16 +20,16 @@ def refusal(playbook: str, variables: t.Mapping[str, t.Any], present: int) -> st
 
     variables: those of the playbook. present: how many hosts of the group hypervisors the inventory has.
     """
-    whole = variables.get("flexdisk_host_count")
-    if whole is None or present == whole:
+    expected = variables.get("flexdisk_host_count")
+    if expected is None or present == expected:
         return ""
-    if present > whole:
-        return f"flexdisk_host_count is {whole}, but the group {GROUP} has {present} hosts. Correct the variable"
+    if present > expected:
+        return f"flexdisk_host_count is {expected}, but the group {GROUP} has {present} hosts. Correct the variable"
     why = _why_all(playbook, variables)
     if not why:
         return ""
     return (
-        f"{why}, but the inventory has only {present} of {whole} hosts of the group {GROUP} (flexdisk_host_count). "
+        f"{why}, but the inventory has only {present} of {expected} hosts of the group {GROUP} (flexdisk_host_count). "
         "In AWX, set the job slices to 1"
     )
 

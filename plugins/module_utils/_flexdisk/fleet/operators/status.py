@@ -53,7 +53,7 @@ class Status(t.NamedTuple):
 
 
 class _Place(t.NamedTuple):
-    """Something half done, and the host that has told of it."""
+    """Something half done, and the host that reports it."""
 
     host: str
     one: HalfDone
@@ -76,8 +76,8 @@ def status(read: t.Mapping[str, _Raw], unread: t.Sequence[str]) -> Status:
 
 def _summary(counts: t.Mapping[str, int], hosts: int) -> str:
     where = f"on {count(hosts, 'host')}"
-    told = [f"{number} {state}" for state, number in counts.items() if number]
-    return f"{', '.join(told)} {where}" if told else f"nothing is half done {where}"
+    parts = [f"{number} {state}" for state, number in counts.items() if number]
+    return f"{', '.join(parts)} {where}" if parts else f"nothing is half done {where}"
 
 
 def _rows(read: t.Mapping[str, _Raw]) -> t.Iterator[Row]:
@@ -265,10 +265,10 @@ def _vm(name: str, uuid: str) -> t.Tuple[str, str]:
 
 
 def _run(playbook: str, *variables: t.Tuple[str, str], limit: str = "") -> str:
-    words = ["ansible-playbook", f"flexdisk.hypervisor.{playbook}"]
-    words += [word for name, value in variables for word in ("-e", f"{name}={value}")]
-    words += ["--limit", limit] if limit else []
-    return " ".join(map(shlex.quote, words))
+    argv = ["ansible-playbook", f"flexdisk.hypervisor.{playbook}"]
+    argv += [argument for name, value in variables for argument in ("-e", f"{name}={value}")]
+    argv += ["--limit", limit] if limit else []
+    return " ".join(map(shlex.quote, argv))
 
 
 def _module(host: str, task: _Raw) -> str:
@@ -281,5 +281,5 @@ def _inherit(host: str, one: HalfDone) -> str:
     if not one.inherit:
         return ""
     argv = {"ansible.builtin.command": " ".join(("zfs", "inherit", *one.inherit))}
-    ((module, words),) = argv.items()
-    return " ".join(map(shlex.quote, ("ansible", host, "-m", module, "-a", words)))
+    ((module, arguments),) = argv.items()
+    return " ".join(map(shlex.quote, ("ansible", host, "-m", module, "-a", arguments)))

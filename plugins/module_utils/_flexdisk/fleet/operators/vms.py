@@ -75,7 +75,9 @@ def in_state(state: str) -> t.Callable[[Play], Order]:
 
 
 def declared_disks(play: Play) -> Order:
-    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or "" for all."""
+    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or ""
+    for all.
+    """
     named = next(_named(play), None)
     if named is None:
         hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
@@ -151,7 +153,9 @@ def not_two_ways(variables: Raw) -> t.List[str]:
 
 
 def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
-    """Yield the named VM: its host, the variables of the host, its name and UUID. More than one if hosts name others."""
+    """Yield the named VM: its host, the variables of the host, its name and UUID. More than one if hosts name
+    others.
+    """
     for host, here in play.here.items():
         for name, located in here.items():
             yield host, play.variables[host], name, located["vm"]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the tables of the page say, each row as its cells."""
+"""The rows of the page's tables."""
 
 from __future__ import annotations
 

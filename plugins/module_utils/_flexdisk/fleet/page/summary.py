@@ -42,16 +42,16 @@ def pages(hosts: t.Sequence[str], path: str, most: int) -> t.List[t.Dict[str, t.
     return [{"path": path, "hosts": list(hosts), "summary": True}, *more]
 
 
-def figures(found: _Dict) -> t.Dict[str, int]:
-    """Return what the summary shows of a host. found: as page() takes it, of one host. Sizes are bytes."""
-    vms, pools = found["vm_info"]["vms"], found["host_info"]["host"]["pools"]
-    counts = found["disk_verify"]["counts"]
+def figures(results: _Dict) -> t.Dict[str, int]:
+    """Return what the summary shows of a host. results: as page() takes it, of one host. Sizes are bytes."""
+    vms, pools = results["vm_info"]["vms"], results["host_info"]["host"]["pools"]
+    counts = results["disk_verify"]["counts"]
     return {
         "vms": len(vms),
         "disks": sum(len(vm["disks"]) for vm in vms),
         "error": counts["error"],
         "warning": counts["warning"],
-        "drifted": sum(bool(vm["cause"]) for vm in found["zfs_quota"]["vms"]),
+        "drifted": sum(bool(vm["cause"]) for vm in results["zfs_quota"]["vms"]),
         "size": MIB * sum(pool["size"] for pool in pools),
         "available": MIB * sum(pool["available"] for pool in pools),
     }
@@ -63,7 +63,7 @@ def summary(
     """Return the summary as HTML. hosts: the figures of each. files: as pages() returns them."""
     checked_time(time)
     links = {host: os.path.basename(file["path"]) for file in files if not file["summary"] for host in file["hosts"]}
-    total = {key: sum(found[key] for found in hosts.values()) for key in FIGURES}
+    total = {key: sum(host_figures[key] for host_figures in hosts.values()) for key in FIGURES}
     counted = [
         count(len(hosts), "host"),
         *(count(total[key], word) for key, word in (("vms", "VM"), ("disks", "disk"), ("error", "error"))),
@@ -71,7 +71,7 @@ def summary(
         f"quota off the law on {count(total['drifted'], 'VM')}",
         f"{render_bytes(total['available'])} of {render_bytes(total['size'])} allocatable",
     ]
-    rows = [_row(host, found, links[host]) for host, found in hosts.items()]
+    rows = [_row(host, host_figures, links[host]) for host, host_figures in hosts.items()]
     note = "Hosts with errors or warnings come first. The name of a host leads to the page with its VMs."
     return html(
         f"Disks of {count(len(hosts), 'host')}, {time}",
@@ -80,11 +80,15 @@ def summary(
     )
 
 
-def _row(host: str, found: t.Mapping[str, int], file: str) -> Row:
-    calm = not (found["error"] or found["warning"] or found["drifted"])
+def _row(host: str, host_figures: t.Mapping[str, int], file: str) -> Row:
+    fine = not (host_figures["error"] or host_figures["warning"] or host_figures["drifted"])
     cells: t.List[Html] = [
         element("th", {"scope": "row"}, element("a", {"href": file}, isolated(host))) if file else heading(host),
-        *(cell(column, found[key], found[key]) for column, key in zip(COLUMNS[1:6], FIGURES)),
-        *(size(column, found[key]) for column, key in zip(COLUMNS[6:], FIGURES[5:])),
+        *(cell(column, host_figures[key], host_figures[key]) for column, key in zip(COLUMNS[1:6], FIGURES)),
+        *(size(column, host_figures[key]) for column, key in zip(COLUMNS[6:], FIGURES[5:])),
     ]
-    return Row((-found["error"], -found["warning"], -found["drifted"], host), cells, needs_no_attention=calm)
+    return Row(
+        (-host_figures["error"], -host_figures["warning"], -host_figures["drifted"], host),
+        cells,
+        needs_no_attention=fine,
+    )

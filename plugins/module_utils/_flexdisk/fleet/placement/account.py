@@ -1,8 +1,8 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a host has given away, and what it has after one VM more or less. An account does not change: each step makes a
-new one.
+"""The resources of a host that are in use, and how VMs change them. An account is immutable: each step returns a new
+one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NO_POOL, NO_REPLICAS = "no such pool", "old replicas"
 
 
 class Account:
-    """The books of a host.
+    """The resources of a host.
 
     free: memory that is neither its own nor of running VMs, less what it lacks by its own report. reported: the free
     memory that it reports, less that of VMs that do not run, and of all that came later. disk: free. pools: free of
@@ -64,7 +64,7 @@ class Account:
     # -- VMs that were here before
 
     def settle(self, vms: t.Iterable[KnownVm]) -> None:
-        """Enter the VMs that the host has. What the report lacks then stays lacking."""
+        """Enter the VMs that the host has. Memory that is missing in its report stays unavailable."""
         for vm in vms:
             self._enter(vm, 1)
             self.reported -= vm.memory if vm.state != UP else 0
@@ -86,7 +86,7 @@ class Account:
     # -- one VM more or less
 
     def without_vm(self, vm: KnownVm, location: int = 0) -> Account:
-        """After the VM has left. location is what it adds to that of the account."""
+        """Return the account without the VM. location: what it adds to that of the account."""
         after = self.copy()
         after._enter(vm, -1)
         after.location -= location
@@ -97,7 +97,7 @@ class Account:
         return after
 
     def with_vm(self, vm: KnownVm, soft: bool, location: int = 0) -> t.Union[Account, str]:
-        """After the VM has come, or why it cannot. soft: limits that are no physical ones hold, too."""
+        """Return the account with the VM, or why it cannot come. soft: soft limits hold, too."""
         if self._copies(vm) and vm.pool not in self.pools:
             return NO_POOL
         if vm.name in self.host.replicas and self._copies(vm):
@@ -113,7 +113,7 @@ class Account:
         return self._soft_vm(vm, after, minimum) or after
 
     def after_vm(self, vm: KnownVm, location: int = 0) -> Account:
-        """After the VM has come, whatever limits there are."""
+        """Return the account with the VM, regardless of limits."""
         after = self.copy()
         after._enter(vm, 1)
         after.location += location

@@ -16,8 +16,8 @@ from .places import Places
 from .placing import place, why_no_host
 from .rebalance import rebalance
 from .search import plan
+from .wanted_moves import WantedMove, ranks_of, to_change_group, to_leave, why_nowhere
 from .ways import Solution
-from .wishes import WantedMove, ranks_of, to_change_group, to_leave, why_nowhere
 
 
 class Answer(t.NamedTuple):
@@ -84,11 +84,11 @@ def _answer(
 
 
 class JobDependencies(t.NamedTuple):
-    """The numbers of the earlier jobs that must have ended before a job begins, and of those that must have moved their
-    VMs, because they make room for it.
-    """
+    """The numbers of earlier jobs that a job depends on."""
 
+    # Those that must have ended.
     depends: t.Sequence[int]
+    # Those that must have moved their VMs, because they make room.
     needs: t.Sequence[int]
 
 

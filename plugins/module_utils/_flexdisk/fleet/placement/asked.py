@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""VMs that do not exist yet, from what the module vm says in check mode of each of them on each host."""
+"""VMs that do not exist yet, from the check mode of the module vm for each of them on each host."""
 
 from __future__ import annotations
 

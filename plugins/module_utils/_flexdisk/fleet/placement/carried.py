@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Moves that a playbook carries out: which are queued, whether a job begins, what became of it, and of all together."""
+"""Moves that a playbook carries out: which are queued, whether a job begins, its result, and the summary of all."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a task asks of the planner: which VMs shall move, where to, and which new ones need a host."""
+"""The request of a task to the planner: which VMs move, where to, and which new ones need a host."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a playbook that carries out a plan must know: the moves that an earlier run has left, and what runs together."""
+"""How plans are carried out: the moves that an earlier run has left unfinished, and what runs in parallel."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ class _HostReports(t.NamedTuple):
 
 
 class Wanted(t.NamedTuple):
-    """Which moves are meant: those of VMs with these names or UUIDs and tags, from these hosts and host groups. What is
-    empty means all.
-    """
+    """Which moves are meant. Empty fields mean all."""
 
+    # Names or UUIDs.
     vms: t.Sequence[str] = ()
+    # Tags that the VM must have.
     tags: t.Mapping[str, t.Any] = {}
+    # Hosts that the VM leaves.
     hosts: t.Sequence[str] = ()
+    # Host groups that the VM leaves.
     groups: t.Sequence[str] = ()
 
     def means(self, names: t.Set[str], tags: _Raw, host: str, group: str) -> bool:

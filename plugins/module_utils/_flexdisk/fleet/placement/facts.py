@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What hosts say of themselves (results of host_info), with what is declared of them, as a planner knows it."""
+"""The planner's input: reports of hosts (results of host_info) and their declarations."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a VM, or a copy of it, would lie best, as hail 3.0.2 decides it: by the score that the hosts have then."""
+"""The best hosts for a VM or a copy of it, as hail 3.0.2 decides: by the score afterwards."""
 
 from __future__ import annotations
 
@@ -28,15 +28,16 @@ class Choice(t.NamedTuple):
 
 
 class Demand(t.NamedTuple):
-    """What is to be placed. checked: no host of the cluster may have VMs that could not go elsewhere if it were lost.
-    moves: it exists, and is looked for where it is if a host is lost. stays: it is on the first of its hosts already.
-    alone: only the group of the hosts is checked.
-    """
+    """A VM that needs hosts."""
 
     vm: KnownVm
+    # No host of the cluster may have VMs that could not go elsewhere if it were lost.
     checked: bool
+    # The VM exists, and is counted on its present host if a host is lost.
     moves: bool = False
+    # The VM is on the first of its hosts already.
     stays: bool = False
+    # Only the group of the hosts is checked.
     alone: bool = False
 
 
@@ -101,14 +102,17 @@ def first_safe(places: Places, demand: Demand, candidates: Candidates) -> Choice
 
 
 class Candidates(t.NamedTuple):
-    """How many candidates there are, why some are not possible, and the possible ones, best first. more: gives further
-    reasons, which cost much. read: somebody reads them beside a choice.
-    """
+    """The possible hosts for a demand."""
 
+    # How many candidates there are.
     every: int
+    # Why some are not possible.
     failures: t.Counter[str]
+    # Returns further reasons, which are expensive.
     more: t.Callable[[], t.Counter[str]]
+    # The possible ones with their scores, best first.
     in_order: t.Iterator[t.Tuple[float, t.Tuple[str, ...]]]
+    # The reasons are shown beside a choice.
     read: bool = True
 
 

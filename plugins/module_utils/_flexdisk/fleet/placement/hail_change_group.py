@@ -1,8 +1,8 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Changes of the group as hail 3.0.2 decides them: for each VM first the group, by where a copy of it would lie best in
-the whole cluster, then its hosts in the group, as an evacuation finds them.
+"""Changes of the group as hail 3.0.2 decides them. For each VM it first chooses the group, by the best hosts for a copy
+in the whole cluster. Then it chooses the hosts in this group, as an evacuation does.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 """The order of moves, and which of them must have ended before another one begins.
 
-Jobs that nothing binds may run at the same time, operation by operation in any order. So a job counts with the most
-that it takes of a host at any time, and what it gives back counts for those only that wait for its end.
+Jobs without dependencies may run at the same time, with their operations in any order. So a job counts with its peak
+use of a host, and what it frees counts only for jobs that wait for its end.
 """
 
 from __future__ import annotations

@@ -31,17 +31,18 @@ class Size(t.NamedTuple):
 
 @dataclass(frozen=True)
 class KnownGroup:
-    """A host group. sizes: pairs of least and largest size; a VM must fit into one of them. A ratio is how often
-    physical CPUs or spindles may be given away; below 0 there is no limit of CPUs.
-    """
+    """A host group."""
 
     name: str
     key: str
     policy: str = PREFERRED
     networks: t.FrozenSet[str] = frozenset()
+    # Pairs of minimum and maximum. A VM must fit into one of them.
     sizes: t.Tuple[t.Tuple[Size, Size], ...] = ()
     templates: t.FrozenSet[str] = frozenset(TEMPLATES)
+    # Virtual CPUs for each physical one, negative for no limit.
     cpu_ratio: float = -1.0
+    # As cpu_ratio, for spindles.
     spindle_ratio: float = 64.0
 
 
@@ -120,7 +121,7 @@ class KnownVm:
 
 @dataclass(frozen=True)
 class Known:
-    """All that is known, each by its name, groups by their keys, in the order in which they were told.
+    """All groups by key, hosts and VMs by name, in the order of the input.
 
     moves: pairs of host tags, from and to, that are allowed although the target lacks the first.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the VMs are, and one step of a move: what it needs, and what the hosts have after it."""
+"""Where the VMs are, and one step of a move: whether it is possible, and the accounts of the hosts after it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from .score import Score
 
 if t.TYPE_CHECKING:
     from .hail_allocation import Candidates, Demand
+    from .wanted_moves import WantedMove
     from .ways import Measure, Operation, Solution, Way
-    from .wishes import WantedMove
 
 Accounts = t.Mapping[str, Account]
 SomePlaces = t.TypeVar("SomePlaces", bound="Places")
@@ -31,8 +31,8 @@ class Moved:
 
 
 class Places:
-    """The present accounts of all hosts and places of all VMs. force: limits that are no physical ones do not hold.
-    safe: whether the VMs of a host could all go elsewhere, of hosts that were looked at.
+    """The present accounts of all hosts and places of all VMs. force: soft limits do not hold. safe: for hosts that
+    were checked, whether all their VMs could go elsewhere.
     """
 
     def __init__(self, known: Known, force: bool = False) -> None:
@@ -85,7 +85,7 @@ class Places:
         return [pair for pair in every if group is None or pair[0].host.group == group]
 
     def settle(self, moved: Moved) -> None:
-        """Let the steps be done."""
+        """Make the steps the present state."""
         for group, score in self._scores.items():
             score.settle(self.changes(moved, group))
         self.safe = {}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Hosts for VMs that do not exist yet: the largest first, each where the score is lowest then."""
+"""Hosts for VMs that do not exist yet: the largest first, each where the score is lowest afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .known import KnownVm
 from .new_vms import NewVm
 from .places import Moved, Places
 from .redundancy import made_unsafe
-from .wishes import explain, why_unsafe
+from .wanted_moves import explain, why_unsafe
 
 _Ranks = t.Sequence[t.Sequence[str]]
 
@@ -84,7 +84,9 @@ def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
 
 
 def why_no_host(places: Places, new: NewVm, ranks: _Ranks) -> t.Dict[str, str]:
-    """Return why a VM can be on no host of the ranks, by host. A host that could take it would make another one unsafe."""
+    """Return why a VM can be on no host of the ranks, by host. A host that could take it would make another one
+    unsafe.
+    """
     result = {}
     for host in [host for rank in ranks for key in rank for host in places.hosts_of(key)]:
         moved = _at(places, new, host)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Values of what others tell, each of its type."""
+"""Checked access to untyped input."""
 
 from __future__ import annotations
 

@@ -9,8 +9,8 @@ import typing as t
 
 from .places import Places
 from .score import NEAR
+from .wanted_moves import WantedMove, best_way
 from .ways import Solution
-from .wishes import WantedMove, best_way
 
 
 def rebalance(

@@ -3,7 +3,7 @@
 
 """Whether the VMs of each host could go elsewhere if it were lost, as hail 3.0.2 demands it of a whole cluster.
 
-They are made again on other hosts of the group. Only physical limits count.
+Their VMs are restarted on other hosts of the group. Only physical limits count.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ def are_safe(
 
 
 def made_unsafe(places: Places, group: str, moved: Moved) -> str:
-    """Return the first host of a group whose VMs could go elsewhere, but not after a VM has moved, "" if there is none."""
+    """Return the first host of a group whose VMs could go elsewhere, but not after a VM has moved, "" if there
+    is none.
+    """
     vm = moved.vm
     for host in places.hosts_of(group):
         vms = [one for one in places.vms_on(host) if one.name != vm.name]

@@ -3,8 +3,8 @@
 
 """How evenly hosts are used: one number, the lower the better, with the components and weights of Ganeti's hail 3.0.2.
 
-It is a sum of standard deviations over the usable hosts, and of what should not be at all. The sums behind it are kept,
-so that a host with another account costs the same however many hosts there are.
+It is a sum of standard deviations over the usable hosts, and of penalties. The sums behind it are stored, so that the
+cost of a change does not depend on the number of hosts.
 """
 
 from __future__ import annotations
@@ -32,13 +32,15 @@ _Change = t.Tuple[Account, Account]
 
 
 class Delta(t.NamedTuple):
-    """What other accounts change: what should not be at all, the sums of what deviates and of their squares, and how
-    often exclusive tags are in failure domains.
-    """
+    """The change of a score."""
 
+    # Penalties.
     flat: float
+    # Sums of the components.
     sums: _Values
+    # Sums of their squares.
     squares: _Values
+    # Exclusive tags in failure domains, counted.
     pairs: t.Mapping[_Pair, int]
 
 
@@ -147,7 +149,7 @@ class Score:
         return self._flat + delta.flat + _TOGETHER * (self._crowding + sum(more))
 
     def settle(self, changes: t.Iterable[_Change]) -> None:
-        """Let the hosts have these accounts."""
+        """Make the new accounts the present state."""
         delta = together(self.delta(before, after) for before, after in changes)
         self._flat += delta.flat
         self.sums = [s + a for s, a in zip(self.sums, delta.sums)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for several VMs, never worse than the model that they begin with.
+"""Plans for several VMs, never worse than those of the model (hail) that they start from.
 
 What the model leaves, or moves in a way that is not possible, is tried again, the largest first, also after the others
 have moved. If some cannot move even then, a plan without the model is made, too. The better one is improved as long as
@@ -16,8 +16,8 @@ import typing as t
 from .jobs import Job, in_feasible_order
 from .places import Moved, Places, SomePlaces
 from .score import NEAR
+from .wanted_moves import WantedMove, best_way
 from .ways import Solution, Way
-from .wishes import WantedMove, best_way
 
 ROUNDS = 10
 PAIRS = 1_000  # two VMs get other ways together where there are not more pairs, times hosts
@@ -129,6 +129,6 @@ def _other_ways(start: Places, places: Places, solutions: _Solutions, wanted_mov
 
 
 def _settle(places: Places, moved: Moved, undone: t.List[Moved]) -> None:
-    """Let the steps be done, and keep how it was before."""
+    """Make the steps the present state, and store the former one in undone."""
     undone.append(Moved(places.vms[moved.vm.name], {host: places.accounts[host] for host in moved.accounts}))
     places.settle(moved)

@@ -14,34 +14,38 @@ FAILOVER, REPLACE = "failover", "replace"
 
 
 class Operation(t.NamedTuple):
-    """One operation of a move: the VM changes its host (FAILOVER) or its replica does (REPLACE). target: "" where the
-    replica's host is meant.
-    """
+    """One operation of a move."""
 
+    # FAILOVER: the VM changes its host. REPLACE: its replica does.
     kind: str
+    # "" for the host of the replica.
     target: str = ""
 
 
 class Solution(t.NamedTuple):
-    """How a VM moves: where it is then, and the operations. why: the reason if it does not, "" otherwise."""
+    """How a VM moves."""
 
+    # The VM afterwards, None if it does not move.
     moved: t.Optional[Moved]
     operations: t.Tuple[Operation, ...] = ()
+    # Why it does not move, "" if it does.
     why: str = ""
 
 
 class Way(t.NamedTuple):
-    """One way to move a VM. value: the score after it."""
+    """One way to move a VM."""
 
+    # The score afterwards.
     value: float
     moved: Moved
     operations: t.Tuple[Operation, ...] = ()
 
 
 class Measure(t.NamedTuple):
-    """What is measured: the score of a group, or of all hosts (None)."""
+    """The score that is to be improved."""
 
     score: Score
+    # The group that is measured, None for all hosts.
     group: t.Optional[str]
 
 

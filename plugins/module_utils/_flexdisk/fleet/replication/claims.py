@@ -21,7 +21,8 @@ class Claim:
     """What a host says of a VM."""
 
     vm: str
-    # As in Wish. None if the VM has no failover there, or moves and an older version has written this down.
+    # How often the VM was taken over. None if it has no failover there, or if it moves and an older version has
+    # recorded the move.
     term: t.Optional[int]
     # The host that the VM is being taken over from, "" for none.
     taking: str = ""
@@ -124,7 +125,9 @@ def running_on(vm: str, claims: Claims) -> t.List[str]:
 
 
 def moved_on_texts(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """Return a sentence for each host that the VM has left, or comes to, since a failover from the host with this term."""
+    """Return a sentence for each host that the VM has left, or comes to, since a failover from the host with
+    this term.
+    """
     vm_claims = (
         (host, one)
         for host, host_claims in claims.items()
@@ -154,7 +157,7 @@ class Rival(t.NamedTuple):
     pool: int
     """The guid of the pool that the VM had there."""
     term: int
-    """As in Wish."""
+    """How often the VM was taken over."""
     synced: str
     """When the VM was as it would come back, by the clock of the host with the record; "" if that is not known."""
     points: t.Mapping[str, t.Tuple[int, ...]]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A disk and its replica on another host, as both sides report them."""
+"""A disk and its replica, as the two hosts report them."""
 
 from __future__ import annotations
 
@@ -76,9 +76,7 @@ class Original:
 
 @dataclass(frozen=True)
 class Replica(Original):
-    """What the other host has. uuid is that of the disk whose replica it says it is, set on that host itself; "" if it
-    says nothing.
-    """
+    """A replica on the other host. uuid: that of its disk, set locally on that host; "" if the dataset says nothing."""
 
     # An interrupted stream goes on with it, "" for none.
     token: str = ""
@@ -94,7 +92,9 @@ class Replica(Original):
 
 
 def anchor_bookmark(peer: int) -> str:
-    """Return the name of the bookmark of the first snapshot that goes to a peer: a base until the first sync has ended."""
+    """Return the name of the bookmark of the first snapshot that goes to a peer: a base until the first sync
+    has ended.
+    """
     return sync_name(peer, 0)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The last transfer of a VM that moves: planned before the VM is stopped, and asked for before the VM may leave."""
+"""The last transfer of a VM that moves: planned before the VM is stopped, and verified before the VM may leave."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a move will do or has done, how long the VM is down, and what it takes of pools; in words."""
+"""Messages about a move: its phases, the downtime, and the space that it needs."""
 
 from __future__ import annotations
 

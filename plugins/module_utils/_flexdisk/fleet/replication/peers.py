@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The host that has the replicas, as the home of a VM knows it, and why it gets none."""
+"""The host of the replicas, and why it cannot have a replica of a VM."""
 
 from __future__ import annotations
 

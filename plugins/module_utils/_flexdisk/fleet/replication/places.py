@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a VM is that shall move, by what all hosts of a run say of it, and what speaks against going on."""
+"""Where a VM is that is to move, by the reports of all hosts of a run, and why the run must not go on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the target of a move must know of a VM to make it again: the record. It may hold secrets of the VM."""
+"""The record of a VM: all that another host needs to create it again. It may hold secrets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A sync in words."""
+"""Messages about a sync."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which snapshots are kept: the newest set that all disks of a VM have on both sides, and what the disks have."""
+"""Which snapshots of syncs are retained, and which are obsolete."""
 
 from __future__ import annotations
 

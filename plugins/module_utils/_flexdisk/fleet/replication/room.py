@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The room for the snapshots of a sync on the VM's own host. All figures are bytes."""
+"""The space for the snapshots of a sync on the VM's own host. All figures are bytes."""
 
 from __future__ import annotations
 

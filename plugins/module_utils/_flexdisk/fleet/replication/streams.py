@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Which stream a replica needs next. The facts behind it are those of tests/streams/README.md."""
+"""Which stream a replica needs next. tests/streams/README.md has the facts about ZFS behind it."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .retention import foreign_snapshots
 
 @dataclass(frozen=True)
 class Full:
-    """All of a snapshot, for a dataset that is not there."""
+    """A full stream, for a dataset that does not exist yet."""
 
     to: Point
 
 
 @dataclass(frozen=True)
 class Increment:
-    """What came between a snapshot or bookmark that both sides know, and a snapshot. It brings the snapshots between
-    both, too. ZFS finds those only from a snapshot on.
+    """The changes from a snapshot or bookmark that both sides know to a snapshot. From a snapshot, it includes the
+    snapshots in between.
     """
 
     base: Point
@@ -41,15 +41,15 @@ class Resume:
 
 @dataclass(frozen=True)
 class GiveUp:
-    """What has arrived of an interrupted stream is given up, for nothing can follow it: its snapshot has gone."""
+    """An interrupted stream is discarded, because its snapshot is gone."""
 
     token: str
 
 
 @dataclass(frozen=True)
 class Rollback:
-    """The replica goes back to a snapshot, by its own name, and loses these: they have come from the disk, which has
-    them no more, or others have taken them, and nothing is new in them.
+    """The replica goes back to a snapshot and loses later ones: snapshots that its disk no longer has, or snapshots by
+    others without new data.
     """
 
     to: Point

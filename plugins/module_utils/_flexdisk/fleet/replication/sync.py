@@ -144,7 +144,9 @@ def given_up(disk: Original, replica: t.Optional[Replica], peer: int) -> t.Tuple
 
 
 def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str) -> Original:
-    """Return the disk with the new snapshot, and without those that have not come. Their space counts for the next one."""
+    """Return the disk with the new snapshot, and without those that have not come. Their space counts for the
+    next one.
+    """
     written, points = 0, []
     for point in disk.snapshots:
         if point in failed:

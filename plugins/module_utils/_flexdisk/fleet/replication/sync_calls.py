@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The calls of a sync: the replicas of VMs on another host get everything; and what gives replicas up."""
+"""The calls of a sync: bring replicas up to date, or give them up."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a VM comes back to whose home has failed: the newest set of snapshots that all its disks have whole here."""
+"""Plan the takeover of a VM whose home has failed: the newest set of snapshots that is complete on this host."""
 
 from __future__ import annotations
 

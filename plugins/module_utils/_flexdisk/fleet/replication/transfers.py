@@ -1,9 +1,9 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the two hosts of a sync tell each other through the controller: replicas, and transfers of VMs with their disks.
+"""The data that the two hosts of a sync exchange through the controller: replicas, and transfers of VMs.
 
-What is told is data. Whoever reads it checks every word, because it reaches commands.
+It is untrusted. The reader checks every value, because values reach commands.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The texts by which one host may send one stream to another: a line of authorized_keys, known hosts, the words of ssh.
+"""SSH access for one stream to one dataset: the line of authorized_keys, known hosts, the command line of ssh.
 
-A key opens one command on one dataset, and for so long that all streams of a sync can begin. OpenSSH knows `restrict`
-since 7.2 and `expiry-time` since 7.7.
+A key permits one command on one dataset, long enough for all streams of a sync to begin. OpenSSH knows `restrict` since
+7.2 and `expiry-time` since 7.7.
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def receive_command(zfs: str, dataset: str, properties: t.Mapping[str, str], not
 
 
 def get_command(zfs: str, command: t.Sequence[str]) -> str:
-    """Return the command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one is zfs."""
+    """Return the command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one
+    is zfs.
+    """
     return " ".join(map(shlex.quote, (zfs, *command[1:])))
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a VM is that shall come back on another host, by what all hosts say of it."""
+"""Where a VM is that is to come back on another host, by the reports of all hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Recorded(t.NamedTuple):
     home: str
     """The host of the VM then."""
     term: int
-    """As in Wish."""
+    """How often the VM was taken over."""
     here: str
     """The host with the record, as others call it."""
 

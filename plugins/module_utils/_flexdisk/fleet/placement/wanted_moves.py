@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a VM shall go, the best way there, and why there is none."""
+"""Where a VM is to go, the best way there, and why there is none."""
 
 from __future__ import annotations
 
@@ -133,7 +133,9 @@ def _why_not(places: Places, wanted: WantedMove, host: str) -> str:
 
 
 def why_unsafe(places: Places, host: str, moved: Moved) -> str:
-    """Return why a VM may not come to a host, although it could: another one could not be lost then, "" if all could."""
+    """Return why a VM may not come to a host, although it could: another one could not be lost then, "" if all
+    could.
+    """
     unsafe = made_unsafe(places, places.known.hosts[host].group, moved)
     return f"host {unsafe} could not be lost then: its VMs could not all go elsewhere" if unsafe else ""
 

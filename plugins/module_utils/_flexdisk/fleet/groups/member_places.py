@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the members of a group are, from what all hosts say of themselves."""
+"""Locate the members of a group in the reports of all hosts."""
 
 from __future__ import annotations
 
@@ -31,18 +31,16 @@ MAX_NAMED = 20  # so many VMs are named in one message
 
 @dataclass(frozen=True)
 class Place:
-    """Where a member is. vm: the VM as vm_info reports it, empty for none.
-
-    what: C(vm); C(disks): the VM is gone, but its detached disks or its intent are there; C(taken): a VM that this
-    collection cannot manage has the name; C(stranger): a VM has it that was marked as another member, or as none;
-    C(unmarked): a VM has it that is not marked; C(renamed): the VM is this member, but is called otherwise; C(moved):
-    the VM has left this host, or is on its way.
-    """
+    """A place of a member on a host."""
 
     name: str
     index: int
     host: str
+    # VM: the member is there. DISKS: only its detached disks or its intent. TAKEN: a VM of its name that cannot be
+    # managed. STRANGER: a VM of its name that is marked as another member, or as none. UNMARKED: a VM of its name
+    # without a mark. RENAMED_VM: the member under another name. MOVED: it has left this host, or is on its way.
     kind: str
+    # The VM as vm_info reports it, empty for none.
     vm: _Raw
 
 
@@ -181,7 +179,9 @@ def _uuids_made_as(name: str, pools: t.Sequence[_Raw], uuids: t.Mapping[str, str
 
 
 def _expected_uuids(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids: t.Mapping[str, str]) -> t.Set[str]:
-    """Return the UUIDs that a new VM of this name would get on the host: the first that no VM has, as in plan/creation."""
+    """Return the UUIDs that a new VM of this name would get on the host: the first that no VM has, as in
+    plan/creation.
+    """
     if uuids.get(name):
         return {uuids[name].lower()}
     result = set()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.found import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.homes import parse_homes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.member_places import (
     MAX_RENAMED,
     adoptions,
     check_places,
@@ -16,7 +17,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     observed,
     places,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.homes import parse_homes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.policy import RollPolicy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.roll import Group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import uuid_for

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Puts the questions of a gate to members of a group, over sockets of the controller, many at once."""
+"""Runs the probes of a gate, over sockets of the controller, many at the same time."""
 
 from __future__ import annotations
 
@@ -129,7 +129,9 @@ def _target(url: str) -> str:
 
 
 def _first_line(connected: socket.socket, end: float) -> bytes:
-    """Return what is answered up to the end of a line. Raises TimeoutError at `end`, however slowly the answer drips."""
+    """Return what is answered up to the end of a line. Raises TimeoutError at `end`, however slowly the answer
+    drips.
+    """
     line = b""
     while b"\n" not in line and len(line) < _MAX_LINE:
         connected.settimeout(max(0.001, end - time.monotonic()))
