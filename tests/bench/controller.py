@@ -33,9 +33,32 @@ READ: dict[str, dict[str, Any]] = {
 # The Python of the hosts: it gets the module on its standard input, and prints what that said when it was recorded. In
 # UUIDs it puts the number of the host, which is the name it is called by.
 ANSWER = """#!/bin/sh
-name=$(grep -a -o -m 1 "hypervisor[.]plugins[.]modules[.][a-z_]*" | sed -n '1s/.*[.]//p')
-exec sed "s/NUMBER/${{0##*/}}/g" "{folder}/$name.json"
+{name}
+number=${{0##*/}}
+exec sed "s/NUMBER/$number/g; s/TENS/${{number#${{number%%[1-9]*}}}}/g" "{answers}/$name.json"
 """
+# What a module is called: with its state, if that decides what it says.
+NAME = r"""words=$(grep -a -o -E 'hypervisor[.]plugins[.]modules[.][a-z_]+|"state": "(reported|held|released)"')
+state=$(echo "$words" | sed -n 's/"state": "\(.*\)"/-\1/p' | head -1)
+name=$(echo "$words" | sed -n 's/.*modules[.]//p' | head -1)$state"""
+# A Python that keeps what modules say.
+RECORD = """#!/bin/sh
+cat > "{folder}/payload"
+name() {{
+{name}
+}}
+name < "{folder}/payload"
+{python} < "{folder}/payload" | tee "{folder}/$name.json"
+"""
+IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
+MEMBERS = 10  # of a group, on each host
+GROUP = {"name": "web", "size": MEMBERS, "template": {"package": "small", "image": IMAGE, "disks": [{"name": "root"}]}}
+OF_GROUP = {
+    "flexdisk_group": "web",
+    "flexdisk_packages": [
+        {"name": "small", "memory": "1GiB", "disk": "10GiB", "flexible_disk": True, "vcpus": 1},
+    ],
+}
 # Loaded before any process is forked, so all of them count. Each read of the variables of a host appends one byte.
 COUNTER = """
 import os
@@ -84,9 +107,8 @@ class Fleet:
         link.parent.mkdir(parents=True)
         link.symlink_to(ROOT)
         (folder / "ansible.cfg").write_text("[defaults]\n")
-        answer = folder / "answer"
-        answer.write_text(ANSWER.format(folder=folder))
-        answer.chmod(0o755)
+        _program(folder / "answer", ANSWER.format(name=NAME, answers=folder))
+        _program(folder / "member", ANSWER.format(name=NAME, answers=folder / "group"))
         (folder / "callbacks").mkdir()
         (folder / "callbacks" / "counter.py").write_text(COUNTER.format(folder=folder))
         self.wanted, self.digest = self._record()
@@ -108,12 +130,21 @@ class Fleet:
     def run(self, playbook: str, hosts: int, variables: dict[str, Any]) -> Cost:
         """Run a playbook on so many hosts."""
         names = [f"hv{number:04}" for number in range(hosts)]
+        answer = "answer"
+        if playbook == "update_group":
+            answer = "member"
+            if not (self.folder / "group").exists():
+                self.record_group()
+            variables = {**OF_GROUP, "flexdisk_groups": [{**GROUP, "size": MEMBERS * hosts}]}
         if playbook == "apply":
             variables = {**variables, "flexdisk_plan_digests": dict.fromkeys(names, self.digest)}
+        everyone = {name: {"ansible_python_interpreter": self._python(answer, name[2:])} for name in names}
+        return self._play(playbook, everyone, variables)
+
+    def _play(self, playbook: str, everyone: dict[str, dict[str, str]], variables: dict[str, Any]) -> Cost:
         common = {"ansible_connection": "local"}
         inventory, printed, reads = (self.folder / name for name in ("inventory.json", "printed", "reads"))
         reads.write_text("")
-        everyone = {name: {"ansible_python_interpreter": self._python(name[2:])} for name in names}
         inventory.write_text(json.dumps({"hypervisors": {"hosts": everyone, "vars": {**common, **variables}}}))
         book = playbook if "/" in playbook else f"flexdisk.hypervisor.{playbook}"
         command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(inventory), book]
@@ -128,12 +159,39 @@ class Fleet:
         tasks += sum(line.count(",") + 1 for line in re.findall(r"^included: .*", text, re.MULTILINE))
         return Cost(tasks, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024, text, reads.stat().st_size)
 
-    def _python(self, number: str) -> str:
-        link = self.folder / "answers" / number
+    def _python(self, answer: str, number: str) -> str:
+        link = self.folder / f"{answer}s" / number
         link.parent.mkdir(exist_ok=True)
         if not link.exists():
-            link.symlink_to("../answer")
+            link.symlink_to(f"../{answer}")
         return str(link)
+
+    def record_group(self) -> None:
+        """Let a group be made on a simulated node, and keep what modules say when nothing is left to do."""
+        folder = self.folder / "group"
+        node = folder / "node"
+        folder.mkdir()
+        for words in (
+            ["init", "--pool", "zones:1T"],
+            ["machine", "memory=65536", "cpus=16"],
+            ["image-import", IMAGE, "64"],
+        ):
+            _simnode(node, *words)
+        _program(folder / "record", RECORD.format(name=NAME, folder=folder, python=sys.executable))
+        place = {"PATH": f"{node}/bin:{os.environ['PATH']}"}
+        variables = {
+            **OF_GROUP,
+            "flexdisk_groups": [{**GROUP, "policy": {"max_batch_size": MEMBERS, "min_in_service": 0}}],
+            "flexdisk_environment": place,
+        }
+        for python in (sys.executable, str(folder / "record")):
+            self._play("update_group", {"hv0000": {"ansible_python_interpreter": python}}, variables)
+        uuids = re.findall(r'"uuid": "([0-9a-f]{8}-[0-9a-f-]{27})"', (folder / "vm_info.json").read_text())
+        for path in folder.glob("*.json"):
+            text = re.sub(r"\bweb-([0-9])\b", r"web-TENS\1", _numbered(path.read_text()))
+            for uuid in dict.fromkeys(uuids):
+                text = text.replace(uuid, f"{uuid[:9]}NUMBER{uuid[13:]}")
+            path.write_text(text)
 
     def _environment(self) -> dict[str, str]:
         ours = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON"))}
@@ -164,6 +222,7 @@ class Fleet:
             **{name: (name, {}) for name in ("report", "list_disks", "verify_disks")},
             "report, page": ("report", {"flexdisk_report_html": str(self.folder / "report.html")}),
             "plan_moves": ("plan_moves", {"flexdisk_move_request": "rebalance"}),
+            "update_group": ("update_group", {}),
         }
 
     def on_few(self, name: str) -> list[Cost]:
@@ -177,6 +236,16 @@ def _declared(vm: dict[str, Any]) -> list[dict[str, Any]]:
         {"name": f"disk{n}", "uuid": disk["uuid"], "size": disk["size"], **({"boot": True} if disk.get("boot") else {})}
         for n, disk in enumerate(vm["disks"])
     ]
+
+
+def _simnode(node: Path, *words: str) -> None:
+    command = [sys.executable, "-m", "simnode", "--dir", str(node), *words]
+    subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SIMNODE)}, check=True, stdout=subprocess.DEVNULL)
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def _numbered(text: str) -> str:

@@ -29,8 +29,10 @@ class Content:
 
 def ledger(backend: Backend, before: World, after: World) -> list[Content]:
     """What an undisturbed run keeps of all data, taken before it: read from `backend` in the state `before`."""
-    kept = {props["guid"]: after.size(name) for name, props in after.datasets.items()}
-    lengths = {name: min(before.size(name), kept.get(props["guid"], 0)) for name, props in before.datasets.items()}
+    sizes_by_guid = {props["guid"]: after.size(name) for name, props in after.datasets.items()}
+    lengths = {
+        name: min(before.size(name), sizes_by_guid.get(props["guid"], 0)) for name, props in before.datasets.items()
+    }
     digests = backend.digests({name: length for name, length in lengths.items() if length})
     return [Content(before.datasets[name]["guid"], name, lengths[name], digest) for name, digest in digests.items()]
 
@@ -39,10 +41,10 @@ def lost_data(backend: Backend, contents: Iterable[Content], now: World) -> list
     """Every byte that was to be kept is there, wherever its dataset lies."""
     contents = list(contents)
     places = {props["guid"]: name for name, props in now.datasets.items()}
-    kept = {content.guid: content.length for content in contents}
-    whole = {place: kept[guid] for guid, place in places.items() if 0 < kept.get(guid, 0) <= now.size(place)}
-    known = {place: now.contents[place] for place, length in whole.items() if length == now.size(place)}
-    digests = known | backend.digests({place: length for place, length in whole.items() if place not in known})
+    lengths = {content.guid: content.length for content in contents}
+    readable = {place: lengths[guid] for guid, place in places.items() if 0 < lengths.get(guid, 0) <= now.size(place)}
+    known = {place: now.contents[place] for place, length in readable.items() if length == now.size(place)}
+    digests = known | backend.digests({place: length for place, length in readable.items() if place not in known})
     complaints = []
     for content in contents:
         place = places.get(content.guid)
@@ -72,13 +74,13 @@ def _number(value: str) -> int:
     return int(value) if value.isdigit() else 0
 
 
-def differences(wanted: Any, found: Any, path: str = "") -> Iterator[str]:
+def differences(wanted: Any, actual: Any, path: str = "") -> Iterator[str]:
     """Where two comparable worlds differ."""
-    if isinstance(wanted, Mapping) and isinstance(found, Mapping):
-        for key in sorted({*wanted, *found}):
-            yield from differences(wanted.get(key), found.get(key), f"{path}/{key}")
-    elif wanted != found:
-        yield f"{path[1:]}: {found!r} instead of {wanted!r}"
+    if isinstance(wanted, Mapping) and isinstance(actual, Mapping):
+        for key in sorted({*wanted, *actual}):
+            yield from differences(wanted.get(key), actual.get(key), f"{path}/{key}")
+    elif wanted != actual:
+        yield f"{path[1:]}: {actual!r} instead of {wanted!r}"
 
 
 def succeeded(result: Mapping[str, Any], which: str) -> list[str]:

@@ -33,8 +33,8 @@ class Point:
     @classmethod
     def parse(cls, text: str) -> Point:
         """The inverse of str. Raises ValueError."""
-        scenario, *words = text.split(":")
-        faults = tuple((kind, int(nth)) for kind, nth in zip(words[::2], words[1::2], strict=True))
+        scenario, *fields = text.split(":")
+        faults = tuple((kind, int(nth)) for kind, nth in zip(fields[::2], fields[1::2], strict=True))
         if scenario not in SCENARIOS or not faults or not all(kind in KINDS for kind, _nth in faults):
             raise ValueError(f"no such point: {text}")
         return cls(scenario, faults)
@@ -82,11 +82,11 @@ def nested(baseline: Baseline, fits: Callable[[Kind], bool], count: int, seed: i
     dice = random.Random(f"{baseline.scenario.name}:{seed}")
     first = [point.faults[0] for point in points(baseline, fits) if point.faults[0][0] != "silent"]
     names = [name for name, kind in KINDS.items() if fits(kind) and name != "silent" and not kind.fault.boundary]
-    found: set[Point] = set()
-    while len(found) < count:
+    result: set[Point] = set()
+    while len(result) < count:
         second = (dice.choice(names), dice.randint(1, len(baseline.calls) + 2))
-        found.add(Point(baseline.scenario.name, (dice.choice(first), second)))
-    return sorted(found, key=str)
+        result.add(Point(baseline.scenario.name, (dice.choice(first), second)))
+    return sorted(result, key=str)
 
 
 def judge(point: Point, baseline: Baseline, backend: Backend) -> list[str]:
@@ -124,9 +124,9 @@ def verdict(baseline: Baseline, backend: Backend, contents: Sequence[checks.Cont
     """Look at everything after a run that succeeded, and run the task once more."""
     now = world.read(backend)
     complaints = checks.lost_data(backend, contents, now) + checks.quota_law(now)
-    found = world.comparable(now, baseline.known)
+    actual = world.comparable(now, baseline.known)
     rest = world.comparable(replace(now, contents={}), baseline.known)
-    complaints += list(checks.differences(baseline.wanted, found))[:MOST_DIFFERENCES]
+    complaints += list(checks.differences(baseline.wanted, actual))[:MOST_DIFFERENCES]
     third = backend.task(baseline.scenario.task)
     complaints += checks.idle(third, backend.calls(), "last")
     # That no command changed anything has just been checked: contents are not read once more.

@@ -96,7 +96,7 @@ def _boundaries() -> dict[str, Kind]:
     every = [(point, fault) for point in POINTS for fault in ("kill", "fail", "late:30")]
     every += [(point, "timeout") for point in WATCHES]
     named = {f"{fault.partition(':')[0]}-{point.replace(' ', '-')}": (point, fault) for point, fault in every}
-    return {name: _at_boundary(*what) for name, what in named.items()}
+    return {name: _at_boundary(*arguments) for name, arguments in named.items()}
 
 
 def _asks_guest(argv: Argv) -> bool:

@@ -39,7 +39,7 @@ def wrapped(name: str, real: Callable[..., Any], library: Any, shim: Any, folder
     @functools.wraps(real)
     def call(*arguments: Any) -> Any:
         argv = ["libvirt", name]
-        number, fault = shim.count(os.path.join(folder, "calls"), argv), shim.told(folder)
+        number, fault = shim.count(os.path.join(folder, "calls"), argv), shim.read_fault(folder)
         if fault is None or not fault.hits(number, argv):
             return real(*arguments)
         if fault.kill == "first":

@@ -85,13 +85,13 @@ class NodeBackend:
                 self.admin("vm-finish")
 
     def _runner(self, argv: Sequence[str], stdin: str = "", timeout: float = 300) -> Answer:
-        words = list(argv)
+        command = list(argv)
         if self._dead:
             raise Killed
-        self._calls.append(words)
-        if self._fault is None or not self._fault.hits(len(self._calls), words):
-            return Answer(*self.node.run(words, stdin))
-        return self._spoil(self._fault, words, stdin, timeout)
+        self._calls.append(command)
+        if self._fault is None or not self._fault.hits(len(self._calls), command):
+            return Answer(*self.node.run(command, stdin))
+        return self._spoil(self._fault, command, stdin, timeout)
 
     def _pipe(self, first: Sequence[str], second: Sequence[str]) -> tuple[Answer, Answer]:
         sent = self._runner(first)
@@ -115,8 +115,8 @@ class NodeBackend:
         if fault.seconds > timeout:
             raise FlexdiskError("CommandTimeout", "%s did not end within %d s" % (" ".join(argv), timeout))
         if fault.cut:
-            whole = Answer(*self.node.run(argv, stdin))
-            return Answer(whole.rc, shim.shortened(whole.stdout), whole.stderr)
+            answer = Answer(*self.node.run(argv, stdin))
+            return Answer(answer.rc, shim.shortened(answer.stdout), answer.stderr)
         return Answer(fault.status, "", shim.complain(fault, argv)) if fault.status else truth
 
     def _at_boundary(self, boundary: str, argv: list[str], stdin: str) -> Answer:
@@ -132,12 +132,12 @@ class NodeBackend:
         if argv[0] == "zfs":
             self.node.run(shim.part(argv), stdin)
             return
-        left, whole = last, self.node.zfs
+        left, complete = last, self.node.zfs
 
-        def counted(words: list[str], data: str = "") -> tuple[int, str, str]:
+        def counted(command: list[str], data: str = "") -> tuple[int, str, str]:
             nonlocal left
-            answer = whole(words, data)
-            left -= shim.changes(["zfs", *words])
+            answer = complete(command, data)
+            left -= shim.changes(["zfs", *command])
             if left == 0:
                 raise Torn
             return answer

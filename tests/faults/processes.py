@@ -93,14 +93,14 @@ class ProcessBackend:
 
     def litter(self) -> Sequence[str]:
         """Locks that are still held."""
-        held = []
+        locked = []
         for path in self._locks.glob("*.lock"):
             with path.open() as stream:
                 try:
                     fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    held.append(path.name)
-        return held
+                    locked.append(path.name)
+        return locked
 
     def calls(self) -> list[list[str]]:
         return shim.calls(self._shim)
@@ -120,8 +120,8 @@ class ProcessBackend:
         if process.exitcode == -signal.SIGKILL:
             return {"killed": True}
         assert process.exitcode is not None, "the module does not end"
-        found: dict[str, Any] = json.loads(answer.read_text())
-        return found
+        result: dict[str, Any] = json.loads(answer.read_text())
+        return result
 
     def _serve(self, module: BaseProcess) -> None:
         """Answer the programs until the module ends. One that outlives its module waits for the next."""

@@ -48,8 +48,8 @@ def declare(*disks: Entry, vm: str = "web01", root: Entry | None = None, **more:
     """The arguments of a task for one VM. root is what is said of its boot disk besides the name. unlisted and
     flexible_disk_size belong to the VM, the rest to the task.
     """
-    own = {key: more.pop(key) for key in ("unlisted", "flexible_disk_size", "quota") if key in more}
-    return {"vms": [{"vm": vm, "disks": [{**ROOT, **(root or {})}, *disks], **own}], **more}
+    vm_options = {key: more.pop(key) for key in ("unlisted", "flexible_disk_size", "quota") if key in more}
+    return {"vms": [{"vm": vm, "disks": [{**ROOT, **(root or {})}, *disks], **vm_options}], **more}
 
 
 def disk_uuid(vm: str, index: int) -> str:

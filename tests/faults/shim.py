@@ -105,8 +105,8 @@ def changes(argv: Sequence[str]) -> bool:
 def complain(fault: Fault, argv: Sequence[str]) -> str:
     """What the spoiled command says on stderr."""
     command = argv[1] if len(argv) > 1 else argv[0]  # sysinfo has no arguments
-    what = f"cannot {WORDS.get(command, command)} '{argv[-1]}'"
-    return fault.complaint.get(argv[0], fault.complaint.get("", "")).format(what=what, name=argv[-1])
+    problem = f"cannot {WORDS.get(command, command)} '{argv[-1]}'"
+    return fault.complaint.get(argv[0], fault.complaint.get("", "")).format(what=problem, name=argv[-1])
 
 
 def shortened(text: str) -> str:
@@ -133,10 +133,10 @@ def install(folder: str | Path) -> None:
 def tell(folder: str | Path, fault: Fault | None) -> None:
     """Spoil from now on, and count anew; None spoils nothing."""
     _write(os.path.join(folder, "calls"), "")
-    _write(os.path.join(folder, "fault"), words(fault))
+    _write(os.path.join(folder, "fault"), render_fault(fault))
 
 
-def words(fault: Fault | None) -> str:
+def render_fault(fault: Fault | None) -> str:
     """What FOLDER/fault says."""
     return ascii(vars(fault)) if fault else ""
 
@@ -163,7 +163,7 @@ def count(path: str, argv: Sequence[str]) -> int:
     return number
 
 
-def told(folder: str) -> Fault | None:
+def read_fault(folder: str) -> Fault | None:
     """What FOLDER/fault says; None if it says nothing."""
     try:
         text = _read(os.path.join(folder, "fault"))
@@ -198,9 +198,9 @@ def _undisturbed(folder: str) -> dict[str, str]:
 
 def _real(folder: str, program: str) -> str:
     for entry in _others(folder):
-        found = os.path.join(entry, program)
-        if os.access(found, os.X_OK):
-            return found
+        path = os.path.join(entry, program)
+        if os.access(path, os.X_OK):
+            return path
     sys.exit(f"{folder}: there is no other {program} on PATH")
 
 
@@ -243,7 +243,7 @@ def main(folder: str, argv: Sequence[str]) -> int:
     """Run one command as told; returns its exit status, unless this process becomes the real program."""
     if TEAR in os.environ:
         return _tear(folder, argv, int(os.environ[TEAR]))
-    fault = told(folder)
+    fault = read_fault(folder)
     number = count(os.path.join(folder, "calls"), argv)
     if fault is not None and fault.hits(number, argv):
         return _spoil(folder, fault, argv)

@@ -82,8 +82,8 @@ def _zfs_quota(given: Arguments, zfs: Zfs, hypervisor: Vmadm, policy: Policy, ch
 
 
 def _disk_verify(given: Arguments, zfs: Zfs, hypervisor: Vmadm, policy: Policy, check: bool) -> Result:
-    found = disk_verify.verify(zfs, hypervisor, given["vms"], given["repair"], None, 30, check, NOW, 7)
-    return _result(found.outcome)
+    verified = disk_verify.verify(zfs, hypervisor, given["vms"], given["repair"], None, 30, check, NOW, 7)
+    return _result(verified.outcome)
 
 
 _RUNS: dict[str, Callable[[Arguments, Zfs, Vmadm, Policy, bool], Result]] = {

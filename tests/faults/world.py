@@ -81,5 +81,5 @@ def comparable(world: World, known: set[str]) -> dict[str, Any]:
     text = json.dumps({"datasets": datasets, "vms": world.vms, "contents": world.contents}, sort_keys=True)
     for uuid, name in names.items():
         text = text.replace(uuid, name)
-    found: dict[str, Any] = json.loads(_DETACHED_SNAPSHOT.sub(r"\1", text))
-    return found
+    state: dict[str, Any] = json.loads(_DETACHED_SNAPSHOT.sub(r"\1", text))
+    return state

@@ -34,11 +34,11 @@ def acquire_options() -> list[str]:
 
 def source_lines(release: str, components: Sequence[str], folder: Path = SOURCES) -> list[str]:
     """One-line sources of the Debian release with the given components, from this machine's own sources."""
-    found: dict[tuple[str, str], Source] = {}
+    result: dict[tuple[str, str], Source] = {}
     for source in sources(folder):
         if "main" in source.components and source.suite in (release, f"{release}-updates", f"{release}-security"):
-            found.setdefault((source.uri, source.suite), source)
-    return [_one_line(source, components) for source in found.values()]
+            result.setdefault((source.uri, source.suite), source)
+    return [_one_line(source, components) for source in result.values()]
 
 
 def _one_line(source: Source, components: Sequence[str]) -> str:

@@ -79,11 +79,11 @@ def pid() -> int | None:
 
 def pids() -> list[int]:
     """Those of all machines that run and of the guest; of the guest alone where it is about that one."""
-    found = []
+    numbers = []
     for name in (GUEST,) if current() == GUEST else (*MACHINES, GUEST):
         with machine(name):
-            found += [number] if (number := pid()) is not None else []
-    return found
+            numbers += [number] if (number := pid()) is not None else []
+    return numbers
 
 
 def port() -> int:
@@ -149,7 +149,7 @@ def console_tail(lines: int = 20) -> str:
 
 def _qemu(image: Path, run: Path, number: int) -> list[str]:
     public_key = (run / "key.pub").read_text(encoding="utf-8").split()[1]
-    own = [
+    options = [
         "-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd.img"),
         "-append", f"root=/dev/vda rw {KERNEL_ARGUMENTS} flexdisk.key={public_key}",
         "-drive", f"if=none,id=root,file={run / 'root.qcow2'},format=qcow2,cache=unsafe",
@@ -157,16 +157,16 @@ def _qemu(image: Path, run: Path, number: int) -> list[str]:
         "-drive", f"if=none,id=pool,file={run / 'pool.img'},format=raw,cache=unsafe,discard=unmap",
         "-device", "virtio-blk-pci,drive=pool,serial=pool",
     ]  # fmt: skip
-    return hardware(CPUS, MEMORY_MIB, number, own)
+    return hardware(CPUS, MEMORY_MIB, number, options)
 
 
-def hardware(cpus: int, memory: int, number: int, own: list[str]) -> list[str]:
+def hardware(cpus: int, memory: int, number: int, options: list[str]) -> list[str]:
     """QEMU's command line. number is the port that leads to its sshd, own its kernel and disks."""
     run = run_dir()
     return [
         "qemu-system-x86_64", "-name", current(), "-nodefaults", "-no-user-config", "-display", "none",
         "-machine", "pc", "-accel", "tcg,thread=multi", "-cpu", "qemu64", "-smp", str(cpus), "-m", str(memory),
-        *own,
+        *options,
         "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{number}-:22",
         "-device", "virtio-net-pci,netdev=net,romfile=",
         "-device", "virtio-rng-pci",

@@ -172,9 +172,9 @@ def make_root(folder: Path, key: Path, layout: Layout, mib: int) -> Root:
 
 
 def _copy(root: Root, part: str, device: str) -> None:
-    words = [str(guest_image.ensure()), part, root.layout.kind, root.uuid, str(root.disk.file.parent)]
+    values = [str(guest_image.ensure()), part, root.layout.kind, root.uuid, str(root.disk.file.parent)]
     arguments = f"{root.source} {KERNEL_ARGUMENTS} {NO_CLOUD}"
-    script = ["sh", "-eu", str(MAKE_ROOT), *words, arguments, device if root.layout.grub else ""]
+    script = ["sh", "-eu", str(MAKE_ROOT), *values, arguments, device if root.layout.grub else ""]
     host("unshare", "--mount", "--", *script)
 
 
@@ -240,8 +240,8 @@ def _check(device: str, root: Root) -> None:
     script = 'mount -t "$1" -o "$2" "$3" "$4"; diff -r --no-dereference "$5" "$4/usr" | grep -v "^Only in $4" || true'
     options = "ro,subvol=@rootfs" if root.layout.kind == "btrfs" else "ro"
     target = str(root.disk.file.with_name("target"))
-    words = (root.layout.kind, options, device, target, str(source))
-    assert host("unshare", "--mount", "--", "sh", "-euc", script, "sh", *words) == ""
+    fields = (root.layout.kind, options, device, target, str(source))
+    assert host("unshare", "--mount", "--", "sh", "-euc", script, "sh", *fields) == ""
 
 
 class Guest(Lab):
@@ -261,14 +261,14 @@ class Guest(Lab):
 
         cloud: cloud-init looks for its data.
         """
-        own = []
+        options = []
         for disk in disks:
             drive = f"if=none,id={disk.serial},file={disk.file},format=raw,cache=unsafe"
-            own += ["-drive", drive, "-device", f"virtio-blk-pci,drive={disk.serial},serial={disk.serial}"]
+            options += ["-drive", drive, "-device", f"virtio-blk-pci,drive={disk.serial},serial={disk.serial}"]
         if source:
             kernel, ramdisk = map(str, guest_image.kernel())
             arguments = f"{source} {KERNEL_ARGUMENTS} {'' if cloud else NO_CLOUD}"
-            own += ["-kernel", kernel, "-initrd", ramdisk, "-append", arguments]
+            options += ["-kernel", kernel, "-initrd", ramdisk, "-append", arguments]
         with boot.machine(self.name):
             boot.stop()
             run = boot.run_dir()
@@ -277,7 +277,7 @@ class Guest(Lab):
                 shutil.copy(self.key.with_name(name), run / name)
             number = boot.free_port()
             (run / "port").write_text(f"{number}\n", encoding="utf-8")
-            boot.call(boot.hardware(CPUS, MEMORY_MIB, number, own))
+            boot.call(boot.hardware(CPUS, MEMORY_MIB, number, options))
             remote.wait_for_ssh()
             remote.write_inventory()
             remote.push_zipcache()
@@ -316,23 +316,23 @@ class Guest(Lab):
 
     def grow(self, disk: Disk, *options: str, **arguments: object) -> dict[str, Any]:
         """What the module says, run by Ansible. A failure is a result, too."""
-        words = json.dumps({"serial": disk.serial, **arguments})
+        module_arguments = json.dumps({"serial": disk.serial, **arguments})
         with boot.machine(self.name):
-            said = self.ad_hoc(MODULE, words, *options, check=False)
-        _before, arrow, result = said.stdout.partition("=> ")
-        assert arrow, said
+            answer = self.ad_hoc(MODULE, module_arguments, *options, check=False)
+        _before, arrow, result = answer.stdout.partition("=> ")
+        assert arrow, answer
         return dict(json.JSONDecoder().raw_decode(result)[0])
 
     def boot_id(self) -> str:
         """What the kernel calls this boot."""
         return self.run(["cat", "/proc/sys/kernel/random/boot_id"]).stdout
 
-    def _until(self, done: Callable[[], bool], what: str) -> None:
+    def _until(self, done: Callable[[], bool], condition: str) -> None:
         patience = Patience(BOOT_SECONDS)
         with boot.machine(self.name):
             while not done():
                 if why := patience.over():
-                    raise LabError(f"waited for {what} ({why}):\n{boot.console_tail()}")
+                    raise LabError(f"waited for {condition} ({why}):\n{boot.console_tail()}")
                 time.sleep(0.5)
 
 

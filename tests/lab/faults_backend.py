@@ -141,8 +141,8 @@ class LabBackend:
             self._lab.zfs("set", "snapdev=visible", volume)
         try:
             self.run("udevadm", "settle")
-            found: dict[str, str] = json.loads(self.run("python3", "-c", DIGESTS, stdin=json.dumps(lengths)))
-            return found
+            result: dict[str, str] = json.loads(self.run("python3", "-c", DIGESTS, stdin=json.dumps(lengths)))
+            return result
         finally:
             for volume in shown:
                 self._lab.run(["sh", "-euc", f"udevadm settle; zfs inherit snapdev {volume}; udevadm settle"])
@@ -156,18 +156,26 @@ class LabBackend:
     def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
         """Run the module over ssh as Ansible does; a fault may kill its Python on the lab, or Ansible here."""
         self._write("calls", "")
-        self._write("fault", shim.words(fault))
-        words = {**arguments, "lock_timeout": PATIENCE}
+        self._write("fault", shim.render_fault(fault))
+        options_of_task = {**arguments, "lock_timeout": PATIENCE}
         options = ["-e", f"ansible_python_interpreter={PYTHON}", *(["--check"] if check else [])]
         if fault is not None and fault.kill == "controller":
-            return self._killed_controller(words, options, fault.nth)
-        done = self._lab.ad_hoc(name_of(words), json.dumps(arguments_of(words)), *options, check=False)
+            return self._killed_controller(options_of_task, options, fault.nth)
+        done = self._lab.ad_hoc(
+            name_of(options_of_task), json.dumps(arguments_of(options_of_task)), *options, check=False
+        )
         return parse(done.stdout or done.stderr)
 
-    def _killed_controller(self, words: Mapping[str, Any], options: Sequence[str], nth: int) -> dict[str, Any]:
+    def _killed_controller(
+        self, options_of_task: Mapping[str, Any], options: Sequence[str], nth: int
+    ) -> dict[str, Any]:
         """Kill ansible-playbook and all its processes here while the command number nth waits on the lab."""
         book = self._lab.workdir / "interrupted.json"
-        play = {"hosts": "hypervisors", "gather_facts": False, "tasks": [{name_of(words): arguments_of(words)}]}
+        play = {
+            "hosts": "hypervisors",
+            "gather_facts": False,
+            "tasks": [{name_of(options_of_task): arguments_of(options_of_task)}],
+        }
         book.write_text(json.dumps([play]), encoding="utf-8")
         with subprocess.Popen(
             self._lab.ansible_argv("ansible-playbook", str(book), *options), env=self._lab.environment(),
@@ -201,7 +209,7 @@ class DomainsBackend(LabBackend):
         return super().run(*argv, stdin=stdin)
 
     def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
-        devices = re.sub(r'"0:4:(\d)"', lambda found: f'"0:{4 + int(found[1])}:0"', json.dumps(arguments))
+        devices = re.sub(r'"0:4:(\d)"', lambda match: f'"0:{4 + int(match[1])}:0"', json.dumps(arguments))
         return super().task({**json.loads(devices), "hypervisor": "libvirt"}, check=check, fault=fault)
 
 
@@ -209,10 +217,10 @@ def parse(stdout: str) -> dict[str, Any]:
     """The result that `ansible` printed for the only host; {"killed": True} of a module that was killed."""
     printed = RESULT.search(stdout)
     assert printed, stdout
-    status, found = printed[1], json.loads(printed[2])
-    if "UNREACHABLE" in status or ("error_code" not in found and found.get("rc") in KILLED):
+    status, result = printed[1], json.loads(printed[2])
+    if "UNREACHABLE" in status or ("error_code" not in result and result.get("rc") in KILLED):
         return {"killed": True}
-    return {**found, "failed": "FAILED" in status}
+    return {**result, "failed": "FAILED" in status}
 
 
 def descendants(number: int) -> Iterator[int]:

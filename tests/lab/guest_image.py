@@ -41,8 +41,8 @@ def ensure() -> Path:
 
 def kernel() -> tuple[Path, Path]:
     """Kernel and initial RAM disk."""
-    (found,) = (image_dir() / "root" / "boot").glob("vmlinuz-*")
-    return found, found.with_name(found.name.replace("vmlinuz", "initrd.img"))
+    (path,) = (image_dir() / "root" / "boot").glob("vmlinuz-*")
+    return path, path.with_name(path.name.replace("vmlinuz", "initrd.img"))
 
 
 def _fill(scratch: Path) -> None:

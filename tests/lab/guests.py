@@ -100,7 +100,7 @@ def domain_xml(
         number: 1 to 9, decides its UUID and its addresses on the bridge.
         memory: MiB.
     """
-    words = f"{KERNEL_ARGUMENTS} flexdisk.address={address(number)}/24 flexdisk.key={_public_key()}"
+    command_line = f"{KERNEL_ARGUMENTS} flexdisk.address={address(number)}/24 flexdisk.key={_public_key()}"
     ports = "".join(
         f"\n    <controller type='pci' index='{index}' model='pcie-root-port'/>" for index in range(1, ROOT_PORTS + 1)
     )
@@ -113,7 +113,7 @@ def domain_xml(
     <type arch='x86_64' machine='{machine}'>hvm</type>
     <kernel>{FOLDER}/vmlinux</kernel>
     <initrd>{initrd}</initrd>
-    <cmdline>{escape(words)}</cmdline>
+    <cmdline>{escape(command_line)}</cmdline>
   </os>
   <features><acpi/></features>
   <devices>
@@ -149,13 +149,13 @@ def uuid(number: int) -> str:
 def listings(transcript: str) -> list[list[Seen]]:
     """Every complete list of disks that a guest printed."""
     lines = transcript.split("\n")[:-1]  # the last one may be cut
-    found = []
+    result = []
     for at, line in enumerate(lines):
         word, _space, count = line.partition(" ")
         if word == "DISKS" and len(block := lines[at + 1 : at + 1 + int(count)]) == int(count):
             fields = [entry.split(" ")[1:] for entry in block]
-            found.append([Seen(where, int(size), serial, device) for where, size, serial, device in fields])
-    return found
+            result.append([Seen(where, int(size), serial, device) for where, size, serial, device in fields])
+    return result
 
 
 def ssh_variables() -> dict[str, str | int]:
@@ -201,14 +201,14 @@ class Guest:
 
     def transcript(self) -> str:
         """All that the guest said, over all its boots."""
-        said = self._lab.run(["sh", "-c", f"cat {shlex.quote(f'{LOGS}/{self.name}.console')} || true"]).stdout
-        return said.replace("\r", "")
+        console = self._lab.run(["sh", "-c", f"cat {shlex.quote(f'{LOGS}/{self.name}.console')} || true"]).stdout
+        return console.replace("\r", "")
 
     def start(self) -> list[Seen]:
         """Power on and wait for the first list of disks."""
         since = len(listings(self.transcript()))
         self.virsh("start")
-        return self._listing(lambda found: len(found) > since, BOOT_SECONDS)
+        return self._listing(lambda seen: len(seen) > since, BOOT_SECONDS)
 
     def wait_for(self, expected: Sequence[Seen], seconds: float = CHANGE_SECONDS) -> None:
         """Return when the guest's latest list is this one."""
@@ -216,7 +216,7 @@ class Guest:
 
     def wait_until(self, good: Callable[[list[Seen]], bool], seconds: float = CHANGE_SECONDS) -> None:
         """Return when the guest's latest list is as wanted."""
-        self._listing(lambda found: bool(found) and good(found[-1]), seconds)
+        self._listing(lambda seen: bool(seen) and good(seen[-1]), seconds)
 
     def device_of(self, serial: str) -> str:
         """Where the guest has the disk with this serial number."""
@@ -254,9 +254,9 @@ class Guest:
         self._until(lambda: good(listings(self.transcript())), seconds, "its disks")
         return listings(self.transcript())[-1]
 
-    def _until(self, done: Callable[[], bool], seconds: float, what: str) -> None:
+    def _until(self, done: Callable[[], bool], seconds: float, condition: str) -> None:
         patience = Patience(seconds)
         while not done():
             if why := patience.over():
-                raise AssertionError(f"{self.name}: waited for {what} ({why}); it said:\n{self.transcript()}")
+                raise AssertionError(f"{self.name}: waited for {condition} ({why}); it said:\n{self.transcript()}")
             time.sleep(0.5)

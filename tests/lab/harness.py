@@ -109,7 +109,7 @@ class Lab:
 
     def environment(self) -> dict[str, str]:
         """The environment of Ansible's programs."""
-        own = {
+        variables = {
             "ANSIBLE_COLLECTIONS_PATH": os.pathsep.join(
                 [str(self.collections), *filter(None, [os.environ.get("ANSIBLE_COLLECTIONS_PATH")])]
             ),
@@ -118,14 +118,14 @@ class Lab:
             "ANSIBLE_NOCOLOR": "1",
             "LC_ALL": "C.UTF-8",
         }
-        return {**os.environ, **own}
+        return {**os.environ, **variables}
 
     @staticmethod
     def local(argv: Sequence[str], cwd: Path, env: Mapping[str, str]) -> Completed:
         """Run a program here that works on the lab; a failure is an exit status."""
         done = progress.run(argv, PLAYBOOK_SECONDS, cwd=cwd, env=env)
-        said = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
-        return subprocess.CompletedProcess(list(argv), done.returncode, *said)
+        texts = (text.decode(errors="replace") for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(list(argv), done.returncode, *texts)
 
     def _ansible(self, program: str, *arguments: str, check: bool, extra: dict[str, str]) -> Completed:
         argv = self.ansible_argv(program, *arguments)

@@ -113,8 +113,8 @@ def full(_arguments: argparse.Namespace) -> int:
 
 
 def _suite(selection: list[str], extra: dict[str, str], work: float) -> int:
-    own = remote.ROOT / ".venv" / "bin" / "python"
-    python = str(own) if own.exists() else sys.executable
+    interpreter = remote.ROOT / ".venv" / "bin" / "python"
+    python = str(interpreter) if interpreter.exists() else sys.executable
     argv = [python, "-u", "-m", "pytest", "-v", "-p", "no:cacheprovider", "--durations=20", str(SUITE), *selection]
     down_before = [name for name in (*boot.MACHINES, boot.GUEST) if not _is_up(name)]
     try:

@@ -30,17 +30,17 @@ class Both:
 
     def hide(self, name: str) -> None:
         """From now on, playbooks cannot reach this machine; "": they reach both."""
-        hosts = {one: {**found, **(_OUT_OF_REACH if one == name else {})} for one, found in self._hosts.items()}
+        hosts = {one: {**variables, **(_OUT_OF_REACH if one == name else {})} for one, variables in self._hosts.items()}
         self._inventory.write_text(json.dumps({"hypervisors": {"hosts": hosts, "vars": self._variables}}))
 
-    def argv(self, playbook: str, *words: str) -> list[str]:
+    def argv(self, playbook: str, *options: str) -> list[str]:
         """The command line of a playbook of this collection."""
         program, _i, _inventory = self.lab.ansible_argv("ansible-playbook")
-        return [program, "-i", str(self._inventory), f"flexdisk.hypervisor.{playbook}", *words]
+        return [program, "-i", str(self._inventory), f"flexdisk.hypervisor.{playbook}", *options]
 
-    def play(self, playbook: str, *words: str) -> Completed:
+    def play(self, playbook: str, *options: str) -> Completed:
         """Run it; a failure is an exit status."""
-        return self.lab.local(self.argv(playbook, *words), self.lab.workdir, self.lab.environment())
+        return self.lab.local(self.argv(playbook, *options), self.lab.workdir, self.lab.environment())
 
 
 def changed(printed: str) -> bool:
@@ -50,8 +50,8 @@ def changed(printed: str) -> bool:
 
 def _host(lab: Lab) -> dict[str, str]:
     """The variables of a machine, which its own inventory has for a group."""
-    found = configparser.ConfigParser(interpolation=None, allow_no_value=True, delimiters=("=",))
-    found.read(lab.inventory)
+    parser = configparser.ConfigParser(interpolation=None, allow_no_value=True, delimiters=("=",))
+    parser.read(lab.inventory)
     (line,) = (line for line in lab.inventory.read_text().splitlines() if line.startswith(lab.name + " "))
-    own = dict(word.split("=", 1) for word in shlex.split(line)[1:])
-    return {**found["hypervisors:vars"], **own, "flexdisk_transfer_address": boot.peer_address(lab.name)}
+    variables = dict(word.split("=", 1) for word in shlex.split(line)[1:])
+    return {**parser["hypervisors:vars"], **variables, "flexdisk_transfer_address": boot.peer_address(lab.name)}

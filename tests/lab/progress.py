@@ -91,14 +91,14 @@ def usage_of(roots: Iterable[int | None]) -> Usage:
             number = int(path.parent.name)
             below.setdefault(int(fields[1]), []).append(number)
             ticks[number] = sum(map(int, fields[11:15]))
-    found: set[int] = set()
+    result: set[int] = set()
     left = [number for number in roots if number is not None]
     while left:
         number = left.pop()
-        if number not in found:
-            found.add(number)
+        if number not in result:
+            result.add(number)
             left += below.get(number, [])
-    return Usage(sum(ticks.get(number, 0) for number in found) / TICKS, sum(map(_delay, found)))
+    return Usage(sum(ticks.get(number, 0) for number in result) / TICKS, sum(map(_delay, result)))
 
 
 def _delay(number: int) -> float:
@@ -113,11 +113,11 @@ def processes(root: int) -> list[str]:
     """Process ids and command lines of a process and all below it."""
     out = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], capture_output=True, text=True, check=False).stdout
     rows = [line.split(None, 2) for line in out.splitlines()]
-    found, lines = {str(root)}, []
-    for number, parent, *words in sorted(rows, key=lambda row: int(row[0])):
-        if number in found or parent in found:
-            found.add(number)
-            lines.append(f"{number} {' '.join(words)[:200]}")
+    tree, lines = {str(root)}, []
+    for number, parent, *command in sorted(rows, key=lambda row: int(row[0])):
+        if number in tree or parent in tree:
+            tree.add(number)
+            lines.append(f"{number} {' '.join(command)[:200]}")
     return lines
 
 
@@ -159,8 +159,8 @@ def watched(argv: Sequence[str], cwd: Path, env: Mapping[str, str], idle: float,
         start_new_session=True,
     ) as process:  # fmt: skip
         patience = Patience(idle, lambda: usage_of((process.pid, *boot.pids())), work)
-        said = threading.Event()
-        reader = threading.Thread(target=_pass_on, args=(process, said), daemon=True)
+        output_seen = threading.Event()
+        reader = threading.Thread(target=_pass_on, args=(process, output_seen), daemon=True)
         reader.start()
         why = ""
         try:
@@ -169,8 +169,8 @@ def watched(argv: Sequence[str], cwd: Path, env: Mapping[str, str], idle: float,
                     process.wait(timeout=PACE_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    if said.is_set():
-                        said.clear()
+                    if output_seen.is_set():
+                        output_seen.clear()
                         patience.restart()
                     why = patience.over()
             if why:
@@ -186,9 +186,9 @@ def watched(argv: Sequence[str], cwd: Path, env: Mapping[str, str], idle: float,
         return process.returncode, why
 
 
-def _pass_on(process: subprocess.Popen[bytes], said: threading.Event) -> None:
+def _pass_on(process: subprocess.Popen[bytes], output_seen: threading.Event) -> None:
     assert process.stdout is not None
     while piece := os.read(process.stdout.fileno(), 65536):
-        said.set()
+        output_seen.set()
         sys.stdout.write(piece.decode(errors="replace"))
         sys.stdout.flush()

@@ -168,8 +168,8 @@ class LabWorld(World):
         self.home.lab.run(["vmadm", "create"], stdin=json.dumps(payload))
 
     def write(self, disk: int, mib: int, start: int = 0) -> None:
-        words = ["dd", "if=/dev/urandom", f"of={self.home.device(self.home.disks(VM)[disk])}", "bs=1M"]
-        self.home.lab.run([*words, f"seek={start}", f"count={mib}", "conv=fsync,notrunc"])
+        command = ["dd", "if=/dev/urandom", f"of={self.home.device(self.home.disks(VM)[disk])}", "bs=1M"]
+        self.home.lab.run([*command, f"seek={start}", f"count={mib}", "conv=fsync,notrunc"])
 
     def hashes(self) -> list[str]:
         return hashes(self.home)

@@ -82,7 +82,7 @@ MUTATIONS = (
     Mutation(
         "release: the saved identity stays beside the new one",
         "plan/changes.py",
-        'saved = {released_identity.KEY: ""} if released_identity.has_saved_identity(disk) else {}',
+        'saved = {released_identity.RELEASED_PROPERTY: ""} if released_identity.has_saved_identity(disk) else {}',
         "saved: t.Dict[str, str] = {}",
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
@@ -497,8 +497,8 @@ MUTATIONS = (
     Mutation(
         "a release that was not saved goes on",
         "engine/modules/disk_adopt.py",
-        "[released_identity.KEY])) != saved:",
-        "[released_identity.KEY])) is None:",
+        "[released_identity.RELEASED_PROPERTY])) != saved:",
+        "[released_identity.RELEASED_PROPERTY])) is None:",
         IN_USE_HERE,
     ),
     Mutation(
@@ -672,8 +672,8 @@ MUTATIONS = (
     Mutation(
         "start: every boot of the host is the same",
         "rules/power.py",
-        "bool(boot) and vm.root.user.get(BOOT) == boot",
-        "bool(boot) and BOOT in vm.root.user",
+        "bool(boot) and vm.root.user.get(AT_HOME_PROPERTY) == boot",
+        "bool(boot) and AT_HOME_PROPERTY in vm.root.user",
         STARTS,
     ),
     Mutation(
@@ -1175,8 +1175,8 @@ MUTATIONS = (
     Mutation(
         "a release takes facts away and keeps no identity",
         "plan/disk_adopt.py",
-        'facts[released_identity.KEY] = saved or ""',
-        'facts[released_identity.KEY] = ""',
+        'facts[released_identity.RELEASED_PROPERTY] = saved or ""',
+        'facts[released_identity.RELEASED_PROPERTY] = ""',
         "tests/unit/engine/modules/test_disk_adopt.py",
     ),
     Mutation(
@@ -1420,15 +1420,15 @@ MUTATIONS = (
     Mutation(
         "a late cancel ends the next move",
         "engine/moves/vm_arrival.py",
-        "if moves.given_up_at(record.marks) >= stayed:",
+        "if moves.given_up_at(record.marks) >= given_up:",
         "if False:",
         "tests/unit/replication/test_move.py",
     ),
     Mutation(
         "a move from before a failover is not cancelled",
         "engine/moves/vm_arrival.py",
-        "if moves.given_up_at(record.marks) >= stayed:",
-        "if moves.stayed_at(record.marks) >= stayed.number:",
+        "if moves.given_up_at(record.marks) >= given_up:",
+        "if moves.stayed_at(record.marks) >= given_up.number:",
         "tests/unit/replication/test_failover_third.py",
     ),
     Mutation(
@@ -1448,8 +1448,8 @@ MUTATIONS = (
     Mutation(
         "nobody is asked whether a VM was taken over while it arrived",
         "engine/moves/vm_arrival.py",
-        "for note in decode(disk.replicas)} if fails_over else ()",
-        "for note in decode(disk.replicas)} if False else ()",
+        "for note in decode_notes(disk.replicas)} if fails_over else ()",
+        "for note in decode_notes(disk.replicas)} if False else ()",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
@@ -1539,14 +1539,14 @@ MUTATIONS = (
     Mutation(
         "a failover goes on beside a host that has everything",
         "engine/failover/vm_failover.py",
-        "rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not ready.begun]",
-        "rivals = [one for one in rivals if not ready.begun]",
+        "rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not plan.begun]",
+        "rivals = [one for one in rivals if not plan.begun]",
         "tests/unit/replication/test_move_without_source.py",
     ),
     Mutation(
         "a failover that has begun ends what has arrived",
         "engine/failover/failover_ending.py",
-        'reason = why_it_comes(host, move) if begun else ""',
+        'reason = why_not_cancelled(host, move) if begun else ""',
         'reason = ""',
         "tests/unit/replication/test_move_without_source.py",
     ),

@@ -62,7 +62,7 @@ def install_programs(directory: Path) -> None:
 
 
 def program_text(directory: Path, program: str) -> str:
-    """What a program of the node in `directory` consists of, as a script of Python."""
+    """Return the Python script for a program of the node in `directory`."""
     library = str(Path(__file__).resolve().parent.parent)
     return _PROGRAM.format(python=sys.executable, library=library, directory=str(directory), program=program)
 

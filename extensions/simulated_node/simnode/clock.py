@@ -20,7 +20,7 @@ class Clock:
         self._now = now
 
     def now(self) -> float:
-        """The present, in epoch seconds."""
+        """Return the current time in seconds since 1970."""
         return self._now
 
     def advance(self, seconds: float) -> None:

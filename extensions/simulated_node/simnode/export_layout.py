@@ -20,7 +20,7 @@ class ExportError(Exception):
 
 
 def layout(status: str, pool: str) -> List[Dict[str, Any]]:
-    """The pool's top-level data vdevs in the output of `zpool status`; one plain disk if there are none."""
+    """Return the pool's top-level data vdevs from the output of `zpool status`, one plain disk if there are none."""
     vdevs: List[Dict[str, Any]] = []
     for depth, name in _data(status, pool):
         numbered = _NUMBERED.match(name)

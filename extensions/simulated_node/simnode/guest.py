@@ -23,7 +23,7 @@ _UNITS = {"K": 1024, "B": 1}
 
 
 def size(text: str) -> int:
-    """Bytes of a figure; -1 for anything else."""
+    """Return the bytes of a size, -1 for anything else."""
     unit = _UNITS.get(text[-1:], MIB)
     digits = text[:-1] if text[-1:] in _UNITS else text
     return int(digits) * unit if digits.isdigit() else -1
@@ -56,7 +56,7 @@ def _hash(dataset: Dataset, start: int, end: int) -> Result:
 
 
 def _write(storage: Storage, dataset: Dataset, start: int, end: int, seed: str) -> Result:
-    """All of it, or as many whole MiB as fit: a guest's write stops where the space ends."""
+    """Write all of it, or as many MiB as fit, because a guest's write stops where the space ends."""
     if start >= end:
         return 0, "", ""
     try:

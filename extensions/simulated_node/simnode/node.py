@@ -70,7 +70,7 @@ class Node:
 
     @classmethod
     def create(cls, directory: Optional[Path], pools: List[PoolSpec], seed: int = 1) -> Node:
-        """A new node with empty pools; written to `directory` at once unless that is None."""
+        """Create a node with empty pools. It is written to `directory` at once unless that is None."""
         storage = Storage(Clock(), seed)
         for spec in pools:
             storage.add_pool(spec.name, spec.size, spec.ashift, spec.vdevs, spec.version)
@@ -82,7 +82,7 @@ class Node:
 
     @classmethod
     def open(cls, directory: Union[Path, str]) -> Node:
-        """The node in `directory`, locked until `close` (waits for the lock)."""
+        """Open the node in `directory`. Wait for its lock, which is held until `close`."""
         lock = open(os.path.join(directory, "lock"), "a")  # noqa: SIM115  close() closes it
         fcntl.flock(lock, fcntl.LOCK_EX)
         data = json.loads(_read(os.path.join(directory, "state.json")))
@@ -134,7 +134,7 @@ class Node:
 
     @property
     def vmadm_state(self) -> Dict[str, Any]:
-        """What vmadm keeps: a JSON-able dictionary, loaded at first use."""
+        """The state of vmadm: a dictionary of JSON values, loaded at first use."""
         if self._vmadm_state is None:
             path = os.path.join(self.directory or "", "vmadm.json")
             self._vmadm_text = _read(path) if os.path.exists(path) else "{}"

@@ -50,7 +50,7 @@ Result = Tuple[int, str, str]
 
 
 def run_command(argv: List[str], stdin: str = "") -> Result:
-    """A real command, its messages in English."""
+    """Run a real command with messages in English."""
     environment = {**os.environ, "LC_ALL": "C"}
     done = subprocess.run(argv, input=stdin, capture_output=True, text=True, env=environment, check=False)
     return done.returncode, done.stdout, done.stderr
@@ -130,7 +130,7 @@ def parse_history(text: str) -> List[Tuple[int, str, str]]:
 
 
 def run_program(program: str, argv: List[str], directory: str = str(STATE)) -> int:
-    """What the installed programs do; returns the exit status."""
+    """Run an installed program. Return the exit status."""
     stdin = sys.stdin.read() if program == "vmadm" and vmadm.reads_stdin(argv) else ""
     result = _execute(program, argv, stdin, Path(directory))
     if result[0] < 0:

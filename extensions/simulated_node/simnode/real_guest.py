@@ -27,7 +27,7 @@ _TEXT = b"The quick brown fox jumps over the lazy dog. "
 
 
 def size(text: str) -> int:
-    """Bytes of a figure; -1 for anything else."""
+    """Return the bytes of a size, -1 for anything else."""
     unit = _UNITS.get(text[-1:], MIB)
     digits = text[:-1] if text[-1:] in _UNITS else text
     return int(digits) * unit if digits.isdigit() else -1
@@ -52,7 +52,7 @@ def main(argv: List[str]) -> Result:
 
 
 def _path(dataset: str) -> str:
-    """The volume's device, as soon as it is there, or a file in the file system."""
+    """Return the volume's device, as soon as it exists, or a file in the file system."""
     kind = _property(dataset, "type")
     if kind == "filesystem":
         disk = os.path.join(_property(dataset, "mountpoint"), "disk.raw")

@@ -83,7 +83,7 @@ def _demo(directory: Optional[Path], seed: int = 1) -> Node:
 
 
 def bench_uuid(index: int) -> str:
-    """The uuid of the VM of that index (from 0) in a bench scenario."""
+    """Return the UUID of the VM of that index (from 0) in a bench scenario."""
     return f"bbbbbbbb-0000-4000-8000-{index:012d}"
 
 

@@ -54,9 +54,9 @@ def judge(script: Script, reality: Reality) -> Verdict:
                 return verdict
             continue
         verdict.judged.append(step)
-        found = list(differences(step, real, verdict.widest))
-        if found:
-            verdict.differences, verdict.failed_at = found, index
+        mismatches = list(differences(step, real, verdict.widest))
+        if mismatches:
+            verdict.differences, verdict.failed_at = mismatches, index
             return verdict
     if not script.steps[-1].last:
         verdict.differences = list(_contents(script.contents, reality.contents))
@@ -84,8 +84,8 @@ def _outcome(foretold: Seen, real: Seen) -> Iterator[str]:
 
 def _lines(seen: Seen) -> list[str]:
     """Words on stderr but for the help and a token; in what order zfs goes through children is left open."""
-    words = seen.stderr.partition("\nusage:\n")[0].splitlines()
-    return sorted(line for line in words if not line.startswith("    zfs send -t "))
+    lines = seen.stderr.partition("\nusage:\n")[0].splitlines()
+    return sorted(line for line in lines if not line.startswith("    zfs send -t "))
 
 
 def _say(seen: Seen) -> str:
@@ -114,10 +114,10 @@ def _exact(foretold: State, real: State) -> Iterator[str]:
 
 def _copies(state: State) -> set[tuple[str, ...]]:
     """The names that share a guid."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for name, row in state.items():
-        found.setdefault(row["guid"][0], []).append(name)
-    return {tuple(sorted(names)) for names in found.values() if len(names) > 1}
+        result.setdefault(row["guid"][0], []).append(name)
+    return {tuple(sorted(names)) for names in result.values() if len(names) > 1}
 
 
 def _pair(row: Row, prop: str) -> str:

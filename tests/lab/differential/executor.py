@@ -147,8 +147,8 @@ def discard(handle: int, start: int, length: int) -> None:
 def stream(argv: list[str]) -> tuple[int, str]:
     """`stream BYTES SEND... | RECEIVE...`: the stream is cut after so many bytes, unless they are 0."""
     middle = argv.index("|")
-    words = [token(word) for word in argv[2:middle]]
-    sent = subprocess.run(["zfs", *words], env=ENVIRONMENT, capture_output=True, timeout=SECONDS, check=False)
+    tokens = [token(word) for word in argv[2:middle]]
+    sent = subprocess.run(["zfs", *tokens], env=ENVIRONMENT, capture_output=True, timeout=SECONDS, check=False)
     if sent.returncode:
         return sent.returncode, sent.stderr.decode()
     data = sent.stdout[: int(argv[1]) or None]
@@ -200,19 +200,19 @@ class Executor:
 
 def contents(pool: str, written: list[int]) -> dict[str, dict[int, str]]:
     """Digest of every MiB of every volume that is not all zero, among those that were ever written."""
-    found: dict[str, dict[int, str]] = {}
+    result: dict[str, dict[int, str]] = {}
     zero = bytes(MIB)
     lines = must("zfs", "list", "-Hp", "-o", "name,volsize", "-t", "volume", "-r", pool).splitlines()
     for name in [name for name, size in map(str.split, lines) if size != "0"]:  # that waits for the rest of a stream
-        found[name] = {}
+        result[name] = {}
         with os.fdopen(device(name, os.O_RDONLY), "rb", buffering=0) as stream:
             size = stream.seek(0, os.SEEK_END)
             for index in [index for index in written if index * MIB < size]:
                 stream.seek(index * MIB)
                 block = stream.read(MIB)
                 if block != zero[: len(block)]:
-                    found[name][index] = hashlib.sha256(block).hexdigest()[:16]
-    return found
+                    result[name][index] = hashlib.sha256(block).hexdigest()[:16]
+    return result
 
 
 def main() -> None:

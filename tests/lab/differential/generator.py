@@ -37,33 +37,33 @@ def kind_of(argv: Sequence[str]) -> str:
     """What a command counts as."""
     if argv[0] == "stream":
         return _stream_kind(argv)
-    words = [word for word in argv[1:] if not word.startswith("-")]
-    verb, flags = words[0], argv[2:]
+    operands = [operand for operand in argv[1:] if not operand.startswith("-")]
+    verb, flags = operands[0], argv[2:]
     if argv[0] == "guest":
         return "guest write" if verb == "write" else "guest discard"
     if verb == "create":
         volume = "-V" in flags
         return "create sparse volume" if volume and "-s" in flags else f"create {'volume' if volume else 'filesystem'}"
     if verb == "set":
-        names = [word.partition("=")[0] for word in words[1:] if "=" in word]
+        names = [operand.partition("=")[0] for operand in operands[1:] if "=" in operand]
         if len(names) > 1:
             return "set several"
         return "set user property" if ":" in names[0] else f"set {names[0]}"
     if verb == "rename":
-        return "rename snapshot" if "@" in words[1] else "rename dataset"
+        return "rename snapshot" if "@" in operands[1] else "rename dataset"
     if verb == "receive":
         return "receive -A"
-    if verb == "destroy" and "#" in words[1]:
+    if verb == "destroy" and "#" in operands[1]:
         return "destroy bookmark"
     if verb == "destroy":
         below = "-r" in flags or "-R" in flags
-        return "destroy -r" if below else "destroy snapshot" if "@" in words[1] else "destroy"
+        return "destroy -r" if below else "destroy snapshot" if "@" in operands[1] else "destroy"
     return "snapshot -r" if verb == "snapshot" and "-r" in flags else verb
 
 
 def _stream_kind(argv: Sequence[str]) -> str:
-    words = argv[: argv.index("|")]
-    made = "rest" if "-t" in words else "increment" if "-i" in words else "full"
+    sending = argv[: argv.index("|")]
+    made = "rest" if "-t" in sending else "increment" if "-i" in sending else "full"
     return f"cut {made} stream" if argv[1] != "0" else f"{made} stream"
 
 
@@ -104,14 +104,20 @@ def replay(lines: Sequence[Sequence[str]], usable: int, seed: int = 0) -> Script
 
 def _next(world: World, counts: Counter[str], profile: Profile) -> Step:
     for attempt in range(ATTEMPTS):
-        wish = _rarest(world, counts, profile.wishes, profile.often) if world.rng.random() < profile.provoked else ""
-        counts[wish] += 1
-        maker = profile.wishes[wish] if wish else profile.makers[_rarest(world, counts, profile.makers, profile.plenty)]
+        wanted_outcome = (
+            _rarest(world, counts, profile.wishes, profile.often) if world.rng.random() < profile.provoked else ""
+        )
+        counts[wanted_outcome] += 1
+        maker = (
+            profile.wishes[wanted_outcome]
+            if wanted_outcome
+            else profile.makers[_rarest(world, counts, profile.makers, profile.plenty)]
+        )
         argv = maker(world)
         if argv is None:
             continue
         failed = model.run(model.copy_of(world.node), argv).rc
-        patient = not wish and attempt < PATIENCE and not kind_of(argv).startswith("cut ")
+        patient = not wanted_outcome and attempt < PATIENCE and not kind_of(argv).startswith("cut ")
         if failed and (argv[0] == "guest" or patient):
             continue
         step = foretell(world.node, argv)
@@ -155,8 +161,8 @@ def _there(node: Node | None, name: str) -> bool:
 
 
 def _with_datasets(node: Node, name: str) -> bool:
-    found = node.pools.pools[POOL].datasets[name]
-    return bool(found.children) or any(snap.clones for snap in found.snapshots)
+    dataset_of_pool = node.pools.pools[POOL].datasets[name]
+    return bool(dataset_of_pool.children) or any(snap.clones for snap in dataset_of_pool.snapshots)
 
 
 def _biased(node: Node, argv: Sequence[str], sign: int) -> tuple[int, str]:
@@ -203,11 +209,11 @@ def _near_quota(node: Node, argv: Sequence[str]) -> bool:
     if others and limits:
         node = model.copy_of(node)
         node.run(["zfs", "set", *others, argv[-1]])
-    found = node.pools.pools[POOL].datasets.get(argv[-1])
+    named = node.pools.pools[POOL].datasets.get(argv[-1])
     for word in limits:
         name, _equals, value = word.partition("=")
-        if found is not None and value.isdigit():
-            use = found.used if name == "quota" else found.referenced
+        if named is not None and value.isdigit():
+            use = named.used if name == "quota" else named.referenced
             if abs(int(value) - use) <= tolerance(use):
                 return True
     return False

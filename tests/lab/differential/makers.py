@@ -82,10 +82,10 @@ def set_refreservation(world: World) -> Argv | None:
     dataset = world.volume() if world.rng.random() < 0.85 else world.any()
     if dataset is None:
         return None
-    words = ["none", str(world.amount(MIB, 120 * MIB))]
+    values = ["none", str(world.amount(MIB, 120 * MIB))]
     if dataset.kind == "volume":
-        words += ["auto", "auto", str(dataset.volsize)]
-    return "zfs", "set", f"refreservation={world.rng.choice(words)}", dataset.name
+        values += ["auto", "auto", str(dataset.volsize)]
+    return "zfs", "set", f"refreservation={world.rng.choice(values)}", dataset.name
 
 
 def set_quota(world: World) -> Argv | None:
@@ -101,8 +101,8 @@ def set_reservation(world: World) -> Argv | None:
     if dataset is None:
         return None
     most = dataset.quota or dataset.used + 60 * MIB
-    words = ["none", str(world.amount(0, most) or 1), str(dataset.used), str(dataset.quota or MIB)]
-    return "zfs", "set", f"reservation={world.rng.choice(words)}", dataset.name
+    values = ["none", str(world.amount(0, most) or 1), str(dataset.used), str(dataset.quota or MIB)]
+    return "zfs", "set", f"reservation={world.rng.choice(values)}", dataset.name
 
 
 def set_refquota(world: World) -> Argv | None:
@@ -170,16 +170,16 @@ def snapshot_below(world: World) -> Argv | None:
 
 
 def rollback(world: World) -> Argv | None:
-    found = [dataset for dataset in world.datasets if dataset.snapshots]
-    dataset = world.pick([one for one in found if one.kind == "volume"] or found)
+    candidates = [dataset for dataset in world.datasets if dataset.snapshots]
+    dataset = world.pick([one for one in candidates if one.kind == "volume"] or candidates)
     if dataset is None:
         return None
     if world.rng.random() < 0.7:
         return "zfs", "rollback", dataset.snapshots[-1].fullname
     # Which of several go before a held one stops it is left to the order of a hash.
-    held = max((index for index, snap in enumerate(dataset.snapshots) if snap.holds), default=0)
+    last_held = max((index for index, snap in enumerate(dataset.snapshots) if snap.holds), default=0)
     flag = "-R" if world.rng.random() < 0.3 else "-r"
-    return "zfs", "rollback", flag, world.rng.choice(dataset.snapshots[held:]).fullname
+    return "zfs", "rollback", flag, world.rng.choice(dataset.snapshots[last_held:]).fullname
 
 
 def rename_dataset(world: World) -> Argv | None:

@@ -133,13 +133,13 @@ def run(node: Node, argv: Sequence[str]) -> Seen:
 
 def stream(node: Node, argv: Sequence[str]) -> Result:
     """Send, cut, and receive on the simulated node. What fails first decides."""
-    words = [_token(node, word) for word in argv]
-    middle = words.index("|")
-    sent = node.run(["zfs", *words[2:middle]])
+    tokens = [_token(node, word) for word in argv]
+    middle = tokens.index("|")
+    sent = node.run(["zfs", *tokens[2:middle]])
     if sent[0]:
         return sent
-    size = int(words[1])
-    return node.run(["zfs", *words[middle + 1 :]], cut(sent[1], size) if size else sent[1])
+    size = int(tokens[1])
+    return node.run(["zfs", *tokens[middle + 1 :]], cut(sent[1], size) if size else sent[1])
 
 
 def _token(node: Node, word: str) -> str:
@@ -155,12 +155,12 @@ def pattern(seed: str, index: int) -> bytes:
 
 def contents_of(node: Node) -> Contents:
     """Digests of what the volumes hold, as the executor computes them from the devices."""
-    found: Contents = {}
+    result: Contents = {}
     for name, dataset in node.pools.pools[POOL].datasets.items():
         if dataset.kind == "volume" and dataset.volsize:  # else it waits for the rest of a stream
             pieces = [piece for piece in dataset.extents if piece[0] >= 0]
-            found[name] = dict(_digests(pieces, dataset.volsize))
-    return found
+            result[name] = dict(_digests(pieces, dataset.volsize))
+    return result
 
 
 def _digests(pieces: list[tuple[int, int, str, int]], size: int) -> Iterator[tuple[int, str]]:

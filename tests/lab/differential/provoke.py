@@ -186,11 +186,11 @@ def with_children(world: World) -> Argv | None:
 def encryption_root(world: World) -> Argv | None:
     """Moving a volume out of its encryption root; makes the root and the volume first."""
     root = f"{POOL}/{ENCRYPTED}"
-    found = world.node.pools.pools[POOL].datasets.get(root)
-    if found is None:
+    root_dataset = world.node.pools.pools[POOL].datasets.get(root)
+    if root_dataset is None:
         key = ("-o", "encryption=on", "-o", "keyformat=raw", "-o", f"keylocation=file://{KEY_FILE}")
         return "zfs", "create", *key, root
-    volume = world.pick([one for one in found.children.values() if one.cryptroot == found.guid])
+    volume = world.pick([one for one in root_dataset.children.values() if one.cryptroot == root_dataset.guid])
     if volume is None:
         return "zfs", "create", "-s", "-V", "16M", f"{root}/disk0"
     return "zfs", "rename", volume.name, f"{POOL}/moved"

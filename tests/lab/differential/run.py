@@ -93,8 +93,9 @@ def _state(verdict: Verdict) -> str:
 def explain(verdict: Verdict) -> str:
     """A failing sequence as one can replay it, and what differs."""
     steps = verdict.script.steps[: (verdict.failed_at or 0) + 1]
-    found = "".join(f"  {text}\n" for text in verdict.differences)
-    return f"seed {verdict.script.seed}, {len(steps)} commands:\n{replayable(steps)}differs in the last one:\n{found}"
+    differences = "".join(f"  {text}\n" for text in verdict.differences)
+    failing = f"{replayable(steps)}differs in the last one:\n{differences}"
+    return f"seed {verdict.script.seed}, {len(steps)} commands:\n{failing}"
 
 
 def main() -> int:

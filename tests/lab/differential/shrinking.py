@@ -43,10 +43,10 @@ def _without(verdict: Verdict, size: int, runner: Runner, usable: int, deadline:
     for begin in range(max(0, len(lines) - 1 - size), -1, -size):
         if time.monotonic() > deadline:
             return None
-        kept = lines[:begin] + lines[min(begin + size, len(lines) - 1) :]
-        if len(kept) == len(lines):
+        remaining = lines[:begin] + lines[min(begin + size, len(lines) - 1) :]
+        if len(remaining) == len(lines):
             continue
-        script = replay(kept, usable, verdict.script.seed)
+        script = replay(remaining, usable, verdict.script.seed)
         tried = judge(script, runner(script))
         if tried.differences and _sort(tried) == _sort(verdict):
             return tried

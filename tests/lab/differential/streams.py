@@ -31,8 +31,8 @@ def bookmark(world: World) -> Argv | None:
 
 
 def destroy_bookmark(world: World) -> Argv | None:
-    marks = [mark for dataset in world.datasets for mark in dataset.bookmarks]
-    return ("zfs", "destroy", world.rng.choice(marks).fullname) if marks else None
+    bookmarks = [one for dataset in world.datasets for one in dataset.bookmarks]
+    return ("zfs", "destroy", world.rng.choice(bookmarks).fullname) if bookmarks else None
 
 
 def full(world: World) -> Argv | None:
@@ -46,27 +46,27 @@ def cut_full(world: World) -> Argv | None:
     snap = _plain(world)
     if snap is None or world.crowded() or _size(snap) < 3 * MIB:
         return None
-    words = "send", snap.fullname, "|", "receive", *_saved(world), *_options(world)
-    return "stream", _somewhere(world, _size(snap)), *words, _free(world, snap)
+    command = "send", snap.fullname, "|", "receive", *_saved(world), *_options(world)
+    return "stream", _somewhere(world, _size(snap)), *command, _free(world, snap)
 
 
 def increment(world: World) -> Argv | None:
-    found = list(_increments(world))
-    if not found:
+    increments = list(_increments(world))
+    if not increments:
         return None
-    base, snap, target = world.rng.choice(found)
-    words = "send", *_flags(world), "-i", base.fullname, snap.fullname, "|", "receive", "-s", *_options(world)
-    return "stream", "0", *words, target.name
+    base, snap, target = world.rng.choice(increments)
+    command = "send", *_flags(world), "-i", base.fullname, snap.fullname, "|", "receive", "-s", *_options(world)
+    return "stream", "0", *command, target.name
 
 
 def cut_increment(world: World) -> Argv | None:
-    found = [one for one in _increments(world) if _size(one[1], one[0].createtxg) > 2 * MIB]
-    if not found:
+    increments = [one for one in _increments(world) if _size(one[1], one[0].createtxg) > 2 * MIB]
+    if not increments:
         return None
-    base, snap, target = world.rng.choice(found)
+    base, snap, target = world.rng.choice(increments)
     size = _size(snap, base.createtxg)
-    words = "send", "-i", base.fullname, snap.fullname, "|", "receive", *_saved(world), target.name
-    return "stream", _somewhere(world, size), *words
+    command = "send", "-i", base.fullname, snap.fullname, "|", "receive", *_saved(world), target.name
+    return "stream", _somewhere(world, size), *command
 
 
 def rest(world: World) -> Argv | None:
@@ -114,16 +114,16 @@ def unrelated(world: World) -> Argv | None:
     target = world.pick(others)
     if target is None:
         return None
-    words = "send", "-i", source.snapshots[-2].fullname, source.snapshots[-1].fullname, "|", "receive", target.name
-    return "stream", "0", *words
+    command = "send", "-i", source.snapshots[-2].fullname, source.snapshots[-1].fullname, "|", "receive", target.name
+    return "stream", "0", *command
 
 
 def modified(world: World) -> Argv | None:
     """An increment for a dataset that was written to since."""
-    found = [one for one in _increments(world) if one[2].extents != one[2].snapshots[-1].extents]
-    if not found:
+    increments = [one for one in _increments(world) if one[2].extents != one[2].snapshots[-1].extents]
+    if not increments:
         return None
-    base, snap, target = world.rng.choice(found)
+    base, snap, target = world.rng.choice(increments)
     return "stream", "0", "send", "-i", base.fullname, snap.fullname, "|", "receive", "-s", target.name
 
 
@@ -132,15 +132,15 @@ def absent(world: World) -> Argv | None:
     source = world.pick([one for one in world.datasets if len(one.snapshots) > 1])
     if source is None:
         return None
-    words = "send", "-i", source.snapshots[-2].fullname, source.snapshots[-1].fullname, "|", "receive"
-    return "stream", "0", *words, _free(world, source.snapshots[-1])
+    command = "send", "-i", source.snapshots[-2].fullname, source.snapshots[-1].fullname, "|", "receive"
+    return "stream", "0", *command, _free(world, source.snapshots[-1])
 
 
 def _plain(world: World) -> Snapshot | None:
     """A snapshot that is not encrypted, mostly of a volume."""
-    found = [snap for snap in world.snapshots if not snap.dataset.cryptroot]
-    volumes = [snap for snap in found if snap.dataset.kind == "volume"]
-    return world.rng.choice(volumes or found) if found else None
+    snapshots = [snap for snap in world.snapshots if not snap.dataset.cryptroot]
+    volumes = [snap for snap in snapshots if snap.dataset.kind == "volume"]
+    return world.rng.choice(volumes or snapshots) if snapshots else None
 
 
 def _size(snap: Snapshot, since: int = 0) -> int:

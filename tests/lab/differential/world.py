@@ -36,14 +36,14 @@ class World:
     @property
     def datasets(self) -> list[Dataset]:
         """All but the pool's own and those that wait for the rest of a stream, sorted by name."""
-        found = self.node.pools.pools[POOL].datasets
-        return [found[name] for name in sorted(found) if name != POOL and not found[name].partial]
+        by_name = self.node.pools.pools[POOL].datasets
+        return [by_name[name] for name in sorted(by_name) if name != POOL and not by_name[name].partial]
 
     @property
     def unfinished(self) -> list[Dataset]:
         """Those that wait for the rest of a stream."""
-        found = self.node.pools.pools[POOL].datasets
-        return [found[name] for name in sorted(found) if found[name].partial]
+        datasets = self.node.pools.pools[POOL].datasets
+        return [datasets[name] for name in sorted(datasets) if datasets[name].partial]
 
     @property
     def snapshots(self) -> list[Snapshot]:
@@ -81,15 +81,15 @@ class World:
 
     def snapshot(self, *, held: bool | None = None, cloned: bool | None = None) -> Snapshot | None:
         """A snapshot, if wished one (not) held and (not) cloned."""
-        found = [
+        candidates = [
             snap for snap in self.snapshots if held in (None, bool(snap.holds)) and cloned in (None, bool(snap.clones))
         ]
-        return self.rng.choice(found) if found else None
+        return self.rng.choice(candidates) if candidates else None
 
     def written(self) -> list[Dataset]:
         """Volumes that hold data and whose device takes writes."""
-        found = [one for one in self.writable() if any(piece[0] >= 0 for piece in one.extents)]
-        return [one for one in found if one.volsize >= MIB]
+        candidates = [one for one in self.writable() if any(piece[0] >= 0 for piece in one.extents)]
+        return [one for one in candidates if one.volsize >= MIB]
 
     def writable(self) -> list[Dataset]:
         """Volumes whose device takes writes."""
@@ -97,8 +97,8 @@ class World:
 
     def parent(self) -> str:
         """A file system to put a volume in, rarely the pool itself."""
-        found = self.filesystem()
-        return POOL if found is None or self.rng.random() < 0.1 else found.name
+        filesystem = self.filesystem()
+        return POOL if filesystem is None or self.rng.random() < 0.1 else filesystem.name
 
     def free_filesystem(self) -> str:
         """The name of a file system that may be there or not, mostly not."""
@@ -114,8 +114,8 @@ class World:
 
     def free(self, name: str) -> bool:
         """Whether no dataset has that name and its parent is there."""
-        found = self.node.pools.pools[POOL].datasets
-        return name not in found and name.rpartition("/")[0] in found
+        datasets = self.node.pools.pools[POOL].datasets
+        return name not in datasets and name.rpartition("/")[0] in datasets
 
     def free_snapshot(self, dataset: Dataset, *, below: bool = False) -> str:
         """A short name that no snapshot of the dataset (or anything below it) has."""
@@ -132,9 +132,9 @@ class World:
         block = volume.volblocksize if volume else 65536
         return size + block * self.rng.randrange(1, 100) if self.rng.random() < 0.15 else size
 
-    def amount(self, least: int, most: int) -> int:
+    def amount(self, lowest: int, highest: int) -> int:
         """Bytes between two bounds: whole MiB, whole KiB or anything."""
-        value = self.rng.randint(least, max(least, most))
+        value = self.rng.randint(lowest, max(lowest, highest))
         unit = self.rng.choice((MIB, MIB, 1024, 1))
         return max(value // unit * unit, 0)
 

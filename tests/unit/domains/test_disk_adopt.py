@@ -112,7 +112,9 @@ def test_up_down_up_again_loses_nothing(running, forget, handed):
         linux.domains.boot(VM)
     before, others = ours(linux), rest(linux)
     down = settle(linux, state="released", forget=forget)
-    assert {key for _name, key in ours(linux)} == KEPT_BY_ZFS | (set() if forget else {released_identity.KEY})
+    assert {key for _name, key in ours(linux)} == KEPT_BY_ZFS | (
+        set() if forget else {released_identity.RELEASED_PROPERTY}
+    )
     assert rest(linux) == others
     linux.assert_whole()
     settle(linux, *(down.released if handed else ()))
@@ -202,7 +204,7 @@ def test_a_file_keeps_its_path(running, forget, handed):
     before, others, file = ours(linux), rest(linux), linux.disks()["c"]
     down = settle(linux, state="released", forget=forget)
     left = {key for name, key in ours(linux) if name == file.volume.name}
-    assert left == {"uuid", "type", "size"} | (set() if forget else {released_identity.KEY})
+    assert left == {"uuid", "type", "size"} | (set() if forget else {released_identity.RELEASED_PROPERTY})
     assert rest(linux) == others
     vm = linux.vm()
     assert (vm.missing, vm.orphans, [d.adopted for d in vm.disks]) == ((), (), [False] * 4)

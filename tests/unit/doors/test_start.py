@@ -37,7 +37,7 @@ def test_one_function_starts_vms():
 def test_it_asks_first():
     (door,) = [node for node in FILES[DOOR].body if isinstance(node, ast.FunctionDef) and node.name == "start"]
     text = [ast.unparse(node) for node in door.body[1:]]
-    assert text[0] == "check_start(_beside(hypervisor, vm), asks)"
+    assert text[0] == "check_start(_with_states_of_sharers(hypervisor, vm), requester)"
     assert "hypervisor.start" in text[1]
 
 

@@ -19,7 +19,7 @@ def table(variables, *names):
 
 
 def test_hosts_with_the_same_reason_share_a_line():
-    lost = {"unreachable": True, "msg": "Failed to connect: no route"}
+    lost = {"unreachable": True, "msg": "Task failed: Failed to connect: no route"}
     small = {"failed": True, "msg": "pool zones has 1 GiB left [InsufficientSpace]\nmore"}
     variables = {
         "hv01": {"_flexdisk": CHECKED, "flexible_disks_result": lost},

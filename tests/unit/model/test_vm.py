@@ -12,7 +12,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import (
     SAVED,
     Disk,
-    JournalEntry,
+    Intent,
     Sharer,
     Vm,
     VmConfig,
@@ -34,7 +34,7 @@ def test_who_is_not_stopped_writes(state):
 def test_a_boot_disk_that_an_interrupted_run_has_taken_is_remembered(boots):
     """Else the VM would be started without one."""
     root = Dataset("zones/u1", "filesystem")
-    entry = JournalEntry("p", "hv01", "2026-01-01T00:00:00Z", "running", True, True, boots=boots)
+    entry = Intent("p", "hv01", "2026-01-01T00:00:00Z", "running", True, True, boots=boots)
     assert Vm(CONFIG, root, interrupted=entry).booted == boots
     assert not Vm(CONFIG, root).booted
     disk = Disk(Dataset("zones/u1/disk0", "volume"), "u1", 0, boot=True)

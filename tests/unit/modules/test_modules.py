@@ -28,7 +28,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps import apply
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.domain_new import TEMPLATE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError, Problem
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import core_version, journal
 from tests.unit.domains.conftest import LinuxHost
 
@@ -194,7 +194,7 @@ def test_what_a_failure_tells_is_documented(host, node, monkeypatch):
     assert_documented({key: refused[key] for key in set(refused) - TOP - {"failed", "msg"}}, documented)
 
 
-RECORD = JournalEntry(
+RECORD = Intent(
     VM, engine_intent.host_name(), "2026-01-01T00:00:00Z", "stopped", False, True, ("stop",), ((1, "a/b", "a/c"),)
 )
 

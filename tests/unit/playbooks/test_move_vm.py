@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import moves as place_of_moves
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import moves_container
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import MOVED, Move, encode
 
 from .nodes import Nodes
@@ -136,7 +136,7 @@ def test_a_tombstone_that_an_old_home_may_need(tmp_path):
     uuid = nodes.create("hv01", "db01", 1024, 2, {}, flexible=6)
     what = (uuid, "db01", "hv01", 1, "running", True, "2026-01-01T05:00:00Z")
     stone = f"flexdisk:move={encode(Move(MOVED, *what, term=1))}"
-    nodes.run("hv02", "zfs", "create", "-p", "-o", stone, f"{place_of_moves('zones')}/{uuid}")
+    nodes.run("hv02", "zfs", "create", "-p", "-o", stone, f"{moves_container('zones')}/{uuid}")
     words = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_move_state=forgotten"]
     for more in (["--check"], []):
         status, printed = nodes.play("move_vm", *words, *more, unreachable="hv03")

@@ -11,7 +11,7 @@ import re
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import moves
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import moves_container
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import MOVED, Move, encode
 
 from .nodes import Nodes
@@ -61,7 +61,7 @@ def test_a_vm_with_a_tombstone_is_not_started(nodes):
     """It has left for another host, which may run it."""
     uuid = nodes.create("hv02", "gone01", 1024, 2, {}, flexible=6)
     nodes.run("hv02", "vmadm", "stop", uuid)
-    place = moves("zones")
+    place = moves_container("zones")
     stone = encode(Move(MOVED, uuid, "gone01", "hv03", 1, "running", True, "2026-11-29T10:00:00Z"))
     nodes.run("hv02", "zfs", "create", "-p", "-o", f"flexdisk:move={stone}", f"{place}/{uuid}")
     for playbook in ("start_vm", "restart_vm"):

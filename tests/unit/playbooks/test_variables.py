@@ -122,7 +122,7 @@ def test_what_must_not_be_an_empty_list():
     All others mean the same with nothing in them as without them, or are asked for more.
     """
     words = "adopt_members adopt_vms guests hosts list_sort list_tags move_from_groups move_from_hosts move_tags"
-    words += " move_to_groups move_vms quota_vms replace snapshot_keep snapshot_vms verify_vms"
+    words += " move_to_groups move_vms power_vms quota_vms replace snapshot_keep snapshot_vms verify_vms"
     found = {name for own in ARGUMENTS.values() for name, spec in own.items() if spec.get("filled")}
     assert found == {f"flexdisk_{word}" for word in words.split()}
 

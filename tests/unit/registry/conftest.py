@@ -22,7 +22,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Disk, Vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import Place, places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import Place, disk_places
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import LinuxHost, domain
@@ -133,7 +133,7 @@ class Bench:
         return next(v for v in self.read().vms if v.config.uuid == uuid)
 
     def place(self, name: str) -> Place:
-        found = [p for p in places(self.read()) if p.disk.name == name]
+        found = [p for p in disk_places(self.read()) if p.disk.name == name]
         assert len(found) == 1, found
         return found[0]
 

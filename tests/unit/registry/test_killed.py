@@ -12,7 +12,7 @@ from functools import cache
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import places
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.disk import disk_places
 
 from .conftest import ONE, TWO, Bench
 
@@ -118,7 +118,7 @@ def ended(kind, name, wanted, when, number):
     assert {n: bench.digest(n) for n in digests if n in names} == {n: digests[n] for n in digests if n in names}
     assert (set(digests) - names) == ({"data"} if name == "destroy" else set())
     bench.assert_lawful()
-    every = [p.disk for p in places(bench.read())]
+    every = [p.disk for p in disk_places(bench.read())]
     assert not any(d.guarded or "from" in d.volume.user for d in every), (when, number)
     return come
 

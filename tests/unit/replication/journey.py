@@ -402,13 +402,13 @@ class Journey:
     def settled(self) -> None:
         """The VM is on one host with all that it had, runs if it shall, and all tasks work."""
         world = self.world
-        host = observe(world.home.zfs(), world.home.driver(), every=True)
+        host = observe(world.home.zfs(), world.home.driver(), all_pools=True)
         assert [one.config.uuid for one in host.vms] == [VM]
         assert host.moves == {}
         assert world.hashes() == self.contents, "content is lost"
         self.calmly(self.declare)
         assert world.home.power(VM) == ("running" if self.running else "stopped")
-        there = observe(world.peer.zfs(), world.peer.driver(), every=True)
+        there = observe(world.peer.zfs(), world.peer.driver(), all_pools=True)
         assert (there.vms, there.detached) == ((), ())
         assert {move.phase for move in there.moves.values()} <= {"moved"}
         self.converge({})

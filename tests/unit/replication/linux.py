@@ -81,7 +81,7 @@ class LinuxHost(Host):
             self.world.fuse, self.world.watch, self.world.guard = fuse, watch, guard
 
     def disks(self, uuid: str) -> list[dict[str, Any]]:
-        host = self.quietly(lambda: observe(self.zfs(), self.driver(), every=True))
+        host = self.quietly(lambda: observe(self.zfs(), self.driver(), all_pools=True))
         found = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks]
         return [{"uuid": disk.uuid, "dataset": disk.volume.name, "boot": disk.boot} for disk in found]
 

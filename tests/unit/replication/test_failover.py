@@ -314,7 +314,7 @@ def taken(world, before, hashes, term=1):
 
 
 def lost(world):
-    return taker(world).look("db01").takeover.words
+    return taker(world).look("db01").takeover.losses
 
 
 def everything(world):
@@ -711,7 +711,7 @@ def more(world):
 def test_a_disk_that_the_record_does_not_have(world):
     """It is named before anything is done, and its replica stays."""
     uuid = more(world)
-    (words,) = taker(world).look("db01").takeover.words
+    (words,) = taker(world).look("db01").takeover.losses
     assert f"{REPLICAS}/{uuid} is of a disk that the record of db01 lacks" in words
     assert take(world)
     assert uuid not in [disk["uuid"] for disk in config(world.peer)["disks"]]
@@ -726,7 +726,7 @@ def test_a_disk_whose_replica_is_still_coming(world):
     world.cut = 90000
     assert not world.sync()[1]
     world.cut = 0
-    assert "is of a disk that the record of db01 lacks" in taker(world).look("db01").takeover.words[0]
+    assert "is of a disk that the record of db01 lacks" in taker(world).look("db01").takeover.losses[0]
 
 
 def less(world):
@@ -795,7 +795,7 @@ def test_a_disk_that_left_the_vm_long_ago(world):
     """Its replica is older than the set, and no loss."""
     less(world)
     store(world, mark(world).records)
-    assert taker(world).look("db01").takeover.words == []
+    assert taker(world).look("db01").takeover.losses == []
 
 
 def test_a_replica_that_was_going_back(world):
@@ -826,7 +826,7 @@ def test_a_failover_that_was_begun_only_goes_on(world):
         with pytest.raises(Killed):
             take(world)
         world.fuse = Fuse()
-        if observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves:
+        if observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True).moves:
             break
     target = hosts(world)[1]
     assert "InUse" in {problem.code for problem in target.refusals(look(world)["record"], "zones")}
@@ -898,7 +898,7 @@ def test_a_vm_that_was_taken_over_is_not_started(world):
         with pytest.raises(Killed):
             take(world)
         world.fuse = Fuse()
-        if observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves:
+        if observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True).moves:
             begun += 1
             assert start(world, {"hv02": said_by(world.peer)}, unasked=True).left
     assert begun
@@ -963,7 +963,7 @@ def test_a_failover_that_is_refused_late_leaves_nothing(world, monkeypatch):
     monkeypatch.setattr(MoveTarget, "_rehearse", refuses)
     with pytest.raises(FlexdiskError, match="too small"):
         take(world)
-    host = observe(Zfs(world.peer), Vmadm(world.peer), every=True)
+    host = observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True)
     assert (host.configs, host.moves) == ((), {})
     assert not taker(world).look("db01").begun
     monkeypatch.undo()

@@ -81,7 +81,7 @@ def end(world, begun=True):
 
 def given_up(world):
     """The other host has its replicas and nothing else. The home has all, and starts the VM."""
-    host = observe(Zfs(world.peer), Vmadm(world.peer), every=True)
+    host = observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True)
     assert (host.configs, host.moves, host.detached) == ((), {}, ())
     assert not [name for name in host.datasets if name.startswith(f"zones/{VM}")]
     assert not list(world.folder.glob("moves/*"))
@@ -195,7 +195,7 @@ def test_the_target_is_asked_before_the_vm_ends_on_its_old_home(died):
     begun = next(point for point in points(died) if killed(died, *point) and not refused(died))
     killed(died, *begun)
     assert taker(died).look("db01").problems == []
-    assert observe(Zfs(died.peer), Vmadm(died.peer), every=True).configs == ()
+    assert observe(Zfs(died.peer), Vmadm(died.peer), all_pools=True).configs == ()
     twin = json.dumps({**TWIN, "alias": "db01"})
     assert died.peer.node.run(["vmadm", "create"], twin)[0] == 0
     assert {problem.code for problem in taker(died).look("db01").problems} == {"InvalidArgument"}

@@ -83,7 +83,7 @@ class Died:
         """What hv02 has."""
         host = self.world.hv["hv02"]
         self.world.acting(host)
-        return observe(host.zfs(), host.driver(), every=True)
+        return observe(host.zfs(), host.driver(), all_pools=True)
 
     def back(self):
         host = self.world.hv["hv02"]

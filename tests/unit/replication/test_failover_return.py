@@ -85,7 +85,7 @@ def ended(world):
         assert f"auto-{world.foreign.taken}" in world.home.points(f"{APART}/{world.uuids[1]}")
     else:
         assert (apart[1], replica[1]) == ("", world.left[1])
-    host = observe(Zfs(world.home), Vmadm(world.home), every=True)
+    host = observe(Zfs(world.home), Vmadm(world.home), all_pools=True)
     assert (host.vms, host.detached, host.moves[VM].phase, host.moves[VM].host) == ((), (), "moved", "hv02")
 
 
@@ -192,11 +192,11 @@ def test_no_journal_stays_behind(old):
         with pytest.raises(Killed):
             back(old).end(EndRequest("db01", said))
         old.fuse = Fuse()
-        host = observe(Zfs(old.home), Vmadm(old.home), every=True)
+        host = observe(Zfs(old.home), Vmadm(old.home), all_pools=True)
         if host.intents and not host.vms:
             left += 1
             back(old).end(EndRequest("db01", said))
-            assert not observe(Zfs(old.home), Vmadm(old.home), every=True).intents
+            assert not observe(Zfs(old.home), Vmadm(old.home), all_pools=True).intents
             ended(old)
     assert left
 
@@ -228,7 +228,7 @@ def test_what_has_come_in_the_place_of_a_vm_since_the_host_was_read_is_not_delet
     with contextlib.suppress(FlexdiskError):
         back(old).end(EndRequest("db01", claims(old)))
     storage, hypervisor = Zfs(old.home), Vmadm(old.home)
-    host = observe(storage, hypervisor, every=True)
+    host = observe(storage, hypervisor, all_pools=True)
     assert leftovers_of(host, VM)[0], "vmadm still knows the VM"
     old.home.ok("zfs", "create", "-p", f"{name}/precious")
     with pytest.raises(FlexdiskError, match="now exists; nothing was destroyed") as caught:
@@ -402,7 +402,7 @@ def test_a_snapshot_that_comes_in_between_is_kept(old):
             back(old).end(EndRequest("db01", said))
         old.watch = lambda: None
         back(old).end(EndRequest("db01", said))
-        host = observe(Zfs(old.home), Vmadm(old.home), every=True)
+        host = observe(Zfs(old.home), Vmadm(old.home), all_pools=True)
         assert (host.vms, host.detached, host.moves[VM].phase) == ((), (), "moved")
         assert len(taken_of) == names_in(old, "zones").count("hourly") == 2, at
 
@@ -557,7 +557,7 @@ def test_disks_that_a_dead_move_has_detached_become_replicas(world, monkeypatch,
             back(world).end(EndRequest("db01", said))
         world.fuse = Fuse()
         back(world).end(EndRequest("db01", said))
-        host = observe(world.home.zfs(), world.home.driver(), every=True)
+        host = observe(world.home.zfs(), world.home.driver(), all_pools=True)
         assert (host.vms, host.detached, host.moves[VM].phase, host.moves[VM].host) == ((), (), "moved", "hv02")
         assert back(world).look(EndRequest("db01", said)).move is None
         assert "" not in hashes_in(world, REPLICAS)

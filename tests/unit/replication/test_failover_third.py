@@ -77,7 +77,7 @@ def test_a_move_from_before_the_failover_is_cleaned_up(three, monkeypatch, ahead
     between(three, "hv02", "hv03")
     source, target = hosts(three)
     source.stay(VM)
-    assert target.cancel(VM, stayed=source.stayed)
+    assert target.cancel(VM, given_up=source.given_up)
 
 
 def test_the_third_host_has_less(three):

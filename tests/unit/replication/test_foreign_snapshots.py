@@ -237,7 +237,7 @@ def test_a_creation_that_was_killed(world):
         with pytest.raises(Killed):
             target.expect(record, "zones")
         world.fuse = Fuse()
-        host = observe(world.peer.zfs(), world.peer.driver(), every=True)
+        host = observe(world.peer.zfs(), world.peer.driver(), all_pools=True)
         left += f"zones/{VM}" in host.datasets
         others(world.peer)
         assert target.refusals(record, "zones") == []

@@ -139,9 +139,9 @@ def test_nobody_loses_a_key(tmp_path):
     names = [f"disk{number}" for number in range(12)]
 
     def add(name):
-        trust.let_in(str(path), {name: f"restrict,command=x key flexdisk-receive-{name}"})
+        trust.add_authorized(str(path), {name: f"restrict,command=x key flexdisk-receive-{name}"})
         if name in names[:4]:
-            trust.shut_out(str(path), [name])
+            trust.remove_authorized(str(path), [name])
 
     with ThreadPoolExecutor(6) as workers:
         list(workers.map(add, names))
@@ -167,7 +167,10 @@ def test_a_lock_that_is_held_for_ever(tmp_path, monkeypatch):
     fd = os.open(tmp_path, os.O_RDONLY)
     fcntl.flock(fd, fcntl.LOCK_EX)
     try:
-        for change in (lambda: trust.let_in(str(path), {"a": "b"}), lambda: trust.shut_out(str(path), ["a"])):
+        for change in (
+            lambda: trust.add_authorized(str(path), {"a": "b"}),
+            lambda: trust.remove_authorized(str(path), ["a"]),
+        ):
             with pytest.raises(FlexdiskError, match="has held the lock") as told_of_it:
                 change()
             assert told_of_it.value.code == "Locked"

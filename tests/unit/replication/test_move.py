@@ -48,7 +48,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import moves, space
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import decode, short_peer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import (
+    decode_notes,
+    short_peer,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.domains.conftest import domain
@@ -306,15 +309,15 @@ def test_given_up_anywhere(world):
         source, target = hosts(world)
         if not stays(source):
             break
-        target.cancel(VM, stayed=source.stayed)
+        target.cancel(VM, given_up=source.given_up)
         assert config(world.home) == before
         assert world.hashes() == hashes
         assert not look(world)["move"]
-        there = observe(world.peer.zfs(), world.peer.driver(), more="zones")
+        there = observe(world.peer.zfs(), world.peer.driver(), extra_pool="zones")
         assert (there.configs, there.moves) == ((), {})
         assert not [name for name in there.datasets if name.startswith(f"zones/{VM}")]
         assert "inherited_property" not in findings(world)
-    assert observe(world.home.zfs(), world.home.driver(), every=True).moves[VM].phase == "moved"
+    assert observe(world.home.zfs(), world.home.driver(), all_pools=True).moves[VM].phase == "moved"
 
 
 def log_reset(host, places):
@@ -367,7 +370,7 @@ def test_a_vm_that_was_started_without_its_disks(world):
     world.peer.ok("vmadm", "start", VM)
     with pytest.raises(FlexdiskError, match="was started before it had its disks"):
         target.arrive(VM, world.home_name)
-    assert observe(Zfs(world.peer), Vmadm(world.peer), every=True).moves[VM].phase == "coming"
+    assert observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True).moves[VM].phase == "coming"
     world.peer.ok("vmadm", "stop", VM, "-F")
     assert target.arrive(VM, world.home_name)
     assert startable(world.peer)
@@ -388,7 +391,7 @@ def test_a_vm_that_stays_knows_its_replicas(world, monkeypatch):
         gone(world, seen)
     source.stay(VM)
     for disk in the_vm(world.home).disks:
-        assert [note.host for note in decode(disk.volume.user["replicas"])] == [world.peer_name]
+        assert [note.host for note in decode_notes(disk.volume.user["replicas"])] == [world.peer_name]
 
 
 def test_syncs_with_third_hosts_do_not_change_a_vm(world):
@@ -512,7 +515,7 @@ def test_a_move_that_is_given_up_before_the_vm_is_stopped(world):
         leave(world, seen)
     world.watch = lambda: None
     assert (caught.value.code, set(states), look(world)["move"]) == ("Changed", {"running"}, None)
-    assert target.cancel(VM, stayed=source.stayed)
+    assert target.cancel(VM, given_up=source.given_up)
     assert move(world)
 
 
@@ -528,7 +531,7 @@ def test_a_late_word_does_not_cancel_a_move_that_began_after_it(world, stop):
     if stop == "gone":
         gone(world, seen)
     with pytest.raises(FlexdiskError, match="another move of it has begun since it was given up") as caught:
-        target.cancel(VM, stayed=source.stayed)
+        target.cancel(VM, given_up=source.given_up)
     assert caught.value.code == "Changed"
     if stop == "expected":
         gone(world, seen)
@@ -561,15 +564,15 @@ def test_the_last_word_counts(world):
     for _time in range(3):
         target.expect(look(world)["record"], "zones")
         source.stay(VM)
-        said.append(source.stayed)
-        assert target.cancel(VM, stayed=said[-1])
+        said.append(source.given_up)
+        assert target.cancel(VM, given_up=said[-1])
     assert said == sorted(set(said))
     target.expect(look(world)["record"], "zones")
     for earlier in said:
         with pytest.raises(FlexdiskError, match="another move of it has begun"):
-            target.cancel(VM, stayed=earlier)
+            target.cancel(VM, given_up=earlier)
     source.stay(VM)
-    assert target.cancel(VM, stayed=source.stayed)
+    assert target.cancel(VM, given_up=source.given_up)
 
 
 def test_replicas_on_third_hosts_are_not_forgotten(world):
@@ -580,13 +583,13 @@ def test_replicas_on_third_hosts_are_not_forgotten(world):
     for _way in ("there", "back"):
         assert move(world)
         for disk in the_vm(world.peer).disks:
-            known = {one.host: (one.peer, one.home) for one in decode(disk.volume.user["replicas"])}
+            known = {one.host: (one.peer, one.home) for one in decode_notes(disk.volume.user["replicas"])}
             assert known == {"hv03": ("0000002a", first), world.home_name: (short_peer(guid(world.home)), 0)}
         swap(world)
     assert look(world)["refusals"] == []
     removed = world.sender().remove(["db01"], "hv03", False)
     assert removed.homes == [first]
-    assert {len(decode(disk.volume.user["replicas"])) for disk in the_vm(world.home).disks} == {1}
+    assert {len(decode_notes(disk.volume.user["replicas"])) for disk in the_vm(world.home).disks} == {1}
 
 
 def told_moves(host):
@@ -883,7 +886,7 @@ def test_check_mode_tells_whether_a_move_is_given_up(world):
     for there in (True, False):
         assert (source.would_stay(VM), target.would_cancel(VM)) == (there, there)
         assert source.stay(VM) is there
-        assert target.cancel(VM, stayed=source.stayed) is there
+        assert target.cancel(VM, given_up=source.given_up) is there
 
 
 def test_a_vm_that_was_changed_while_it_was_brought_over(world):
@@ -940,7 +943,7 @@ def test_a_move_back_that_is_given_up(world, times):
     source, target = hosts(world)
     source.stay(VM)
     target.cancel(VM)
-    found = observe(world.peer.zfs(), world.peer.driver(), every=True).moves[VM]
+    found = observe(world.peer.zfs(), world.peer.driver(), all_pools=True).moves[VM]
     assert (found.phase, found.host) == ("moved", "hv02")
     assert world.home.power(VM) == "running"
 
@@ -960,7 +963,7 @@ def test_what_is_given_up_is_killed_anywhere(world):
                 hosts(world)[1].cancel(VM)
             world.fuse = Fuse()
             hosts(world)[1].cancel(VM)
-            found = observe(world.peer.zfs(), world.peer.driver(), every=True)
+            found = observe(world.peer.zfs(), world.peer.driver(), all_pools=True)
             assert (found.moves, found.intents, found.configs) == ({}, {}, ()), at
 
 

@@ -304,7 +304,7 @@ def test_check_mode_rehearses_the_arrival(world):
     disks = tuple(replace(disk, pci_slot="0:0:0") for disk in record.disks)
     (problem,) = expected(world, replace(record, disks=disks), True)
     assert re.search(r"0:0:0.* is asked for by root and data", problem.message)
-    assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
+    assert observe(Zfs(world.peer), Vmadm(world.peer), extra_pool="zones").configs == ()
 
 
 @BOTH
@@ -474,7 +474,7 @@ def test_no_room_for_the_part_of_the_root(world):
         target.expect(record, "zones")
     assert caught.value.code == "InsufficientSpace"
     target.cancel(VM)
-    assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
+    assert observe(Zfs(world.peer), Vmadm(world.peer), extra_pool="zones").configs == ()
 
 
 def test_what_another_host_says_of_snapshots_is_data(world):
@@ -501,5 +501,5 @@ def test_a_move_that_is_given_up(world):
     source.stay(VM)
     target.cancel(VM)
     assert (known(world.home), world.hashes()) == before
-    assert observe(Zfs(world.peer), Vmadm(world.peer), more="zones").configs == ()
+    assert observe(Zfs(world.peer), Vmadm(world.peer), extra_pool="zones").configs == ()
     back(world, "one")

@@ -203,7 +203,7 @@ def test_it_was_taken_over_meanwhile(left):
     record = source.look(VM, "hv02", "hv03")["record"]
     (problem,) = target.refusals(record, "zones")
     with pytest.raises(FlexdiskError) as caught:
-        target.cancel(VM, stayed=source.stayed)
+        target.cancel(VM, given_up=source.given_up)
     for words in (problem.message, caught.value.message):
         assert "hv03" not in words or "has left hv01" in words
         assert "flexdisk_failover_state=returned and flexdisk_old_host=NAME" in words
@@ -215,7 +215,7 @@ def test_it_was_taken_over_meanwhile(left):
     back = FailoverReturn(host.zfs(), host.driver(), host)
     assert len(back.look(EndRequest(VM, read_claims({"hv02": said}))).messages) == 3
     back.end(EndRequest(VM, read_claims({"hv02": said})))
-    found = observe(host.zfs(), host.driver(), every=True)
+    found = observe(host.zfs(), host.driver(), all_pools=True)
     assert (found.configs, found.detached, found.moves[VM].host) == ((), (), "hv02")
     apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
     assert left.newest[0] in [host.ok("guest", "hash", name) for name in apart]
@@ -231,7 +231,7 @@ def test_a_disk_that_it_had_left_here_before_has_not_come(left):
     host.ok("zfs", "create", "-V", "16M", name)
     for key, value in (("uuid", name[-36:]), ("vm", VM), ("name", "old")):
         host.ok("zfs", "set", f"flexdisk:{key}={value}", name)
-    found = observe(host.zfs(), host.driver(), every=True)
+    found = observe(host.zfs(), host.driver(), all_pools=True)
     assert [disk.vm for disk in found.detached] == [VM]
     assert "does not know whether it has left hv01" in refused(left, {"hv01": "", "hv02": says(left, "hv02")})
 
@@ -392,7 +392,7 @@ def test_newer_replicas_are_kept_anywhere(left):
         assert set(left.newest) <= contents(host), at
         back, claims = returns(left, "hv03")
         back.end(EndRequest(VM, claims))
-        found = observe(host.zfs(), host.driver(), every=True)
+        found = observe(host.zfs(), host.driver(), all_pools=True)
         apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
         assert {host.ok("guest", "hash", name) for name in apart} == {*left.newest[: left.newer]}, at
         assert (found.configs, found.moves[VM].taken, len(found.datasets) > 3) == ((), True, True)

@@ -130,7 +130,7 @@ def test_preserved_disks_of_a_vm_that_is_gone(world):
     gone = {"vm": "db01", "state": "absent", "destroy_snapshots": True}
     ended = vms.run(world.home.zfs(), world.home.driver(), [gone], [], Policy(), "zones", False)
     assert (ended.problems, ended.failure) == ([], None)
-    uuids = [disk.uuid for disk in observe(world.home.zfs(), world.home.driver(), every=True).detached]
+    uuids = [disk.uuid for disk in observe(world.home.zfs(), world.home.driver(), all_pools=True).detached]
     unprotected = [{"uuid": uuid, "preserve": False} for uuid in uuids]
     assert not run_disk(world.home.zfs(), world.home.driver(), unprotected, Policy(), "zones", False).problems
     words = f"flexdisk_replica_state=absent and flexdisk_vm={VM}, flexdisk_replica_host=hv02 gives them up"
@@ -140,7 +140,7 @@ def test_preserved_disks_of_a_vm_that_is_gone(world):
     assert [problem.code for problem in world.sender().remove(["db01"], "hv02", False).problems] == ["ResourceNotFound"]
     given_up(world, VM)
     assert destroy_detached(world) == []
-    assert observe(world.home.zfs(), world.home.driver(), every=True).detached == ()
+    assert observe(world.home.zfs(), world.home.driver(), all_pools=True).detached == ()
 
 
 def test_a_detached_disk_loses_its_replicas_with_its_vm(world):

@@ -293,7 +293,7 @@ class Voyage:
             return False
         for name, host in self.hv.items():
             self.world.acting(host)
-            found = observe(host.zfs(), host.driver(), every=True)
+            found = observe(host.zfs(), host.driver(), all_pools=True)
             phases = {move.phase for move in found.moves.values()}
             if name == home and (len(found.vms) != 1 or phases):
                 return False

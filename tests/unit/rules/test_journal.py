@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal, property_text
 
 PLAN = "0ab21b0c-66b5-4e04-a5c9-3ea52e5a4a4e"
 MOVE = (2**64 - 1, "zones/u/disk1", "zones/flexdisk/x")
-RECORD = JournalEntry(PLAN, "node1", "2026-01-01T00:00:00Z", "running", True, True, ("stop", "~ a"), (MOVE,))
+RECORD = Intent(PLAN, "node1", "2026-01-01T00:00:00Z", "running", True, True, ("stop", "~ a"), (MOVE,))
 
 
 def told(**changes):

@@ -45,14 +45,14 @@ def told(**changes):
 
 @given(GROUPS)
 def test_every_group_has_a_property_of_its_own(group):
-    name = lease.property_of(group)
+    name = lease.lease_property(group)
     assert re.fullmatch(r"[a-z0-9:._-]{1,200}", name), "ZFS knows nothing else"
     assert lease.group_of(name) == group
 
 
 def test_the_property_of_an_ordinary_group_has_its_name():
-    assert lease.property_of("web") == "lease.web"
-    assert (lease.property_of("Web"), lease.group_of("lease.:web")) == ("lease.:web", "Web")
+    assert lease.lease_property("web") == "lease.web"
+    assert (lease.lease_property("Web"), lease.group_of("lease.:web")) == ("lease.:web", "Web")
 
 
 @pytest.mark.parametrize("name", ["web", "lease.", "lease.:", "lease.:1", "lease.Web", "lease.-a", "intent." + TOKEN])

@@ -19,13 +19,13 @@ VM = "aaaaaaaa-0000-4000-8000-000000000202"
 )
 def test_when_a_move_was_given_up(written, known, next_):
     """It grows, whatever the clock says."""
-    there = {moves.STAYED: written} if written else {}
+    there = {moves.STAYED_PROPERTY: written} if written else {}
     assert (moves.stayed_at(there), moves.stays_at(there, 1000.9)) == (known, next_)
 
 
 def test_a_number_counts_within_its_term():
-    before = moves.given_up_at({moves.STAYED: "5000", failover.FAILOVER_PROPERTY: "on:1"})
-    after = moves.given_up_at({moves.STAYED: "7", failover.FAILOVER_PROPERTY: "none:2"})
+    before = moves.given_up_at({moves.STAYED_PROPERTY: "5000", failover.FAILOVER_PROPERTY: "on:1"})
+    after = moves.given_up_at({moves.STAYED_PROPERTY: "7", failover.FAILOVER_PROPERTY: "none:2"})
     assert (before, after) == ((1, 5000), (2, 7))
     assert moves.given_up_at({}) < before < after
 

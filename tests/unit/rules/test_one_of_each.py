@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import PlanOutcome, status_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal, lease
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.property_text import (
@@ -52,7 +52,7 @@ def test_a_lease_that_was_written_before_is_read():
 
 def test_an_entry_of_the_journal_that_was_written_before_is_read():
     read = journal.decode(OLD_ENTRY)
-    assert read == JournalEntry(
+    assert read == Intent(
         plan=PLAN, host="hv01", since="2026-11-27T10:00:00Z", state="running", autoboot=True, stops=False,
         steps=("grow data to 20GiB",), moves=(),
     )  # fmt: skip

@@ -93,7 +93,7 @@ def test_junk_is_no_released_identity(value):
     ],
 )
 def test_a_released_identity_counts_where_the_own_is_not_whole(user, counts, halfway):
-    volume = Dataset("v", "volume", user={**user, released_identity.KEY: released_identity.encode(WHOLE)})
+    volume = Dataset("v", "volume", user={**user, released_identity.RELEASED_PROPERTY: released_identity.encode(WHOLE)})
     assert (released_identity.saved_identity(volume) == WHOLE) is counts
     assert released_identity.release_interrupted(volume) is halfway
     assert not released_identity.release_interrupted(Dataset("v", "volume", user=user))

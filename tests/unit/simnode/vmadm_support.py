@@ -49,8 +49,8 @@ class Machine:
         self.good("create", **payload)
 
     def get(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.good("get", UUID))
-        return found
+        vm: dict[str, Any] = json.loads(self.good("get", UUID))
+        return vm
 
     def zfs(self, *argv: str) -> str:
         status, out, err = self.node.run(["zfs", *argv])

@@ -38,8 +38,8 @@ class Zfs:
 
     def bad(self, line: str, code: int = 1) -> str:
         """stderr of a `zfs` command that fails without a word on stdout."""
-        found, out, err = self.run("zfs " + line)
-        assert (found, out) == (code, ""), (line, found, out, err)
+        status, out, err = self.run("zfs " + line)
+        assert (status, out) == (code, ""), (line, status, out, err)
         return err
 
     def get(self, name: str, prop: str) -> str:

@@ -62,11 +62,11 @@ class Core(RuleBasedStateMachine):
     def _converge(self, specs: Sequence[Spec], restart: bool) -> bool:
         """Check, real, real again; False if it was refused."""
         allowed = given_up(self.before, specs)
-        told, changed = self.world.changed_by(self.world.converge, *specs, check=True, allow_restart=restart)
+        predicted, changed = self.world.changed_by(self.world.converge, *specs, check=True, allow_restart=restart)
         demand(not changed, "PREDICTION", "check mode changed something")
         done, changed = self.world.changed_by(self.world.converge, *specs, allow_restart=restart)
-        same = [p.message for p in told.problems] == [p.message for p in done.problems]
-        demand(same, "PREDICTION", f"refused for {told.problems}, and for real {done.problems}")
+        same = [p.message for p in predicted.problems] == [p.message for p in done.problems]
+        demand(same, "PREDICTION", f"refused for {predicted.problems}, and for real {done.problems}")
         after = self._after(allowed, specs)
         COUNTS["declared"] += 1
         if done.problems:
@@ -74,7 +74,7 @@ class Core(RuleBasedStateMachine):
             COUNTS["refused"] += 1
             return False
         demand(done.failure is None, "FINISHED", done.failure)
-        wrong = unpredicted(done, told)
+        wrong = unpredicted(done, predicted)
         demand(not wrong, "PREDICTION", "; ".join(wrong))
         self._succeeded(specs, after, done.vms)
         again, changed = self.world.changed_by(self.world.converge, *specs, allow_restart=restart)
@@ -128,13 +128,13 @@ class Core(RuleBasedStateMachine):
 
     def _snapshot_of(self, vm: str, name: str) -> dict[int, Snap]:
         """What this VM's snapshot holds of the disks that it still has and that did not leave it meanwhile."""
-        found = {}
+        result = {}
         for guid, snapshot in self.taken.get((vm, name), {}).items():
             volume = self.before.volumes.get(guid)
             snap = volume.snaps.get(snapshot) if volume and volume.vm == VMS[vm] else None
             if snap is not None and snap.name == f"vmsnap-{name}":
-                found[guid] = snap
-        return found
+                result[guid] = snap
+        return result
 
     def _later(self, snaps: dict[int, Snap]) -> set[int]:
         """The snapshots that a rollback to these takes away."""

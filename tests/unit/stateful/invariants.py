@@ -17,8 +17,8 @@ from .words import Allowance, Spec, named, vm_of
 class Broken(AssertionError):
     """An invariant does not hold; the message starts with its name."""
 
-    def __init__(self, invariant: str, what: str) -> None:
-        super().__init__(f"{invariant}: {what}")
+    def __init__(self, invariant: str, details: str) -> None:
+        super().__init__(f"{invariant}: {details}")
 
 
 INVARIANTS = {
@@ -36,48 +36,60 @@ INVARIANTS = {
 }
 
 
-def demand(holds: object, invariant: str, what: object = "") -> None:
+def demand(holds: object, invariant: str, details: object = "") -> None:
     assert invariant in INVARIANTS
     if not holds:
-        raise Broken(invariant, str(what))
+        raise Broken(invariant, str(details))
 
 
 def no_loss(before: Picture, after: Picture, allowed: Allowance) -> None:
-    for guid, old in before.volumes.items():
+    for guid, volume_before in before.volumes.items():
         new = after.volumes.get(guid)
         if new is None:
-            demand(guid in allowed.destroyed, "LOSS", f"{old.name} ({old.disk_name}) was destroyed")
-            demand(not old.snaps or guid in allowed.bare, "LOSS", f"{old.name} went with its snapshots")
+            demand(guid in allowed.destroyed, "LOSS", f"{volume_before.name} ({volume_before.disk_name}) was destroyed")
+            demand(
+                not volume_before.snaps or guid in allowed.bare, "LOSS", f"{volume_before.name} went with its snapshots"
+            )
             continue
-        _contents(old, new, allowed)
-        for snap in old.snaps.values():
-            kept = new.snaps.get(snap.guid)
-            demand(kept or snap.guid in allowed.snapshots, "LOSS", f"{old.name}@{snap.name} is gone")
-            whole = kept is None or (kept.size == snap.size and same(kept.extents, snap.extents, snap.size))
-            demand(whole, "LOSS", f"{old.name}@{snap.name} changed")
+        _contents(volume_before, new, allowed)
+        for snap in volume_before.snaps.values():
+            snapshot_now = new.snaps.get(snap.guid)
+            demand(snapshot_now or snap.guid in allowed.snapshots, "LOSS", f"{volume_before.name}@{snap.name} is gone")
+            is_intact = snapshot_now is None or (
+                snapshot_now.size == snap.size and same(snapshot_now.extents, snap.extents, snap.size)
+            )
+            demand(is_intact, "LOSS", f"{volume_before.name}@{snap.name} changed")
 
 
-def _contents(old: Volume, new: Volume, allowed: Allowance) -> None:
-    guid = old.guid
+def _contents(volume_before: Volume, volume_now: Volume, allowed: Allowance) -> None:
+    guid = volume_before.guid
     if guid in allowed.rolled:
         snap = allowed.rolled[guid]
-        exact = new.size == snap.size and same(new.extents, snap.extents, snap.size)
-        demand(exact, "LOSS", f"{old.name} is not what its snapshot {snap.name} holds")
+        exact = volume_now.size == snap.size and same(volume_now.extents, snap.extents, snap.size)
+        demand(exact, "LOSS", f"{volume_before.name} is not what its snapshot {snap.name} holds")
         return
-    demand(new.size >= old.size or guid in allowed.shrunk, "LOSS", f"{old.name} was shortened")
+    demand(
+        volume_now.size >= volume_before.size or guid in allowed.shrunk, "LOSS", f"{volume_before.name} was shortened"
+    )
     if guid not in allowed.written:
-        common = min(old.size, new.size)
-        demand(same(old.extents, new.extents, common), "LOSS", f"{old.name} has other contents")
-        demand(same([], new.extents, new.size, common), "LOSS", f"{old.name} has contents in its new part")
+        common = min(volume_before.size, volume_now.size)
+        demand(
+            same(volume_before.extents, volume_now.extents, common), "LOSS", f"{volume_before.name} has other contents"
+        )
+        demand(
+            same([], volume_now.extents, volume_now.size, common),
+            "LOSS",
+            f"{volume_before.name} has contents in its new part",
+        )
 
 
 def law(after: Picture, vm: str) -> None:
     machine, wanted = after.vms[vm], after.law(vm)
-    found = (machine.quota, machine.reservation)
+    actual = (machine.quota, machine.reservation)
     if machine.flexible is None:
-        demand(min(found) >= wanted, "LAW", f"{found} is below {wanted}")
+        demand(min(actual) >= wanted, "LAW", f"{actual} is below {wanted}")
         return
-    demand(found == (wanted, wanted), "LAW", f"{found} is not {wanted}")
+    demand(actual == (wanted, wanted), "LAW", f"{actual} is not {wanted}")
     for volume in after.below(vm):
         demand(volume.refreservation in (0, volume.auto), "LAW", f"{volume.name} has {volume.refreservation}")
 
@@ -93,15 +105,15 @@ def slots_stick(before: Picture, after: Picture, specs: Sequence[Spec]) -> None:
     for vm in after.vms:
         taken = {device["pci_slot"]: volume.guid for volume, device in after.attached(vm)}
         for volume, device in after.attached(vm):
-            old = before.volumes.get(volume.guid)
-            if old is None or volume.guid in asked:
+            volume_before = before.volumes.get(volume.guid)
+            if volume_before is None or volume.guid in asked:
                 continue
-            if old.detached:
-                slot = old.user.get("slot", "")
+            if volume_before.detached:
+                slot = volume_before.user.get("slot", "")
                 free = not slot or taken.get(slot, volume.guid) == volume.guid
                 demand(not free or slot in ("", device["pci_slot"]), "STICKY", f"{volume.name} did not come back")
-            elif old.vm == vm and before.vms[vm].device_of(old):
-                slot = (before.vms[vm].device_of(old) or {})["pci_slot"]
+            elif volume_before.vm == vm and before.vms[vm].device_of(volume_before):
+                slot = (before.vms[vm].device_of(volume_before) or {})["pci_slot"]
                 demand(slot == device["pci_slot"], "STICKY", f"{volume.name} left {slot}")
 
 
@@ -120,8 +132,8 @@ def identity_stays(known: dict[int, str], after: Picture) -> None:
         uuid = after.uuid(volume)
         if uuid:
             demand(known.setdefault(guid, uuid) == uuid, "IDENTITY", f"{volume.name}: {known[guid]} became {uuid}")
-        own = volume.user.get("uuid", uuid)
-        demand(own in ("", uuid), "IDENTITY", f"{volume.name} carries {own}")
+        stored_uuid = volume.user.get("uuid", uuid)
+        demand(stored_uuid in ("", uuid), "IDENTITY", f"{volume.name} carries {stored_uuid}")
     uuids = [uuid for guid, uuid in known.items() if guid in after.volumes]
     demand(len(uuids) == len(set(uuids)), "IDENTITY", f"one uuid on two disks: {uuids}")
 
@@ -130,8 +142,8 @@ def figures(after: Picture, results: Sequence[dict[str, Any]], lawful: bool) -> 
     for result in results:
         vm = result["uuid"]
         for key, figure in (("free_space", after.free_space(vm)), ("allocatable", after.allocatable(vm))):
-            told = None if figure is None else figure // MIB
-            demand(result[key] == told, "FIGURES", f"{key} of {vm} is {told}, told {result[key]}")
+            reported = None if figure is None else figure // MIB
+            demand(result[key] == reported, "FIGURES", f"{key} of {vm} is {reported}, told {result[key]}")
         room = after.allocatable(vm)
         thick = all(volume.refreservation for volume in after.below(vm))
         if lawful and thick and room is not None:
@@ -157,18 +169,18 @@ def _entry(before: Picture, after: Picture, vm: str, entry: Spec) -> int:
         left = [v for v in named(before, vm, entry) if v.guid in after.volumes]
         demand(not left, "WANTED", f"{entry} is there")
         return 0
-    found = [
+    matches = [
         (v, d)
         for v, d in after.attached(vm)
         if (v.disk_name == entry["name"] if entry.get("name") else d.get("uuid") == entry["uuid"])
     ]
-    demand(len(found) == 1, "WANTED", f"{entry} is {[v.name for v, _d in found]}")
-    volume, device = found[0]
-    size, old = entry.get("size"), before.volumes.get(volume.guid)
-    if size == "remaining" and (old is None or old.detached):
+    demand(len(matches) == 1, "WANTED", f"{entry} is {[v.name for v, _d in matches]}")
+    volume, device = matches[0]
+    size, volume_before = entry.get("size"), before.volumes.get(volume.guid)
+    if size == "remaining" and (volume_before is None or volume_before.detached):
         demand(0 <= (after.allocatable(vm) or 0) < MIB, "WANTED", f"{entry} leaves {after.allocatable(vm)}")
     demand(not isinstance(size, int) or volume.size == size * MIB, "WANTED", f"{entry} has {volume.size}")
-    told = {
+    reported = {
         "pci_slot": device["pci_slot"],
         "model": device["model"],
         "block_size": volume.block,
@@ -176,6 +188,6 @@ def _entry(before: Picture, after: Picture, vm: str, entry: Spec) -> int:
         "description": unquote(volume.user.get("description", "")),
         "compression": volume.compression,
     }
-    for key, value in told.items():
+    for key, value in reported.items():
         demand(entry.get(key) in (None, value), "WANTED", f"{entry}: {key} is {value}")
     return volume.guid

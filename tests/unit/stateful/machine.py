@@ -193,10 +193,10 @@ class Node(Core):
 
     @rule(reclaim=st.booleans())
     def recalculates(self, reclaim: bool) -> None:
-        told, changed = self.world.changed_by(self.world.quota, check=True, reclaim=reclaim)
+        predicted, changed = self.world.changed_by(self.world.quota, check=True, reclaim=reclaim)
         demand(not changed, "PREDICTION", "check mode changed something")
         done = self.world.quota(reclaim=reclaim)
-        demand((told.problems, told.vms) == (done.problems, done.vms), "PREDICTION", (told, done))
+        demand((predicted.problems, predicted.vms) == (done.problems, done.vms), "PREDICTION", (predicted, done))
         demand(done.failure is None, "FINISHED", done.failure)
         after = self._after(Allowance())
         for vm in [] if done.problems else VMS.values():

@@ -57,12 +57,12 @@ class Modules(Node):
             self.settled.clear()
             self._is_cut(task, *cut)
             self.before = self._after(allowed)
-        told, changed = self.world.changed_by(self._task, task, check=True)
+        predicted, changed = self.world.changed_by(self._task, task, check=True)
         demand(not changed, "PREDICTION", "check mode changed something")
         done, changed = self.world.changed_by(self._task, task)
         self.before = self._after(allowed)
-        same = all(told.get(key) == done.get(key) for key in ("failed", "changed", "diff"))
-        demand(same, "PREDICTION", f"{task}: {told.get('msg')}, and for real: {done.get('msg')}")
+        same = all(predicted.get(key) == done.get(key) for key in ("failed", "changed", "diff"))
+        demand(same, "PREDICTION", f"{task}: {predicted.get('msg')}, and for real: {done.get('msg')}")
         if done.get("failed"):
             demand("failure" not in done, "FINISHED", f"{task}: {done['msg']}")
             demand(not changed, "PREDICTION", f"a refused task changed something: {task}")
@@ -132,9 +132,11 @@ class Modules(Node):
     @rule(vm=WHICH, name=NAMES, last=st.sampled_from([None, None, 1, 2]), cut=CUT)
     def takes_a_snapshot(self, vm: str, name: str, last: int | None, cut: Any) -> None:
         keep = {} if last is None else {"keep": {"last": last, "daily": None, "weekly": None}}
-        old = {s.guid for v in self.before.below(VMS[vm]) for s in v.snaps.values() if s.name.startswith(VM_SNAPSHOT)}
+        guids_before = {
+            s.guid for v in self.before.below(VMS[vm]) for s in v.snaps.values() if s.name.startswith(VM_SNAPSHOT)
+        }
         task = {"module": "vm_snapshot", "vms": [vm], "name": name, **keep}
-        self._does(task, Allowance(snapshots=old if keep else set()), vm, cut=cut)
+        self._does(task, Allowance(snapshots=guids_before if keep else set()), vm, cut=cut)
         self.taken = {key: held for key, held in self.taken.items() if key[0] != vm}
 
     @rule(vm=WHICH, name=NAMES, cut=CUT)

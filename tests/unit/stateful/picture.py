@@ -66,8 +66,8 @@ class Volume:
     @property
     def _saved(self) -> dict[str, Any]:
         """The identity that a release has left: it counts as long as the disk has no other."""
-        found: dict[str, Any] = json.loads(self.user.get("released", "{}")) if "serial_no" not in self.user else {}
-        return found
+        identity: dict[str, Any] = json.loads(self.user.get("released", "{}")) if "serial_no" not in self.user else {}
+        return identity
 
 
 @dataclass(frozen=True)
@@ -113,8 +113,8 @@ class Picture:
 
     def detached(self, vm: str | None = None) -> list[Volume]:
         """Volumes outside any VM, or those of them that a VM had last."""
-        found = [v for v in self.volumes.values() if v.detached and vm in (None, v.user.get("vm"))]
-        return sorted(found, key=lambda v: v.name)
+        volumes = [v for v in self.volumes.values() if v.detached and vm in (None, v.user.get("vm"))]
+        return sorted(volumes, key=lambda v: v.name)
 
     def of(self, vm: str) -> list[Volume]:
         """The name space of a VM: everything below its dataset, and what is detached from it."""
@@ -137,8 +137,8 @@ class Picture:
         machine = self.vms[vm]
         if machine.flexible is None:
             return None
-        held = sum(v.size + v.pinned for v in self.below(vm))
-        return machine.flexible - held - max(0, machine.own - machine.q)
+        used = sum(v.size + v.pinned for v in self.below(vm))
+        return machine.flexible - used - max(0, machine.own - machine.q)
 
     def room(self, vm: str) -> int:
         """What ZFS itself would still give below the VM's quota, without what is left of its own file system's."""

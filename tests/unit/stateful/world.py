@@ -104,27 +104,31 @@ class World(Simulated):
         return self.node.run(argv, "" if stdin is None else json.dumps(stdin))[0] == 0
 
 
-def unpredicted(done: Outcome, told: Outcome) -> list[str]:
+def unpredicted(done: Outcome, predicted: Outcome) -> list[str]:
     """Where a real run is not what check mode said, but for stamps and the uuids of disks that did not exist."""
-    wrong = [f"{key}: {getattr(told, key)!r}, done {getattr(done, key)!r}"
-             for key in ("changed", "diff", "warnings") if getattr(told, key) != getattr(done, key)]  # fmt: skip
-    if len(done.vms) != len(told.vms):
-        return [*wrong, f"{len(told.vms)} VMs, done {len(done.vms)}"]
-    for real, said in zip(done.vms, told.vms, strict=True):
+    wrong = [f"{key}: {getattr(predicted, key)!r}, done {getattr(done, key)!r}"
+             for key in ("changed", "diff", "warnings") if getattr(predicted, key) != getattr(done, key)]  # fmt: skip
+    if len(done.vms) != len(predicted.vms):
+        return [*wrong, f"{len(predicted.vms)} VMs, done {len(done.vms)}"]
+    for real, prediction in zip(done.vms, predicted.vms, strict=True):
         # Where a guard is lifted, what it shared with snapshots is ZFS's to tell.
         hidden = {"allocatable", "pinned"} if "unguard" in {step["step"] for step in real["steps"]} else set()
-        ours = {key: _plain(key, value, said.get(key), hidden) for key, value in real.items()}
-        keys = (set(said) | set(ours)) - ({"free_space", *hidden} - set(said))
-        wrong += [f"{key}: {said.get(key)!r}, done {ours.get(key)!r}" for key in keys if said.get(key) != ours.get(key)]
+        ours = {key: _plain(key, value, prediction.get(key), hidden) for key, value in real.items()}
+        keys = (set(prediction) | set(ours)) - ({"free_space", *hidden} - set(prediction))
+        wrong += [
+            f"{key}: {prediction.get(key)!r}, done {ours.get(key)!r}"
+            for key in keys
+            if prediction.get(key) != ours.get(key)
+        ]
     return wrong
 
 
-def _plain(key: str, disks: Any, told: Any, hidden: set[str]) -> Any:
+def _plain(key: str, disks: Any, predicted: Any, hidden: set[str]) -> Any:
     """A list of disks without what check mode cannot know."""
-    if key not in ("disks", "parked") or len(disks) != len(told):
+    if key not in ("disks", "parked") or len(disks) != len(predicted):
         return disks
     volatile = {*report.VOLATILE, "uuid", *hidden}
     return [
         {k: v for k, v in disk.items() if k in twin or k not in volatile}
-        for disk, twin in zip(disks, told, strict=True)
+        for disk, twin in zip(disks, predicted, strict=True)
     ]

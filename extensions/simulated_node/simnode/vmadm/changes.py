@@ -53,7 +53,7 @@ class Change:
         self.ident = ident
 
     def matches(self, seen: Change) -> bool:
-        """Whether `seen` is what this one waits for."""
+        """Return whether `seen` is the change that this one waits for."""
         if len(self.path) != len(seen.path):
             return False
         if any(wanted is not None and wanted != actual for wanted, actual in zip(self.path, seen.path)):

@@ -67,7 +67,7 @@ def _set_quota(host: VmadmHost, payload: Payload) -> None:
 
 
 def _configure_zone(host: VmadmHost, payload: Payload) -> None:
-    """The zone is configured. vminfod does not know its dataset yet, and nothing of its metadata is written."""
+    """Configure the zone. vminfod does not know its dataset yet, and its metadata is not written."""
     record = store.add(host, payload)
     record["zone_state"] = "configured"
     record["provisioning"] = True
@@ -125,7 +125,7 @@ def _add_nocloud_disk(payload: Payload) -> None:
 
 
 def add_nocloud_disk(payload: Payload) -> None:
-    """The hidden disk for cloud-init, and the room it needs."""
+    """Add the hidden disk for cloud-init, and the space it needs."""
     payload["add_disks"].append(
         {
             "size": NOCLOUD_MIB,

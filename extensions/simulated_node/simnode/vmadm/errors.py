@@ -40,7 +40,7 @@ class Usage(Exception):
 
 
 def first_of_one(error: VmError) -> VmError:
-    """The error as it looks when it comes out of the parallel phase of a command."""
+    """Return the error as the parallel phase of a command reports it."""
     return VmError("first of 1 error: " + error.message, error.code)
 
 

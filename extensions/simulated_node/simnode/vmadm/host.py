@@ -59,7 +59,7 @@ class ZfsFailed(VmError):
         self.stderr = stderr
 
     def bare(self) -> VmError:
-        """The same without the words of execFile, as the quota code reports it."""
+        """Return the error without the prefix of execFile, as the quota code reports it."""
         return VmError(self.stderr.rstrip())
 
 

@@ -10,7 +10,7 @@ from simnode.vmadm.host import VmadmHost
 
 
 def new_uuid(host: VmadmHost) -> str:
-    """A version 4 uuid derived from a counter in the host's state and its seed."""
+    """Return a version 4 UUID, derived from a counter in the host's state and its seed."""
     count = host.state.get("uuids_given", 0) + 1
     host.state["uuids_given"] = count
     seed = host.state.setdefault("seed", "simulated node")

@@ -23,7 +23,7 @@ def store(host: VmadmHost) -> Dict[str, Any]:
 
 
 def find(host: VmadmHost, uuid: str, pool: str) -> Optional[Dict[str, Any]]:
-    """The manifest and place of an installed image, None if it is not in that pool."""
+    """Return the manifest and place of an installed image, None if it is not in that pool."""
     image = store(host).get(uuid)
     if image is None or image["zpool"] != pool:
         return None
@@ -120,7 +120,7 @@ def _check_bootrom(uuid: str, requirements: Dict[str, Any], bootrom: Any) -> Dic
 
 
 def imgadm(host: VmadmHost, argv: List[str], stdin: str = "") -> Result:
-    """The `imgadm` program: list [-j] and get [-P POOL] UUID."""
+    """Run the `imgadm` program: list [-j] and get [-P POOL] UUID."""
     host.sleep(0.6)
     if argv[:1] == ["list"]:
         return _list(host, "-j" in argv)

@@ -31,7 +31,7 @@ Number = Union[int, float]
 
 
 def integral(value: float) -> Number:
-    """A float without a fraction as an int, so that it prints as JavaScript prints it."""
+    """Return a float without a fraction as an int, so that it prints as in JavaScript."""
     return int(value) if math.isfinite(value) and value == int(value) else value
 
 

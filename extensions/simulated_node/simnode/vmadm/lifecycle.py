@@ -48,7 +48,7 @@ def start_quietly(host: VmadmHost, uuid: str) -> None:
 
 
 def boot(host: VmadmHost, record: store.Record) -> None:
-    """The zone runs, and will after a reboot of the node."""
+    """Set the zone running, also after a reboot of the node."""
     record["zone_state"] = "running"
     record["booted"] = int(host.now())
     record["boots"] = record.get("boots", 0) + 1
@@ -91,7 +91,7 @@ def _persist_devices(host: VmadmHost, uuid: str) -> None:
 
 
 def valid_nocloud_disk(disks: Any, path: str) -> bool:
-    """Whether `disks` have the hidden cloud-init disk at that path."""
+    """Return whether `disks` have the hidden cloud-init disk at that path."""
     return any(
         disk.get("path") == path
         and disk.get("size") == NOCLOUD_MIB

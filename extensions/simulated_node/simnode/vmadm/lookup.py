@@ -87,7 +87,7 @@ def add_columns(vm: Vm) -> Vm:
 
 
 def flatten(vm: Vm, key: str) -> Any:
-    """The value behind a key such as disks.0.size; UNDEFINED if there is none."""
+    """Return the value of a key such as disks.0.size, UNDEFINED if there is none."""
     parts = key.split(".")
     value = vm.get(parts[0], js.UNDEFINED)
     if len(parts) == 1:
@@ -107,7 +107,7 @@ def _member(value: Any, index: str) -> Any:
 
 
 def matches(vm: Vm, search: Dict[str, str]) -> bool:
-    """Whether every filter holds. A value that begins with ~ is a regular expression, case ignored."""
+    """Return whether every filter matches. A value that begins with ~ is a regular expression without case."""
     return all(_matches_one(vm, key, target) for key, target in search.items())
 
 
@@ -131,14 +131,14 @@ def lookup(host: VmadmHost, search: Dict[str, str]) -> List[Vm]:
 
 
 def only(vms: List[Vm], fields: str) -> List[Vm]:
-    """The objects with only these fields; those left empty are dropped."""
+    """Return the objects with only these fields. Objects without any are dropped."""
     wanted = fields.split(",")
     reduced = [{key: value for key, value in vm.items() if key in wanted} for vm in vms]
     return [vm for vm in reduced if vm]
 
 
 def table(host: VmadmHost, search: Dict[str, str], order: str, sortby: str, parsable: bool, header: bool) -> str:
-    """What `vmadm list` prints."""
+    """Return the output of `vmadm list`."""
     for key in search:
         if not valid_filter(key):
             raise VmError('Invalid filter key: "%s"' % key)

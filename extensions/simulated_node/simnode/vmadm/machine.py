@@ -50,7 +50,7 @@ def free(host: VmadmHost) -> int:
 
 
 def sysinfo(host: VmadmHost, argv: List[str]) -> Result:
-    """The `sysinfo` program: the keys that are the same on every machine."""
+    """Run the `sysinfo` program, with the keys that are the same on every machine."""
     if argv not in ([], ["-f"]):
         return 2, SYSINFO_USAGE, ""
     known = figures(host)
@@ -67,7 +67,7 @@ def sysinfo(host: VmadmHost, argv: List[str]) -> Result:
 
 
 def kstat(host: VmadmHost, argv: List[str]) -> Result:
-    """The `kstat` program, with free memory and the second of the boot. Any other statistic does not exist."""
+    """Run the `kstat` program, with free memory and the boot time. No other statistic exists."""
     if argv[:1] != ["-p"] or len(argv) < 2:
         return 2, "", KSTAT_USAGE
     booted = host.state.get("booted", BOOTED + DAY * host.state.get("boots", 0))

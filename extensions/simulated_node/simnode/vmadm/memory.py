@@ -77,7 +77,7 @@ def _clamp(payload: Payload, vm: Payload) -> None:
 
 
 def apply_defaults(payload: Payload) -> None:
-    """What a create payload gets where it says nothing."""
+    """Fill in the defaults of a create payload."""
     payload.setdefault("owner_uuid", NIL_UUID)
     payload.setdefault("autoboot", True)
     brand = payload.setdefault("brand", "joyent")

@@ -169,7 +169,7 @@ SIZE_UPDATE_BRANDS = ("bhyve",)
 
 
 def allowed(name: str, brand: str, action: str) -> bool:
-    """Whether `name` may be given for this brand and action; what may not is dropped in silence."""
+    """Return whether `name` is allowed for this brand and action. Other properties are dropped silently."""
     found = PROPERTIES.get(name)
     if found is None or brand not in found.brands or action not in found.actions:
         return False

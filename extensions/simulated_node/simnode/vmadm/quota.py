@@ -59,7 +59,7 @@ def set_quota_bhyve(host: VmadmHost, dataset: str, quota: Any, flexible: Any) ->
 
 
 def change_is_due(payload: Any, vm: Any) -> bool:
-    """Whether quota or flexible_disk_size differ as numbers; two that are not numbers do differ."""
+    """Return whether quota or flexible_disk_size differ as numbers. Two values that are no numbers differ."""
     for key in ("quota", "flexible_disk_size"):
         if key in payload and js.to_number(payload[key]) != js.to_number(vm.get(key, js.UNDEFINED)):
             return True

@@ -59,7 +59,7 @@ def _describe(disk: Disk) -> str:
 
 
 def clash(devices: Iterable[Dict[str, Any]]) -> bool:
-    """Whether two devices have one slot, on any bus. vmadm compares only disks, and bhyve ends at the second one."""
+    """Return whether two devices have the same slot, on any bus. vmadm compares only disks, and bhyve then fails."""
     slots = [parse(device["pci_slot"]) for device in devices if device.get("pci_slot")]
     return len(set(slots)) < len(slots)
 

@@ -69,7 +69,7 @@ def records(host: VmadmHost) -> Dict[str, Record]:
 
 
 def touch(host: VmadmHost, record: Record) -> None:
-    """The zone's XML file has been written now."""
+    """Set the time of the zone's XML file."""
     record["mtime"] = int(host.now())
 
 
@@ -189,7 +189,7 @@ def _change_nics(host: VmadmHost, record: Record, payload: Payload) -> None:
 
 
 def short_mac(mac: Any) -> str:
-    """A MAC address as zonecfg writes it: without leading zeros."""
+    """Return a MAC address as zonecfg writes it, without leading zeros."""
     return ":".join(part.lstrip("0") or "0" for part in js.to_string(mac).lower().split(":"))
 
 

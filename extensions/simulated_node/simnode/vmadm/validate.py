@@ -284,7 +284,7 @@ def _check_image(
 
 
 def failure(errors: Errors) -> Optional[VmError]:
-    """The error that create and update make of the findings; bad properties alone are none."""
+    """Return the error that create and update raise for the findings. Bad properties alone are no error."""
     if errors.bad_values:
         return VmError("Invalid value(s) for: " + ",".join(errors.bad_values))
     if errors.missing_properties:

@@ -136,7 +136,7 @@ class _Arrivals:
                     self.unresolved = sequence
 
     def of(self, name: str, row: Row) -> int:
-        """The sequence number of the rename that brought a dataset here, 0 for none."""
+        """Return the sequence number of the rename that gave a dataset its name, 0 for none."""
         if not self.left or "guid" not in row:
             return 0
         left = self.left.get(name, 0)

@@ -18,7 +18,7 @@ RAIDZ_BLOCK_SIZE = 32768
 
 
 def forecast(host: VmadmHost, volume: str, size: int, block_size: Any) -> int:
-    """The automatic refreservation of a volume of `size` bytes, as a dry run of zfs create says."""
+    """Return the automatic refreservation of a volume of `size` bytes, by a dry run of zfs create."""
     code, out, err = host.zfs(
         ["create", "-nPV", str(size), "-o", "copies=1", "-o", "volblocksize=%s" % js.to_string(block_size), volume]
     )

@@ -61,7 +61,7 @@ class _Common:
                 self.types = types_of(value)
 
     def selection(self, default: str, snapshots: bool, names: List[str]) -> Selection:
-        """Which datasets; asking for snapshots of a dataset means one level down."""
+        """Return the selection of datasets. Snapshots of a dataset are one level below it."""
         types = default if self.types is None else self.types
         depth = self.depth
         if types in ("s", "b") and names and not depth:

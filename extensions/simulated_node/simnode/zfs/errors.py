@@ -33,7 +33,7 @@ class ZfsError(Exception):
 
     @property
     def text(self) -> str:
-        """What `zfs_standard_error` says of it."""
+        """The message of `zfs_standard_error`."""
         return _STANDARD.get(self.code, self.code)
 
 

@@ -135,12 +135,12 @@ class Dataset:
 
     @property
     def reservation(self) -> int:
-        """What is kept for this dataset and everything below it."""
+        """Bytes reserved for this dataset and everything below it."""
         return int(self.props.get("reservation", 0))
 
     @property
     def refreservation(self) -> int:
-        """What is kept for this dataset alone."""
+        """Bytes reserved for this dataset alone."""
         return int(self.props.get("refreservation", 0))
 
     @property
@@ -161,23 +161,23 @@ class Dataset:
         return self.volblocksize or FILE_BLOCK
 
     def snapshot(self, name: str) -> Optional[Snapshot]:
-        """The snapshot of that short name."""
+        """Return the snapshot of that short name, None if there is none."""
         for snap in self.snapshots:
             if snap.name == name:
                 return snap
         return None
 
     def bookmark(self, name: str) -> Optional[Bookmark]:
-        """The bookmark of that short name."""
+        """Return the bookmark of that short name, None if there is none."""
         return next((mark for mark in self.bookmarks if mark.name == name), None)
 
     def receiving_from(self, snap: Snapshot) -> bool:
-        """Whether a stream that was cut goes on from this snapshot."""
+        """Return whether a partly received stream follows this snapshot."""
         return self.partial is not None and not self.partial["new"] and self.partial["fromguid"] == snap.guid
 
     @property
     def incomplete(self) -> bool:
-        """Whether a stream that was cut has made it, and the rest has not arrived."""
+        """Whether the dataset was created by a stream that has not been received completely."""
         return self.partial is not None and bool(self.partial["new"])
 
     def walk(self) -> Iterator[Dataset]:
@@ -234,7 +234,7 @@ class Pool:
         return max(sectors) << self.ashift
 
     def auto(self, volsize: int, block: int) -> int:
-        """What refreservation=auto means here."""
+        """Return the bytes of refreservation=auto in this pool."""
         return auto_refreservation(volsize, block, self.vdevs, self.ashift, self.version == "2.3")
 
     # -- space -----------------------------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class Pool:
         return max(slop, min(self.size >> 1, _MIN_SLOP))
 
     def weigh(self, dataset: Dataset, pieces: ext.Extents) -> int:
-        """What these blocks of a dataset count for in `used`, indirect blocks included."""
+        """Return the bytes of these blocks of a dataset in `used`, with indirect blocks."""
         block_bytes = deflated(dataset.block, self.vdevs, self.ashift) + _POINTER_BYTES
         total = 0
         for start, end, content, blocks in _blocks(dataset, pieces):
@@ -255,7 +255,7 @@ class Pool:
         return total
 
     def logical(self, dataset: Dataset, pieces: ext.Extents) -> int:
-        """What they are before compression."""
+        """Return the bytes before compression."""
         meta = self._meta(dataset.kind)[1]
         return sum(meta if piece[0] < 0 else piece[3] * dataset.block for piece in _blocks(dataset, pieces))
 
@@ -264,7 +264,7 @@ class Pool:
         return _META.get((kind, self.ashift), (sectors, logical << self.ashift >> 12))
 
     def meta_size(self, kind: str) -> int:
-        """What an empty dataset references."""
+        """Return the bytes that an empty dataset references."""
         return self._meta(kind)[0] << self.ashift
 
     def touch(self, dataset: Dataset, txg: int) -> None:

@@ -129,12 +129,12 @@ def is_user(name: str) -> bool:
 
 
 def native(name: str) -> Prop:
-    """The native property of that name or column name; KeyError."""
+    """Return the native property of that name or column name. Raises KeyError."""
     return TABLE[_ALIASES.get(name, name)]
 
 
 def known(name: str) -> str:
-    """The full name of a property; KeyError when there is no such property."""
+    """Return the full name of a property. Raises KeyError if there is no such property."""
     return name if is_user(name) else native(name).name
 
 

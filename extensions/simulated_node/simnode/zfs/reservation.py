@@ -43,7 +43,7 @@ class Vdev(NamedTuple):
         return min(8, self.disks - self.parity)
 
     def asize(self, size: int, ashift: int) -> int:
-        """Bytes allocated on this vdev for one block of `size` bytes."""
+        """Return the bytes allocated on this vdev for one block of `size` bytes."""
         sector = 1 << ashift
         if self.type.startswith("draid"):
             row = self.data_disks * sector
@@ -83,7 +83,7 @@ def _scaled(blocks: int, block: int, vdev: Vdev, ashift: int, modern: bool) -> i
 
 
 def deflated(size: int, vdevs: list[Vdev], ashift: int) -> int:
-    """What a block of `size` bytes counts as in `used` (raidz and draid are deflated by their 128K ratio)."""
+    """Return the bytes of a block in `used` (raidz and draid are deflated by their 128K ratio)."""
     parity = [vdev for vdev in vdevs if vdev.is_parity]
     if not parity:
         sector = 1 << ashift

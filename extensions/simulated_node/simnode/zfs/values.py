@@ -95,7 +95,7 @@ class Reader:
         return rows
 
     def show(self, prop: Prop, raw: Any) -> str:
-        """A stored value as text."""
+        """Return a stored value as text."""
         if isinstance(raw, str):
             return raw
         if prop.name == "creation":

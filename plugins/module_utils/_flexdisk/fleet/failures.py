@@ -13,6 +13,7 @@ from ..model.text import visible
 
 LONGEST = 200
 ELSEWHERE = "see the output above"
+_OF_ANSIBLE = re.compile(r"\A(Task failed: |Action failed: )+")
 _Result = t.Mapping[str, t.Any]
 
 
@@ -29,7 +30,7 @@ def _reason(host: str, host_results: t.Mapping[str, t.Optional[_Result]]) -> str
     """The first line of the last failure, with HOST instead of the name of the host, so that equal reasons are one."""
     for result in reversed(list(host_results.values())):
         if result and (result.get("failed") or result.get("unreachable")):
-            lines = str(result.get("msg") or "").strip().splitlines()
+            lines = _OF_ANSIBLE.sub("", str(result.get("msg") or "").strip()).splitlines()
             text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w.-])", "HOST", lines[0]) if lines else ELSEWHERE
             more = " (and more, above)" if len(lines) > 1 else ""
             lost = "unreachable: " if result.get("unreachable") else ""

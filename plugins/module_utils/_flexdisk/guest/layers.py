@@ -23,16 +23,16 @@ class Layer:
     """One layer of a disk, from the partition up. All figures are bytes."""
 
     name: str
-    # Makes the layer take the space below.
+    # The command by which the layer takes the space below.
     argv: t.Tuple[str, ...]
     size: int
-    # What the layer does not use of the space below.
+    # Bytes below that the layer does not use.
     offset: int = 0
     unit: int = 1
     min_growth: int = MIN_GROWTH_BYTES
     # The program and the test read the passphrase from their stdin.
     secret: bool = False
-    # Tells whether the passphrase is the right one.
+    # The command that tests the passphrase.
     test: t.Tuple[str, ...] = ()
 
     def grown(self, below: int) -> int:
@@ -99,7 +99,7 @@ def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
     group = sum(
         _figure(text, rf"^{key}:\s+(\d+)", "dumpe2fs", 0) for key in ("Inode blocks per group", "Reserved GDT blocks")
     )
-    # A last group that holds little more than its own tables is not made.
+    # ext does not create a last group that would hold little more than its own tables.
     min_growth = max(MIN_GROWTH_BYTES, (2 * group + 128) * block)
     size = _figure(text, r"^Block count:\s+(\d+)", "dumpe2fs") * block
     return Layer(name, ("resize2fs", device), size, min_growth=min_growth)

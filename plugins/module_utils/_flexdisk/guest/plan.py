@@ -37,7 +37,7 @@ class Disk:
     device: str
     # Bytes.
     size: int
-    # What lies on the partition that grows, or on the disk.
+    # The layers on the partition that grows, or on the disk.
     layers: t.Tuple[Layer, ...]
     table: t.Optional[Table] = None
     # The output of sfdisk -d.
@@ -45,7 +45,7 @@ class Disk:
     growth: t.Optional[Growth] = None
     # The partitions that the kernel knows.
     kernel: t.Mapping[int, KernelPartition] = field(default_factory=dict)
-    # What is on the partitions of the table.
+    # The contents of the partitions of the table.
     contents: t.Mapping[int, Content] = field(default_factory=dict)
     # The swaps of the guest.
     swaps: t.Tuple[Swap, ...] = ()

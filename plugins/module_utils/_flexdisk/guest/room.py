@@ -30,17 +30,17 @@ class Room:
     min_bytes: int
     # gpt, dos or "".
     table: str = ""
-    # What fills a disk without a table.
+    # The content of a disk without a table.
     content: str = ""
     # End of the last partition, or of the content.
     end: int = 0
-    # What the second header of a GPT takes behind the end.
+    # Bytes that the second header of a GPT takes behind the end.
     backup: int = 0
-    # What least becomes after relocate.
+    # The value of min_bytes after relocate.
     compact: int = 0
     # Commands that put the second header behind the last partition.
     relocate: t.Tuple[t.Tuple[str, ...], ...] = ()
-    # Why nothing can go.
+    # Why it cannot shrink.
     why: str = ""
 
     @property

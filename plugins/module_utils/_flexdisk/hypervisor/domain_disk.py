@@ -17,7 +17,7 @@ from ..rules.identity import is_serial
 from .xml_text import Element, Text, dump
 
 _BLKIOTUNE = "blkiotune"
-# Attributes and children that a disk keeps. "tune" is what <blkiotune> of the domain says of its path.
+# Attributes and children that a disk keeps. "tune" has the limits for its path in <blkiotune> of the domain.
 _ATTRIBUTES = ("snapshot", "model")
 _CHILDREN = (
     "driver", "iotune", "throttlefilters", "blockio", "geometry", "wwn", "vendor", "product", "readonly", "shareable",
@@ -26,9 +26,9 @@ _CHILDREN = (
 _OF_SOURCE = ("encryption", "seclabel", "reservations", "slices")
 _OF_TARGET = ("removable", "rotation_rate", "tray")
 _TUNE = "tune"
-# What a disk gets anew wherever it comes, or what libvirt only shows.
+# Children that a disk gets again wherever it is attached, or that libvirt only reports.
 _ANEW = ("source", "target", "address", "serial", "boot", "privateData")
-# Without these the data cannot be read, or is not whole.
+# Without these the data cannot be read, or is incomplete.
 _HOLDS = ("backingStore", "dataStore", "mirror", "auth")
 # Options of the driver that only disks of the model virtio have.
 _VIRTIO = ("queues", "queue_size", "ioeventfd", "event_idx", "iommu", "ats", "packed", "page_per_vq")

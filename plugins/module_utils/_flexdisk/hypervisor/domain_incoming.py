@@ -33,7 +33,7 @@ _PLAIN_TEXTS = ("entry", "serial", "vendor", "product", "wwn", "name")
 # Attributes and texts that hold a path, also a relative one.
 _PATH = frozenset(("path", "file", "socket", "dir", "template", "logFile", "tap", "vhost", "rendernode", "tty"))
 _PATH_TEXTS = frozenset(("kernel", "initrd", "dtb", "emulator", "loader", "nvram", "table", "shim", "bootloader"))
-# What a disk of the collection may say of itself beside its children.
+# Attributes that a disk of the collection may have.
 _DISK_ATTRIBUTES: t.Mapping[str, t.Collection[str]] = {
     "type": ("block", "file"),
     "device": ("disk",),

@@ -40,7 +40,7 @@ _TRAVELS: t.Mapping[str, t.Collection[str]] = {
     "memoryBacking": ("nosharepages", "locked", "source", "access", "allocation", "discard"),
     "backingStore": (),
 }
-# Where a character device leads to: what QEMU itself serves.
+# Backends of character devices that QEMU itself serves.
 _SERVED = ("pty", "unix", "file", "null", "vc", "spicevmc", "spiceport", "qemu-vdagent", "dbus")
 _TYPES: t.Mapping[str, t.Collection[str]] = {
     "interface": ("network", "bridge", "direct", "user"),

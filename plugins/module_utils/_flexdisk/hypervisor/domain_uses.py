@@ -25,10 +25,10 @@ class Snapshot:
     def __init__(self, xml: str) -> None:
         root = Text(xml).root
         self.name = root.get("name")
-        # The domain as it was: the configuration, and what ran.
+        # The domain at that time: the configuration, and the running domain.
         self.domains = [part for name in ("domain", "inactiveDomain") for part in root.all(name)]
         rows = [disk for part in root.all("disks") for disk in part.all("disk")]
-        # The overlays that were made, by the disks' targets.
+        # The overlays that were created, by the disks' targets.
         self.overlays = {
             disk.attributes.get("name", ""): domain.path_of(disk)
             for disk in rows

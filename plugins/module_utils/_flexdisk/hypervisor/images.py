@@ -24,7 +24,7 @@ class ImageFile(t.NamedTuple):
     format: str
     # Bytes, as a guest sees it.
     size: int
-    # Tells the file from any other, and from itself after a change. "" for one that cannot be opened here.
+    # Identifies the file and its last change. "" if it cannot be opened here.
     fingerprint: str = ""
 
 
@@ -36,7 +36,7 @@ class _Opened:
         self._fd = -1
 
     def __enter__(self) -> _Opened:
-        # If it is not there, qemu-img says so.
+        # If it does not exist, qemu-img reports it.
         with contextlib.suppress(OSError):
             self._fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         return self

@@ -16,10 +16,10 @@ from .vmadm_read import parse_json
 FREE_PAGES = "unix:0:system_pages:freemem"
 # The second of the boot, and when in the course of the boot its statistics began, to the nanosecond.
 BOOT = ("unix:0:system_misc:boot_time", "unix:0:system_misc:crtime")
-# Of every x86 machine. Statistics count pages and do not tell their size.
+# The page size of every x86 machine. Statistics count pages without their size.
 _PAGE = 4096
 _MEMORY = "MiB of Memory"
-# Older platforms tell only of all CPUs, those that are offline included.
+# Older platforms report only the number of all CPUs, those that are offline included.
 _CPUS = ("CPU Online Count", "CPU Total Cores")
 _DECIMAL = re.compile(r"\A[0-9]{1,15}(\.[0-9]{1,15})?\Z")
 _NUMBER = re.compile(r"\A[0-9]{1,15}\Z")

@@ -21,7 +21,7 @@ _ZVOL = re.compile(r"/dev/zvol/r?dsk/([^,\s\"'\\]+)")
 OLDEST_PLATFORM = "20181206"
 # Options of a VM that may name the path of a disk.
 _MAY_NAME_PATHS = ("bhyve_extra_opts", "qemu_extra_opts", "qemu_opts", "filesystems", "pci_devices")
-# What vmadm knows of a disk beside the model, and which values it takes.
+# Settings that vmadm has of a disk beyond our model, and the values that it accepts.
 DISK_OPTIONS: t.Mapping[str, t.Callable[[t.Any], bool]] = {
     "guest_block_size": lambda value: isinstance(value, str) and bool(re.fullmatch(r"[0-9]{1,7}(/[0-9]{1,7})?", value)),
     "notrim": lambda value: isinstance(value, bool),

@@ -17,13 +17,13 @@ class Capabilities:
     brand: str
     # Step kinds that work while a VM runs: C(grow), for hot-plug C(attach), C(create), C(detach) and C(destroy).
     live: t.FrozenSet[str]
-    # Models of disks. If there is hot-plug, those that come and go by it.
+    # Models of disks. With hot-plug, those that support it.
     models: t.Tuple[str, ...]
     # The unit of a VM's quota, in bytes.
     quota_unit: int
     # This and a volume's name make the path of a disk.
     device_prefix: str
-    # 1 where a running guest gives up a PCI device only as a whole.
+    # 1 if a running guest releases only whole PCI devices.
     functions_per_slot: int
     # Models without a PCI slot of their own.
     slotless: t.FrozenSet[str] = frozenset()
@@ -37,7 +37,7 @@ class Capabilities:
     moves_autoboot: bool = True
     # The quota of a new VM, in bytes.
     usual_quota: int = 0
-    # Where a new VM is made if nothing is said.
+    # The pool of a new VM if none is declared.
     default_pool: str = ""
     # Types of disks.
     types: t.Tuple[str, ...] = ("thick",)

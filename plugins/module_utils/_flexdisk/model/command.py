@@ -58,5 +58,5 @@ class Carrier(Runner, t.Protocol):
         """Return both answers. carried is called with the number of bytes of each piece."""
 
 
-# Two programs, the second reads what the first writes; both answers. They take as long as they take.
+# Runs two programs, the second of which reads the output of the first, without a time-out. Returns both answers.
 Pipe = t.Callable[[t.Sequence[str], t.Sequence[str]], t.Tuple[Answer, Answer]]

@@ -27,14 +27,14 @@ class DiskDeclaration:
     block_size: t.Optional[int] = None
     type: t.Optional[str] = None
     compression: t.Optional[str] = None
-    # What is declared of the properties in rules/disk_properties.py.
+    # The declared properties of rules/disk_properties.py.
     user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     dangerous_allow_shrink: bool = False
     # MiB that the guest uses, below which the disk may not shrink. None: unknown.
     min_size: t.Optional[int] = None
     destroy_snapshots: bool = False
     recreate: bool = False
-    # A label. A boot disk that was made for another label is made again.
+    # A label. A boot disk that was created for another label is recreated.
     recreate_for: str = ""
     # The number in the volume's name.
     index: t.Optional[int] = None
@@ -55,7 +55,7 @@ class ReleasedIdentity:
     index: t.Optional[int] = None
     pci_slot: t.Optional[str] = None
     name: str = ""
-    # What is said of the properties in rules/disk_properties.py.
+    # The properties of rules/disk_properties.py.
     user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     ctime: str = ""
     mtime: str = ""
@@ -78,13 +78,13 @@ class PlacedDiskDeclaration:
 
     # present, attached, detached or absent.
     state: str
-    # uuid and name, by which the disk is found, and what it shall be.
+    # uuid and name, by which the disk is found, and its declaration.
     spec: DiskDeclaration
-    # The VM that shall have the disk, or among whose disks it is looked for.
+    # The VM that should have the disk, or among whose disks it is searched.
     vm: str = ""
     # The VM that has the disk now.
     from_vm: str = ""
-    # These two tell a disk of vm by its place. -1: the last one.
+    # Either of these two selects a disk of vm by its place. -1: the last one.
     index: t.Optional[int] = None
     slot: str = ""
     take: bool = False
@@ -95,7 +95,7 @@ class PlacedDiskDeclaration:
     # The clone or copy is of this snapshot of the source.
     source_snapshot: str = ""
     clone: bool = False
-    # Holds and clones that are given up with the disk.
+    # Holds that are released, and clones that are destroyed, with the disk.
     release_holds: bool = False
     destroy_clones: t.FrozenSet[str] = frozenset()
 
@@ -207,7 +207,7 @@ class Description:
     template: str = ""
     # The UEFI variables, as a text of the driver. They may change as long as the VM runs.
     variables: str = ""
-    # What disks have beside what any attached disk gets, by path.
+    # Settings of disks beyond those of any attached disk, by path.
     disks: t.Mapping[str, str] = field(default_factory=dict)
     # Parts of the VM that cannot leave its host, for messages.
     host_bound: t.Tuple[str, ...] = ()
@@ -279,7 +279,7 @@ class LeaseDeclaration:
     token: str
     # Names the run for people.
     holder: str = ""
-    # The lease is to be held, else released.
+    # The run wants to hold the lease, else to release it.
     hold: bool = True
     # Seconds.
     ttl: int = 900

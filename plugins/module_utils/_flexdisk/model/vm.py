@@ -13,7 +13,7 @@ from .sizes import MIB
 from .text import visible
 
 ABSENT = "absent"
-# Shut off, with the memory of its guest in a file: its next start goes on with that, on the disks as they were.
+# Stopped, with the memory of its guest in a file. Its next start resumes from that, and expects the disks unchanged.
 SAVED = "saved"
 NO_GROUP = "none"  # what is written for a VM that was said to be in no group; the name of a member has a number
 THICK, SPARSE, FILE = "thick", "sparse", "file"
@@ -25,7 +25,7 @@ class Pci:
 
     # Slots for new disks, the best first.
     candidates: t.Tuple[str, ...] = ()
-    # Those of the candidates at which a running VM takes and gives up disks.
+    # Those of the candidates at which disks can be attached to a running VM, and detached.
     hot: t.FrozenSet[str] = frozenset()
     # Devices that are in use, with their owners.
     taken: t.Mapping[str, str] = field(default_factory=dict)
@@ -33,9 +33,9 @@ class Pci:
     functions: int = 8
     # Every slot is written down, and of other buses than 0 only the candidates can be used.
     strict: bool = False
-    # Those of the candidates behind root ports that take disks while the VM runs, in the order of their numbers.
+    # Those of the candidates behind existing root ports with hot-plug, in the order of their numbers.
     ports: t.Tuple[str, ...] = ()
-    # Those behind root ports that a stopped VM can get, in the order of their numbers.
+    # Those behind root ports that can be added to a stopped VM, in the order of their numbers.
     addable_ports: t.Tuple[str, ...] = ()
     # Single slots of devices that are no disks, with their owners. Disks may have other functions of these devices.
     others: t.Mapping[str, str] = field(default_factory=dict)
@@ -48,19 +48,19 @@ class DiskElement:
     The texts in the fields are used in messages.
     """
 
-    # The element in its driver's own notation, "" if it says no more than that of a new disk.
+    # The element in its driver's own notation, "" if it is the same as for a new disk.
     text: str = ""
-    # What lies on the volume if not the guest's own bytes, such as C(qcow2). C(luks): those bytes, encrypted.
+    # The format of the data if it is not raw, such as C(qcow2). C(luks): raw and encrypted.
     format: str = ""
-    # What the VM or the host must have for the disk.
+    # Objects of the VM or the host that the disk needs.
     needs: t.Tuple[str, ...] = ()
-    # What only one device of a VM can have.
+    # Values that must be unique in a VM.
     claims: t.Tuple[str, ...] = ()
-    # What a detached disk cannot keep.
+    # Settings that a detached disk cannot keep.
     lost: t.Tuple[str, ...] = ()
-    # What keeps the disk from being detached.
+    # Reasons why the disk cannot be detached.
     holds: t.Tuple[str, ...] = ()
-    # Why a running guest cannot be told another size.
+    # Why the size cannot be changed for a running guest.
     unresizable: str = ""
     # The job of the hypervisor that has the disk. Until its end a running VM neither resizes nor gives up the disk.
     busy: str = field(default="", compare=False)
@@ -81,14 +81,14 @@ class DiskConfig:
     image_size: int = 0
     pci_slot: str = ""
     uuid: str = ""
-    # What a hypervisor that keeps no uuids shows the guest.
+    # The serial that the guest sees, if the hypervisor does not store uuids.
     serial: str = ""
     element: DiskElement = field(default_factory=DiskElement)
     # Other places of the configuration that name the path, and do not follow when it changes.
     mentions: t.Tuple[str, ...] = ()
     # Which disk this is, and why no task manages it, as a sentence. "" if it is managed, or no disk.
     left_out: str = ""
-    # The volume of a disk that is left out because of its path's name. An adoption can take the disk in.
+    # The volume of a disk that is left out only because of its path. An adoption can manage the disk.
     named: str = ""
 
 
@@ -97,7 +97,7 @@ class Use(t.NamedTuple):
 
     # Follows the VM in a message: "below the overlay /x".
     how: str = ""
-    # What ends the use, as a sentence without its end.
+    # How to end the use, as a sentence without its end.
     remedy: str = ""
     # Whether the volume is part of a disk that the list shows as something else, or not at all.
     hides: bool = False
@@ -134,7 +134,7 @@ class VmConfig:
     transition: str = ""
     tags: t.Mapping[str, str] = field(default_factory=dict)
     pci: Pci = field(default_factory=Pci)
-    # ZFS alone keeps flexible_disk_size and the uuids of disks. The hypervisor has no place for them.
+    # Only ZFS stores flexible_disk_size and the uuids of disks. The hypervisor cannot.
     identity_in_zfs: bool = False
     # Models that the disks of this VM can have. Empty: all of the hypervisor.
     models: t.Tuple[str, ...] = ()
@@ -146,7 +146,7 @@ class VmConfig:
     frozen: str = ""
     # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
-    # Volumes that the VM has open or configured in any way, where the hypervisor tells more than the list of disks.
+    # Volumes that the VM uses in any way, if the hypervisor reports more than the list of disks.
     uses: t.Mapping[str, Use] = field(default_factory=dict)
     # Disks which may use volumes that no path names.
     unclear: t.Tuple[DiskConfig, ...] = ()
@@ -156,19 +156,19 @@ class VmConfig:
     # MiB.
     memory: int = 0
     vcpus: int = 0
-    # C(connected) or C(disconnected), "" where nobody can tell.
+    # C(connected) or C(disconnected), "" if not known.
     guest_agent: str = ""
     # Differs after each start of the VM, "" while it is stopped.
     run_id: str = ""
-    # Seconds since 1970 when a stopped VM ended, 0 where nobody can tell.
+    # Seconds since 1970 when a stopped VM ended, 0 if not known.
     ended_at: int = field(default=0, compare=False)
     # The hypervisor never starts the VM with the host. autoboot is the setting that is stored beside.
     failover: bool = False
-    # What the VM and its host have for the needs of a DiskElement.
+    # Objects of the VM and its host that meet the needs of a DiskElement.
     offers: t.FrozenSet[str] = frozenset()
-    # What devices other than its disks have of what only one device can have.
+    # Values that must be unique in the VM, and that devices other than its disks have.
     claims: t.FrozenSet[str] = frozenset()
-    # Why memory or vcpus cannot be changed, by these names: another part of the configuration says the same.
+    # Why memory or vcpus cannot be changed, by these names: another part of the configuration has the same figure.
     fixed: t.Mapping[str, str] = field(default_factory=dict, compare=False)
     # How many vcpus other parts of the configuration need, because they name vcpus by number. Keys say which part.
     min_vcpus: t.Mapping[str, int] = field(default_factory=dict, compare=False)
@@ -214,7 +214,7 @@ class Disk:
     snapshots: t.Tuple[Dataset, ...] = ()
     # An interrupted run has left its guard, a snapshot that is not among snapshots.
     guarded: bool = False
-    # Name of what an interrupted conversion has copied so far.
+    # The name of the partial copy that an interrupted conversion has left.
     partial_copy: str = ""
     element: DiskElement = field(default_factory=DiskElement)
 
@@ -260,7 +260,7 @@ class Disk:
         return bool(stored) and stored != self.uuid
 
 
-class JournalEntry(t.NamedTuple):
+class Intent(t.NamedTuple):
     """What a run writes to the journal before it changes a VM."""
 
     # Id of the plan.
@@ -279,7 +279,7 @@ class JournalEntry(t.NamedTuple):
     moves: t.Tuple[t.Tuple[int, str, str], ...] = ()
     # The snapshot that all disks are going back to.
     rollback: str = ""
-    # The VM that was being made.
+    # The VM that was being created.
     creates: str = ""
     # The VM had a boot disk.
     boots: bool = False
@@ -321,15 +321,15 @@ class Vm:
     strays: t.Tuple[str, ...] = ()
     # Paths in a pool that this task has not read.
     unread: t.Tuple[str, ...] = ()
-    # The entry of a run of this host that did not come to its end.
-    interrupted: t.Optional[JournalEntry] = None
+    # The journal entry of an interrupted run of this host.
+    interrupted: t.Optional[Intent] = None
     # How the VM uses a volume among orphans, so that its list of disks is not complete.
     overlaid: str = ""
     # overlaid follows only from the list of disks, which lacks the volume.
     doubted: bool = False
     # The entry of a run that has asked the guest to shut down, which can still happen.
-    asked: t.Optional[JournalEntry] = None
-    # Nobody can have taken the VM over, if it has failover (rules/power.py).
+    asked: t.Optional[Intent] = None
+    # This host is known to be the home of the VM, if it has failover (rules/power.py).
     at_home: bool = False
     # Snapshots of the file systems that others have made below its dataset. A recursive snapshot takes them, too.
     snapshots_below: t.Tuple[Dataset, ...] = ()
@@ -337,7 +337,7 @@ class Vm:
     sharers: t.Tuple[Sharer, ...] = field(default=(), compare=False)
     # The VM ran when it was read.
     ran: bool = field(default=False, compare=False)
-    # The host does not tell one boot from the next, so that at_home is never known.
+    # The host cannot tell one boot from the next, so at_home is never known.
     home_unknowable: bool = False
 
     @property

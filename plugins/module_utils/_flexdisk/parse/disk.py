@@ -17,7 +17,7 @@ from .values import Raw, check_seen, optional_slot
 
 _MOST_INDEX = 99999
 
-# What an entry can say besides which disk it means, and the states that take it.
+# Options of an entry besides those that select the disk, and the states that accept them.
 _OF_STATE = {
     "size": ("present", "attached"),
     "image": ("present",),

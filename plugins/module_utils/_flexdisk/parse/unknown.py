@@ -14,9 +14,9 @@ import typing as t
 _ALIKE = 0.74  # of difflib, for one word of a name: a letter is wrong, missing or added, or two have changed places
 _LONG = 7  # letters of a first word that is ours alone: flexdisk, flexible, virtual, instance
 _MARKED = "flexdisk"  # only variables of playbooks begin so
-# How names of this collection begin, or almost; all others are somebody else's.
+# How names of this collection begin, nearly. All other names are not ours.
 _OURS = re.compile(r"flex|virtual_?m|instance_?g|disks?_?r|rfd|vm_?[mr]|guests?_?g")
-# Options of modules that nobody else has, and that change what may be lost. Others could be a user's own names.
+# Options of modules that are unlikely to be a user's own names, and that permit losses.
 _OPTIONS = re.compile(r"allow_(restart|force_stop)$|dangerous_|destroy_")
 
 

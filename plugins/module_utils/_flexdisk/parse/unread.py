@@ -14,9 +14,9 @@ from .answers import LEAVE_OUT, Wanted
 from .unknown import option
 
 _NAMED = 5  # so many readers are named
-# What a workflow of AWX hands on goes to all its jobs, as extra variables.
+# AWX hands extra variables of a workflow to all its jobs. These show that a job belongs to one.
 _HANDED_ON = ("awx_workflow_job_id", "tower_workflow_job_id")
-# Options of modules that messages name, and that nobody has as variables of their own.
+# Options of modules that messages name, and that are unlikely to be a user's own variables.
 _OF_MODULES = (
     "allow_force_stop",
     "allow_restart",

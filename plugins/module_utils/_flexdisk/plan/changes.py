@@ -54,8 +54,8 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
         "remaining": disk.remaining,
     }
     fields.update(changes)
-    # The identity that is written takes the place of the saved one that it comes from.
-    saved = {released_identity.KEY: ""} if released_identity.has_saved_identity(disk) else {}
+    # The identity that is written replaces the saved one that it comes from.
+    saved = {released_identity.RELEASED_PROPERTY: ""} if released_identity.has_saved_identity(disk) else {}
     return {**identity.facts(**fields), **saved}
 
 

@@ -78,16 +78,16 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
         seq.add(_release(vm, disk, problems))
     root, package = vm.root.name, vm.root.user.get("package")
     if package:
-        facts = {released_identity.KEY: package, "package": ""}
+        facts = {released_identity.RELEASED_PROPERTY: package, "package": ""}
         seq.add(WritePackage(StepReport(f"- package {package} released"), dataset=root, facts=facts))
     if forget:
         for disk in seq.vm.disks:
-            if released_identity.KEY in disk.volume.user:
+            if released_identity.RELEASED_PROPERTY in disk.volume.user:
                 text = f"- saved identity of {disk.volume.name} FORGOTTEN"
-                seq.add(_released(vm, disk, text, {released_identity.KEY: ""}))
-        if released_identity.KEY in seq.vm.root.user:
+                seq.add(_released(vm, disk, text, {released_identity.RELEASED_PROPERTY: ""}))
+        if released_identity.RELEASED_PROPERTY in seq.vm.root.user:
             report = StepReport(f"- saved identity of {root} FORGOTTEN")
-            seq.add(WritePackage(report, dataset=root, facts={released_identity.KEY: ""}))
+            seq.add(WritePackage(report, dataset=root, facts={released_identity.RELEASED_PROPERTY: ""}))
     return _plan(vm, seq, problems, [])
 
 
@@ -106,7 +106,7 @@ def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
         saved = released_identity.identity_of(disk)
         if saved.uuid or saved.name:
             disks.append(released_identity.entry(replace(saved, index=disk.index)))
-    package = vm.package or vm.root.user.get(released_identity.KEY, "")
+    package = vm.package or vm.root.user.get(released_identity.RELEASED_PROPERTY, "")
     if not (disks or package):
         return None
     result: t.Dict[str, t.Any] = {"vm": vm.config.uuid, "disks": disks}
@@ -155,7 +155,7 @@ class _Candidate:
     def __init__(self, vm: Vm, disk: Disk, declared: ReleasedIdentity, warnings: t.List[str]) -> None:
         entry = _configured(vm, disk)
         saved = released_identity.saved_identity(disk.volume)
-        if released_identity.KEY in disk.volume.user and (
+        if released_identity.RELEASED_PROPERTY in disk.volume.user and (
             saved is None or (saved.uuid and not may_have_uuid(entry, saved.uuid))
         ):
             why = "cannot be read" if saved is None else f"is that of another disk, {saved.uuid},"
@@ -187,7 +187,9 @@ class _Candidate:
             wanted["remaining"] = merged.remaining
         stamps = {"ctime": merged.ctime, "mtime": merged.mtime, "serial_no": str(merged.serial_no or "")}
         more = {key: value for key, value in stamps.items() if value}
-        return changes.register(disk, wanted, more if self.saved is None else {**more, released_identity.KEY: ""})
+        return changes.register(
+            disk, wanted, more if self.saved is None else {**more, released_identity.RELEASED_PROPERTY: ""}
+        )
 
 
 def _declared_identities(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
@@ -293,16 +295,16 @@ def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
     if nothing is to do.
     """
     step = changes.sync_facts(disk)
-    if released_identity.KEY not in disk.volume.user:
+    if released_identity.RELEASED_PROPERTY not in disk.volume.user:
         return step
-    saved = released_identity.decode(disk.volume.user[released_identity.KEY])
+    saved = released_identity.decode(disk.volume.user[released_identity.RELEASED_PROPERTY])
     if saved is None or saved.uuid != disk.volume.user.get("uuid", ""):
         warnings.append(
             f"{disk.volume.name} has an identity, and a saved one of another disk (zfs inherit "
-            f"{identity.PREFIX}{released_identity.KEY} removes that)"
+            f"{identity.PREFIX}{released_identity.RELEASED_PROPERTY} removes that)"
         )
         return step
-    facts = {**(step.facts if step is not None else {}), released_identity.KEY: ""}
+    facts = {**(step.facts if step is not None else {}), released_identity.RELEASED_PROPERTY: ""}
     return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=facts)
 
 
@@ -321,11 +323,11 @@ def _left_alone(vm: Vm) -> t.Iterator[str]:
 
 def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
     """Return the step that writes the package that the task names or a release has saved; None if it is not needed."""
-    saved = vm.root.user.get(released_identity.KEY, "")
+    saved = vm.root.user.get(released_identity.RELEASED_PROPERTY, "")
     package = spec.package or saved
     if not package or vm.package not in ("", saved):
         return None
-    facts = {"package": package, **({released_identity.KEY: ""} if saved else {})}
+    facts = {"package": package, **({released_identity.RELEASED_PROPERTY: ""} if saved else {})}
     return WritePackage(StepReport(f"= package {package}"), dataset=vm.root.name, facts=facts)
 
 
@@ -340,8 +342,8 @@ def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
     uuid = disk.volume.user.get("uuid")
     text = f"- {disk.label} released ({disk.volume.name}{f', uuid {uuid}' if uuid else ''})"
     facts = dict.fromkeys(present, "")
-    if disk.volume.user.get(released_identity.KEY) != saved:
-        facts[released_identity.KEY] = saved or ""
+    if disk.volume.user.get(released_identity.RELEASED_PROPERTY) != saved:
+        facts[released_identity.RELEASED_PROPERTY] = saved or ""
     return _released(vm, disk, text, facts)
 
 

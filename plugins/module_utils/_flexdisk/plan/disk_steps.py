@@ -317,7 +317,7 @@ class DestroyDetached(VolumeStep):
     guid: int
     # By their short names.
     snapshots: t.Tuple[DatasetId, ...]
-    # Snapshots whose holds are released first, by their whole names.
+    # Full names of snapshots whose holds are released first.
     on_hold: t.Tuple[str, ...] = ()
 
 
@@ -434,7 +434,7 @@ class CreateDetached(VolumeStep):
     copy_of: str
     # The VM that it belongs to, or "".
     vm: str
-    # The guid of what it is a clone or a copy of.
+    # The guid of the dataset or snapshot that it is a clone or a copy of.
     origin_guid: int = 0
 
     @property

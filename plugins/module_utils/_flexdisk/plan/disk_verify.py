@@ -13,7 +13,7 @@ from ..model.vm import Disk, Vm
 from ..rules import identity
 from ..rules.findings import INTENTS, Finding
 from ..rules.inventory import Host, duplicates
-from ..rules.journal import INDEX, property_of
+from ..rules.journal import INDEX_PROPERTY, intent_property
 from ..rules.verify_journal import listed_intents
 from . import departures, ordering, predict
 from .disk_steps import CorrectFacts, Detach, ForgetRun, LiftGuard, MoveDetached
@@ -113,13 +113,13 @@ def _outside(host: Host, findings: t.Sequence[Finding]) -> t.Iterator[Step]:
     forgotten = _of(findings, *INTENTS)
     for finding in [f for f in forgotten if f.kind != "intent_index"]:
         report = StepReport(f"- intent of VM {finding.alias or finding.vm}")
-        yield ForgetRun(report, volume=finding.volume, facts={property_of(finding.vm): ""}, vm=finding.vm)
+        yield ForgetRun(report, volume=finding.volume, facts={intent_property(finding.vm): ""}, vm=finding.vm)
     gone = {(f.volume.split("/", 1)[0], f.vm) for f in forgotten if f.kind != "intent_index"}
     left = replace(host, intents={key: entry for key, entry in host.intents.items() if key not in gone})
     for place in sorted({finding.volume for finding in forgotten}):
         listed = listed_intents(left, place.split("/", 1)[0])
         text = f"~ list of intents of {place}: {listed or 'none'}"
-        yield CorrectFacts(StepReport(text), volume=place, facts={INDEX: listed})
+        yield CorrectFacts(StepReport(text), volume=place, facts={INDEX_PROPERTY: listed})
 
 
 def _moved(finding: Finding, disk: Disk) -> MoveDetached:
@@ -215,7 +215,7 @@ def _lift_guard(step: LiftGuard, host: Host) -> Host:
     return replace(host, detached=detached)
 
 
-# What a host is after a step that concerns no VM. Any: each function takes its own class.
+# The host after each class of steps that concern no VM. Any: each function takes its own class.
 AFTER_OUTSIDE: t.Mapping[t.Type[Step], t.Callable[[t.Any, Host], Host]] = {
     CorrectFacts: _correct,
     ForgetRun: _forget_run,

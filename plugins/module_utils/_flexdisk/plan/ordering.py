@@ -99,7 +99,7 @@ def check_ready(vm: Vm, problems: Problems) -> None:
         )
     if usage.check_whole(vm, problems) and vm.config.frozen:
         problems.add("NotSupported", f"{vm.config.frozen}; it cannot be changed")
-    # The end of an interrupted run tells a running guest the sizes of its disks.
+    # Completing an interrupted run announces the sizes of its disks to a running guest.
     for disk in vm.disks if vm.interrupted is not None and vm.config.state == "running" else ():
         disk_travel.check_busy(disk, disk.label, problems)
 
@@ -331,7 +331,7 @@ def repairs(
     seq = Sequence(vm, geometry)
     off = space.off_automatic(vm, geometry)
     if off:
-        # Volumes that give space back come first.
+        # Volumes that release space come first.
         off = tuple(sorted(off, key=lambda v: predict.resized(v, v.volsize, geometry).used - v.used))
         names = ", ".join(v.name.rsplit("/", 1)[-1] for v in off)
         report = StepReport(f"refreservation of {names} -> auto")

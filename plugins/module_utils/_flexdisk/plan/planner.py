@@ -110,7 +110,7 @@ def check_begun(vm: Vm, problems: Problems) -> None:
         problems.add("VmInTransition", unfinished_vm_text(vm.config, vm.interrupted))
     if vm.interrupted is not None and vm.interrupted.rollback:
         problems.add("InUse", interrupted_run_text(vm.interrupted))
-    # A run that writes the journal is not a release. What it has begun to write is no half of one.
+    # A run with a journal entry is no release, so facts that it has written only in part are no interrupted release.
     ours = vm.interrupted is not None and not vm.interrupted.late
     for disk in (d for d in vm.disks if not ours and released_identity.release_interrupted(d.volume)):
         problems.add(

@@ -229,7 +229,7 @@ def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     user = {k: v for k, v in user.items() if v}
     inherited = {k: v for k, v in disk.volume.inherited.items() if k not in user}
     volume = replace(disk.volume, user=user, received=disk.volume.received - facts.keys(), inherited=inherited)
-    # An identity is written with its stamps, so it is whole then, and a saved one does not count any more.
+    # An identity is written together with its stamps. It is whole then, and a saved one does not count any more.
     written = facts.get("uuid") or facts.get("name")
     known = user if written else released_identity.effective_properties(volume, lambda uuid: uuid == disk.uuid)
     return replace(
@@ -505,7 +505,7 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
     return pins.each_dataset(vm, back)
 
 
-# What a VM is after each class of steps. Any: each function takes its own class.
+# The VM after each class of steps. Any: each function takes its own class.
 AFTER: t.Mapping[t.Type[Step], t.Callable[[t.Any, Vm, PoolGeometry], Vm]] = {
     disk_steps.WriteIdentity: _identity,
     disk_steps.SyncFacts: _identity,

@@ -9,10 +9,10 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
-from ..model.vm import JournalEntry, Vm
+from ..model.vm import Intent, Vm
 from ..rules.identity import PREFIX
 from ..rules.inventory import Host
-from ..rules.journal import property_of
+from ..rules.journal import intent_property
 from ..rules.layout import container
 from ..rules.power import interrupted_run_text, why_kept_down, why_not_started
 from .steps import Step, StepReport, VmPlan
@@ -73,7 +73,7 @@ def start(capabilities: Capabilities) -> Start:
     return Start(StepReport("start"), autoboot_on=capabilities.moves_autoboot)
 
 
-def _given_up(vm: Vm, entry: JournalEntry) -> bool:
+def _given_up(vm: Vm, entry: Intent) -> bool:
     """Whether a killed run is resumed, but the VM is not started, because it stopped too late to be stopped by that
     run.
     """
@@ -81,7 +81,7 @@ def _given_up(vm: Vm, entry: JournalEntry) -> bool:
     return left is not None and (entry.state, left.state) == ("running", "stopped")
 
 
-def _ended_too_late(entry: JournalEntry, how: str) -> str:
+def _ended_too_late(entry: Intent, how: str) -> str:
     """Return why a stopped VM is not started, although a run asked its guest to shut down. how: how that run ended."""
     return (
         f"its guest was asked to shut down at {entry.since} by a run that {how}, and the VM is down; this need "
@@ -110,7 +110,7 @@ def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
     return [{"plan": entry.plan, "since": entry.since, "found": _leftovers(plan.before), "done": done}]
 
 
-def intent_result(entry: t.Optional[JournalEntry]) -> t.Dict[str, t.Any]:
+def intent_result(entry: t.Optional[Intent]) -> t.Dict[str, t.Any]:
     """Return an intent as results show it. None means that it is unreadable."""
     if entry is None:
         return {"readable": False}
@@ -155,4 +155,4 @@ def gives_up(vm: Vm) -> str:
 
 
 def _inherit(pool: str, uuid: str) -> str:
-    return f"zfs inherit {PREFIX}{property_of(uuid)} {container(pool)}"
+    return f"zfs inherit {PREFIX}{intent_property(uuid)} {container(pool)}"

@@ -172,7 +172,8 @@ def _pair(
     elif fixed and _why_not_recreated(resolved.vm, entry, disk):
         problems.add("InvalidArgument", _why_not_recreated(resolved.vm, entry, disk), entry.label)
     elif fixed:
-        # A boot disk is needed until the new one is known to boot. Interrupted, only the entry tells that it was one.
+        # A boot disk is kept until the new one is known to boot. After an interruption, only the entry shows that it
+        # was the boot disk.
         destroy = not (disk.preserve or entry.boot)
         resolved.leavers.append(Leaver(disk, destroy, entry.destroy_snapshots, nameless=True, replaced=True))
         resolved.targets.append(_new(resolved.vm, entry, host, capabilities, problems))

@@ -14,7 +14,7 @@ from ..model.text import cut
 from ..model.vm import Disk, Vm
 from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
-from ..rules.layout import disk_dataset, index_of, replicas
+from ..rules.layout import disk_dataset, index_of, replicas_container
 from ..rules.unmanaged import unmanaged
 
 _SHOWN = 5
@@ -95,7 +95,7 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if others:
         text = f"{disk.volume.name} is used by {usage.labels(others)} as well"
         yield Problem("InUse", text, vm.label, disk.label)
-    place = f"{replicas(vm.config.pool)}/{disk.uuid}"
+    place = f"{replicas_container(vm.config.pool)}/{disk.uuid}"
     if place in host.datasets:
         text = f"{place} exists, where its own replica would be; disk_verify says what it is"
         yield Problem("AlreadyExists", text, vm.label, disk.label)

@@ -175,7 +175,7 @@ def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
     return DeleteSnapshot(
         StepReport(f"- snapshot {snapshot.name}{below} DESTROYED{why}", destroys=True),
         name=snapshot.name,
-        # The VM's dataset comes last, because an interrupted deletion is found again by that part.
+        # The part of the VM's dataset is destroyed last: by it, the next run finds an interrupted deletion.
         parts=tuple(part.dataset_id for part in reversed(snapshot.whole_parts)),
         complete=snapshots.is_complete(vm, snapshot),
     )

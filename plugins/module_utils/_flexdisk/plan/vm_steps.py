@@ -224,7 +224,7 @@ class TakeSnapshot(Step):
     recorded = False
 
     name: str
-    # What ZFS calls it.
+    # Its name in ZFS, after the @.
     full_name: str
     # Seconds since 1970.
     creation: int

@@ -37,7 +37,7 @@ class Place:
         return f"{name} (uuid {self.disk.uuid or 'none'}, {self.disk.volume.name}, {owner})"
 
 
-def places(host: Host) -> t.Iterator[Place]:
+def disk_places(host: Host) -> t.Iterator[Place]:
     """Yield every disk of the host, except the platform's own."""
     for vm in host.vms:
         for disk in (*vm.disks, *vm.orphans):
@@ -54,7 +54,7 @@ def locate(
 
     vm and source_vm are those that declared.vm and declared.from_vm name.
     """
-    every = list(places(host))
+    every = list(disk_places(host))
     if declared.spec.uuid:
         return _one([p for p in every if p.disk.uuid == declared.spec.uuid], f"uuid {declared.spec.uuid}")
     if declared.index is not None or declared.slot:
@@ -71,7 +71,7 @@ def locate(
 
 def find_source(host: Host, wanted: str) -> Place:
     """Return the disk with this uuid, else with this name. Raises FlexdiskError ResourceNotFound or Ambiguous."""
-    every = list(places(host))
+    every = list(disk_places(host))
     matches = [p for p in every if p.disk.uuid == wanted.lower()] or [p for p in every if p.disk.name == wanted]
     place = _one(matches, f"source {wanted}")
     if place is None:

@@ -17,10 +17,10 @@ from .identity import PREFIX
 from .property_text import decode_object, encode_object
 
 ELEMENT_PROPERTY = "element"
-# In what a VM has (VmConfig.offers): the hypervisor has told its secrets. A missing one does not exist then.
+# An entry of VmConfig.offers: the hypervisor has listed its secrets, so a secret that is not listed does not exist.
 SECRETS_KNOWN = "all that are known"
 FORMAT = "format"
-# Limits of the host for the path of a disk: a running VM gets them late.
+# Limits of the host for the path of a disk. A running VM gets them only at its next start.
 LATE_LIMITS = "blkiotune until the next start"
 # No VM starts with such limits for the path of a file.
 BLOCK_LIMITS = "blkiotune, which only a block device can have"

@@ -27,12 +27,12 @@ class Kind(t.NamedTuple):
     type: type
     # The value of a disk that carries none.
     default: t.Any
-    # Takes a declared value. Adds what is wrong with it to the problems of the disk, and returns None then.
+    # Returns a declared value, or None after it has added a problem.
     parse: t.Callable[[Problems, str, str, t.Any], t.Any]
-    # Gives the value of the user property, "" where it is not to be set.
+    # Returns the value of the user property, "" if it should not be set.
     encode: t.Callable[[t.Any], str]
     decode: t.Callable[[str], t.Any]
-    # Whether we would have written such a value of the user property.
+    # Whether this collection would write such a value of the user property.
     is_valid: t.Callable[[str], bool]
 
 

@@ -21,14 +21,14 @@ _INHERITABLE = frozenset((
     "redundant_metadata", "relatime", "secondarycache", "setuid", "snapdev", "snapdir", "special_small_blocks",
     "sync", "volmode", "vscan", "xattr",
 ))  # fmt: skip
-# What a place decides for what lies there: detached disks have no partitions, and replicas are read-only.
+# Properties that depend on the place of a dataset: detached disks have no partitions, and replicas are read-only.
 _OF_PLACE = ("readonly", "volmode")
-# What cannot be set on a dataset that exists, or says where it is shown.
+# Properties that cannot be set on an existing dataset, or that say where it is mounted or shared.
 _FIXED = frozenset((
     "encryption", "jailed", "keyformat", "keylocation", "mlslabel", "mountpoint", "pbkdf2iters", "sharenfs",
     "sharesmb", "zoned",
 ))  # fmt: skip
-# What belongs to a disk's own kind: a volume and a file system need other values.
+# Properties that depend on the type of a disk: a volume and a file system need different values.
 _OF_KIND = frozenset(("atime", "canmount", "recordsize", "special_small_blocks"))
 
 

@@ -16,11 +16,11 @@ from ..model.vm import Vm, VmConfig
 from .replicas import hosts, is_host
 
 FAILOVER_PROPERTY = "failover"
-# The boot of this host in which it was known to be the home of the VM. It says nothing about other boots or hosts.
-BOOT = "at_home"
-# Hosts that may have a record with which they take the VM over, whatever its disks note. A host is written down before
-# it gets its record, and taken out when it has lost it: start_host and moves ask all of them.
-RIVALS = "failover.rivals"
+# The boot of this host in which it was known to be the home of the VM. Other boots and hosts do not count.
+AT_HOME_PROPERTY = "at_home"
+# Hosts that may have a record with which they can take the VM over, even if its disks note no replica there. A host is
+# added before it gets its record, and removed after it has lost it: start_host and moves ask all of them.
+RIVALS_PROPERTY = "failover.rivals"
 _MOST = 1_000_000  # takeovers of one VM
 _TEXT = re.compile(r"(on|off|none):(\d{1,9})\Z")
 
@@ -34,14 +34,14 @@ class FailoverSetting(t.NamedTuple):
     term: int = 0
 
 
-def encode(setting: FailoverSetting) -> str:
+def encode_setting(setting: FailoverSetting) -> str:
     """Return the value of the property FAILOVER_PROPERTY."""
     return f"{'on' if setting.autoboot else 'off'}:{setting.term}"
 
 
 def rivals_of(user: t.Mapping[str, str]) -> t.List[str]:
     """Return the hosts in the property RIVALS. Invalid names are left out."""
-    return [name for name in user.get(RIVALS, "").split(",") if is_host(name)]
+    return [name for name in user.get(RIVALS_PROPERTY, "").split(",") if is_host(name)]
 
 
 def encode_rivals(names: t.Iterable[str]) -> str:
@@ -59,8 +59,8 @@ def takers_of(vm: Vm, here: str = "") -> t.List[str]:
 def properties_at(vm: Vm, here: str, target: str) -> t.Dict[str, str]:
     """Return our properties of the VM's dataset as `target` gets them. Neither of the two hosts is in RIVALS there."""
     known = encode_rivals(one for one in takers_of(vm, here) if one != target) if vm.config.failover else ""
-    marks = {key: value for key, value in vm.root.user.items() if key != RIVALS}
-    return {**marks, RIVALS: known} if known else marks
+    marks = {key: value for key, value in vm.root.user.items() if key != RIVALS_PROPERTY}
+    return {**marks, RIVALS_PROPERTY: known} if known else marks
 
 
 def is_plausible(text: str) -> bool:
@@ -69,7 +69,7 @@ def is_plausible(text: str) -> bool:
     return match is not None and int(match[2]) < _MOST
 
 
-def decode(text: str) -> t.Optional[FailoverSetting]:
+def decode_setting(text: str) -> t.Optional[FailoverSetting]:
     """Return the setting in the value of FAILOVER_PROPERTY; None for anything else."""
     match = _TEXT.match(text)
     return FailoverSetting(match[1] == "on", int(match[2])) if match and match[1] != "none" else None
@@ -87,14 +87,14 @@ def with_failover_setting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -
     hypervisor's.
     """
     root = datasets.get(config.dataset)
-    setting = decode(root.user.get(FAILOVER_PROPERTY, "")) if root is not None else None
+    setting = decode_setting(root.user.get(FAILOVER_PROPERTY, "")) if root is not None else None
     return replace(config, autoboot=setting.autoboot, failover=True) if setting is not None else config
 
 
 def setting_of(config: VmConfig, root: Dataset) -> FailoverSetting:
     """Return the failover setting of a VM. For a VM without failover, it has the hypervisor's autoboot."""
     text = root.user.get(FAILOVER_PROPERTY, "")
-    return decode(text) or FailoverSetting(config.autoboot, term_of(text))
+    return decode_setting(text) or FailoverSetting(config.autoboot, term_of(text))
 
 
 def term_of(text: str) -> int:

@@ -22,7 +22,7 @@ class Kind:
     # error (data or a VM are in danger, or a task is refused), warning (to be put right) or info (to know).
     severity: str
     meaning: str
-    # What disk_verify does about it, "" for what it leaves to people.
+    # What disk_verify does about it, "" if it does nothing.
     repair: str = ""
 
 
@@ -42,7 +42,7 @@ class Finding:
     # The task that puts it right.
     repair: t.Optional[Task] = None
     repairable: bool = False
-    # What our own repair needs.
+    # Arguments of our own repair.
     args: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @property
@@ -281,7 +281,7 @@ KINDS: t.Dict[str, Kind] = {
     ),
 }
 REPAIRABLE = tuple(kind for kind, entry in KINDS.items() if entry.repair)
-# What a repair that is cut off leaves behind.
+# Kinds of findings that an interrupted repair may leave.
 LEAVES: t.Dict[str, t.Tuple[str, ...]] = {
     "orphan_volume": ("guard", "quota_drift"),
     "reservation_off_auto": ("quota_drift",),

@@ -10,9 +10,9 @@ import typing as t
 from .findings import Finding, Task
 from .identity import PREFIX, member_of
 from .inventory import Host
-from .journal import property_of
-from .layout import container, diverged, is_below
-from .lease import property_of as lease_property_of
+from .journal import intent_property
+from .layout import container, diverged_container, is_below
+from .lease import lease_property
 from .moves import COMING, LEAVING, Move
 from .power import why_home_unknown
 from .replicas import HOST, OF_VM
@@ -138,7 +138,9 @@ def _runs(host: Host, findings: t.Sequence[Finding], at_work: AtWork) -> t.Itera
             creates=ours.creates if ours is not None else "",
             deletes=ours.deletes if ours is not None else "",
             group=member_of(ours.member)[0] if ours is not None else "",
-            inherit=(PREFIX + property_of(finding.vm), container(pool)) if finding.kind in _BY_HAND and pool else (),
+            inherit=(PREFIX + intent_property(finding.vm), container(pool))
+            if finding.kind in _BY_HAND and pool
+            else (),
             works=at_work.pools,
         )
 
@@ -167,7 +169,7 @@ def _streams(host: Host, streams: t.Sequence[str], at_work: AtWork) -> t.Iterato
 
 def _leases(leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[HalfDone]:
     for one in leases:
-        inherit = (PREFIX + lease_property_of(one["group"]), container(one["pool"]))
+        inherit = (PREFIX + lease_property(one["group"]), container(one["pool"]))
         if not one["readable"]:
             yield HalfDone(LEASE, "its lease cannot be read", group=one["group"], inherit=inherit)
         elif one["expired"]:
@@ -204,6 +206,6 @@ def _stopped(host: Host) -> t.Iterator[HalfDone]:
 def _diverged(host: Host) -> t.Iterator[HalfDone]:
     """Disks that are kept whole on the old home of a VM that was taken over."""
     for name, dataset in sorted(host.datasets.items()):
-        if dataset.kind != "snapshot" and is_below(name, diverged(dataset.pool)) and dataset.user.get(OF_VM):
+        if dataset.kind != "snapshot" and is_below(name, diverged_container(dataset.pool)) and dataset.user.get(OF_VM):
             text = f"{name} is kept: what it has is not on {dataset.user.get(HOST, 'the new home')}"
             yield HalfDone(DIVERGED, text, dataset.user[OF_VM], volume=name)

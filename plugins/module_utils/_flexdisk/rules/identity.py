@@ -68,7 +68,7 @@ FLEXIBLE = "flexible_disk_size"
 _MEMBER = re.compile(r"(.+)-(0|[1-9][0-9]{0,5})")
 _GENERATION = re.compile(r"[A-Za-z0-9.:_+-]{1,64}")
 
-# The value of "from" on an image that is not whole yet.
+# The value of "from" on an image whose import has not finished.
 IMPORTING = "import"
 
 FILES, FILE = "/var/lib/flexdisk", "disk.raw"
@@ -85,7 +85,7 @@ UUID = re.compile(r"\A[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{1
 SHORTEST_PREFIX, SURE_PREFIX = 4, 8
 VM_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
 DISK_NAME = re.compile(r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
-# What YAML or a reader takes for something else than a name: PyYAML's words, and what Jinja prints for null.
+# Names that YAML or a reader mistakes for something else: PyYAML's words, and what Jinja prints for null.
 _WORD = re.compile(r"\A(?:yes|no|true|false|on|off|null|none)\Z", re.IGNORECASE)
 _NUMBER = re.compile(r"\A(?:0[xX][0-9a-fA-F_]+|0[oO][0-7_]+|0[bB][01_]+|[0-9][0-9_]*(?:\.[0-9_]*)?(?:[eE]-?[0-9]+)?)\Z")
 _DATE = re.compile(r"\A[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}\Z")

@@ -9,7 +9,7 @@ import json
 import posixpath
 import typing as t
 
-# Names that can be allowed as a whole; everything else is an absolute path. A driver refuses what it knows of these.
+# Names that can be allowed; every other entry is an absolute path. A driver refuses those of the names that it knows.
 NAMES = frozenset(
     (
         *("seclabel none", "disk driver qcow2"),

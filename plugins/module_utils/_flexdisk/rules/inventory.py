@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Disk, DiskConfig, JournalEntry, Vm, VmConfig
+from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig
 from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage
 from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_partial_copy, pool_of
 from .reservation import PoolGeometry
@@ -35,11 +35,11 @@ class Host:
     duplicates: t.Mapping[str, t.Sequence[str]] = field(default_factory=dict)
     # Which VMs use a volume.
     usage: usage.Usage = field(default_factory=usage.Usage, compare=False)
-    # Journal entries by pool and VM. None where one cannot be read.
-    intents: t.Mapping[t.Tuple[str, str], t.Optional[JournalEntry]] = field(default_factory=dict)
-    # The host's own name, as journal entries have it.
+    # Intents by pool and VM. None where one cannot be read.
+    intents: t.Mapping[t.Tuple[str, str], t.Optional[Intent]] = field(default_factory=dict)
+    # The host's own name, as intents have it.
     name: str = ""
-    # VMs that leave, have left or come, by uuid.
+    # Records of moves, by the uuid of the VM.
     moves: t.Mapping[str, moves.Move] = field(default_factory=dict)
     # The UUIDs of all VMs, also of those that this task does not read.
     known: t.FrozenSet[str] = frozenset()

@@ -12,24 +12,23 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.vm import JournalEntry, VmConfig
+from ..model.vm import Intent, VmConfig
 from . import identity
 from .property_text import LIMIT, check_value, decode_object, encode_json
 from .snapshots import is_name
 from .unwritten import unwritten
 
-INDEX = "intents"
-# A guest that has not shut down so many seconds after it was asked to does not shut down because of that.
+INDEX_PROPERTY = "intents"
+# Seconds after the request to shut down. A guest that shuts down later does so for another reason.
 LATEST = 3600
-# A VM that is down so many seconds later is not started because of that, where nobody can tell when it has ended. The
-# next run of a job that runs daily comes before.
+# The same limit for a VM of which it is not known when it stopped. It is long enough for the next run of a daily job.
 UNTOLD = 36 * 3600
 UNKNOWN = "unknown"
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
 
-def property_of(vm: str) -> str:
+def intent_property(vm: str) -> str:
     """Return the name of the VM's property, without our prefix."""
     return "intent." + vm
 
@@ -37,8 +36,8 @@ def property_of(vm: str) -> str:
 def written_entries(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
     """Yield VM and name of each property that is an entry."""
     for name in properties:
-        vm = name[len(property_of("")) :]
-        if name.startswith(property_of("")) and identity.is_uuid(vm):
+        vm = name[len(intent_property("")) :]
+        if name.startswith(intent_property("")) and identity.is_uuid(vm):
             yield vm, name
 
 
@@ -52,7 +51,7 @@ def decode_index(value: str) -> t.List[str]:
     return sorted({vm for vm in value.split(",") if identity.is_uuid(vm)})
 
 
-def encode(entry: JournalEntry) -> str:
+def encode(entry: Intent) -> str:
     """Return the value of the property. The lists, which only people read, are cut to what ZFS can store."""
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in entry.steps]
     data = dict(entry._asdict(), steps=steps, moves=list(entry.moves))
@@ -64,11 +63,11 @@ def encode(entry: JournalEntry) -> str:
         data[longest].pop()
 
 
-def decode(value: str) -> t.Optional[JournalEntry]:
+def decode(value: str) -> t.Optional[Intent]:
     """Return the entry, None for anything that this collection would not have written."""
     try:
         data = decode_object(value)
-        entry = JournalEntry(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
+        entry = Intent(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
         return entry if _valid(entry) else None
     except (KeyError, TypeError, ValueError):
         return None
@@ -103,7 +102,7 @@ def _holds_nothing(snapshot: Dataset, parent: Dataset, empty: t.Optional[Dataset
     return not snapshot.volsize and unwritten(replace(snapshot, kind="filesystem"), empty)
 
 
-def may_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
+def may_shut_down(entry: Intent, config: VmConfig, now: float) -> bool:
     """Whether the guest of a running VM may still shut down because the run of this entry has asked it to.
 
     After LATEST seconds it will not. A VM that was started since was not asked. now: seconds since 1970.
@@ -112,7 +111,7 @@ def may_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
     return asked and now - identity.seconds_of(entry.since) < LATEST
 
 
-def has_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
+def has_shut_down(entry: Intent, config: VmConfig, now: float) -> bool:
     """Whether a stopped VM was shut down by its guest because the run of this entry, which is over or was killed, had
     asked it to.
 
@@ -124,7 +123,7 @@ def has_shut_down(entry: JournalEntry, config: VmConfig, now: float) -> bool:
     return now - asked_at < UNTOLD
 
 
-def ended_otherwise(entry: JournalEntry, config: VmConfig, now: float) -> bool:
+def ended_otherwise(entry: Intent, config: VmConfig, now: float) -> bool:
     """Whether a stopped VM was stopped too late to be the effect of a killed run that had asked its guest to shut down.
 
     now: seconds since 1970.
@@ -138,7 +137,7 @@ def run_id(config: VmConfig) -> str:
     return config.run_id or UNKNOWN
 
 
-def _valid(entry: JournalEntry) -> bool:
+def _valid(entry: Intent) -> bool:
     return (
         identity.is_uuid(entry.plan)
         and bool(_TEXT.match(entry.host))

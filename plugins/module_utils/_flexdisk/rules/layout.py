@@ -37,17 +37,17 @@ def container(pool: str) -> str:
     return f"{pool}/{CONTAINER}"
 
 
-def replicas(pool: str) -> str:
+def replicas_container(pool: str) -> str:
     """Return the dataset below which the replicas in a pool lie."""
     return f"{container(pool)}/{_REPLICA}"
 
 
-def diverged(pool: str) -> str:
+def diverged_container(pool: str) -> str:
     """Return the dataset below which the diverged disks of a pool lie."""
     return f"{container(pool)}/{_DIVERGED}"
 
 
-def moves(pool: str) -> str:
+def moves_container(pool: str) -> str:
     """Return the dataset that has one child for each VM that leaves this host, has left it, or comes here."""
     return f"{container(pool)}/{_MOVE}"
 

@@ -35,7 +35,7 @@ class Lease(t.NamedTuple):
     holder: str
     # When the run took it.
     since: int
-    # When the run last said that it is at work.
+    # When the run last renewed it.
     renewed: int
     ttl: int
 
@@ -56,7 +56,7 @@ class Decision(t.NamedTuple):
     previous: t.Optional[Lease] = None
     # The property gets another value.
     writes: bool = False
-    # Somebody else than before has the lease.
+    # Another run than before has the lease, or none.
     changed: bool = False
     # The code of a refusal.
     code: str = ""
@@ -73,7 +73,7 @@ def is_holder(text: str) -> bool:
     return 1 <= len(text) <= HOLDER_LIMIT and text.isprintable()
 
 
-def property_of(group: str) -> str:
+def lease_property(group: str) -> str:
     """Return the name of the property, without our prefix. ZFS allows no capitals there: each becomes a colon and a
     small letter.
     """
@@ -83,7 +83,7 @@ def property_of(group: str) -> str:
 def group_of(name: str) -> str:
     """Return the group in the name of a property, "" if it is not a lease."""
     group = _ESCAPED.sub(lambda match: match.group(1).upper(), name[len(_PREFIX) :])
-    return group if name.startswith(_PREFIX) and is_group(group) and property_of(group) == name else ""
+    return group if name.startswith(_PREFIX) and is_group(group) and lease_property(group) == name else ""
 
 
 def encode(lease: Lease) -> str:

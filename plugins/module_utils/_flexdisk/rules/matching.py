@@ -22,7 +22,7 @@ from .instance_group_matching import match_disks
 from .naming import names_volume
 from .released_identity import has_any_identity
 
-# An entry, the disks that it plainly means, and what they have in common with it.
+# An entry, the disks that it clearly means, and what they have in common with it.
 _Meant = t.Tuple[DiskDeclaration, t.List[Disk], str]
 
 
@@ -38,7 +38,7 @@ class Match:
     unlisted: t.List[Disk] = field(default_factory=list)
     # Volumes with an identity of ours that neither an entry nor the VM's configuration knows.
     orphans: t.List[Disk] = field(default_factory=list)
-    # Disks that new ones could have meant. With matching=order, what its outcome loses.
+    # Warnings about disks that entries for new disks may mean. With matching=order, about data that is lost.
     warnings: t.List[str] = field(default_factory=list)
 
 

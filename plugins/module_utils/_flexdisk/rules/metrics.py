@@ -16,8 +16,8 @@ from .exposition import Family, Labels
 from .findings import KINDS, SEVERITIES, Finding
 from .identity import decode_time, is_uuid, seconds_of
 from .inventory import Host
-from .layout import diverged, is_below, replicas
-from .replicas import HOST, OF_VM, REPLICAS_PROPERTY, ROLE, SYNCED, Note, decode, sync_number
+from .layout import diverged_container, is_below, replicas_container
+from .replicas import HOST, OF_VM, REPLICAS_PROPERTY, ROLE, SYNCED, Note, decode_notes, sync_number
 from .space import allocatable, flexible_bytes, quota_drift
 
 _Samples = t.List[t.Tuple[Labels, int]]
@@ -56,9 +56,15 @@ def _of_pools(host: Host) -> t.Iterator[Family]:
     yield of("size", "Bytes that are used or available.", lambda pool: roots[pool].used + roots[pool].available)
     yield of("available", "Bytes that the pool can still give.", lambda pool: roots[pool].available)
     yield of("detached", "Bytes that detached disks take.", detached.__getitem__)
-    yield of("replicas", "Bytes that replicas of other hosts' disks take.", lambda pool: _used(host, replicas(pool)))
     yield of(
-        "diverged", "Bytes of disks that are kept aside after a failover.", lambda pool: _used(host, diverged(pool))
+        "replicas",
+        "Bytes that replicas of other hosts' disks take.",
+        lambda pool: _used(host, replicas_container(pool)),
+    )
+    yield of(
+        "diverged",
+        "Bytes of disks that are kept aside after a failover.",
+        lambda pool: _used(host, diverged_container(pool)),
     )
 
 
@@ -100,7 +106,7 @@ def _of_originals(host: Host) -> t.Iterator[Family]:
         ({**_labels(vm), "disk": disk.uuid, "disk_name": disk.name, "replica_host": note.host}, disk, note)
         for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)
         for disk in vm.disks
-        for note in decode(disk.volume.user.get(REPLICAS_PROPERTY, ""))
+        for note in decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     ]
     times = [(labels, seconds_of(note.synced) if note.synced else 0) for labels, _disk, note in notes if not note.home]
     text = "When the replica last had all that the disk had. 0 if it never had."
@@ -126,7 +132,7 @@ def _of_replicas(host: Host) -> t.Iterator[Family]:
     rows = [
         ({"disk": one.user[ROLE], "vm": one.user.get(OF_VM, ""), "home": one.user.get(HOST, ""), "pool": one.pool}, one)
         for name, one in sorted(host.datasets.items())
-        if one.kind != "snapshot" and is_below(name, replicas(one.pool)) and is_uuid(one.user.get(ROLE, ""))
+        if one.kind != "snapshot" and is_below(name, replicas_container(one.pool)) and is_uuid(one.user.get(ROLE, ""))
     ]
     times = [(labels, decode_time(one.user.get(SYNCED, ""))) for labels, one in rows]
     text = "When a replica here last had all that its disk had. 0 if it never had."

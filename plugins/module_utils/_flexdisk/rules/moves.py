@@ -16,12 +16,12 @@ from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from . import identity
 from .failover import FAILOVER_PROPERTY, term_of
-from .layout import last_part, moves, pool_of
+from .layout import last_part, moves_container, pool_of
 from .replicas import is_host
 
 MOVE_PROPERTY = "move"
-STAYED = "stayed"
-"""On the dataset of a VM: when a move of it was last given up. A move that has begun before ends there."""
+STAYED_PROPERTY = "stayed"
+"""Property of a VM's dataset: when a move of the VM was last given up. Moves that began earlier end then."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
 UNKNOWN = -1
 
@@ -29,7 +29,7 @@ UNKNOWN = -1
 class Move(t.NamedTuple):
     """The record of a VM that moves or has moved."""
 
-    # The VM is about to leave, has left or comes.
+    # LEAVING, MOVED or COMING.
     phase: str
     vm: str
     alias: str
@@ -37,22 +37,22 @@ class Move(t.NamedTuple):
     host: str
     # The guid of its pool.
     pool: int
-    # The VM had this state and autoboot, and gets them again.
+    # state and autoboot of the VM before the move, to be restored.
     state: str
     autoboot: bool
     # When it began, by the clock of this host.
     since: str
-    # The tombstone in whose place this is, encoded.
+    # The tombstone that this record replaces, encoded.
     was: str = ""
-    # The VM comes because its home has failed, and its disks go back to this set of snapshots. "" for a move.
+    # The set of snapshots that its disks are rolled back to, if the VM comes because its home has failed, else "".
     back_to: str = ""
     # How often the VM had been taken over, UNKNOWN if an older version has written this.
     term: int = UNKNOWN
-    # The hosts that may take over a VM with failover that leaves, with commas.
+    # The hosts that may take over a VM with failover that leaves, separated by commas.
     asks: str = ""
     # The VM has not moved, but has been taken over by the other host.
     taken: bool = False
-    # The VM comes, or came until another host had taken it over, and had left its host when its arrival began.
+    # The VM had left its former host when it began to come here.
     has_left: bool = False
 
     @property
@@ -78,7 +78,7 @@ def decode_at(name: str, text: str) -> t.Optional[Move]:
     there.
     """
     move = _decode(text)
-    return move if move is not None and name == f"{moves(pool_of(name))}/{move.vm}" else None
+    return move if move is not None and name == f"{moves_container(pool_of(name))}/{move.vm}" else None
 
 
 def previous_tombstone(move: Move) -> t.Optional[Move]:
@@ -131,7 +131,7 @@ class GivenUp(t.NamedTuple):
     term: int
     """How often the VM had been taken over."""
     number: int
-    """It grows each time within a term. 0 if no move was given up."""
+    """Grows with each move that is given up in a term. 0 if none was."""
 
 
 def given_up_at(user_properties: t.Mapping[str, str]) -> GivenUp:
@@ -141,7 +141,7 @@ def given_up_at(user_properties: t.Mapping[str, str]) -> GivenUp:
 
 def stayed_at(user_properties: t.Mapping[str, str]) -> int:
     """Return the number in given_up_at()."""
-    text = user_properties.get(STAYED, "")
+    text = user_properties.get(STAYED_PROPERTY, "")
     return int(text) if re.fullmatch(r"[0-9]{1,15}", text) else 0
 
 
@@ -152,7 +152,11 @@ def stays_at(user_properties: t.Mapping[str, str], now: float) -> int:
 
 def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
     """Return all records, by the UUIDs of the VMs."""
-    places = (d for d in datasets if d.kind == "filesystem" and d.parent == moves(d.pool) and MOVE_PROPERTY in d.user)
+    places = (
+        d
+        for d in datasets
+        if d.kind == "filesystem" and d.parent == moves_container(d.pool) and MOVE_PROPERTY in d.user
+    )
     known = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in places) if move is not None]
     return {move.vm: move for move in known}
 
@@ -203,26 +207,26 @@ class Sighting(t.NamedTuple):
     """What another host reports about a VM."""
 
     vm: str
-    """The UUID of the VM that it has, "" for none."""
+    """The UUID of the VM, if the host has it, else ""."""
     phase: str
-    """As in Move, "" if nothing is written down there."""
+    """As in Move, "" if the host has no record of a move."""
     target: str = ""
-    """The host to which the VM has gone from there, or from which it comes."""
+    """The host that the VM has gone to from there, or comes from."""
     moving: str = ""
-    """The UUID of the VM that is written down there, "" for none."""
+    """The UUID of the VM in the record of a move, "" without one."""
     term: int = UNKNOWN
     """As in Move."""
     had: int = UNKNOWN
-    """How often the VM that it has had been taken over; UNKNOWN without failover, if it is not stopped, or if the host
-    counts as its home since its boot."""
+    """The term of the VM on that host. UNKNOWN without failover, if the VM is not stopped, or if the host is known to
+    be its home since its boot."""
     has_left: bool = False
     """As in Move."""
     taking: bool = False
     """Whether the VM comes because its home has failed."""
     asks: t.Tuple[str, ...] = ()
-    """The hosts that must say that they have not taken the VM over before its move from there goes on."""
+    """The hosts that must confirm that they have not taken the VM over before its move from there goes on."""
     unmanaged: str = ""
-    """Why no task manages the VM that it has, "" if it has none, or manages it."""
+    """Why no task manages the VM on that host, "" if it is managed, or not there."""
 
     def is_older_than(self, term: int) -> bool:
         """Whether the host is only an old home of a VM that has this term elsewhere."""
@@ -352,4 +356,4 @@ def _says(host: str, seen: t.Optional[Sighting]) -> str:
 
 def is_place(name: str) -> bool:
     """Whether it is the dataset of such a record."""
-    return identity.is_uuid(last_part(name)) and name.rpartition("/")[0] == moves(pool_of(name))
+    return identity.is_uuid(last_part(name)) and name.rpartition("/")[0] == moves_container(pool_of(name))

@@ -9,9 +9,9 @@ import typing as t
 from dataclasses import replace
 
 from ..model.errors import FlexdiskError
-from ..model.vm import JournalEntry, Vm
+from ..model.vm import Intent, Vm
 from .differences import in_conversion
-from .failover import BOOT
+from .failover import AT_HOME_PROPERTY
 
 # Who asks. A task: any module that changes VMs of this host. START_HOST has asked the hosts with the VM's replicas. A
 # move or a failover that brings the VM here has ended it on the other host. GIVEN_UP: a move that has not left.
@@ -100,7 +100,7 @@ def with_home_state(vm: Vm, boot: str) -> Vm:
 
     A failover needs a home that is down. So nobody has taken the VM over if it was at home in the same boot.
     """
-    return replace(vm, at_home=bool(boot) and vm.root.user.get(BOOT) == boot, home_unknowable=not boot)
+    return replace(vm, at_home=bool(boot) and vm.root.user.get(AT_HOME_PROPERTY) == boot, home_unknowable=not boot)
 
 
 def why_kept_down(vm: Vm) -> str:
@@ -119,7 +119,7 @@ def why_kept_down(vm: Vm) -> str:
     )
 
 
-def interrupted_run_text(entry: JournalEntry) -> str:
+def interrupted_run_text(entry: Intent) -> str:
     """Return the message about an interrupted run of this host: what is unfinished, and what completes it."""
     if entry.rollback:
         return (

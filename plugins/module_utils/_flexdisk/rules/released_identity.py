@@ -20,7 +20,7 @@ from ..model.vm import Disk
 from . import disk_properties, disk_values, identity, slots
 from .property_text import decode_object, encode_object
 
-KEY = "released"
+RELEASED_PROPERTY = "released"
 FACTS = (
     "serial_no",
     "uuid",
@@ -56,12 +56,16 @@ def release_interrupted(volume: Dataset) -> bool:
     """Whether a release of the disk was interrupted. It removes serial_no first, and every other change writes
     serial_no.
     """
-    return KEY in volume.user and not volume.user.get("serial_no") and bool(facts_to_release(volume))
+    return RELEASED_PROPERTY in volume.user and not volume.user.get("serial_no") and bool(facts_to_release(volume))
 
 
 def saved_identity(volume: Dataset) -> t.Optional[ReleasedIdentity]:
     """Return the saved identity. None if there is none, it is not valid, or the disk has its own identity."""
-    return decode(volume.user[KEY]) if KEY in volume.user and not has_whole_identity(volume) else None
+    return (
+        decode(volume.user[RELEASED_PROPERTY])
+        if RELEASED_PROPERTY in volume.user and not has_whole_identity(volume)
+        else None
+    )
 
 
 def has_saved_identity(disk: Disk) -> bool:
@@ -92,7 +96,7 @@ def effective_properties(
 
 def stamp_properties(user: t.Mapping[str, str]) -> t.Mapping[str, str]:
     """Return the properties from which the next stamps follow: the disk's own, or those that a release has saved."""
-    released = decode(user[KEY]) if KEY in user and not user.get("serial_no") else None
+    released = decode(user[RELEASED_PROPERTY]) if RELEASED_PROPERTY in user and not user.get("serial_no") else None
     if released is None:
         return user
     return {**user, "serial_no": str(released.serial_no or ""), "ctime": user.get("ctime") or released.ctime}
@@ -158,7 +162,7 @@ def parse_identity(raw: _Raw, number: int, problems: Problems) -> ReleasedIdenti
     label = name or uuid or f"disks[{number}]"
     serial, slot = raw.get("serial_no"), raw.get("pci_slot")
     disk_values.check_uuid(problems, label, uuid)
-    # A disk with a serial_no had its name before, when names such as 12 and yes were taken.
+    # A disk with a serial_no has an old name: earlier releases accepted names such as 12 and yes.
     if disk_values.check_name(problems, label, name) and name and serial is None:
         disk_values.check_new_name(problems, label, name)
     _check_numbers(problems, label, raw)

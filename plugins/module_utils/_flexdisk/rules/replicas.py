@@ -27,8 +27,8 @@ DIVERGED = (
 )
 # Those by which a replica is known for one.
 MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
-# What ZFS writes when it forgets a log: the root of the dataset, twice, a sector each. By logicalreferenced of a file
-# system that never held a file, plain or encrypted, which tells the sector size of its pool.
+# Bytes that ZFS writes when it drops an intent log: the root of the dataset, twice, a sector each. The keys are the
+# logicalreferenced of an empty file system, plain or encrypted, from which the sector size of its pool follows.
 _ROOTS = {12288: 2 << 9, 50176: 2 << 9, 43008: 2 << 12, 70656: 2 << 12, 79872: 2 << 13, 99328: 2 << 13}
 _LEAST = 2 << 9  # less than a write takes, whatever the sector size
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
@@ -64,7 +64,7 @@ class Note(t.NamedTuple):
     host: str
     # When the replica last had all that the disk had, by the clock of the disk's host. "" if never.
     synced: str
-    # The guid of the pool from which the replica has come, if the VM has moved since, else 0.
+    # The guid of the pool that the replica was synced from, if the VM has moved since, else 0.
     home: int = 0
 
 
@@ -94,14 +94,14 @@ def is_host(name: str) -> bool:
     return re.fullmatch(_HOST, name) is not None
 
 
-def decode(text: str) -> t.List[Note]:
+def decode_notes(text: str) -> t.List[Note]:
     """Return the notes in the value of REPLICAS_PROPERTY. Invalid ones are left out."""
     matches = map(_NOTE.match, text.split(","))
     good = [match for match in matches if match and (not match[3] or decode_time(match[3]))]
     return [Note(match[1], match[2], match[3], int(match[4] or 0)) for match in good]
 
 
-def encode(notes: t.Iterable[Note]) -> str:
+def encode_notes(notes: t.Iterable[Note]) -> str:
     """Return the value of REPLICAS_PROPERTY."""
     parts = [(f"{note.peer}={note.host}@{note.synced}", note.home) for note in sorted(notes)]
     return ",".join(f"{text}/{home}" if home else text for text, home in parts)
@@ -111,13 +111,13 @@ def elsewhere(disk: Disk, target: str, home: int) -> t.List[Note]:
     """Return the notes about replicas on other hosts than target, as they are after the disk has left the pool `home`.
     None without a target.
     """
-    notes = decode(disk.volume.user.get(REPLICAS_PROPERTY, ""))
+    notes = decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     return [note._replace(home=note.home or home) for note in notes if target and note.host != target]
 
 
 def hosts(disk: Disk) -> t.List[str]:
     """Return the hosts that have replicas of a disk."""
-    return sorted(note.host for note in decode(disk.volume.user.get(REPLICAS_PROPERTY, "")))
+    return sorted(note.host for note in decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, "")))
 
 
 def as_result(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
@@ -125,7 +125,7 @@ def as_result(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
 
     A note that came with the VM from another host was made by the clock of that host, so it has no age here.
     """
-    notes = sorted(decode(disk.volume.user.get(REPLICAS_PROPERTY, "")), key=lambda note: note.host)
+    notes = sorted(decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, "")), key=lambda note: note.host)
     ages = {note: None if note.home else age(note.synced, now) for note in notes}
     return [{"host": note.host, "synced": note.synced, "age": ages[note]} for note in notes]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.dataset import Dataset, DatasetId
-from ..model.vm import JournalEntry, VmConfig
+from ..model.vm import Intent, VmConfig
 from .inventory import Host, unlinked_reason
 from .journal import datasets_in_use
 from .layout import container, is_below, vm_dataset
@@ -24,8 +24,8 @@ def is_unfinished(config: VmConfig) -> bool:
     return config.state in STATES
 
 
-def journal_entry_of(host: Host, uuid: str) -> t.Optional[JournalEntry]:
-    """Return the journal entry of a run of this host that was creating or deleting the VM; None if there is none."""
+def intent_of(host: Host, uuid: str) -> t.Optional[Intent]:
+    """Return the intent of a run of this host that was creating or deleting the VM; None if there is none."""
     entries = (entry for (_pool, vm), entry in host.intents.items() if vm == uuid)
     return next((e for e in entries if e is not None and e.host == host.name and (e.creates or e.deletes)), None)
 
@@ -34,11 +34,11 @@ def reason(host: Host, config: VmConfig) -> str:
     """Return why no task changes a VM that has no dataset, or is unfinished, and what helps."""
     if not is_unfinished(config):
         return unlinked_reason(config)
-    return unfinished_vm_text(config, journal_entry_of(host, config.uuid))
+    return unfinished_vm_text(config, intent_of(host, config.uuid))
 
 
-def unfinished_vm_text(config: VmConfig, entry: t.Optional[JournalEntry]) -> str:
-    """Return the message about an unfinished VM, and what completes or removes it. entry: see journal_entry_of()."""
+def unfinished_vm_text(config: VmConfig, entry: t.Optional[Intent]) -> str:
+    """Return the message about an unfinished VM, and what completes or removes it. entry: see intent_of()."""
     state = f"the VM is {config.state}"
     if config.frozen:
         return f"{state}: {config.frozen}"
@@ -58,13 +58,13 @@ class Leftovers(t.NamedTuple):
 
     uuid: str
     pool: str
-    entry: JournalEntry
+    entry: Intent
     parts: t.Tuple[DatasetId, ...]
-    """Its datasets and snapshots."""
+    """The datasets and snapshots."""
     still_needed: t.Tuple[str, ...]
-    """Datasets that somebody may still need: nothing removes these."""
+    """Datasets that somebody may still need. They are never removed."""
     frees_bytes: int
-    """What the pool gets back when all of it is destroyed."""
+    """The space that the pool gets back when all of it is destroyed."""
 
     @property
     def root(self) -> str:
@@ -78,7 +78,7 @@ class Leftovers(t.NamedTuple):
 
 def leftovers_of(host: Host, pool: str, uuid: str) -> t.Optional[Leftovers]:
     """Return what is left of a VM that a task of this host was creating or deleting; None if there was no such task."""
-    entry = journal_entry_of(host, uuid)
+    entry = intent_of(host, uuid)
     if entry is None:
         return None
     root = vm_dataset(pool, uuid)

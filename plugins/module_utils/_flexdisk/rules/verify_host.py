@@ -9,7 +9,7 @@ from ..model.dataset import Dataset
 from . import identity
 from .findings import Finding
 from .inventory import unlinked_reason
-from .layout import container, diverged, is_below, last_part, replicas
+from .layout import container, diverged_container, is_below, last_part, replicas_container
 from .replicas import DIVERGED, ROLE
 from .unfinished import is_unfinished, reason
 from .verify_facts import Facts, Findings
@@ -57,9 +57,9 @@ def unknown_volumes(facts: Facts) -> Findings:
 
 def _is_copy(dataset: Dataset, uuid: str) -> bool:
     """Whether the volume was the disk itself before its VM moved. It is now the disk's replica, or diverged."""
-    if is_below(dataset.name, diverged(dataset.pool)):
+    if is_below(dataset.name, diverged_container(dataset.pool)):
         return bool(dataset.user.get(DIVERGED) or dataset.user.get(ROLE))
-    return is_below(dataset.name, replicas(dataset.pool)) and dataset.user.get(ROLE) == uuid
+    return is_below(dataset.name, replicas_container(dataset.pool)) and dataset.user.get(ROLE) == uuid
 
 
 def interrupted_imports(facts: Facts) -> Findings:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.sizes import render_bytes
-from ..model.vm import JournalEntry, Vm
+from ..model.vm import Intent, Vm
 from . import identity, journal
 from .findings import OURS, Finding, Task, own_task
 from .inventory import Host
@@ -54,14 +54,14 @@ def _forgotten(kind: str, message: str, about: t.Mapping[str, t.Any]) -> Finding
     return Finding(kind, message, repair=own_task(kind), repairable=True, **about)
 
 
-def _taken_up(vm: Vm, entry: JournalEntry) -> Task:
+def _taken_up(vm: Vm, entry: Intent) -> Task:
     if entry.rollback:
         return {OURS + "vm_snapshot": {"vms": [vm.config.uuid], "name": entry.rollback, "state": "rolled_back"}}
     return vm_disks(vm)
 
 
 def listed_intents(host: Host, pool: str) -> str:
-    """Return what the list of VMs with a journal entry should be, as the value of its property."""
+    """Return what the list of VMs with an intent should be, as the value of its property."""
     return journal.encode_index(vm for of, vm in host.intents if of == pool)
 
 
@@ -70,9 +70,9 @@ def index_of_runs(facts: Facts) -> Findings:
     host = facts.host
     for pool in sorted(host.geometry):
         box = host.datasets.get(container(pool))
-        stored, right = box.user.get(journal.INDEX, "") if box else "", listed_intents(host, pool)
+        stored, right = box.user.get(journal.INDEX_PROPERTY, "") if box else "", listed_intents(host, pool)
         if stored != right:
-            name = f"{identity.PREFIX}{journal.INDEX} of {container(pool)}"
+            name = f"{identity.PREFIX}{journal.INDEX_PROPERTY} of {container(pool)}"
             message = f"{name} is {stored!r:.200}, and there is {right!r}"
             task = own_task("intent_index")
             yield Finding("intent_index", message, volume=container(pool), repair=task, repairable=True)

@@ -10,15 +10,25 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.vm import Vm
 from . import identity, slots
-from .failover import BOOT, FAILOVER_PROPERTY, RIVALS
+from .failover import AT_HOME_PROPERTY, FAILOVER_PROPERTY, RIVALS_PROPERTY
 from .findings import Finding, own_task
-from .moves import STAYED
+from .moves import STAYED_PROPERTY
 from .property_text import LIMIT
 from .replicas import SPACE
 from .verify_facts import About, Facts, Findings, busy, listed, of_vm, vm_disks
 
 _OF_GROUPS = ("generation", "member", "drained")
-_OF_VMS = (identity.FLEXIBLE, "package", "indestructible", *_OF_GROUPS, SPACE, FAILOVER_PROPERTY, RIVALS, BOOT, STAYED)
+_OF_VMS = (
+    identity.FLEXIBLE,
+    "package",
+    "indestructible",
+    *_OF_GROUPS,
+    SPACE,
+    FAILOVER_PROPERTY,
+    RIVALS_PROPERTY,
+    AT_HOME_PROPERTY,
+    STAYED_PROPERTY,
+)
 _OF_DISKS = tuple(name for name in identity.NAMES if name not in (*_OF_VMS, "from", "released"))
 
 
@@ -44,7 +54,7 @@ def properties_of_vm(facts: Facts, vm: Vm) -> Findings:
 def properties(about: About) -> Findings:
     """Yield findings about the properties of one disk."""
     volume = about.disk.volume
-    # The hypervisor's word on an attached disk is another finding.
+    # Facts that differ from the hypervisor are another finding.
     copied = ("uuid", "vm", "index", "slot", "boot") if about.disk.path and about.disk.adopted else ()
     wrong = [n for n in sorted(volume.user) if n not in (*copied, "name") and not _is_valid(n, volume.user[n])]
     name = volume.user.get("name", "")

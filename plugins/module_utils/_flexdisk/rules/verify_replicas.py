@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..model.sizes import render_bytes
 from .findings import Finding
 from .identity import decode_time
-from .layout import is_below, replicas
+from .layout import is_below, replicas_container
 from .replicas import HOST, OF_VM, ROLE, SYNCED, empty_size, is_changed
 from .verify_facts import Facts, Findings, listed
 
@@ -18,7 +18,7 @@ def replicas_here(facts: Facts, before: str) -> Findings:
     stamp, is stale.
     """
     datasets = facts.host.datasets
-    places = [replicas(pool) for pool in facts.host.geometry]
+    places = [replicas_container(pool) for pool in facts.host.geometry]
     synced = {d.parent for d in datasets.values() if d.kind == "snapshot"}
     for name in sorted(datasets):
         dataset = datasets[name]

@@ -14,7 +14,7 @@ class ZfsError(FlexdiskError):
     """A zfs or zpool command failed; code is one of the names below, message has the command and its stderr."""
 
 
-# The first that is found counts: a held snapshot is followed by a misleading "dataset already exists".
+# The first match counts: a snapshot on hold is followed by a misleading "dataset already exists".
 _PATTERNS = (
     ("it's being held", "Held"),
     ("has dependent clones", "HasClones"),

@@ -185,7 +185,7 @@ def destroy(
         present = confirm(zfs, dataset, (), snapshots, partly=True)
     _destroy_all(zfs, name, [one.name for one in present if one.kind == "snapshot"])
     _destroy_bare(zfs, name)
-    # What comes next builds on it: a new disk of the same name, say, which a run that goes on could not tell from it.
+    # Later steps rely on it. For example, a resumed run could not tell a new disk of the same name from the old one.
     if zfs.exists(name):
         raise FlexdiskError("NotApplied", f"zfs destroy reported success, but {name} is still there")
     return Destroyed(now, "cli")

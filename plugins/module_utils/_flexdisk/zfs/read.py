@@ -12,7 +12,7 @@ from dataclasses import replace
 from ..model.dataset import RECORD, Dataset
 from ..model.errors import FlexdiskError
 from ..rules.identity import FLEXIBLE, NAMES, PREFIX
-from ..rules.journal import INDEX
+from ..rules.journal import INDEX_PROPERTY
 from ..rules.reservation import PoolGeometry, Vdev, automatic_reservation
 from ..rules.snapshots import PARTS_PROPERTY
 
@@ -43,7 +43,7 @@ PROPERTIES = (
     *_NUMBERS,
     *_TEXTS,
     "clones",
-    *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX, PARTS_PROPERTY)),
+    *tuple(PREFIX + name for name in (*NAMES, FLEXIBLE, INDEX_PROPERTY, PARTS_PROPERTY)),
 )
 _OUR_SOURCES = ("local", "received")
 _INHERITED = "inherited from "

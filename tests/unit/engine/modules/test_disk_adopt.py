@@ -20,7 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import (
     identity,
     journal,
@@ -302,7 +302,7 @@ def down_and_up(sim, *, forget=False, handed=True):
     down = settle(sim, state="released", forget=forget)
     assert rest(sim) == others
     left = {key for name, key in ours(sim) if not name.startswith("zones/flexdisk")}
-    assert left == (set() if forget else {released_identity.KEY})
+    assert left == (set() if forget else {released_identity.RELEASED_PROPERTY})
     settle(sim, *(down.released if handed else ()))
     assert ours(sim) == before
     assert rest(sim) == others
@@ -416,7 +416,7 @@ def test_killed_between_the_identity_and_the_saved_one_nothing_is_left(sim):
     assert sim.converge(spec).failure is None
     done = go(sim)
     assert done.outcome.warnings == []
-    assert released_identity.KEY not in {key for _name, key in ours(sim)}
+    assert released_identity.RELEASED_PROPERTY not in {key for _name, key in ours(sim)}
     assert sim.disks()["b"].user_properties["tags"] == {"n": "2"}
 
 
@@ -463,9 +463,9 @@ def test_a_released_identity_that_a_task_contradicts(sim):
 def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):
     rich(sim)
     release(sim)
-    kept = ours(sim)[ROOT + "/disk1", released_identity.KEY]
-    sim.run("zfs", "set", f"flexdisk:{released_identity.KEY}={kept}", ROOT + "/disk2")
-    sim.run("zfs", "set", f"flexdisk:{released_identity.KEY}=x", ROOT + "/disk0")
+    kept = ours(sim)[ROOT + "/disk1", released_identity.RELEASED_PROPERTY]
+    sim.run("zfs", "set", f"flexdisk:{released_identity.RELEASED_PROPERTY}={kept}", ROOT + "/disk2")
+    sim.run("zfs", "set", f"flexdisk:{released_identity.RELEASED_PROPERTY}=x", ROOT + "/disk0")
     done = go(sim)
     assert [w.partition("disk")[2][:40] for w in done.outcome.warnings] == [
         "0 cannot be read and is not used",
@@ -501,7 +501,7 @@ def test_a_release_is_refused_while_an_intent_is_left(sim):
     done = sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
     assert done.failure is not None
     sim.fault = None
-    record = JournalEntry(OTHER, "elsewhere", "2026-01-31T23:59:59Z", "running", True, True)
+    record = Intent(OTHER, "elsewhere", "2026-01-31T23:59:59Z", "running", True, True)
     facts = [f"flexdisk:intent.{OTHER}={journal.encode(record)}", f"flexdisk:intents={OTHER}"]
     sim.run("zfs", "set", *facts, "zones/flexdisk")
     said = go(sim, state="released").outcome.problems

@@ -19,7 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS, REPAIRABLE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import detached_place as place
@@ -274,7 +274,7 @@ def half_imported(sim):
 
 def intend(sim, vm, host="", value="", listed=True, **more):
     host = host or engine_intent.host_name()
-    record = JournalEntry(FOREIGN, host, "2026-01-01T00:00:00Z", "running", True, False, ("~ a grown",), **more)
+    record = Intent(FOREIGN, host, "2026-01-01T00:00:00Z", "running", True, False, ("~ a grown",), **more)
     sim.run("zfs", "set", f"flexdisk:intent.{vm}={value or journal.encode(record)}", BOX)
     if listed:
         sim.run("zfs", "set", f"flexdisk:intents={vm}", BOX)

@@ -70,7 +70,7 @@ def test_taken_renewed_released(sim, clock, there):
     """In four steps each: check mode says what the real run does, and changes nothing."""
     if there:
         with_container(sim)
-    for what, first in (({}, True), ({"held": False}, True), ({"held": False}, False)):
+    for what, first in (({}, True), ({"hold": False}, True), ({"hold": False}, False)):
         for changed in (first, False):
             before = sim.fingerprint()
             predicted = ask(sim, check=True, **what)
@@ -110,9 +110,9 @@ def test_taken_over_and_lost(sim):
     assert ask(sim, THEIRS, take_over=True).result["previous"]["token"] == MINE
     lost = ask(sim, renew=True)
     assert (lost.problem.code, "run 9 has the lease" in lost.problem.message) == ("InUse", True)
-    left = ask(sim, held=False)
+    left = ask(sim, hold=False)
     assert (left.result["changed"], left.problem, "run 9 has" in left.warnings[0]) == (False, None, True)
-    assert ask(sim, THEIRS, held=False).result["changed"]
+    assert ask(sim, THEIRS, hold=False).result["changed"]
     assert ask(sim, renew=True).problem.code == "LeaseLost"
     assert ask(sim).result["changed"]
 
@@ -125,7 +125,7 @@ def test_a_property_that_somebody_else_wrote(sim, text):
     assert f"{len(text.encode())} bytes" in refused.problem.message
     command = f"zfs inherit {NAME} {BOX}"
     assert f"'{command}' removes it" in refused.problem.message
-    assert ask(sim, held=False).warnings
+    assert ask(sim, hold=False).warnings
     assert ask(sim, check=True, take_over=True).result["changed"]
     assert ask(sim, THEIRS, take_over=True).result["changed"]
     sim.run("zfs", "set", f"{NAME}={text}", BOX)
@@ -136,8 +136,8 @@ def test_a_property_that_somebody_else_wrote(sim, text):
 def test_what_shows_through_from_above_does_not_count(sim):
     with_container(sim).run("zfs", "set", f"{NAME}=x", "zones")
     assert ask(sim).result["changed"]
-    assert ask(sim, held=False).result["changed"]
-    assert ask(sim, held=False).result["lease"] is None
+    assert ask(sim, hold=False).result["changed"]
+    assert ask(sim, hold=False).result["lease"] is None
 
 
 def test_groups_are_told_apart(sim):
@@ -211,7 +211,7 @@ def test_no_such_pool(sim):
 # -- runs that are killed
 
 
-@pytest.mark.parametrize("what", [{}, {"held": False}, {"take_over": True}])
+@pytest.mark.parametrize("what", [{}, {"hold": False}, {"take_over": True}])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("nth", range(5))
 def test_a_kill_leaves_the_old_lease_or_the_new_one(sim, what, after, nth):

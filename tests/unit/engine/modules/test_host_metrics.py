@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import seconds_of
@@ -134,7 +134,7 @@ def test_a_path_that_nobody_reads(path, fine):
 def test_what_is_half_done(sim):
     """The journal of a run, a move, and the lease of a group."""
     sim.adopted(1024)
-    record = JournalEntry(OTHER, "hv01", "2026-11-29T10:00:00Z", "running", True, True)
+    record = Intent(OTHER, "hv01", "2026-11-29T10:00:00Z", "running", True, True)
     box = "zones/flexdisk"
     sim.run("zfs", "set", f"flexdisk:intent.{VM}={journal.encode(record)}", box)
     sim.run("zfs", "set", f"flexdisk:intent.{OTHER}=?", box)

@@ -12,7 +12,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import host_status
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import JournalEntry
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import Intent
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import journal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
@@ -36,7 +36,7 @@ def left(sim, **wanted):
 def interrupted(sim, vm=VM, **entry):
     """Write down that a run of this host was interrupted."""
     known = {"plan": OTHER, "host": ask(sim)["host"], "since": SINCE, "state": "running", "autoboot": True}
-    record = JournalEntry(**{**known, "stops": True, **entry})
+    record = Intent(**{**known, "stops": True, **entry})
     sim.run("zfs", "set", f"flexdisk:intent.{vm}={journal.encode(record)}", BOX)
     sim.run("zfs", "set", f"flexdisk:intents={vm}", BOX)
 

@@ -12,7 +12,7 @@ from ...model.dataset import Dataset
 from ...model.sizes import render_bytes
 from ...model.vm import Disk
 from ...rules.inventory import Host
-from ...rules.layout import diverged, is_below, last_part, replicas
+from ...rules.layout import diverged_container, is_below, last_part, replicas_container
 from ...rules.moves import Move
 from ...rules.replicas import DIVERGED, HOME, HOST, OF_VM, REPLICAS_PROPERTY, RESERVED, ROLE, is_synced
 from ...zfs import guard
@@ -107,7 +107,7 @@ def new_home_of(move: Move) -> t.Dict[str, str]:
 
 def is_retained(volume: Dataset, uuid: str) -> bool:
     """Return whether a dataset is a disk of this VM that is kept on its old home."""
-    marked = bool(volume.user.get(DIVERGED)) or is_below(volume.name, diverged(volume.pool))
+    marked = bool(volume.user.get(DIVERGED)) or is_below(volume.name, diverged_container(volume.pool))
     return volume.backs and volume.user.get(OF_VM) == uuid and marked
 
 
@@ -118,7 +118,7 @@ def retained_volumes(host: Host, uuid: str) -> t.List[Dataset]:
 
 def diverged_replicas(host: Host, uuid: str) -> t.List[Dataset]:
     """Return replicas with data that the new home of their VM lacks, and that have not been renamed yet."""
-    there = [volume for volume in retained_volumes(host, uuid) if volume.parent == replicas(volume.pool)]
+    there = [volume for volume in retained_volumes(host, uuid) if volume.parent == replicas_container(volume.pool)]
     return [volume for volume in there if diverged_disk_of(host, volume).lost or volume.written]
 
 
@@ -127,7 +127,7 @@ def diverged_disks(host: Host, uuid: str) -> t.List[DivergedDisk]:
     return [
         diverged_disk_of(host, volume)
         for volume in retained_volumes(host, uuid)
-        if is_below(volume.name, diverged(volume.pool))
+        if is_below(volume.name, diverged_container(volume.pool))
     ]
 
 
@@ -141,7 +141,7 @@ def diverged_disk_of(host: Host, volume: Dataset) -> DivergedDisk:
     newer = points[base + 1 :] if base is not None else points
     older = points[: base + 1] if base is not None else []
     written = volume.written + sum(point.written for point in newer)
-    beside = f"{replicas(volume.pool)}/{last_part(volume.name)}"
+    beside = f"{replicas_container(volume.pool)}/{last_part(volume.name)}"
     there = {point.guid for point in snapshots_of(host, beside)}
     unshared = [point for point in points if point.guid not in there] if beside in host.datasets else newer
     return DivergedDisk(
@@ -164,7 +164,7 @@ def diverged_facts(disk: OldHomeDisk, move: Move) -> t.Dict[str, str]:
     """Return the properties of a disk whose VM ends here. A replica keeps those of its VM until it is renamed."""
     volume = disk.disk.volume
     facts = {OF_VM: move.vm, DIVERGED: f"{disk.common:x}"}
-    if volume.parent == replicas(volume.pool):
+    if volume.parent == replicas_container(volume.pool):
         return facts
     reserved = str(volume.volsize) if volume.refreservation else ""
     return {**facts, **new_home_of(move), REPLICAS_PROPERTY: "", **({RESERVED: reserved} if reserved else {})}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What becomes of a VM that another host has taken over, and of its disks here. Nothing is changed."""
+"""Plans the end of a VM on its old home, after another host has taken it over. Read only."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from ...rules import moves
 from ...rules.failover import setting_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host, detached_disk
-from ...rules.layout import detached_dataset, diverged, last_part, pool_of, replicas
+from ...rules.layout import detached_dataset, diverged_container, last_part, pool_of, replicas_container
 from ...rules.moves import COMING, MOVED, Move
 from ...rules.replicas import DIVERGED, HOST, OF_VM, ROLE, is_synced
 from ...rules.unfinished import is_unfinished
-from ..moves.vm_arrival import disks_here, is_arriving, why_it_comes
+from ..moves.vm_arrival import disks_here, is_arriving, why_not_cancelled
 from ..moves.vm_departure import leftovers_of
 from ..replication import records
 from .diverged import (
@@ -158,8 +158,8 @@ def _ending_of_expected(
         return Ending(vm, move, [], [message], [], only_shell=True)
     problems = list(_problems_of_claims(move.label, config, move.term, claimed, begun, is_old_home))
     if arriving and not claimed:
-        problems.append(Problem("InUse", why_it_comes(host, move), move.label))
-    reason = why_it_comes(host, move) if begun else ""
+        problems.append(Problem("InUse", why_not_cancelled(host, move), move.label))
+    reason = why_not_cancelled(host, move) if begun else ""
     if reason:
         problems.append(Problem("InUse", reason, move.label))
     if problems:
@@ -199,7 +199,7 @@ def _replicas_that_came(host: Host, move: Move) -> t.List[Disk]:
     result = []
     names = {disk.uuid: disk.name for disk in read_record(records.load(move.vm)).disks}
     for _name, volume in sorted(host.datasets.items()):
-        uuid, is_replica = last_part(volume.name), volume.backs and volume.parent == replicas(volume.pool)
+        uuid, is_replica = last_part(volume.name), volume.backs and volume.parent == replicas_container(volume.pool)
         if uuid in names and is_replica and volume.user.get(ROLE) == uuid and not volume.user.get(DIVERGED):
             points = snapshots_of(host, volume.name)
             last = max((n for n, one in enumerate(points) if is_synced(one.name.partition("@")[2])), default=-1)
@@ -338,7 +338,7 @@ def _place_is_taken(host: Host, move: Move, disks: t.Sequence[OldHomeDisk]) -> t
     waiting = [disk.volume for disk in host.detached if is_retained(disk.volume, move.vm)]
     retained += [(one.pool, last_part(one.name)) for one in (*waiting, *diverged_replicas(host, move.vm))]
     for pool, uuid in retained:
-        place = f"{diverged(pool)}/{uuid}"
+        place = f"{diverged_container(pool)}/{uuid}"
         if place in host.datasets:
             text = f"{place} is there already: it is what this host had of the disk when the VM was taken over before."
             text += " Look at it, then give it up with flexdisk_failover_state=given_up and flexdisk_old_host with the"
@@ -365,7 +365,7 @@ def _render_takeover_begun(there: str) -> str:
 
 
 def _render_disk(old_disk: OldHomeDisk, new_home: str) -> str:
-    place = f"{diverged(old_disk.disk.volume.pool)}/{old_disk.disk.uuid}"
+    place = f"{diverged_container(old_disk.disk.volume.pool)}/{old_disk.disk.uuid}"
     if old_disk.difference.is_empty:
         return f"disk {old_disk.disk.label} becomes a replica of that on {new_home}"
     return f"disk {old_disk.disk.label} is kept as {place}{render_difference(old_disk.difference, new_home, ', ')}"
@@ -385,6 +385,6 @@ def _remaining_work(host: Host, uuid: str) -> t.List[str]:
         if disk.difference.is_empty and not disk.replicated:
             result.append(f"{volume.name} becomes a replica of the disk on {new_home}")
         elif volume in waiting or volume.name == detached_dataset(volume.pool, last_part(volume.name)):
-            place = f"{diverged(volume.pool)}/{last_part(volume.name)}"
+            place = f"{diverged_container(volume.pool)}/{last_part(volume.name)}"
             result.append(f"{volume.name} is kept as {place}{render_difference(disk.difference, new_home, ', ')}")
     return result

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The home of VMs with failover: their marks, and the records that hosts with their replicas need."""
+"""Turns failover of VMs on and off, and makes the records that hosts with their replicas need."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from ...model.vm import Vm
 from ...plan.vm_move import refusals
 from ...rules.failover import (
     FAILOVER_PROPERTY,
-    RIVALS,
-    encode,
+    RIVALS_PROPERTY,
     encode_rivals,
+    encode_setting,
     encode_without_failover,
     setting_of,
     takers_of,
@@ -65,7 +65,7 @@ class FailoverHome:
             here: the name of this host for others.
             peer: the host that gets the records, noted on the VMs as one that can take them over.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vms, problems = chosen(host, names)
         vms = [vm for vm in vms if vm.config.uuid not in host.moves]
         if wanted:
@@ -104,10 +104,10 @@ class FailoverHome:
     def _set_failover(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:
         """Write the failover setting and possible takers, then turn autoboot off. Return whether anything changed."""
         known = encode_rivals({*takers_of(vm, here), *([peer] if peer else [])})
-        facts = {} if known == vm.root.user.get(RIVALS, "") else {RIVALS: known}
+        facts = {} if known == vm.root.user.get(RIVALS_PROPERTY, "") else {RIVALS_PROPERTY: known}
         starts = not vm.config.failover or self._hypervisor.vm(vm.config.uuid).autoboot
         if starts:
-            facts[FAILOVER_PROPERTY] = encode(setting_of(vm.config, vm.root))
+            facts[FAILOVER_PROPERTY] = encode_setting(setting_of(vm.config, vm.root))
         if facts and not check_mode:
             self._zfs.set_facts(vm.root.name, facts)
         if starts and not check_mode:
@@ -123,7 +123,8 @@ class FailoverHome:
             if self._hypervisor.vm(uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(uuid, wanted)
             self._zfs.set_facts(
-                vm.root.name, {FAILOVER_PROPERTY: encode_without_failover(setting_of(vm.config, vm.root)), RIVALS: ""}
+                vm.root.name,
+                {FAILOVER_PROPERTY: encode_without_failover(setting_of(vm.config, vm.root)), RIVALS_PROPERTY: ""},
             )
         return True
 
@@ -133,7 +134,9 @@ class FailoverHome:
             raise FlexdiskError("NotSupported", failure_text(problems))
         description = self._hypervisor.description(vm.config.uuid)
         record = undated(self._departure.record(host, _with_failover(vm), description, here, peer))
-        return replace(record, marks={**record.marks, FAILOVER_PROPERTY: encode(setting_of(vm.config, vm.root))})
+        return replace(
+            record, marks={**record.marks, FAILOVER_PROPERTY: encode_setting(setting_of(vm.config, vm.root))}
+        )
 
 
 def _with_failover(vm: Vm) -> Vm:

@@ -13,7 +13,7 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.desired import Policy
 from ...model.errors import Problem
-from ...rules.failover import RIVALS, encode_rivals, rivals_of
+from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING
 from ...zfs.commands import Zfs
@@ -83,7 +83,7 @@ def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
         rivals = rivals_of(record.marks)
         if host not in rivals:
             labels.append(record.label)
-            marks = {**record.marks, RIVALS: encode_rivals([*rivals, host])}
+            marks = {**record.marks, RIVALS_PROPERTY: encode_rivals([*rivals, host])}
             if not check_mode:
                 stored = _stored(replace(record, marks=marks), {record.uuid: known.pool})
                 records.save(record.uuid, stored, records.FAILOVER)
@@ -92,7 +92,7 @@ def note(vms: t.Collection[str], host: str, check_mode: bool) -> t.List[str]:
 
 def in_use(zfs: Zfs, hypervisor: Hypervisor, vms: t.Collection[str]) -> t.List[Problem]:
     """Return why the records of these VMs must stay: this host has the VMs, or takes them over from an old home."""
-    host = observe(zfs, hypervisor, snapshots=False, every=True)
+    host = observe(zfs, hypervisor, snapshots=False, all_pools=True)
     names = {config.uuid: config.alias or config.uuid for config in host.configs if config.uuid in vms}
     coming = {uuid: move for uuid, move in host.moves.items() if uuid in vms and move.phase == COMING}
     names.update({uuid: move.label for uuid, move in coming.items()})

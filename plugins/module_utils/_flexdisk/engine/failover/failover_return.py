@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The old home of a VM that another host has taken over: the VM ends here, and what only its disks have is kept."""
+"""Ends a VM on its old home, after another host has taken it over. Data that only its disks have is kept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import Vm
 from ...rules import moves
 from ...rules.inventory import Host
-from ...rules.layout import diverged, last_part, pool_of, replicas
+from ...rules.layout import diverged_container, last_part, pool_of, replicas_container
 from ...rules.moves import MOVED, Move
 from ...rules.replicas import DIVERGED, ROLE, SENT, is_synced
 from ...zfs import guard
@@ -56,7 +56,7 @@ class FailoverReturn:
 
     def look(self, request: EndRequest) -> Ending:
         """Return how the VM ends here. Read only."""
-        return ending_of(observe(self._zfs, self._hypervisor, every=True), request)
+        return ending_of(observe(self._zfs, self._hypervisor, all_pools=True), request)
 
     def end(self, request: EndRequest) -> None:
         """End the VM: write the tombstone, mark each disk with its base, and delete the VM. Its disks are kept."""
@@ -69,20 +69,20 @@ class FailoverReturn:
         if ending.only_shell:
             self._arrival.cancel(move.vm, taking=True)
             return
-        self._arrival.shut_out(move.vm)
+        self._arrival.end_transfers(move.vm)
         self._write_tombstone(ending, move)
         if ending.vm is not None:
             self._end_vm(ending.vm.config.uuid)
         else:
-            remove_leftovers(self._zfs, self._hypervisor, observe(self._zfs, self._hypervisor, every=True), move.vm)
+            remove_leftovers(self._zfs, self._hypervisor, observe(self._zfs, self._hypervisor, all_pools=True), move.vm)
         self._rename_diverged(move.vm)
-        for disk in diverged_disks(observe(self._zfs, self._hypervisor, every=True), move.vm):
+        for disk in diverged_disks(observe(self._zfs, self._hypervisor, all_pools=True), move.vm):
             if disk.difference.is_empty and not disk.replicated:
                 self._become_replica(disk)
         if not records.absent(move.vm):
-            self._arrival.forget(move.vm)
+            self._arrival.remove_records(move.vm)
         if move.has_left:  # until now, no sync was let in
-            places = observe(self._zfs, self._hypervisor, every=True).datasets
+            places = observe(self._zfs, self._hypervisor, all_pools=True).datasets
             for name in [name for name in places if moves.is_place(name) and last_part(name) == move.vm]:
                 rewrite_move(self._zfs, pool_of(name), move._replace(has_left=False))
 
@@ -102,10 +102,10 @@ class FailoverReturn:
             raise FlexdiskError(outcome.problems[0].code, outcome.problems[0].message)
 
     def _rename_diverged(self, uuid: str) -> None:
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         forget_vm(self._zfs, host, uuid)
         for disk in (disk for disk in host.detached if is_retained(disk.volume, uuid)):
-            volume, place = disk.volume, diverged(disk.volume.pool)
+            volume, place = disk.volume, diverged_container(disk.volume.pool)
             if disk.guarded:
                 guard.lift(self._zfs, volume.name)
             if not self._zfs.exists(place):
@@ -113,11 +113,11 @@ class FailoverReturn:
             self._zfs.set(volume.name, readonly="on")
             renames.rename(self._zfs, volume.name, f"{place}/{last_part(volume.name)}")
         for volume in diverged_replicas(host, uuid):
-            if not self._zfs.exists(diverged(volume.pool)):
-                self._zfs.create_container(diverged(volume.pool), readonly="on")
+            if not self._zfs.exists(diverged_container(volume.pool)):
+                self._zfs.create_container(diverged_container(volume.pool), readonly="on")
             self._zfs.set_facts(volume.name, {ROLE: ""})  # first: what has it is brought up to date
             self._zfs.set_facts(volume.name, new_home_of(host.moves[uuid]))
-            renames.rename(self._zfs, volume.name, f"{diverged(volume.pool)}/{last_part(volume.name)}")
+            renames.rename(self._zfs, volume.name, f"{diverged_container(volume.pool)}/{last_part(volume.name)}")
 
     def _become_replica(self, disk: DivergedDisk) -> None:
         """Roll the disk back to the common snapshot, and rename it to where replicas lie.
@@ -135,7 +135,7 @@ class FailoverReturn:
         self._zfs.set_facts([*disk.shared], {SENT: "on"})
         if disk.common not in self._copies.on_hold(HOLD, [disk.common]):
             self._zfs.hold(HOLD, disk.common)
-        place = replicas(disk.volume.pool)
+        place = replicas_container(disk.volume.pool)
         if not self._zfs.exists(place):
             self._zfs.create_container(place, readonly="on")
         renames.rename(self._zfs, name, f"{place}/{uuid}")
@@ -166,7 +166,7 @@ class FailoverReturn:
 
         Raises FlexdiskError InUse, before anything is destroyed, if others hold or have cloned one of the snapshots.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         tombstones = [move for move in moves.find_by_name(host.moves, name) if move.phase == MOVED]
         if len(tombstones) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs that have left are called {name}; give the whole uuid")

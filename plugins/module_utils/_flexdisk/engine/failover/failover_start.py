@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""After the boot of a host: which of its VMs have failover, and which of these it starts."""
+"""Starts the VMs with failover after the boot of a host, and reports which VMs have failover."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ...fleet.replication.record import read_record
 from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError
 from ...model.vm import Sharer, Vm
-from ...rules.failover import FAILOVER_PROPERTY, decode, setting_of, takers_of
+from ...rules.failover import FAILOVER_PROPERTY, decode_setting, setting_of, takers_of
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part, pool_of
 from ...rules.moves import COMING, Move, is_place, previous_tombstone
@@ -76,7 +76,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
     def is_asked_for(uuid: str, alias: str) -> bool:
         return not name or uuid in uuids or is_named(uuid, alias, name)
 
-    host = observe(zfs, hypervisor, snapshots=False, every=True)
+    host = observe(zfs, hypervisor, snapshots=False, all_pools=True)
     linked = {vm.config.uuid: vm for vm in host.vms}
     taken_over = {uuid: move for uuid, move in host.moves.items() if move.back_to}
     shells = {uuid for uuid, move in host.moves.items() if move.phase == COMING and not move.back_to}
@@ -121,7 +121,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
 
 def _result_of_record(zfs: Zfs, copies: Copies, known: KnownVm, with_sets: bool) -> _Dict:
     """Return what this host could bring back. with_sets: also the state that its replicas have."""
-    record, setting = known.record, decode(known.record.marks.get(FAILOVER_PROPERTY, ""))
+    record, setting = known.record, decode_setting(known.record.marks.get(FAILOVER_PROPERTY, ""))
     replicas = read_replicas(zfs, copies, known.pool) if with_sets else {}
     has_replica = any(disk.uuid in replicas for disk in record.disks)
     planned, problems = takeover.plan(record, replicas) if has_replica else (None, [])
@@ -216,7 +216,7 @@ def start(
     if boot and hypervisor.boot_id() != boot:
         raise FlexdiskError("Changed", _BOOTED)
     claims = {name: of_host for name, of_host in claims.items() if name != here}
-    host = observe(zfs, hypervisor, every=True)
+    host = observe(zfs, hypervisor, all_pools=True)
     result = Started([], [], [], [])
     to_start = {vm.config.uuid for vm in host.vms if _shall_start(vm) and not _why_left(host, vm, claims)}
     for vm in (vm for vm in host.vms if vm.config.failover):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A failover that was begun is given up on the host that would have taken the VM over: it keeps its replicas."""
+"""Gives up a failover on the host that has begun to take the VM over. The host keeps its replicas."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ...model.errors import FlexdiskError
 from ...model.vm import Disk
 from ...rules import moves
 from ...rules.inventory import Host
-from ...rules.layout import detached_dataset, last_part, pool_of, replicas
+from ...rules.layout import detached_dataset, last_part, pool_of, replicas_container
 from ...rules.moves import COMING, Move
 from ...rules.replicas import ROLE
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host.observe import observe
-from ..moves.vm_arrival import MoveTarget, ends_here
+from ..moves.vm_arrival import MoveTarget, advice_to_end
 from ..replication import records
 from ..replication.replica_info import HOLD
 from ..steps import renames
@@ -41,7 +41,7 @@ class GiveUpTakeover:
 
         Raises FlexdiskError InUse if a disk cannot become a replica again. Then the failover can only be completed.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         begun = [move for move in moves.find_by_name(host.moves, name) if move.phase == COMING and move.back_to]
         if len(begun) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs {name} are being taken over; give the whole uuid")
@@ -57,7 +57,7 @@ class GiveUpTakeover:
         base = f"{name}@{move.back_to}"
         if base not in self._copies.on_hold(HOLD, [base]):
             self._zfs.hold(HOLD, base)
-        renames.rename(self._zfs, name, f"{replicas(pool_of(name))}/{last_part(name)}")
+        renames.rename(self._zfs, name, f"{replicas_container(pool_of(name))}/{last_part(name)}")
 
 
 def _former_replicas(host: Host, move: Move) -> t.List[str]:
@@ -68,7 +68,7 @@ def _former_replicas(host: Host, move: Move) -> t.List[str]:
     if attached or not all(_can_become_replica(host, disk, move) for disk in disks):
         text = f"VM {move.label} has got its disks here already; flexdisk_failover_state=taken_over of the playbook"
         text += f" failover_vm goes on. If it runs on {move.host}, stop it there first: vmadm stop {move.vm}. If"
-        text += f" another host has taken it over since, {ends_here()}"
+        text += f" another host has taken it over since, {advice_to_end()}"
         raise FlexdiskError("InUse", text)
     return [disk.volume.name for disk in disks]
 

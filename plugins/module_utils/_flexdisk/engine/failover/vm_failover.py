@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a failover that the module host_step does: their arguments, and what they tell."""
+"""The steps of a failover that the module host_step carries out: their arguments and results."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ...model.desired import Policy
 from ...model.errors import Problem, Problems, refusal
 from ...model.text import count
 from ...rules import incoming
-from ...rules.failover import FAILOVER_PROPERTY, decode
+from ...rules.failover import FAILOVER_PROPERTY, decode_setting
 from ...rules.identity import is_pool, is_uuid
 from ...rules.knobs import limit_without
 from ...rules.replicas import is_host
 from ...zfs.copies import Copies
 from ..host.journal import host_name
-from ..moves.vm_arrival import ends_here
+from ..moves.vm_arrival import advice_to_end
 from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
 from ..run.settled import read_settled
@@ -136,22 +136,22 @@ def _take_over(call: Call, arguments: FailoverArguments) -> Answer:
     policy = Policy(incoming_allowed=tuple(params["incoming_allowed"]))
     take_over = TakeOver(call.zfs, call.hypervisor, call.runner, params["authorized_keys"], policy)
     leave_out = params["leave_out"] or []
-    ready = take_over.look(name, leave_out)
+    plan = take_over.look(name, leave_out)
     claims = {host: of_host for host, of_host in arguments.claims.items() if host != params["name"]}
-    problems = _problems_of_homes(ready, claims, params) or ready.problems
-    departures = _moved_on(ready, claims, params, now)
+    problems = _problems_of_homes(plan, claims, params) or plan.problems
+    departures = _moved_on(plan, claims, params, now)
     outdated = [
-        Problem("TooOld", one.text, ready.known.record.label) for one in departures if one.refuses and ready.known
+        Problem("TooOld", one.text, plan.known.record.label) for one in departures if one.refuses and plan.known
     ]
     problems = (
-        problems or outdated or list(problems_of_age(ready, max_data_loss, now)) or _problems_of_rivals(ready, params)
+        problems or outdated or list(problems_of_age(plan, max_data_loss, now)) or _problems_of_rivals(plan, params)
     )
     if problems:
         return Answer({}, refusal(problems))
     if not call.check_mode:
-        take_over.take(name, max_data_loss, leave_out, _rivals(ready, params), params["name"] or "", ready)
+        take_over.take(name, max_data_loss, leave_out, _rivals(plan, params), params["name"] or "", plan)
     return Answer(
-        _takeover_result(ready, name, now, [*(one.text for one in departures), *_left_out(params["left_out"])])
+        _takeover_result(plan, name, now, [*(one.text for one in departures), *_left_out(params["left_out"])])
     )
 
 
@@ -161,52 +161,52 @@ def _left_out(hosts: t.Sequence[str]) -> t.Iterator[str]:
         yield f"not asked: {', '.join(hosts)}, where the VM, or newer data of it, may be"
 
 
-def _problems_of_homes(ready: TakeoverPlan, claims: Claims, params: _Params) -> t.List[Problem]:
+def _problems_of_homes(plan: TakeoverPlan, claims: Claims, params: _Params) -> t.List[Problem]:
     """Return why the VM may run on another host."""
-    if ready.known is None or ready.here:
+    if plan.known is None or plan.here:
         return []
-    record, here = ready.known.record, params["name"] or host_name()
+    record, here = plan.known.record, params["name"] or host_name()
     reasons = list(has_it(record.uuid, record.alias, claims, record.host))
     for host in not_heard(_recorded(record, params), claims):
         reasons.append(
             f"{host} could not be asked whether it has it; find out, and leave it out with {limit_without(host)}"
         )
-    if reasons and ready.begun:
-        reasons[-1] += f". Its failover to {here} has begun; {ends_here(here)}"
+    if reasons and plan.begun:
+        reasons[-1] += f". Its failover to {here} has begun; {advice_to_end(here)}"
     home_reason = (
-        "" if ready.begun else home_answers(record.uuid, record.label, record.host, claims)
+        "" if plan.begun else home_answers(record.uuid, record.label, record.host, claims)
     )  # it ends there first
     return [Problem("InUse", reason, record.label) for reason in [home_reason, *reasons] if reason]
 
 
-def _rivals(ready: TakeoverPlan, params: _Params) -> t.List[str]:
+def _rivals(plan: TakeoverPlan, params: _Params) -> t.List[str]:
     """Return the other hosts that have a record of the VM."""
-    uuid = ready.known.record.uuid if ready.known is not None else ""
+    uuid = plan.known.record.uuid if plan.known is not None else ""
     return [one.host for one in read_rivals(params["elsewhere"] or {}, uuid) if not one.comes]
 
 
-def _problems_of_rivals(ready: TakeoverPlan, params: _Params) -> t.List[Problem]:
+def _problems_of_rivals(plan: TakeoverPlan, params: _Params) -> t.List[Problem]:
     """Return why the VM should come back on another host.
 
     A failover that has begun continues, unless a host has all data of the VM, or a record of a later term.
     """
-    if ready.known is None or ready.takeover is None:
+    if plan.known is None or plan.takeover is None:
         return []
-    record = ready.known.record
-    takeover = ready.takeover
+    record = plan.known.record
+    takeover = plan.takeover
     points = {disk: tuple(guids) for disk, guids in takeover.points.items()}
     own_offer = Rival(params["name"] or host_name(), record.host, record.home, _term(record), takeover.synced, points)
     rivals = read_rivals(params["elsewhere"] or {}, record.uuid)
-    rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not ready.begun]
+    rivals = [one for one in rivals if one.begun or one.term > own_offer.term or not plan.begun]
     better = better_elsewhere(own_offer, rivals, params["max_data_loss"])
     return [Problem(code, message, record.label) for code, message in better]
 
 
-def _moved_on(ready: TakeoverPlan, claims: Claims, params: _Params, now: float) -> t.List[MovedOn]:
+def _moved_on(plan: TakeoverPlan, claims: Claims, params: _Params, now: float) -> t.List[MovedOn]:
     """Return where the VM has gone since its record was stored."""
-    if ready.known is None or ready.begun or ready.takeover is None:
+    if plan.known is None or plan.begun or plan.takeover is None:
         return []
-    record, age = ready.known.record, ready.takeover.age(now)
+    record, age = plan.known.record, plan.takeover.age(now)
     text = f"{age} s old" if age is not None else "of a time that is not known"
     return list(moved_on(_recorded(record, params), claims, text, params["max_data_loss"]))
 
@@ -216,20 +216,18 @@ def _recorded(record: Record, params: _Params) -> Recorded:
 
 
 def _term(record: Record) -> int:
-    setting = decode(record.marks.get(FAILOVER_PROPERTY, ""))
+    setting = decode_setting(record.marks.get(FAILOVER_PROPERTY, ""))
     return setting.term if setting is not None else 0
 
 
-def _takeover_result(
-    ready: TakeoverPlan, name: str, now: float, departures: t.Sequence[str] = ()
-) -> t.Dict[str, t.Any]:
-    if ready.here or ready.known is None or ready.takeover is None:
+def _takeover_result(plan: TakeoverPlan, name: str, now: float, departures: t.Sequence[str] = ()) -> t.Dict[str, t.Any]:
+    if plan.here or plan.known is None or plan.takeover is None:
         return {"changed": False, "msg": f"VM {name} is here", "age": None, "lost": [], "diff": {"prepared": ""}}
-    record, takeover = ready.known.record, ready.takeover
+    record, takeover = plan.known.record, plan.takeover
     age = takeover.age(now)
     text = f"{age} s ago" if age is not None else "a time that is not known"
     msg = f"VM {record.label} of {record.host} comes back as of {text}"
-    if ready.begun:
+    if plan.begun:
         msg = f"the failover of VM {record.label} of {record.host} goes on"
     lost = [*departures, *takeover.losses]
     lines = [msg, *(f"  - {message}" for message in lost)]

@@ -19,7 +19,14 @@ from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
 from ...plan.planner import find_vm
-from ...rules.failover import FAILOVER_PROPERTY, RIVALS, decode, encode, encode_rivals, rivals_of
+from ...rules.failover import (
+    FAILOVER_PROPERTY,
+    RIVALS_PROPERTY,
+    decode_setting,
+    encode_rivals,
+    encode_setting,
+    rivals_of,
+)
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING, Move
@@ -111,7 +118,7 @@ class TakeOver:
             leave_out: names or UUIDs of disks that have left the VM since its record was stored.
             rehearse: also plan the last steps, as take() does before it destroys anything.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         known = find_known(name)
         if known is None:
             return self._without_record(host, name)
@@ -122,26 +129,26 @@ class TakeOver:
         begun = move is not None and move.phase == COMING and bool(move.back_to)
         known = known._replace(record=_chosen_disks(known.record, leave_out, begun))
         done = {*disks_here(host, uuid)} if move is not None and move.phase == COMING else ()
-        takeover_plan, problems = takeover.plan(
+        restore_point, problems = takeover.plan(
             known.record,
             read_replicas(self._zfs, self._copies, known.pool),
             done,
             t.cast(Move, move).back_to if begun else "",
         )
         if not begun or not any(config.uuid == uuid for config in host.configs):  # take would make it again
-            problems += self._target_problems(known, takeover_plan if rehearse and not begun else None)
-        return TakeoverPlan(known, takeover_plan, begun, False, problems)
+            problems += self._target_problems(known, restore_point if rehearse and not begun else None)
+        return TakeoverPlan(known, restore_point, begun, False, problems)
 
-    def _target_problems(self, known: KnownVm, takeover_plan: t.Optional[Takeover]) -> t.List[Problem]:
-        """Return why this host cannot have the VM. takeover_plan: also check that its replicas fit, None: do not."""
-        if takeover_plan is None or not takeover_plan.disks:
+    def _target_problems(self, known: KnownVm, restore_point: t.Optional[Takeover]) -> t.List[Problem]:
+        """Return why this host cannot have the VM. restore_point: also check that its replicas fit, None: do not."""
+        if restore_point is None or not restore_point.disks:
             return self._arrival.refusals(known.record, known.pool, taking=True)
-        return self._arrival.predict_problems(known.record, known.pool, takeover_plan.name)
+        return self._arrival.predict_problems(known.record, known.pool, restore_point.name)
 
     def predict_problems(self, known: KnownVm, replicas: bool) -> t.List[Problem]:
         """Return the problems that a failover of the VM would have now. Read only. replicas: also require these."""
-        takeover_plan, problems = takeover.plan(known.record, read_replicas(self._zfs, self._copies, known.pool))
-        return (problems if replicas else []) + self._target_problems(known, takeover_plan)
+        restore_point, problems = takeover.plan(known.record, read_replicas(self._zfs, self._copies, known.pool))
+        return (problems if replicas else []) + self._target_problems(known, restore_point)
 
     def _without_record(self, host: Host, name: str) -> TakeoverPlan:
         vm = find_vm(host, name)
@@ -159,7 +166,7 @@ class TakeOver:
         leave_out: t.Collection[str] = (),
         rivals: t.Collection[str] = (),
         here: str = "",
-        ready: t.Optional[TakeoverPlan] = None,
+        plan: t.Optional[TakeoverPlan] = None,
     ) -> bool:
         """Take the VM over. Return whether there was anything to do.
 
@@ -171,29 +178,29 @@ class TakeOver:
             leave_out: as for look().
             rivals: other hosts that could take the VM over, too.
             here: the name of this host, which is none of the rivals.
-            ready: the result of look() under the same lock, without problems. Without it, the host is read again.
+            plan: the result of look() under the same lock, without problems. Without it, the host is read again.
         """
-        ready = ready or self._ready(name, max_age, leave_out)
-        if ready.here or ready.known is None or ready.takeover is None:
-            if ready.known is not None:
-                self._arrival.forget(ready.known.record.uuid)
+        plan = plan or self._checked_plan(name, max_age, leave_out)
+        if plan.here or plan.known is None or plan.takeover is None:
+            if plan.known is not None:
+                self._arrival.remove_records(plan.known.record.uuid)
             return False
-        record = ready.known.record
+        record = plan.known.record
         uuids = [disk.uuid for disk in record.disks]
-        keys.shut_out(self._authorized, uuids)
+        keys.remove_authorized(self._authorized, uuids)
         for uuid in uuids:
             end_receiver(self._runner, uuid)
-        ready = self._ready(name, max_age, leave_out)  # until now a stream may have come to its end
-        partial = [back.replica for back in t.cast(Takeover, ready.takeover).disks if back.replica.token]
-        for replica in partial:
+        plan = self._checked_plan(name, max_age, leave_out)  # until now a stream may have come to its end
+        partly_received = [back.replica for back in t.cast(Takeover, plan.takeover).disks if back.replica.token]
+        for replica in partly_received:
             self._copies.give_up(replica.dataset)
-        if partial:
-            ready = self._ready(name, max_age, leave_out)
-        takeover_plan = t.cast(Takeover, ready.takeover)
-        if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not ready.begun:
+        if partly_received:
+            plan = self._checked_plan(name, max_age, leave_out)
+        restore_point = t.cast(Takeover, plan.takeover)
+        if not any(config.uuid == record.uuid for config in self._hypervisor.vms()) or not plan.begun:
             next_record = _with_next_term(record, {*rivals_of(record.marks), *rivals} - {here})
-            self._expect(next_record, t.cast(KnownVm, ready.known).pool, takeover_plan.name, ready.begun)
-        self._go_back(takeover_plan)
+            self._expect(next_record, t.cast(KnownVm, plan.known).pool, restore_point.name, plan.begun)
+        self._go_back(restore_point)
         self._arrival.arrive(record.uuid, record.host, taking=True)
         return True
 
@@ -206,16 +213,16 @@ class TakeOver:
                 self._arrival.cancel(record.uuid, taking=True)
             raise
 
-    def _ready(self, name: str, max_age: t.Optional[int], leave_out: t.Collection[str]) -> TakeoverPlan:
-        ready = self.look(name, leave_out, rehearse=False)
-        problems = ready.problems or list(problems_of_age(ready, max_age, time.time()))
+    def _checked_plan(self, name: str, max_age: t.Optional[int], leave_out: t.Collection[str]) -> TakeoverPlan:
+        plan = self.look(name, leave_out, rehearse=False)
+        problems = plan.problems or list(problems_of_age(plan, max_age, time.time()))
         if problems:
             raise FlexdiskError(problems[0].code, problems[0].message)
-        return ready
+        return plan
 
-    def _go_back(self, takeover_plan: Takeover) -> None:
+    def _go_back(self, restore_point: Takeover) -> None:
         """Destroy exactly the snapshots that were planned, and roll back."""
-        for back in takeover_plan.disks:
+        for back in restore_point.disks:
             progress.current().now("", back.disk.name, f"back to @{back.to.name}")
             if back.lost or back.replica.written or back.discards_writes:
                 roll_back_replica(self._zfs, self._copies, back.replica, back.to, [point.name for point in back.lost])
@@ -228,15 +235,15 @@ def _of_vm_here(known: t.Optional[KnownVm], vm: t.Optional[Vm]) -> TakeoverPlan:
     return TakeoverPlan(known, None, False, not problems, problems)
 
 
-def problems_of_age(ready: TakeoverPlan, max_age: t.Optional[int], now: float) -> t.Iterator[Problem]:
+def problems_of_age(plan: TakeoverPlan, max_age: t.Optional[int], now: float) -> t.Iterator[Problem]:
     """Yield a problem if the replicas are older than max_age seconds."""
-    if max_age is None or ready.begun or ready.takeover is None:
+    if max_age is None or plan.begun or plan.takeover is None:
         return
-    age = ready.takeover.age(now)
+    age = plan.takeover.age(now)
     if age is None or age > max_age:
         text = f"{age} s old" if age is not None else "of a time that is not known"
         text = f"what the replicas have is {text}; flexdisk_max_data_loss allows {max_age} s"
-        yield Problem("TooOld", text, t.cast(KnownVm, ready.known).record.label)
+        yield Problem("TooOld", text, t.cast(KnownVm, plan.known).record.label)
 
 
 def _chosen_disks(record: Record, leave_out: t.Collection[str], begun: bool) -> Record:
@@ -249,8 +256,11 @@ def _chosen_disks(record: Record, leave_out: t.Collection[str], begun: bool) -> 
 
 def _with_next_term(record: Record, rivals: t.Collection[str]) -> Record:
     """Return the record of the VM on its new home, with the next term. rivals: all that could take it over."""
-    setting = decode(record.marks.get(FAILOVER_PROPERTY, ""))
+    setting = decode_setting(record.marks.get(FAILOVER_PROPERTY, ""))
     if setting is None:
         raise FlexdiskError("InvalidArgument", f"the record of VM {record.label} does not say that it has failover")
-    marks = {FAILOVER_PROPERTY: encode(setting._replace(term=setting.term + 1)), RIVALS: encode_rivals(rivals)}
+    marks = {
+        FAILOVER_PROPERTY: encode_setting(setting._replace(term=setting.term + 1)),
+        RIVALS_PROPERTY: encode_rivals(rivals),
+    }
     return replace(record, marks={**record.marks, **marks})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the growth of a disk in a guest, step by step. Each may be the last: the next run plans anew."""
+"""Carries out the growth of a disk in a guest, step by step. After any step, the next run can plan again."""
 
 from __future__ import annotations
 

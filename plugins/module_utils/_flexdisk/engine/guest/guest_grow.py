@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Lets what lies on a disk take the space that has come: read the guest, plan, do it, and read again."""
+"""Grows what lies on a disk to its new size: read the guest, plan, apply, and read again."""
 
 from __future__ import annotations
 

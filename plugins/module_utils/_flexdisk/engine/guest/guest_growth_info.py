@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The run of guest_growth_info: find the disk, and tell how small it can become."""
+"""The run of guest_growth_info: find the disk, and report how small it can become."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads a guest: which disk is meant, its partition table, what the kernel knows of it, and what lies on it."""
+"""Reads a disk of a guest: its partition table, what the kernel knows of it, and its contents."""
 
 from __future__ import annotations
 

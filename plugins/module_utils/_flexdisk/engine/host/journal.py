@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The journal on the containers: an entry is written before a VM's first change, and cleared after the last."""
+"""The journal on the containers: an intent is written before a VM's first change, and cleared after the last."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 import uuid
 from dataclasses import replace
 
-from ...model.vm import JournalEntry, Vm
+from ...model.vm import Intent, Vm
 from ...plan.disk_steps import AttachDisk, DiskDeparture
 from ...plan.steps import VmPlan
 from ...plan.vm_steps import Relocate, RollBack
@@ -29,7 +29,7 @@ def host_name() -> str:
 
 def _index(host: Host, pool: str) -> str:
     dataset = host.datasets.get(container(pool))
-    return dataset.user.get(journal.INDEX, "") if dataset is not None else ""
+    return dataset.user.get(journal.INDEX_PROPERTY, "") if dataset is not None else ""
 
 
 def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
@@ -38,17 +38,17 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
     It takes one process for each pool with intents. complete: also read intents that the index does not list, by one
     process for each pool with a container.
     """
-    intents: t.Dict[t.Tuple[str, str], t.Optional[JournalEntry]] = {}
+    intents: t.Dict[t.Tuple[str, str], t.Optional[Intent]] = {}
     for pool in host.geometry:
         listed = journal.decode_index(_index(host, pool))
         if complete and container(pool) in host.datasets:
             values = zfs.local_facts(container(pool))
             intents.update({(pool, vm): journal.decode(values[key]) for vm, key in journal.written_entries(values)})
         elif listed:
-            values = zfs.local_facts(container(pool), [journal.property_of(vm) for vm in listed])
+            values = zfs.local_facts(container(pool), [journal.intent_property(vm) for vm in listed])
             for vm in listed:
-                if journal.property_of(vm) in values:
-                    intents[pool, vm] = journal.decode(values[journal.property_of(vm)])
+                if journal.intent_property(vm) in values:
+                    intents[pool, vm] = journal.decode(values[journal.intent_property(vm)])
     if not intents:
         return host
     of_this_host = {key: r for key, r in intents.items() if r is not None and r.host == host_name()}
@@ -56,7 +56,7 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
     return replace(host, vms=vms, intents=intents, name=host_name())
 
 
-def _with_intent(vm: Vm, intent: t.Optional[JournalEntry]) -> Vm:
+def _with_intent(vm: Vm, intent: t.Optional[Intent]) -> Vm:
     """Return the VM with its intent.
 
     The work of a killed run is continued. An intent that an ended run has left for a late shutdown counts only if the
@@ -83,7 +83,7 @@ class Journal:
         for pool, vm in host.intents:
             self._vms[pool].add(vm)
         self._stale = {p for p in host.geometry if _index(host, p) != journal.encode_index(self._vms[p])}
-        self._last: t.Dict[str, JournalEntry] = {}
+        self._last: t.Dict[str, Intent] = {}
         self._obsolete = [
             (vm.config.pool, vm.config.uuid)
             for vm in host.vms
@@ -100,7 +100,7 @@ class Journal:
         vm, pool = plan.before, plan.before.config.pool
         earlier = vm.interrupted or vm.asked
         vm_stays = vm.exists and plan.after.exists
-        intent = JournalEntry(
+        intent = Intent(
             plan=self._plan,
             host=host_name(),
             since=identity.render_time(time.time()),
@@ -118,10 +118,10 @@ class Journal:
         )
         self._store(pool, plan.vm, intent)
 
-    def _store(self, pool: str, vm: str, intent: JournalEntry) -> None:
+    def _store(self, pool: str, vm: str, intent: Intent) -> None:
         self._last[vm] = intent
         self._vms[pool].add(vm)
-        facts = {journal.property_of(vm): journal.encode(intent), journal.INDEX: self._index_of(pool)}
+        facts = {journal.intent_property(vm): journal.encode(intent), journal.INDEX_PROPERTY: self._index_of(pool)}
         self._zfs.set_facts(container(pool), facts)
         self._stale.discard(pool)
 
@@ -132,7 +132,7 @@ class Journal:
 
     def write_asked(self, vm: Vm, autoboot: bool) -> None:
         """Write an intent: the guest was asked to shut down and still runs, and the VM should run."""
-        intent = JournalEntry(
+        intent = Intent(
             plan=self._plan,
             host=host_name(),
             since=identity.render_time(time.time()),
@@ -162,7 +162,7 @@ class Journal:
     def forget(self, pool: str, vm: str) -> None:
         """Remove the intent of the VM with this UUID."""
         if vm in self._vms[pool]:
-            self._zfs.set_facts(container(pool), {journal.property_of(vm): ""})
+            self._zfs.set_facts(container(pool), {journal.intent_property(vm): ""})
             self._vms[pool].discard(vm)
             self._stale.add(pool)
         self.tidy()
@@ -174,7 +174,7 @@ class Journal:
             if vm not in self._last:
                 self.forget(pool, vm)
         for pool in sorted(self._stale):
-            self._zfs.set_facts(container(pool), {journal.INDEX: self._index_of(pool)})
+            self._zfs.set_facts(container(pool), {journal.INDEX_PROPERTY: self._index_of(pool)})
         self._stale.clear()
 
 
@@ -182,19 +182,19 @@ def _key(vm: Vm) -> t.Tuple[str, str]:
     return vm.config.pool, vm.config.uuid
 
 
-def _is_obsolete(vm: Vm, intent: t.Optional[JournalEntry], host: str) -> bool:
+def _is_obsolete(vm: Vm, intent: t.Optional[Intent], host: str) -> bool:
     """Return whether a guest that was asked to shut down has refused, or the VM was started again since."""
     late = intent is not None and intent.late and intent.host == host
     return late and vm.interrupted is None and vm.asked is None
 
 
-def _still_matters(earlier: JournalEntry, plan: VmPlan) -> bool:
+def _still_matters(earlier: Intent, plan: VmPlan) -> bool:
     """Return whether the guest can still shut down because of an earlier run, if the plan leaves the VM running."""
     keeps_running = plan.runs_after and not plan.stops and earlier.state == "running"
     return keeps_running and journal.may_shut_down(earlier, plan.before.config, time.time())
 
 
-def _as_ended(intent: JournalEntry) -> JournalEntry:
+def _as_ended(intent: Intent) -> Intent:
     """Return the intent of a run that has ended, except that a guest may still shut down because of it."""
     return intent._replace(late=True, steps=(), moves=(), rollback="", creates="")
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""One task at a time changes a pool: flock on files in a directory that only we can write (docs/architecture.md)."""
+"""Locks (flock), so that one task at a time changes a pool. They lie in a private directory (docs/architecture.md)."""
 
 from __future__ import annotations
 

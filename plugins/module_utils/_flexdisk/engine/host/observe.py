@@ -26,22 +26,22 @@ def observe(
     hypervisor: Hypervisor,
     pool: t.Optional[str] = None,
     snapshots: bool = True,
-    more: str = "",
+    extra_pool: str = "",
     complete: bool = False,
-    every: bool = False,
+    all_pools: bool = False,
 ) -> Host:
     """Read the host.
 
     Args:
         pool: read only VMs of this pool. None: read all pools with VMs; without any VM, all pools with detached disks.
         snapshots: False skips snapshots, which is faster, and enough where used space does not matter.
-        more: one further pool to read.
+        extra_pool: one further pool to read.
         complete: also read intents that the index does not list.
-        every: without pool, read all pools, also those with detached disks only.
+        all_pools: without pool, read all pools, also those with detached disks only.
     """
-    asked = {check_pool(name) for name in (pool, more) if name}
+    asked = {check_pool(name) for name in (pool, extra_pool) if name}
     configs, elsewhere = _split_by_pool(hypervisor.vms(), pool)
-    unplaced = pool is None and (every or any(c.identity_in_zfs and not c.pool for c in configs))
+    unplaced = pool is None and (all_pools or any(c.identity_in_zfs and not c.pool for c in configs))
     known = {c.pool for c in configs if c.pool} | asked
     named = [] if unplaced else sorted(known)
     datasets = _datasets(zfs, named, snapshots)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where a run is: its step, VM and disk, and the bytes of a copy, in a file that others read, and in the host's log."""
+"""The progress of a run: its step, VM and disk, and the bytes of a copy, in a file and in the host's log."""
 
 from __future__ import annotations
 

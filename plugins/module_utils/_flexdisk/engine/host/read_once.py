@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads a host once for many questions in a row, as long as nothing is changed between them."""
+"""Caches what is read of a host, as long as nothing is changed."""
 
 from __future__ import annotations
 

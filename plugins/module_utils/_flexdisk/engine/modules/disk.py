@@ -19,7 +19,7 @@ from ...plan.disk_steps import AttachDisk
 from ...plan.entries import plan_entries
 from ...plan.steps import Step, VmPlan
 from ...rules import disk_properties
-from ...rules.disk import Place, places
+from ...rules.disk import Place, disk_places
 from ...rules.inventory import Host
 from ...zfs.commands import Zfs
 from ..run import report
@@ -59,7 +59,7 @@ def run(
 
 
 class _DiskTask(Task):
-    """more is the pool of new disks. plan_entries admits the plans, because a refused entry may concern two VMs."""
+    """extra_pool is the pool of new disks. plan_entries admits the plans, as a refused entry may concern two VMs."""
 
     admits = False
     outcome: DiskOutcome
@@ -84,7 +84,7 @@ class _DiskTask(Task):
     def plan(self, host: Host) -> t.List[VmPlan]:
         capabilities = self.hypervisor.capabilities
         self._jobs, plans, problems = plan_entries(
-            lambda: Registry(host, self.policy, capabilities, self.more),
+            lambda: Registry(host, self.policy, capabilities, self.extra_pool),
             self._declarations,
             self._wrong,
             self.policy.continue_on_refusal,
@@ -201,7 +201,7 @@ def _add_results(
             result = report.plan_result(plan, vms[plan.vm], plan.name, not check_mode)
             outcome.vms.append(result)
     changed = {volume for plan in plans for step in _done(plan) for volume in step.volumes}
-    now = list(places(host_now))
+    now = list(disk_places(host_now))
     for job in jobs:
         place = _place(job, now)
         touched = job.place is not None and job.place.disk.volume.name in changed

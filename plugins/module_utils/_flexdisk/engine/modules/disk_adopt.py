@@ -202,10 +202,10 @@ def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:
 
 def _release(step: t.Union[ReleaseDisk, WritePackage], tools: Tools, change: Change) -> None:
     """Write facts. The saved copy of an identity is written before the first of its properties is removed."""
-    saved = {key: value for key, value in step.facts.items() if key == released_identity.KEY and value}
+    saved = {key: value for key, value in step.facts.items() if key == released_identity.RELEASED_PROPERTY and value}
     if saved:
         tools.zfs.set_facts(step.dataset, saved)
-        if dict(tools.zfs.local_facts(step.dataset, [released_identity.KEY])) != saved:
+        if dict(tools.zfs.local_facts(step.dataset, [released_identity.RELEASED_PROPERTY])) != saved:
             text = f"the identity of {step.dataset} was not saved, although zfs reported no error; nothing is removed"
             raise FlexdiskError("NotApplied", text)
     tools.zfs.set_facts(step.dataset, {key: value for key, value in step.facts.items() if key not in saved})

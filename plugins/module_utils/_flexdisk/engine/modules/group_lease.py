@@ -52,7 +52,7 @@ def run(
 ) -> LeaseAnswer:
     """Take, renew or release the lease, or predict it."""
     lease_pool = pool or hypervisor.capabilities.default_pool or _only_pool(zfs)
-    name, dataset = lease.property_of(wanted.group), container(lease_pool)
+    name, dataset = lease.lease_property(wanted.group), container(lease_pool)
     value = _read(zfs, lease_pool, name)
     clear = f"zfs inherit {PREFIX}{name} {dataset}"
     decision = lease.decide(value or "", wanted, int(time.time()), clear)
@@ -74,7 +74,7 @@ def run(
 
 def look(zfs: Zfs, hypervisor: Hypervisor, wanted: LeaseDeclaration, pool: t.Optional[str]) -> LeaseAnswer:
     """Return the leases of the group in all pools of this host, and the pools that could have one. Read only."""
-    guids, now, name = zfs.top_guids(), int(time.time()), lease.property_of(wanted.group)
+    guids, now, name = zfs.top_guids(), int(time.time()), lease.lease_property(wanted.group)
     pools = sorted(top for top in guids if "/" not in top)
     values = {top: zfs.local_fact(container(top), name) for top in pools if container(top) in guids}
     default, named = ([top] if top in pools else [] for top in (hypervisor.capabilities.default_pool, pool))

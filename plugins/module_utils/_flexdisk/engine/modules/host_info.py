@@ -18,7 +18,7 @@ from ...model.vm import Vm
 from ...plan.vm import machine
 from ...rules.identity import is_uuid
 from ...rules.inventory import Host
-from ...rules.layout import diverged, last_part, pool_of, replicas
+from ...rules.layout import diverged_container, last_part, pool_of, replicas_container
 from ...rules.moves import Move, is_place, result, to_ask
 from ...rules.replicas import HOME, OF_VM
 from ...rules.space import taken
@@ -32,7 +32,7 @@ def host_info(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str]) -> _Dict:
     """Return the host as a result. collected is the time before the host was read."""
     began = int(time.time())
     capabilities = hypervisor.capabilities
-    host = observe(zfs, hypervisor, pool, snapshots=False, every=True)
+    host = observe(zfs, hypervisor, pool, snapshots=False, all_pools=True)
     resources = hypervisor.resources()
     places = {last_part(name): pool_of(name) for name in host.datasets if is_place(name)}
     default = [capabilities.default_pool] if pool is None and capabilities.default_pool in host.datasets else []
@@ -57,8 +57,8 @@ def _memory(resources: Resources, vms: t.Iterable[Vm]) -> _Dict:
 def _pool(host: Host, name: str) -> _Dict:
     root, replicas_root, diverged_root = (
         host.datasets[name],
-        host.datasets.get(replicas(name)),
-        host.datasets.get(diverged(name)),
+        host.datasets.get(replicas_container(name)),
+        host.datasets.get(diverged_container(name)),
     )
     detached_bytes = sum(disk.volume.used for disk in host.detached if disk.volume.pool == name)
     return {
@@ -88,7 +88,7 @@ def _replicas(host: Host) -> t.List[_Dict]:
     sources = {
         (one.user[OF_VM], one.pool, int(home) if home.isdigit() else 0)
         for one, home in ((one, one.user.get(HOME, "")) for one in host.datasets.values())
-        if one.parent == replicas(one.pool) and is_uuid(one.user.get(OF_VM, ""))
+        if one.parent == replicas_container(one.pool) and is_uuid(one.user.get(OF_VM, ""))
     }
     return [{"vm": vm, "pool": pool, "home": home} for vm, pool, home in sorted(sources)]
 

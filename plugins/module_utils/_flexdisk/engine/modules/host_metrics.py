@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The whole run of host_metrics: observe, find what is wrong, and write it down for a monitoring."""
+"""The whole run of host_metrics: observe, check, and write metrics for a monitoring system."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], path: str, chec
 
     The file is written even without a change, so that its time shows when the host was last read.
     """
-    host = observe(zfs, hypervisor, pool, complete=True, every=True)
+    host = observe(zfs, hypervisor, pool, complete=True, all_pools=True)
     lease_results, warnings = leases(zfs, host)
     verify_findings = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
     text = render(families(host, hypervisor.capabilities.name, verify_findings, lease_results))

@@ -11,7 +11,7 @@ import typing as t
 from ...hypervisor.protocol import Hypervisor
 from ...rules.half_done import AtWork, half_done
 from ...rules.inventory import Host
-from ...rules.layout import replicas
+from ...rules.layout import replicas_container
 from ...rules.moves import COMING
 from ...rules.verify import REPLICA_DAYS, UNUSED_DAYS, findings
 from ...zfs.commands import Zfs
@@ -30,7 +30,7 @@ def run(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str])
     Who is at work is asked before and after the reading: a task that ends meanwhile has left nothing half done.
     """
     changes, transfers = bool(busy(pool)), transfers_under_way()
-    host = observe(zfs, hypervisor, pool, complete=True, every=True)
+    host = observe(zfs, hypervisor, pool, complete=True, all_pools=True)
     lease_results, warnings = leases(zfs, host)
     verify_findings = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
     streams = _streams(copies, host)
@@ -48,6 +48,6 @@ def run(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str])
 
 def _streams(copies: Copies, host: Host) -> t.List[str]:
     """The replicas with a token by which their transfer goes on. One process, if there are replicas."""
-    places = sorted(name for name in map(replicas, host.geometry) if name in host.datasets)
+    places = sorted(name for name in map(replicas_container, host.geometry) if name in host.datasets)
     table = copies.table(places, ("type", "receive_resume_token"), "filesystem,volume", depth=2)
     return [name for name, row in table.items() if row["receive_resume_token"][0] not in ("", "-")]

@@ -70,7 +70,7 @@ def run(
     if wrong_packages or (outcome.problems and not policy.continue_on_refusal):
         return outcome
     default_pool = pool or hypervisor.capabilities.default_pool
-    context = Context(zfs, hypervisor, policy, check_mode, more=default_pool)
+    context = Context(zfs, hypervisor, policy, check_mode, extra_pool=default_pool)
     shell_declaration = parse_vm(shell, known)[0] if shell is not None and check_mode else None
     return _VmTask(declarations, (arriving, coming, shell_declaration), context, outcome).run()
 
@@ -103,7 +103,7 @@ class _VmTask(Task):
         ]
 
     def _plans(self, host: Host, declarations: _Declarations) -> t.List[VmPlan]:
-        planner = _Planner(host, self.hypervisor, self.policy, self.more)
+        planner = _Planner(host, self.hypervisor, self.policy, self.extra_pool)
         plans = planner.plans(declarations)
         self._asked = planner.asked
         self.outcome.problems += planner.problems

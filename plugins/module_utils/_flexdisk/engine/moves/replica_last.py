@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The last transfer of a VM that moves, on its home, when the VM has stopped. Sender.announce has made it ready."""
+"""The last transfer of a move, from the home, after the VM has stopped. Sender.announce prepares it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A VM comes to this host: it is made again from its record, and its replicas become its disks."""
+"""A VM comes to this host: it is created again from its record, and its replicas become its disks."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import MIB, render_apart, render_pair
 from ...model.vm import FILE, Disk, Vm, VmConfig
 from ...rules import moves, snapshots, uefi
-from ...rules.failover import FAILOVER_PROPERTY, term_of
-from ...rules.failover import decode as wish_in
+from ...rules.failover import FAILOVER_PROPERTY, decode_setting, term_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
 from ...rules.journal import datasets_in_use
-from ...rules.layout import container, detached_dataset, pool_of, replicas, vm_dataset
+from ...rules.layout import container, detached_dataset, pool_of, replicas_container, vm_dataset
 from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
 from ...rules.pins import charge, held_without_syncs
 from ...rules.power import ARRIVAL
@@ -47,8 +46,8 @@ from ...rules.replicas import (
     ROLE,
     SENT,
     Note,
-    decode,
-    encode,
+    decode_notes,
+    encode_notes,
     is_synced,
     short_peer,
 )
@@ -81,7 +80,7 @@ class MoveTarget:
 
     Args:
         authorized: the file authorized_keys through which the source sends.
-        called: the name of this host in messages, "" for its own host name.
+        host_label: the name of this host in messages, "" for its own host name.
     """
 
     def __init__(
@@ -91,9 +90,9 @@ class MoveTarget:
         runner: Runner,
         policy: Policy,
         authorized: str = "",
-        called: str = "",
+        host_label: str = "",
     ) -> None:
-        self._called = called or host_name()
+        self._host_label = host_label or host_name()
         self._authorized = os.path.expanduser(authorized)
         self._runner = runner
         self._zfs = zfs
@@ -108,36 +107,34 @@ class MoveTarget:
         name, problems = record.label, []
         pools = [one for one in self._zfs.tops() if "/" not in one]
         if pool not in pools:
-            text = f"{self._called} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
+            text = f"{self._host_label} has no pool {pool}, but {', '.join(sorted(pools)) or 'none'}"
             return [Problem("ResourceNotFound", text, name)]
-        host = observe(self._zfs, self._hypervisor, more=pool, every=True)
+        host = observe(self._zfs, self._hypervisor, extra_pool=pool, all_pools=True)
         if record.hypervisor != self._hypervisor.capabilities.name:
-            text = f"{self._called} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
+            text = f"{self._host_label} runs {self._hypervisor.capabilities.name}, and the VM {record.hypervisor}"
             problems.append(Problem("NotSupported", text, name))
         for disk in record.hidden:
             if pool_of(disk.volume) != pool:
                 text = f"the platform knows its disk only as {disk.volume}, so the VM cannot come to another pool"
                 problems.append(Problem("NotSupported", text, name))
         if host.datasets[pool].guid == record.home:
-            return [*problems, Problem("InvalidArgument", f"{self._called} is the host that has the VM", name)]
+            return [*problems, Problem("InvalidArgument", f"{self._host_label} is the host that has the VM", name)]
         move = host.moves.get(record.uuid)
         coming = move is not None and move.phase == COMING
         if not taking:
             problems += self._memory_problems(record)
-        reason = why_it_comes(host, move, taking)
+        reason = why_not_cancelled(host, move, taking)
         if reason:
             problems.append(Problem("InUse", reason, name))
         for config in host.configs:
             if config.uuid == record.uuid and not coming:
-                text = f"{self._called} has a VM {config.label} with this uuid already"
+                text = f"{self._host_label} has a VM {config.label} with this uuid already"
                 problems.append(Problem("AlreadyExists", text, name))
-        problems += _disks_in_the_way(host, record, self._called)
+        problems += _disks_in_the_way(host, record, self._host_label)
         for place in _places(host, record.uuid):
             if pool_of(place) != pool:
-                text = (
-                    f"{place} of {self._called} says that the VM has been or comes there, to another pool; the playbook"
-                )
-                text += " move_vm with flexdisk_move_state=forgotten or stays gives that up"
+                text = f"{place} of {self._host_label} says that the VM has been or comes there, to another pool;"
+                text += " the playbook move_vm with flexdisk_move_state=forgotten or stays gives that up"
                 problems.append(Problem("MovedAway", text, name))
         return problems or self._missing_features(record) or self._make_shell(record, pool, True).problems
 
@@ -145,21 +142,21 @@ class MoveTarget:
         """Yield a problem if the free memory does not suffice for a VM that runs."""
         free = self._hypervisor.resources().free_memory
         if record.state == "running" and record.memory > free:
-            text = f"memory: {render_pair(record.memory, free)} on {self._called}"
+            text = f"memory: {render_pair(record.memory, free)} on {self._host_label}"
             yield Problem("InsufficientMemory", text, record.label)
 
     def _missing_features(self, record: Record) -> t.List[Problem]:
         elements = [disk.element for disk in record.disks]
         not_permitted = self._hypervisor.refuses(record.description, elements, self._policy.incoming_allowed)
         if not_permitted:
-            remedy = way_out(not_permitted, record.host, self._called, self._policy.incoming_allowed)
+            remedy = way_out(not_permitted, record.host, self._host_label, self._policy.incoming_allowed)
             text = (
-                f"its description from {record.host} asks for what another host may not ask {self._called} for: "
+                f"its description from {record.host} asks for what another host may not ask {self._host_label} for: "
                 f"{'; '.join(not_permitted)}; {remedy}"
             )
             return [Problem("NotPermitted", text, record.label)]
         lacks = self._hypervisor.lacks(record.uuid, record.description, elements)
-        text = f"{self._called} lacks what it needs: {', '.join(lacks)}"
+        text = f"{self._host_label} lacks what it needs: {', '.join(lacks)}"
         return [Problem("NotSupported", text, record.label)] if lacks else []
 
     def predict_problems(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
@@ -286,8 +283,8 @@ class MoveTarget:
 
     def _replicas(self, record: Record, pool: str) -> _Replicas:
         """Return the replicas of the VM's disks on this host, each with its snapshots, by the UUIDs of the disks."""
-        there = observe(self._zfs, self._hypervisor, every=True).datasets
-        names = {f"{replicas(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
+        there = observe(self._zfs, self._hypervisor, all_pools=True).datasets
+        names = {f"{replicas_container(pool)}/{disk.uuid}": disk.uuid for disk in record.disks}
         result: _Replicas = {uuid: (there[name], []) for name, uuid in names.items() if name in there}
         for one in there.values():
             if one.kind == "snapshot" and one.parent in names:
@@ -299,7 +296,7 @@ class MoveTarget:
         config = next((one for one in self._hypervisor.vms() if one.uuid == uuid), None)
         if config is not None and config.disks and not is_unfinished(config):
             text = f"VM {config.label} has its disks here already; the playbook move_vm goes on. If another host has"
-            raise FlexdiskError("InUse", f"{text} taken it over, {ends_here()}")
+            raise FlexdiskError("InUse", f"{text} taken it over, {advice_to_end()}")
         if config is not None:
             self._run({"vm": uuid, "uuid": uuid, "state": "absent", **_SHELL_ENDS}, pool, False)
         elif self._zfs.exists(vm_dataset(pool, uuid)):
@@ -339,7 +336,7 @@ class MoveTarget:
 
     def _write_move(self, pool: str, record: Record, back_to: str) -> None:
         since = render_time(time.time())
-        known = observe(self._zfs, self._hypervisor, more=pool).moves.get(record.uuid)
+        known = observe(self._zfs, self._hypervisor, extra_pool=pool).moves.get(record.uuid)
         was = "" if known is None else moves.encode(known) if known.phase == MOVED else known.was
         origin = (record.uuid, record.alias, record.host, record.home, record.state, record.autoboot)
         move = Move(COMING, *origin, since, was, back_to, term_of(record.marks.get(FAILOVER_PROPERTY, "")))
@@ -347,32 +344,32 @@ class MoveTarget:
 
     def is_expected(self, uuid: str) -> bool:
         """Return whether the VM is expected, so that arrive() has something to do."""
-        return bool(_expected(observe(self._zfs, self._hypervisor, every=True), uuid))
+        return bool(_expected(observe(self._zfs, self._hypervisor, all_pools=True), uuid))
 
     def would_cancel(self, uuid: str) -> bool:
         """Return whether cancel() has something to remove. Raises FlexdiskError if the VM is not only expected."""
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         place = _expected(host, uuid)
         if place:
             _check_only_expected(host, host.moves[uuid])
         return bool(place) or not records.absent(uuid)
 
-    def cancel(self, uuid: str, taking: bool = False, stayed: t.Optional[moves.GivenUp] = None) -> bool:
+    def cancel(self, uuid: str, taking: bool = False, given_up: t.Optional[moves.GivenUp] = None) -> bool:
         """Remove the expected VM. Its replicas stay. Return whether there was anything to remove.
 
         Args:
             taking: as for refusals().
-            stayed: as in MoveSource, None if the host of the VM is down. A move that began later may have left its
+            given_up: as in MoveSource, None if the host of the VM is down. A move that began later may have left its
                 host already, and is refused.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         place = _expected(host, uuid)
         if place and not taking:
             _check_only_expected(host, host.moves[uuid])
-        if stayed is not None:
-            _check_given_up(uuid, stayed)
+        if given_up is not None:
+            _check_given_up(uuid, given_up)
         if place:
-            self.shut_out(uuid)
+            self.end_transfers(uuid)
             self._end_shell(uuid, pool_of(place))
             if all(config.uuid != uuid for config in host.configs):  # a run that was killed had deleted it
                 forget_vm(self._zfs, host, uuid)
@@ -384,12 +381,12 @@ class MoveTarget:
                 drop_move_entry(self._zfs, self._copies, place, host.datasets[place].guid)
         return records.remove(uuid) or bool(place)
 
-    def shut_out(self, uuid: str) -> None:
+    def end_transfers(self, uuid: str) -> None:
         """Remove the keys of the last transfer, and end its receivers."""
         if not self._authorized or records.absent(uuid):
             return
         disks = [disk.uuid for disk in read_record(records.load(uuid)).disks]
-        keys.shut_out(self._authorized, [uuid, *disks])
+        keys.remove_authorized(self._authorized, [uuid, *disks])
         for disk in disks:
             end_receiver(self._runner, disk)
 
@@ -397,7 +394,7 @@ class MoveTarget:
         """Store the UEFI variables of an expected VM that is stopped now. Return the digest of the stored ones."""
         known = read_record(records.load(record.uuid))
         if digest(known) != digest(record):
-            raise FlexdiskError("Changed", f"VM {record.label} is not the one that {self._called} expects")
+            raise FlexdiskError("Changed", f"VM {record.label} is not the one that {self._host_label} expects")
         records.save(record.uuid, told_of(with_variables(known, variables_of(record))))
         return uefi.digest(variables_of(read_record(records.load(record.uuid))))
 
@@ -415,7 +412,7 @@ class MoveTarget:
             seen: what other hosts say of the VM.
             unasked: arrive even if a host that could have taken the VM over does not answer.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         move = host.moves.get(uuid)
         if move is None or move.phase != COMING or move.back_to:
             return
@@ -424,8 +421,8 @@ class MoveTarget:
             reason += f" {move.host} up, and the same command goes on. If {move.host} is gone for good, the playbook"
             raise FlexdiskError("InUse", f"VM {move.label}: {reason} failover_vm brings back what other hosts have")
         record = read_record(records.load(uuid))
-        fails_over = wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is not None
-        asks = {note.host for disk in record.disks for note in decode(disk.replicas)} if fails_over else ()
+        fails_over = decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is not None
+        asks = {note.host for disk in record.disks for note in decode_notes(disk.replicas)} if fails_over else ()
         reason = moves.why_not_on(uuid, here, seen, sorted(asks), move.term, unasked)
         if reason:
             raise FlexdiskError("InUse", f"VM {move.label}: {reason}")
@@ -436,16 +433,16 @@ class MoveTarget:
         To be called only when the source no longer has the VM. taking: as for refusals(); then the replicas have been
         rolled back to one common set.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         place = _expected(host, uuid)
         there = next((one for one in host.configs if one.uuid == uuid and not is_unfinished(one)), None)
         if not place:
             if there is None or not there.disks:
-                raise FlexdiskError("Changed", f"{self._called} does not expect VM {uuid}, and does not have it")
-            self.forget(uuid)
+                raise FlexdiskError("Changed", f"{self._host_label} does not expect VM {uuid}, and does not have it")
+            self.remove_records(uuid)
             return False
         if host.moves[uuid].host != source:
-            text = f"{self._called} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
+            text = f"{self._host_label} expects VM {uuid} from {host.moves[uuid].host}, not from {source}"
             raise FlexdiskError("Changed", text)
         if host.moves[uuid].back_to and not taking:
             raise FlexdiskError("InUse", f"VM {host.moves[uuid].label}: {moves.why_frozen(host.moves[uuid])}")
@@ -453,7 +450,7 @@ class MoveTarget:
         pool = pool_of(place)
         if not (taking or host.moves[uuid].has_left):
             rewrite_move(self._zfs, pool, host.moves[uuid]._replace(has_left=True))
-        self.shut_out(uuid)
+        self.end_transfers(uuid)
         progress.current().now(record.label, "", "its replicas become disks")
         self._become_disks(record, pool, host)
         now = None
@@ -477,7 +474,7 @@ class MoveTarget:
         except FlexdiskError as exc:
             if exc.code != "InsufficientSpace":
                 raise
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         disks = _disks_of(host, record)
         detached = [disk.volume.name for disk in host.detached]
         for disk in disks:  # what was attached may have been written to, if somebody has started the VM by hand
@@ -504,7 +501,7 @@ class MoveTarget:
         host: as it was before. A killed run may have done a part of it.
         """
         stored = {one.replica.dataset: one.replica for one in stored_replicas(self._copies, [container(pool)])}
-        places = {disk.uuid: f"{replicas(pool)}/{disk.uuid}" for disk in record.disks}
+        places = {disk.uuid: f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks}
         waiting = [(disk, stored[places[disk.uuid]]) for disk in record.disks if places[disk.uuid] in stored]
         for disk, replica in waiting:
             check_alone(replica.dataset, stored)
@@ -573,7 +570,7 @@ class MoveTarget:
             raise FlexdiskError("VmNotStopped", f"VM {record.label} {text}")
         self._make_snapshots(record, made)
         self._zfs.set_facts(made.root.name, {k: v for k, v in record.marks.items() if v})
-        if wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is not None:
+        if decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is not None:
             power.note_home(self._zfs, self._hypervisor, made)
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
@@ -583,7 +580,7 @@ class MoveTarget:
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
         finally:  # a start turns it on, also one that fails
-            wanted = record.autoboot and wish_in(record.marks.get(FAILOVER_PROPERTY, "")) is None
+            wanted = record.autoboot and decode_setting(record.marks.get(FAILOVER_PROPERTY, "")) is None
             if self._hypervisor.vm(record.uuid).autoboot != wanted:
                 self._hypervisor.set_autoboot(record.uuid, wanted)
         self._write_replica_notes(record, made, move)
@@ -595,16 +592,16 @@ class MoveTarget:
             place,
             int(self._copies.table([place], ("guid",), "filesystem", 0)[place]["guid"][0]),
         )
-        self.forget(record.uuid)
+        self.remove_records(record.uuid)
 
     def _write_replica_notes(self, record: Record, made: Vm, move: Move) -> None:
         """Write on the disks which hosts have replicas, and remove their properties as replicas."""
         back = Note(short_peer(record.home), record.host, "" if move.back_to else render_time(time.time()))
-        left = {disk.uuid: decode(disk.replicas) for disk in record.disks}
+        left = {disk.uuid: decode_notes(disk.replicas) for disk in record.disks}
         texts: t.Dict[str, t.List[str]] = {}
         for disk in made.disks:
             if not disk.hidden:
-                texts.setdefault(encode([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
+                texts.setdefault(encode_notes([back, *left.get(disk.uuid, ())]), []).append(disk.volume.name)
         for text, names in texts.items():
             self._zfs.set_facts(names, {REPLICAS_PROPERTY: text})
         self._zfs.set_facts(
@@ -612,7 +609,7 @@ class MoveTarget:
             {key: "" for key in (*MARKS, COMING_SNAPSHOTS) if key != ROLE},
         )
 
-    def forget(self, uuid: str) -> None:
+    def remove_records(self, uuid: str) -> None:
         """Remove the records of a VM that is here."""
         for kind in (records.MOVES, records.FAILOVER):
             records.remove(uuid, kind)
@@ -631,7 +628,7 @@ class MoveTarget:
                 self._zfs.set_facts(name, {snapshots.PARTS_PROPERTY: fact})
 
 
-def _disks_in_the_way(host: Host, record: Record, called: str) -> t.Iterator[Problem]:
+def _disks_in_the_way(host: Host, record: Record, host_label: str) -> t.Iterator[Problem]:
     """Yield a problem for each disk of this host with the UUID or name of a disk that comes."""
     uuids, names = {one.uuid for one in record.disks}, {one.name for one in record.disks}
     move = host.moves.get(record.uuid)
@@ -639,11 +636,11 @@ def _disks_in_the_way(host: Host, record: Record, called: str) -> t.Iterator[Pro
     others = [disk for one in host.vms if one.config.uuid != record.uuid for disk in one.disks + one.orphans]
     for disk in others:
         if disk.uuid in uuids:
-            text = f"{called} has a disk with this uuid already, {disk.volume.name}"
+            text = f"{host_label} has a disk with this uuid already, {disk.volume.name}"
             yield Problem("AlreadyExists", text, record.label, disk.uuid)
     for disk in host.detached if not coming else ():
         if disk.uuid in uuids or (disk.vm == record.uuid and disk.name in names):
-            text = f"{called} has a detached disk of it already, {disk.volume.name}"
+            text = f"{host_label} has a detached disk of it already, {disk.volume.name}"
             yield Problem("AlreadyExists", text, record.label, disk.label)
 
 
@@ -668,7 +665,7 @@ def is_arriving(host: Host, move: Move) -> bool:
     return move.phase == COMING and not move.back_to and (move.has_left or bool(disks_here(host, move.vm)))
 
 
-def why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> str:
+def why_not_cancelled(host: Host, move: t.Optional[Move], taking: bool = False) -> str:
     """Return why an expected VM cannot be cancelled: a failover brings it, or it has left its host. "" if it can."""
     if move is not None and move.back_to and not taking:
         return moves.why_frozen(move)
@@ -676,16 +673,16 @@ def why_it_comes(host: Host, move: t.Optional[Move], taking: bool = False) -> st
         return ""
     text = f"it has left {move.host}, and {host_name()} has all that it had: the playbook move_vm with this host as"
     text += f" flexdisk_target goes on, also without {move.host}. If another host has taken it over, "
-    return text + ends_here()
+    return text + advice_to_end()
 
 
 def _check_only_expected(host: Host, move: Move) -> None:
-    reason = why_it_comes(host, move)
+    reason = why_not_cancelled(host, move)
     if reason:
         raise FlexdiskError("InUse", f"VM {move.label}: {reason}")
 
 
-def ends_here(host: str = "") -> str:
+def advice_to_end(host: str = "") -> str:
     """Return the advice how to end a VM here that another host has. host: the name of this host for others."""
     text = f"flexdisk_failover_state=returned and flexdisk_old_host={host or 'NAME'} of the playbook failover_vm end it"
     return f"{text} here, and keep what only this host has{'' if host else '; NAME is that of this host'}"
@@ -707,12 +704,12 @@ def _expected(host: Host, uuid: str) -> str:
     return places[0]
 
 
-def _check_given_up(uuid: str, stayed: moves.GivenUp) -> None:
-    """Raise FlexdiskError if the VM is expected by a move that its host has not given up. stayed: as for unexpect."""
+def _check_given_up(uuid: str, given_up: moves.GivenUp) -> None:
+    """Raise FlexdiskError if the VM is expected by a move that its host has not given up. given_up: as for cancel()."""
     if records.absent(uuid):
         return
     record = read_record(records.load(uuid))
-    if moves.given_up_at(record.marks) >= stayed:
+    if moves.given_up_at(record.marks) >= given_up:
         text = "another move of it has begun since it was given up; the playbook move_vm goes on with that, or gives"
         raise FlexdiskError("Changed", f"VM {record.label}: {text} it up with flexdisk_move_state=stays")
 

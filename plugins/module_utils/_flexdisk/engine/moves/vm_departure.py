@@ -34,8 +34,7 @@ from ...rules import moves, snapshots, uefi
 from ...rules.failover import properties_at, setting_of, takers_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host
-from ...rules.layout import container, pool_of, replicas, vm_dataset
-from ...rules.layout import moves as place_of_moves
+from ...rules.layout import container, moves_container, pool_of, replicas_container, vm_dataset
 from ...rules.moves import LEAVING, MOVED, Move
 from ...rules.power import GIVEN_UP, NOT_HOME, why_home_unknown, why_not_started
 from ...rules.replicas import (
@@ -50,7 +49,7 @@ from ...rules.replicas import (
     SYNCED,
     elsewhere,
     empty_size,
-    encode,
+    encode_notes,
     is_changed,
     is_synced,
 )
@@ -83,7 +82,7 @@ class MoveSource:
         self._policy = policy
         self.left_down = ""
         """Why stay() has not started a VM that ran before its move, "" if it has."""
-        self.stayed = moves.GivenUp(0, 0)
+        self.given_up = moves.GivenUp(0, 0)
         """When stay() gave the move up. No move that began earlier may leave."""
         self._stayed_before: t.Optional[int] = None
         """The number in `stayed` when leave() was called, None before that."""
@@ -95,7 +94,7 @@ class MoveSource:
 
         here: the name of this host for the other one, target. seen: what other hosts say of the VM.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = find_vm(host, name)
         if isinstance(vm, Problem):
             known = moves.find_by_name(host.moves, name)
@@ -158,7 +157,7 @@ class MoveSource:
             marks={key: value for key, value in properties_at(vm, here, target).items() if key in OWN},
             description=description.of_new,
             disks=tuple(
-                _disk(disk, description.disks.get(disk.path, ""), encode(elsewhere(disk, target, home)))
+                _disk(disk, description.disks.get(disk.path, ""), encode_notes(elsewhere(disk, target, home)))
                 for disk in _travelling(vm)
             ),
             snapshots=tuple(_snapshot(vm, one) for one in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, one)),
@@ -218,8 +217,8 @@ class MoveSource:
         move = host.moves.get(uuid)
         self._check_stays(host, vm)
         number = moves.stays_at(vm.root.user, time.time())
-        self.stayed = moves.given_up_at(vm.root.user)._replace(number=number)
-        self._zfs.set_facts(vm.root.name, {moves.STAYED: str(number)})
+        self.given_up = moves.given_up_at(vm.root.user)._replace(number=number)
+        self._zfs.set_facts(vm.root.name, {moves.STAYED_PROPERTY: str(number)})
         if move is None:
             return had_keys
         self._zfs.set_facts([disk.volume.name for disk in vm.disks], dict.fromkeys(MARKS, ""))
@@ -239,7 +238,7 @@ class MoveSource:
                 )
         if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
             self._hypervisor.set_autoboot(uuid, move.autoboot)
-        self._drop_mark(host, f"{place_of_moves(vm.config.pool)}/{uuid}")
+        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
         return True
 
     def _check_stays(self, host: Host, vm: Vm) -> None:
@@ -273,7 +272,7 @@ class MoveSource:
 
         seen: what they say. unasked: go on even if a host that could have taken the VM over does not answer.
         """
-        move = observe(self._zfs, self._hypervisor, every=True).moves.get(uuid)
+        move = observe(self._zfs, self._hypervisor, all_pools=True).moves.get(uuid)
         if move is None or move.phase != MOVED:
             return
         reason = moves.why_not_on(uuid, target, seen, self._hosts_to_ask(move), move.term, unasked)
@@ -297,7 +296,7 @@ class MoveSource:
             description: what leave() has returned.
             variables: the digest of the UEFI variables that the target has.
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = next((one for one in host.vms if one.config.uuid == uuid), None)
         move = host.moves.get(uuid)
         if move is None or move.phase not in (LEAVING, MOVED) or move.host != target:
@@ -333,7 +332,7 @@ class MoveSource:
             now = self._end_vm(vm, known_host)
         if vm is None:
             remove_leftovers(self._zfs, self._hypervisor, host, uuid)
-        self._rename_to_replicas(uuid, now or observe(self._zfs, self._hypervisor, every=True))
+        self._rename_to_replicas(uuid, now or observe(self._zfs, self._hypervisor, all_pools=True))
 
     def _mark_as_replicas(self, vm: Vm, move: Move) -> None:
         """Write the properties of a replica on the disks. Their snapshots count as received from the VM's new host."""
@@ -366,13 +365,13 @@ class MoveSource:
         if not replicas_to_be:
             return
         self._hold([s.name for disk in replicas_to_be for s in _sent(disk)[-1:]])
-        for place in {replicas(disk.volume.pool) for disk in replicas_to_be} - host.datasets.keys():
+        for place in {replicas_container(disk.volume.pool) for disk in replicas_to_be} - host.datasets.keys():
             self._zfs.create_container(place, readonly="on")
         names = [disk.volume.name for disk in replicas_to_be]
         self._zfs.set(*names, readonly="on")
         self._zfs.set_facts(names, {REPLICAS_PROPERTY: ""})  # as long as the VM can stay, it knows its replicas
         for disk in replicas_to_be:
-            renames.rename(self._zfs, disk.volume.name, f"{replicas(disk.volume.pool)}/{disk.uuid}")
+            renames.rename(self._zfs, disk.volume.name, f"{replicas_container(disk.volume.pool)}/{disk.uuid}")
 
     def _hold(self, base: t.List[str]) -> None:
         missing = sorted(set(base) - self._copies.on_hold(HOLD, base))
@@ -406,7 +405,7 @@ class MoveSource:
 
         seen and unseen: as for moves.why_needed().
         """
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         known = moves.find_by_name(host.moves, name)
         if len(known) > 1 or any(move.phase != MOVED for move in known):
             raise FlexdiskError("InUse", f"{name}: only what has moved away is forgotten, one VM at a time")
@@ -428,7 +427,7 @@ class MoveSource:
         return bool(known)
 
     def _vm(self, uuid: str) -> t.Tuple[Host, Vm]:
-        host = observe(self._zfs, self._hypervisor, every=True)
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = find_vm(host, uuid)
         if isinstance(vm, Problem):
             raise FlexdiskError(vm.code, vm.message)

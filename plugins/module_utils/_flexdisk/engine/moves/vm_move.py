@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a move that the module host_step does: their arguments, and what they tell."""
+"""The steps of a move that the module host_step carries out: their arguments and results."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
     message = _DONE[step] if changed else _IDLE.get(step, _DONE[step])
     result = {"changed": changed, "msg": message, **({"ready": True} if step == "expect" else {})}
     if step == "stay":
-        result.update(stayed=source.stayed.number, term=source.stayed.term)
+        result.update(stayed=source.given_up.number, term=source.given_up.term)
     return Answer(result, None, [source.left_down] if source.left_down else [])
 
 
@@ -164,7 +164,7 @@ def _change(source: MoveSource, target: MoveTarget, call: Call, log: _Log, argum
     if step == "stay":
         return source.stay(uuid)
     if step == "cancel":
-        return target.cancel(uuid, stayed=GivenUp(params["term"], params["stayed"]))
+        return target.cancel(uuid, given_up=GivenUp(params["term"], params["stayed"]))
     if step == "expect":
         target.expect(t.cast(Record, arguments.record), params["target_pool"])
     elif step == "stop":

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How fast the last transfer to another host was. It is known until this host boots."""
+"""The rate of the last transfer to another host. It is stored until this host boots."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Receivers of streams as processes of this host. After its sender lost power, one would wait for ever."""
+"""Ends receivers of streams on this host, which wait forever if their sender has lost power."""
 
 from __future__ import annotations
 

@@ -18,9 +18,8 @@ from ...model.sizes import MIB
 from ...model.vm import ABSENT, Disk, Vm, VmConfig
 from ...rules import identity
 from ...rules.inventory import Host
-from ...rules.layout import container, is_below, pool_of, replicas, vm_dataset
-from ...rules.moves import COMING as MOVE_COMING
-from ...rules.moves import MOVE_PROPERTY, decode_at
+from ...rules.layout import container, is_below, pool_of, replicas_container, vm_dataset
+from ...rules.moves import COMING, MOVE_PROPERTY, decode_at
 from ...rules.replicas import (
     BACK,
     COMING_SNAPSHOTS,
@@ -33,7 +32,7 @@ from ...rules.replicas import (
     SENT,
     SYNCED,
     age,
-    decode,
+    decode_notes,
     is_changed,
 )
 from ...zfs.commands import Zfs
@@ -108,7 +107,7 @@ def read_vms(
 
     detached: also their detached disks. Then a name may be the UUID of a VM that was deleted and left such disks.
     """
-    host = observe(zfs, hypervisor, pool, every=detached)
+    host = observe(zfs, hypervisor, pool, all_pools=detached)
     deleted = (
         [vm for vm in (_vm_of_detached(host, name.lower()) for name in dict.fromkeys(names)) if vm] if detached else []
     )
@@ -157,7 +156,7 @@ def _as_original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
         kind=volume.kind,
         block=volume.volblocksize,
         compression=volume.logicalreferenced / volume.referenced if volume.referenced else 1.0,
-        peers=tuple(note.peer for note in decode(volume.user.get(REPLICAS_PROPERTY, ""))),
+        peers=tuple(note.peer for note in decode_notes(volume.user.get(REPLICAS_PROPERTY, ""))),
     )
 
 
@@ -169,7 +168,7 @@ def stored_replicas(copies: Copies, containers: t.Sequence[str]) -> t.List[Store
     return [
         _stored_replica(name, table, grouped[name])
         for name in sorted(grouped)
-        if is_below(name, replicas(pool_of(name)))
+        if is_below(name, replicas_container(pool_of(name)))
     ]
 
 
@@ -268,7 +267,7 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
     moves = [
         move for move in (decode_at(name, _fact(row, MOVE_PROPERTY)) for name, row in tops.items()) if move is not None
     ]
-    coming = {move.vm for move in moves if move.phase == MOVE_COMING and not move.back_to}
+    coming = {move.vm for move in moves if move.phase == COMING and not move.back_to}
     vms = {config.uuid: config.alias for config in configs if config.uuid not in coming}
     # The old home of a VM that is taken over sends nothing more.
     vms.update({move.vm: move.alias for move in moves if move.back_to})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the steps of a sync do on the peer: let streams in, take stock of what came, give replicas up."""
+"""The peer's side of a sync: allow streams, complete received replicas, and give replicas up."""
 
 from __future__ import annotations
 
@@ -20,8 +20,7 @@ from ...model.command import Runner
 from ...model.errors import FlexdiskError
 from ...rules import moves
 from ...rules.identity import PREFIX
-from ...rules.layout import container, replicas
-from ...rules.layout import moves as place_of_moves
+from ...rules.layout import container, moves_container, replicas_container
 from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
 from ...zfs import copies
 from ...zfs.commands import Zfs
@@ -102,7 +101,7 @@ class Receiver:
             if disk.sent:
                 lines[disk.uuid] = self._authorized_line(vm, disk, replica, amount)
         lines.update({vm.uuid: self._question_line(vm, amount) for vm in vms if vm.asks})
-        keys.let_in(self._authorized, lines)
+        keys.add_authorized(self._authorized, lines)
         return keys.host_keys(host_keys)
 
     def _check_may_receive(self, pool: str, vms: t.Collection[str]) -> None:
@@ -110,7 +109,7 @@ class Receiver:
 
         That is so if the VM is being taken over, or was on its way here and had left its host.
         """
-        place = place_of_moves(pool)
+        place = moves_container(pool)
         known = moves.find(self._zfs.datasets(place)) if self._zfs.exists(place) else {}
         for move in (move for uuid, move in known.items() if uuid in vms):
             if move.back_to:
@@ -129,8 +128,8 @@ class Receiver:
     def _make_place(self, pool: str) -> None:
         if not self._zfs.exists(container(pool)):
             make_container(self._zfs, self._capabilities, pool)
-        if not self._zfs.exists(replicas(pool)):
-            self._zfs.create_container(replicas(pool), readonly="on", **self._hidden(VOLUME))
+        if not self._zfs.exists(replicas_container(pool)):
+            self._zfs.create_container(replicas_container(pool), readonly="on", **self._hidden(VOLUME))
 
     def _hidden(self, kind: str) -> t.Dict[str, str]:
         """Return the properties that keep a replica unmounted and, where ZFS can do so, without a device."""
@@ -148,8 +147,8 @@ class Receiver:
         rollbacks = [stream for stream in disk.streams if isinstance(stream, Rollback)]
         if stored.back and not rollbacks:
             rollbacks = [Rollback(stored.replica.snapshots[-1], ())]
-        for rollback in rollbacks:
-            roll_back_replica(self._zfs, self._copies, stored.replica, rollback.to, rollback.lost)
+        for planned in rollbacks:
+            roll_back_replica(self._zfs, self._copies, stored.replica, planned.to, planned.lost)
         if stored.replica.points:
             unmarked = [f"{name}@{one.name}" for one in stored.replica.snapshots if one.coming and not one.sent]
             self._zfs.set_facts(unmarked, {SENT: "on"})
@@ -179,7 +178,7 @@ class Receiver:
         A VM that fails does not stop the others. since: a time before the home was read, by this host's clock.
         """
         uuids = [disk.uuid for vm in vms for disk in vm.disks]
-        keys.shut_out(self._authorized, [*uuids, *(vm.uuid for vm in vms)])
+        keys.remove_authorized(self._authorized, [*uuids, *(vm.uuid for vm in vms)])
         for uuid in uuids:
             end_receiver(self._runner, uuid)
         stored = self._replicas_in(vm.pool for vm in vms)
@@ -268,7 +267,7 @@ class Receiver:
         of_vms = [one for one in stored if one.vm in vms and one.replica.uuid]
         gone = [one for one in of_vms if not homes or one.replica.home in homes]
         for one in gone if not check_mode else ():
-            keys.shut_out(self._authorized, [one.replica.uuid])
+            keys.remove_authorized(self._authorized, [one.replica.uuid])
             end_receiver(self._runner, one.replica.uuid)
             drop_own_copy(self._zfs, self._copies, one.replica.dataset, one.guid)
         stays = [_of_another_home(one) for one in of_vms if one not in gone]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a sync on the host of the replicas, done by host_step: their arguments, and what they tell."""
+"""The steps of a sync on the host of the replicas, for host_step: their arguments and results."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the steps of a sync do on the home of VMs: plan a sync and take its snapshots, send the streams, tidy up."""
+"""The home's side of a sync: plan it, take its snapshots, send the streams, and remove old sets."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.command import Carrier
 from ...model.errors import FlexdiskError, Problem
 from ...model.vm import Vm
-from ...rules.failover import RIVALS, encode_rivals, rivals_of
+from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
-from ...rules.layout import replicas
+from ...rules.layout import replicas_container
 from ...rules.power import NOT_HOME, why_home_unknown
-from ...rules.replicas import REPLICAS_PROPERTY, Note, decode, encode, short_peer
+from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -197,7 +197,7 @@ class Sender:
     def _prepare_vm(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
         if planning.new:
-            fresh = self._take(planning, vm, peer)
+            fresh = self._take_snapshots(planning, vm, peer)
         disks = []
         for planned, known in zip(planning.disks, vm.disks):
             disk = planned.disk
@@ -215,7 +215,7 @@ class Sender:
         disks = tuple(replace(disk, key=new_keys.get(disk.uuid, "")) for disk in vm.disks)
         return replace(vm, disks=disks, asks=new_keys.get(vm.uuid, ""))
 
-    def _take(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
+    def _take_snapshots(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> t.Dict[str, t.Tuple[int, int]]:
         """Take the snapshots. Return guid and createtxg of each by name."""
         names = [disk.disk.dataset for disk in planning.disks]
         if any(short_peer(vm.peer) not in disk.disk.peers for disk in planning.disks):
@@ -304,7 +304,7 @@ class Sender:
                 complete_vms += [vm] if vm.uuid in complete else []
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
-        at_once(complete_vms, lambda some: self._keep(some, peer, changed), failures)
+        at_once(complete_vms, lambda some: self._complete_sets(some, peer, changed), failures)
         busy = [vm.uuid for vm in transfers if not vm.idle and vm.uuid in complete]
         return self._settle(busy) or bool(changed), failures
 
@@ -316,7 +316,7 @@ class Sender:
         matching = [vm for vm in host.vms if vm.config.uuid in vms]
         return True in [sync_space.settle(self.zfs, vm, sync_needs(vm), host) for vm in matching]
 
-    def _keep(self, vms: t.Sequence[VmTransfer], peer: str, changed: t.Set[str]) -> None:
+    def _complete_sets(self, vms: t.Sequence[VmTransfer], peer: str, changed: t.Set[str]) -> None:
         """Bookmark complete sets and destroy older ones. Add the changed disks to `changed`."""
         disks = [(vm, disk) for vm in vms for disk in vm.disks]
         table = self.copies.table(
@@ -347,7 +347,7 @@ class Sender:
         for name, (peer, note) in wanted.items():
             before = _notes(table[name])
             after = [one for one in before if one.peer != peer] + ([note] if note is not None else [])
-            texts.setdefault(encode(after), []).append(name)
+            texts.setdefault(encode_notes(after), []).append(name)
             if {one.peer for one in before} != {one.peer for one in after}:
                 new_or_gone.add(name)
         for value, datasets in texts.items():
@@ -371,7 +371,10 @@ class Sender:
             originals = view.originals[vm.config.uuid]
             volumes = [disk.volume for disk in (*vm.disks, *vm.detached)]
             notes = [
-                note for one in volumes for note in decode(one.user.get(REPLICAS_PROPERTY, "")) if note.host == peer
+                note
+                for one in volumes
+                for note in decode_notes(one.user.get(REPLICAS_PROPERTY, ""))
+                if note.host == peer
             ]
             homes |= {view.host.datasets[one.pool].guid for one in volumes}
             known = {note.peer for note in notes}
@@ -391,7 +394,9 @@ class Sender:
                     table = self.copies.table(datasets, [_NOTE_PROPERTY], EVERYTHING, depth=0)
                     self._write_notes(table, dict.fromkeys(datasets, (text, None)), set())
                 if peer in takers:
-                    self.zfs.set_facts(vm.root.name, {RIVALS: encode_rivals(one for one in takers if one != peer)})
+                    self.zfs.set_facts(
+                        vm.root.name, {RIVALS_PROPERTY: encode_rivals(one for one in takers if one != peer)}
+                    )
         if not check_mode:
             self._settle([vm.config.uuid for vm in view.vms])
         with_failover = [vm.config.uuid for vm in view.vms if vm.config.failover]
@@ -404,7 +409,7 @@ class Sender:
 def _notes(row: t.Mapping[str, t.Tuple[str, ...]]) -> t.List[Note]:
     """Return the notes of a disk about its replicas, from its row in a table."""
     value, source = row[_NOTE_PROPERTY]
-    return decode(value) if source == "local" else []
+    return decode_notes(value) if source == "local" else []
 
 
 def _pools(planned: SyncPlan) -> t.List[str]:
@@ -422,7 +427,7 @@ def _needed_bytes(planned: SyncPlan, pool: str) -> int:
 
 
 def _replica_dataset(pool: str, disk: Original) -> str:
-    return f"{replicas(pool)}/{disk.uuid}"
+    return f"{replicas_container(pool)}/{disk.uuid}"
 
 
 def _complaint(stderr: str) -> str:

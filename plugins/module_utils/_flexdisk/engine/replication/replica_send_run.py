@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The steps of a sync on the home, done by host_step: their arguments, locks, and what they tell."""
+"""The steps of a sync on the home, for host_step: their arguments, locks and results."""
 
 from __future__ import annotations
 

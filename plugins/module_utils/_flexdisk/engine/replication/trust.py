@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Keys of transfers: made on the home, let in on the peer for some minutes, removed from both."""
+"""Keys of transfers: made on the home, allowed on the peer for some minutes, removed from both."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _moment(later: int = 0) -> str:
     return time.strftime("%Y%m%d%H%M%S", time.localtime(time.time() + later))
 
 
-def let_in(path: str, lines: t.Mapping[str, str]) -> None:
+def add_authorized(path: str, lines: t.Mapping[str, str]) -> None:
     """Add lines to authorized_keys, by the UUIDs of the disks. Earlier lines of these disks are replaced."""
     with _locked(path):
         text = trust.without(_authorized(path), lines, _moment())
@@ -110,7 +110,7 @@ def let_in(path: str, lines: t.Mapping[str, str]) -> None:
         _write(path, text + "".join(line + "\n" for line in lines.values()))
 
 
-def shut_out(path: str, uuids: t.Collection[str]) -> None:
+def remove_authorized(path: str, uuids: t.Collection[str]) -> None:
     """Remove the lines of these disks from authorized_keys, and those that have expired."""
     if not os.path.lexists(path):
         return

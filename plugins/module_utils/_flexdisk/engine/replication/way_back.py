@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A replica goes back to an older snapshot."""
+"""Rolls a replica back to an older snapshot."""
 
 from __future__ import annotations
 

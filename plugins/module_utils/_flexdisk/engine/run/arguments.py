@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Arguments that several modules share, and what is made of them."""
+"""Arguments that several modules share, and their values."""
 
 from __future__ import annotations
 

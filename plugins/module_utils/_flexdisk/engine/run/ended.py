@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a failed run has really changed, from the host before and after it."""
+"""Finds what a failed run has changed, by the host before and after it."""
 
 from __future__ import annotations
 

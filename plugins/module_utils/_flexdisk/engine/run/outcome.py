@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The outcome of a run: what it reports, what it found, what failed."""
+"""The outcome of a run: results, problems and failures."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Context(t.NamedTuple):
     check_mode: bool
     pool: t.Optional[str] = None
     """The only pool that is read, None for all."""
-    more: str = ""
+    extra_pool: str = ""
     """One further pool to read."""
 
 
@@ -54,7 +54,7 @@ class Task:
     """Whether the plans compete for disks and space, and only those that fit are admitted."""
 
     def __init__(self, context: Context, outcome: Outcome) -> None:
-        self.zfs, self.hypervisor, self.policy, self.check_mode, self.pool, self.more = context
+        self.zfs, self.hypervisor, self.policy, self.check_mode, self.pool, self.extra_pool = context
         self.outcome = outcome
 
     # -- what differs
@@ -87,7 +87,7 @@ class Task:
 
     def read_host(self) -> Host:
         """Read the host before the run."""
-        return observe(self.zfs, self.hypervisor, self.pool, more=self.more)
+        return observe(self.zfs, self.hypervisor, self.pool, extra_pool=self.extra_pool)
 
     def performers(self) -> Performers:
         """Return the functions that carry out the steps of this task. Only a run with changes imports them."""
@@ -208,7 +208,7 @@ def read_again(task: Task, host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.L
     outcome = task.outcome
     now: t.Optional[Host] = None
     try:
-        now = observe(task.zfs, task.hypervisor, task.pool, more=task.more)
+        now = observe(task.zfs, task.hypervisor, task.pool, extra_pool=task.extra_pool)
     except FlexdiskError as exc:
         if outcome.failure is None:
             outcome.failure = failure_after_steps(next(plan for plan in plans if plan.steps), exc, "read again")

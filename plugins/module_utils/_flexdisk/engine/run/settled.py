@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Reads what a host has of a VM while another run, perhaps one without a controller, may be changing that."""
+"""Reads the state of a VM while another run, perhaps one without a controller, may be changing it."""
 
 from __future__ import annotations
 

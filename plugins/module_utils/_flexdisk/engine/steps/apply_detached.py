@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of detached disks: makes, copies, resizes them."""
+"""Carries out the steps of detached disks: create, copy and resize them."""
 
 from __future__ import annotations
 

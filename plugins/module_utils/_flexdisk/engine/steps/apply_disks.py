@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of disks that a VM has and keeps: size, type, properties."""
+"""Carries out the steps of disks that stay in their VM: size, type, properties."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def write_identity(step: WriteIdentity, tools: Tools, change: Change) -> None:
     known = next((d.volume for d in vm.disks + vm.orphans + vm.detached if d.volume.name == step.volume), None)
     volume = known or tools.read(step.volume)
     facts = {**stamp(volume.user), **step.facts}
-    if facts.get(released_identity.KEY) == "" and released_identity.KEY in volume.user:
+    if facts.get(released_identity.RELEASED_PROPERTY) == "" and released_identity.RELEASED_PROPERTY in volume.user:
         _replace_saved(tools.zfs, step.volume, facts)
     else:
         tools.zfs.set_facts(step.volume, facts)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of a VM's figures and power."""
+"""Carries out the steps for a VM's quota, space and power."""
 
 from __future__ import annotations
 

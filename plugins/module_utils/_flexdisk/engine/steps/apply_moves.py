@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of disks that leave a VM or come to one."""
+"""Carries out the steps of disks that leave a VM or come to one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does the steps of whole VMs: make, delete and change them, take, delete and roll back to snapshots."""
+"""Carries out the steps of whole VMs: create, delete and change them, take, delete and roll back to snapshots."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from ...hypervisor.protocol import Hypervisor
 from ...model.vm import Vm
-from ...rules.failover import FAILOVER_PROPERTY, encode, setting_of
+from ...rules.failover import FAILOVER_PROPERTY, encode_setting, setting_of
 from ...zfs.commands import Zfs
 
 
@@ -23,7 +23,8 @@ def set_autoboot(zfs: Zfs, hypervisor: Hypervisor, vm: Vm, autoboot: bool) -> No
     """Store whether the VM starts with its host."""
     if vm.config.failover:
         zfs.set_facts(
-            vm.root.name, {FAILOVER_PROPERTY: encode(setting_of(vm.config, vm.root)._replace(autoboot=autoboot))}
+            vm.root.name,
+            {FAILOVER_PROPERTY: encode_setting(setting_of(vm.config, vm.root)._replace(autoboot=autoboot))},
         )
         keep_off(hypervisor, vm)
     else:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Looks again before the first step of a plan: is the VM still as it was read, and does ZFS compute as forecast."""
+"""Checks before the first step of a plan that the VM is unchanged, and that ZFS reserves as forecast."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""A step that failed, and what became of its VM."""
+"""A failed step, and the attempts to start its VM again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the functions that carry out steps work with: the tools of the host, and the VM before and after the step."""
+"""What functions that carry out steps need: the tools of the host, and the VM before and after the step."""
 
 from __future__ import annotations
 

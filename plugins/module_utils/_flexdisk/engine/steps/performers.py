@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who carries out a step that changes disks, figures or power of VMs: one function for each class of steps."""
+"""The functions that carry out steps for disks, quotas and power of VMs, by the class of the step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who carries out a step, for the module that makes and resizes detached disks."""
+"""The functions that carry out steps, for the module that creates and resizes detached disks."""
 
 from __future__ import annotations
 

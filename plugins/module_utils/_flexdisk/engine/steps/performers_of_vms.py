@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Who carries out a step, for the modules that make, change, delete, snapshot and roll back whole VMs."""
+"""The functions that carry out steps, for the modules that work on whole VMs and their snapshots."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Starts VMs, after it has asked whether each may run on this host. Nothing else starts one."""
+"""Starts VMs, after a check that each may run on this host. Nothing else starts a VM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError
 from ...model.vm import Vm
-from ...rules.failover import BOOT
+from ...rules.failover import AT_HOME_PROPERTY
 from ...rules.power import TASK, check_start
 from ...zfs.commands import Zfs
 from . import autoboot
@@ -53,4 +53,4 @@ def note_home(zfs: Zfs, hypervisor: Hypervisor, vm: Vm) -> None:
     """Write down that this host is the home of a VM with failover, until the host boots again."""
     boot = hypervisor.boot_id()
     if boot:
-        zfs.set_facts(vm.root.name, {BOOT: boot})
+        zfs.set_facts(vm.root.name, {AT_HOME_PROPERTY: boot})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Renames datasets and snapshots. Every rename goes through here, so that no value of a property is lost on the way."""
+"""Renames datasets and snapshots. Every rename goes through here, so that no inherited value is lost."""
 
 from __future__ import annotations
 

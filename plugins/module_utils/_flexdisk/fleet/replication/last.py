@@ -75,7 +75,7 @@ def _has(vm: VmTransfer, disk: DiskTransfer, properties: DatasetProperties) -> b
 
 
 def _expected_at(vm: VmTransfer) -> str:
-    return f"{layout.moves(vm.pool)}/{vm.uuid}"
+    return f"{layout.moves_container(vm.pool)}/{vm.uuid}"
 
 
 def _local(row: _Cells, name: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 from ...model.errors import FlexdiskError
 from ...rules import failover, identity, slots, uefi
 from ...rules.layout import disk_dataset, index_of, pool_of, vm_dataset
-from ...rules.replicas import decode, encode, is_host
+from ...rules.replicas import decode_notes, encode_notes, is_host
 from ...rules.snapshots import Origin, is_name
 
 _Dict = t.Dict[str, t.Any]
@@ -135,7 +135,8 @@ def undated(record: Record) -> Record:
     VM.
     """
     disks = [
-        replace(one, replicas=encode(note._replace(synced="") for note in decode(one.replicas))) for one in record.disks
+        replace(one, replicas=encode_notes(note._replace(synced="") for note in decode_notes(one.replicas)))
+        for one in record.disks
     ]
     return replace(record, disks=tuple(disks))
 
@@ -181,7 +182,7 @@ def _disk(given: t.Any) -> DiskRecord:
     disk = DiskRecord(**{**given, "sizes": sizes})
     if not identity.is_uuid(disk.uuid) or not isinstance(disk.boot, bool) or not _is_number(disk.size):
         raise ValueError("a disk has no UUID")
-    if disk.replicas != encode(decode(disk.replicas)):
+    if disk.replicas != encode_notes(decode_notes(disk.replicas)):
         raise ValueError("replicas are no notes")
     if not isinstance(disk.element, str):
         raise ValueError("element is a text")

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 
 from ...model.errors import FlexdiskError
 from ...rules import identity
-from ...rules.layout import replicas
+from ...rules.layout import replicas_container
 from ...rules.replicas import is_host, is_synced
 from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
@@ -97,7 +97,7 @@ class VmTransfer:
 
 def place(vm: VmTransfer, disk: DiskTransfer) -> str:
     """Return the dataset of a replica."""
-    return f"{replicas(vm.pool)}/{disk.uuid}"
+    return f"{replicas_container(vm.pool)}/{disk.uuid}"
 
 
 def transfer(planned: DiskSync, name: str) -> DiskTransfer:
