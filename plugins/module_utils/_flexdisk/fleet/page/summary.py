@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import os
 import typing as t
 
 from ...model.sizes import MIB, render_bytes
@@ -32,11 +31,12 @@ def pages(hosts: t.Sequence[str], path: str, most: int) -> t.List[t.Dict[str, t.
     """Return the files of a report, each with its hosts: one file, or the summary and one for each `most` hosts."""
     if len(hosts) <= most:
         return [{"path": path, "hosts": list(hosts), "summary": False}]
-    stem, suffix = os.path.splitext(path)
+    folder, slash, name = path.rpartition("/")
+    stem, dot, suffix = name.rpartition(".") if "." in name.lstrip(".") else (name, "", "")
     groups = [list(hosts[start : start + most]) for start in range(0, len(hosts), most)]
     width = len(str(len(groups)))
     more = [
-        {"path": f"{stem}-{number:0{width}}{suffix}", "hosts": group, "summary": False}
+        {"path": f"{folder}{slash}{stem}-{number:0{width}}{dot}{suffix}", "hosts": group, "summary": False}
         for number, group in enumerate(groups, start=1)
     ]
     return [{"path": path, "hosts": list(hosts), "summary": True}, *more]
@@ -62,7 +62,7 @@ def summary(
 ) -> str:
     """Return the summary as HTML. hosts: the figures of each. files: as pages() returns them."""
     checked_time(time)
-    links = {host: os.path.basename(file["path"]) for file in files if not file["summary"] for host in file["hosts"]}
+    links = {host: file["path"].rpartition("/")[2] for file in files if not file["summary"] for host in file["hosts"]}
     total = {key: sum(found[key] for found in hosts.values()) for key in FIGURES}
     counted = [
         count(len(hosts), "host"),
