@@ -49,7 +49,7 @@ MUTATIONS = (
     Mutation(
         "law not applied after a removal",
         "plan/predict.py",
-        "return _lawful(vm, geometry) if vm.flexible else vm",
+        "return _with_lawful_quota(vm, geometry) if vm.flexible else vm",
         "return vm",
     ),
     Mutation(
@@ -111,7 +111,7 @@ MUTATIONS = (
         "keep destroys a snapshot that was not taken with the others",
         "plan/vm_snapshot.py",
         """        problems = Problems("")
-        _unowned(snapshot, snapshot.whole_parts, problems)
+        _check_taken_together(snapshot, snapshot.whole_parts, problems)
 """,
         """        problems = Problems("")
 """,
@@ -352,7 +352,7 @@ MUTATIONS = (
     Mutation(
         "interrupted detach not finished",
         "plan/ordering.py",
-        "= [*departures.forget(resolved.vm)]",
+        "= [*departures.remove_ghosts(resolved.vm)]",
         "= []",
     ),
     Mutation(

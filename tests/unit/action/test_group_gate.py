@@ -330,15 +330,15 @@ def test_both_questions_must_be_answered_with_yes():
 
 def test_each_question_has_its_own_time(monkeypatch):
     """Two slow answers, each in time, take longer together than one may."""
-    monkeypatch.setattr(_probing, "GRACE", 0.2)
-    monkeypatch.setattr(_probing, "why_not", lambda question: time.sleep(0.8) or "")
+    monkeypatch.setattr(_probing, "EXTRA_TIME", 0.2)
+    monkeypatch.setattr(_probing, "why_unhealthy", lambda question: time.sleep(0.8) or "")
     assert _probing.probe_all([asked("slow", Tcp("a", 1, 1), Tcp("a", 2, 1))]) == {"slow": ""}
 
 
 def test_who_knows_no_time_out_is_left_behind(monkeypatch):
     """The look-up of a name cannot be ended. The others have their turn meanwhile."""
-    monkeypatch.setattr(_probing, "GRACE", 0.2)
-    monkeypatch.setattr(_probing, "why_not", lambda question: time.sleep(3) if question.port == 1 else "")
+    monkeypatch.setattr(_probing, "EXTRA_TIME", 0.2)
+    monkeypatch.setattr(_probing, "why_unhealthy", lambda question: time.sleep(3) if question.port == 1 else "")
     members = [asked("slow", Tcp("a", 1, 0.1)), asked("quick", Tcp("a", 2, 9))]
     begun = time.monotonic()
     assert _probing.probe_all(members, at_once=1) == {"slow": "no answer in time", "quick": ""}

@@ -92,7 +92,7 @@ def test_answers_are_no_arguments(monkeypatch):
 @pytest.mark.parametrize("may_fail", [True, False])
 def test_a_module_that_has_died_fails_its_host_only_if_it_must_not(monkeypatch, may_fail):
     """Ansible goes by rc where failed is left out."""
-    monkeypatch.setattr(_calling, "do", lambda *_any: dict(DIED))
+    monkeypatch.setattr(_calling, "run_call", lambda *_any: dict(DIED))
     action = next_turn.ActionModule(*[None] * 6)
     call = Call("Look", "hv01", "failover", {}, may_fail=may_fail)
     result = action._call({**FIRST, "calls": {"hv01": call._asdict()}}, {"inventory_hostname": "hv01"})
@@ -110,7 +110,7 @@ def test_a_flow_goes_on_after_a_module_that_has_died(monkeypatch):
             yield Call("Give it back", "hv01", "move", {})
         return {}
 
-    monkeypatch.setattr(_calling, "do", lambda *_any: dict(DIED))
+    monkeypatch.setattr(_calling, "run_call", lambda *_any: dict(DIED))
     monkeypatch.setitem(next_call.TASKS, "keep", flow)
     task = SimpleNamespace(args={"task": "keep", "arguments": {}}, check_mode=False, diff=False)
     action = next_call.ActionModule(task, *[None] * 5)

@@ -483,7 +483,7 @@ def test_what_has_become_a_disk_is_not_discarded(linux):
     detached = linux.vm().detached[0]
 
     vm, host = linux.vm(), linux.host()
-    step = next(departures.discard(vm.detached))
+    step = next(departures.discard_copies(vm.detached))
     assert step.destroys
     assert "DESTROYED" in step.text
     linux.run("zfs", "set", "flexdisk:uuid=" + OTHER, detached.partial_copy)

@@ -23,14 +23,21 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     SnapshotDeclaration,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import approval, predict
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.disk_steps import (
+    DestroyDetached,
+    Detach,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.steps import StepReport, VmPlan
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_snapshot import plan_snapshot
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan.vm_steps import (
     ClearRemains,
     CreateVm,
+    DeleteSnapshot,
     ImportImage,
     RemoveUnfinished,
+    SetFlexibleSize,
     SetProperties,
+    SetVmQuota,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import space
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.digest import digest_of
@@ -327,6 +334,24 @@ def made(**more: t.Any) -> str:
     before = replace(vm, disks=(), config=replace(vm.config, state="absent"))
     step = CreateVm(StepReport("+ VM"), new=new, disks=(), facts={}, vm=vm, indestructible=False, ports=())
     return approval.digest([VmPlan(uuid(1), before, vm, (step,))])
+
+
+REPORT, PARTS = StepReport("x"), (DatasetId("s", 7),)
+# Steps with fields that have been renamed, by their digests from before that.
+DIGESTS = {
+    "m937aaa9e0610df25d468e282b1a7532": DestroyDetached(REPORT, "zones/a", 5, PARTS, ("zones/a@s",)),
+    "pab74c41df77387ebb2ab0333000688f": DeleteSnapshot(REPORT, "n", PARTS, True),
+    "c8dfe5137be7a99cf5df2d842e3aa1da": SetFlexibleSize(REPORT, 5, True),
+    "eecfd6144893094b185eae26e7fc9134": SetVmQuota(REPORT, 5, False),
+    "n2461aea65f1e04b53961da00ab1aad3": Detach(REPORT, "v", "p", "t", {}, 1, "", (), True),
+    "jab85dd0439a05e05e31b1ca8c6fb83e": ImportImage(REPORT, "v", 1, 2, ImageFile("/a", "raw", 5, "1:2")),
+}
+
+
+@pytest.mark.parametrize("digest", DIGESTS)
+def test_a_digest_stays_when_a_field_is_renamed(digest):
+    vm = host({}).vms[0]
+    assert approval.digest([VmPlan(uuid(1), vm, vm, (DIGESTS[digest],))]) == digest
 
 
 def test_secrets_are_no_part_of_a_digest():

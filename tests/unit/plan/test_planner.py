@@ -243,11 +243,14 @@ def test_a_disk_of_another_vm_comes_with_its_space():
     planned = plan(machine, {"disks": [ROOT, {"name": "a"}, {"uuid": lost}]})
     assert planner.demand(planned, GEOMETRY) == (-512 * MIB, 0)
     idle = plan(machine, {"flexible_disk_size": 5120}, which=1)
-    told, problems = planner.share([planned, idle])
+    told, problems = planner.resolve_claims([planned, idle])
     assert problems == []
     assert ([d.name for d in idle.after.detached], told[1].after.detached) == (["x"], ())
     rival = plan(machine, {"disks": [ROOT, {"name": "a"}, {"name": "x"}]}, which=1)
-    assert [(p.code, p.vm) for p in planner.share([planned, rival])[1]] == [("Ambiguous", "vm1"), ("Ambiguous", "vm2")]
+    assert [(p.code, p.vm) for p in planner.resolve_claims([planned, rival])[1]] == [
+        ("Ambiguous", "vm1"),
+        ("Ambiguous", "vm2"),
+    ]
 
 
 def test_admission_sums_over_the_pool_in_the_best_order():

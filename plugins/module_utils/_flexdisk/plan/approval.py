@@ -30,7 +30,13 @@ _AT_ONCE = frozenset(("edits",))
 # Fields that may be secret: a digest could be compared with guesses.
 _SECRET = frozenset(("metadata", "template"))
 # Fields by the names that digests have for them. A digest that was approved must not change when a field is renamed.
-_DIGEST_NAMES = {"on_hold": "held", "complete": "whole"}
+_DIGEST_NAMES = {
+    "on_hold": "held",
+    "complete": "whole",
+    "reservation_set_later": "lean",
+    "sets_volumes_to_auto": "resets",
+    "fingerprint": "mark",
+}
 
 
 def lines(plans: t.Sequence[VmPlan]) -> t.List[str]:
@@ -156,7 +162,8 @@ def _plain(value: _Plain) -> _Plain:
     if is_dataclass(value):
         return _fields(value)
     if hasattr(value, "_asdict"):
-        return {name: _plain(part) for name, part in value._asdict().items() if name not in _ASIDE}
+        fields_of = value._asdict().items()
+        return {_DIGEST_NAMES.get(name, name): _plain(part) for name, part in fields_of if name not in _ASIDE}
     if isinstance(value, t.Mapping):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):

@@ -15,7 +15,7 @@ from ..rules import identity
 from ..rules.differences import fact_changes, in_conversion
 from ..rules.layout import disk_dataset, index_of
 from . import disk_travel
-from .changes import facts_of, stale
+from .changes import facts_of, missing_facts
 from .disk_steps import AttachDisk, Attachment, CreateDisk
 from .hot_plug import why_cold
 from .resolve import Target
@@ -124,7 +124,7 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
         size_mib=target.size,
         type=target.type,
         attachment=attachment,
-        facts=stale(disk, _facts(vm, target, index, attachment)),
+        facts=missing_facts(disk, _facts(vm, target, index, attachment)),
         compression=wanted or now,
         attached=disk,
         source=disk.volume.name,

@@ -59,12 +59,12 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
     return {**identity.facts(**fields), **saved}
 
 
-def stale(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
+def missing_facts(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
     """Return those of the facts that the volume does not have yet."""
     return {key: value for key, value in facts.items() if disk.volume.user.get(key, "") != value}
 
 
-def unmarked(disk: Disk) -> t.Dict[str, str]:
+def facts_without_marks(disk: Disk) -> t.Dict[str, str]:
     """Return the facts that remove, from a disk that is back in its place, the mark of a conversion and what it kept
     while it was detached.
     """
@@ -86,7 +86,7 @@ def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
     changes = fact_changes(target.spec, disk)
     wanted = {key: value for key, (_now, value) in changes.items()}
     facts = facts_of(disk, remaining=target.basis if target.spec.remaining else "", **wanted)
-    missing = stale(disk, {**facts, **(unmarked(disk) if disk.path else {})})
+    missing = missing_facts(disk, {**facts, **(facts_without_marks(disk) if disk.path else {})})
     if not missing:
         return None
     if disk.adopted and not changes:
@@ -115,32 +115,34 @@ def _word(value: object) -> str:
 
 def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
     """Return the step that corrects an adopted disk's facts to what the hypervisor says; None if they are right."""
-    missing = stale(disk, {**facts_of(disk), **unmarked(disk)}) if disk.adopted else {}
+    missing = missing_facts(disk, {**facts_of(disk), **facts_without_marks(disk)}) if disk.adopted else {}
     return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
 # Any: as for facts_of().
-def register(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, str]) -> WriteIdentity:
+def give_identity(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, str]) -> WriteIdentity:
     """Return the step that gives an attached disk its identity. more: properties to write that do not describe the
     disk.
     """
     facts = facts_of(disk, **changes)
     again = " again" if more.get("serial_no") else ""
     text = f"= {facts['name']} adopted{again} ({disk.volume.name} at {disk.pci_slot or 'legacy slot'})"
-    return WriteIdentity(StepReport(text, facts["name"]), volume=disk.volume.name, facts={**stale(disk, facts), **more})
+    return WriteIdentity(
+        StepReport(text, facts["name"]), volume=disk.volume.name, facts={**missing_facts(disk, facts), **more}
+    )
 
 
-def unname(disk: Disk) -> WriteIdentity:
+def remove_name(disk: Disk) -> WriteIdentity:
     """Return the step that removes the name of a preserved, detached disk, so that a new disk can have it."""
     text = f"~ {disk.label} stays where it is without its name (uuid {disk.uuid})"
-    facts = {"name": "", **stale(disk, unmarked(disk))}
+    facts = {"name": "", **missing_facts(disk, facts_without_marks(disk))}
     return WriteIdentity(StepReport(text, disk.label), volume=disk.volume.name, facts=facts)
 
 
 # -- the configuration
 
 
-def persist(vm: Vm, places: bool) -> t.Optional[EditDisks]:
+def configure_defaults(vm: Vm, places: bool) -> t.Optional[EditDisks]:
     """Return the step that configures UUIDs that an old vmadm left out and, with places=True, the slots that bhyve has
     chosen.
 

@@ -28,34 +28,34 @@ from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
 def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: Problems) -> None:
     """Run all checks of one VM that do not depend on the order of steps."""
     for target in resolved.targets:
-        _target(resolved, target, capabilities, problems)
+        _check_target(resolved, target, capabilities, problems)
         check_type(target, host, resolved.vm.config.pool, capabilities, problems)
     for leaver in resolved.leavers:
-        _leaver(leaver, problems)
+        _check_leaver(leaver, problems)
         disk_travel.check_leaving(resolved.vm, leaver, problems)
-        _protected(resolved.vm, leaver.disk, "removed", problems)
-    _moves(resolved, host, problems)
-    _writers(resolved, host, problems)
-    _renamed(resolved, problems)
-    _names(resolved, problems)
-    _boot(resolved, problems)
-    _functions(resolved, problems)
-    _inflexible(resolved, problems)
-    _space(resolved, host, problems)
-    _reserved(resolved, host.geometry[resolved.vm.config.pool], problems)
-    _quota(resolved, capabilities, problems)
+        _check_protection(resolved.vm, leaver.disk, "removed", problems)
+    _check_moves(resolved, host, problems)
+    _check_writers(resolved, host, problems)
+    _check_renamed(resolved, problems)
+    _check_names(resolved, problems)
+    _check_boot(resolved, problems)
+    _check_pci_functions(resolved, problems)
+    _check_flexible(resolved, problems)
+    _check_space(resolved, host, problems)
+    _check_reservation(resolved, host.geometry[resolved.vm.config.pool], problems)
+    _check_quota(resolved, capabilities, problems)
 
 
 def check_departures(resolved: Resolved, host: Host, problems: Problems) -> None:
     """Check a VM that is deleted. All its disks are destroyed or detached, so the boot disk may leave, too."""
     for leaver in resolved.leavers:
-        _gone(leaver, problems)
+        _check_removal(leaver, problems)
         disk_travel.check_keeping(leaver, problems)
-    _moves(resolved, host, problems)
-    _writers(resolved, host, problems)
+    _check_moves(resolved, host, problems)
+    _check_writers(resolved, host, problems)
 
 
-def _target(resolved: Resolved, target: Target, capabilities: Capabilities, problems: Problems) -> None:
+def _check_target(resolved: Resolved, target: Target, capabilities: Capabilities, problems: Problems) -> None:
     check_name(target, problems)
     disk_travel.check_coming(resolved.vm.config, target, problems)
     disk_travel.check_size(target, problems)
@@ -69,8 +69,8 @@ def _target(resolved: Resolved, target: Target, capabilities: Capabilities, prob
             target.label,
         )
     if target.disk is not None and check_shrink(target, problems):
-        _ownership(target.disk, "shrink", problems)
-        _protected(resolved.vm, target.disk, "made smaller", problems)
+        _check_ownership(target.disk, "shrink", problems)
+        _check_protection(resolved.vm, target.disk, "made smaller", problems)
     if target.disk is None and target.replaces is not None:
         check_guest(target, target.replaces, problems)
 
@@ -102,7 +102,7 @@ def check_shrink(target: Target, problems: Problems) -> bool:
     disk = target.disk
     if disk is None or target.bytes >= disk.size:
         return False
-    _replicated(disk, "made smaller", problems)
+    _check_replicas(disk, "made smaller", problems)
     change = render_change(disk.size, target.bytes)
     if not check_guest(target, disk, problems) and not target.spec.dangerous_allow_shrink:
         problems.add(
@@ -121,7 +121,7 @@ def check_shrink(target: Target, problems: Problems) -> bool:
     return True
 
 
-def _replicated(disk: Disk, action: str, problems: Problems) -> None:
+def _check_replicas(disk: Disk, action: str, problems: Problems) -> None:
     """Add a problem if the disk has replicas, which cannot follow this change: they must be given up first."""
     there = hosts(disk)
     if there:
@@ -130,7 +130,7 @@ def _replicated(disk: Disk, action: str, problems: Problems) -> None:
         problems.add("Replicated", f"{text} flexdisk_replica_state=absent{vm} gives them up", disk.label)
 
 
-def _ownership(disk: Disk, action: str, problems: Problems) -> None:
+def _check_ownership(disk: Disk, action: str, problems: Problems) -> None:
     if disk.disowned:
         problems.add(
             "IdentityMismatch",
@@ -140,22 +140,22 @@ def _ownership(disk: Disk, action: str, problems: Problems) -> None:
         )
 
 
-def _protected(vm: Vm, disk: Disk, action: str, problems: Problems) -> None:
+def _check_protection(vm: Vm, disk: Disk, action: str, problems: Problems) -> None:
     """Add a problem if the VM is indestructible: this protects its disks, too. RFD 154 leaves it open."""
     if vm.config.indestructible and not disk.detached:
         problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {action}", disk.label)
 
 
-def _leaver(leaver: Leaver, problems: Problems) -> None:
+def _check_leaver(leaver: Leaver, problems: Problems) -> None:
     disk = leaver.disk
     if disk.boot and disk.path and not leaver.replaced:
         problems.add("InvalidArgument", "the boot disk cannot be removed", disk.label)
-    _gone(leaver, problems)
+    _check_removal(leaver, problems)
 
 
-def _gone(leaver: Leaver, problems: Problems) -> None:
+def _check_removal(leaver: Leaver, problems: Problems) -> None:
     disk = leaver.disk
-    _ownership(disk, "destroy" if leaver.destroy else "detach", problems)
+    _check_ownership(disk, "destroy" if leaver.destroy else "detach", problems)
     if leaver.destroy:
         check_destruction(leaver, problems)
 
@@ -165,7 +165,7 @@ def check_destruction(leaver: Leaver, problems: Problems) -> None:
     give up.
     """
     disk = leaver.disk
-    _replicated(disk, "destroyed or replaced", problems)
+    _check_replicas(disk, "destroyed or replaced", problems)
     clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
     if clones:
         problems.add("HasClones", f"cannot be destroyed: it has clones ({', '.join(clones)})", disk.label)
@@ -181,7 +181,7 @@ def check_destruction(leaver: Leaver, problems: Problems) -> None:
         )
 
 
-def _writers(resolved: Resolved, host: Host, problems: Problems) -> None:
+def _check_writers(resolved: Resolved, host: Host, problems: Problems) -> None:
     vm = resolved.vm
     claimed = [target.disk for target in resolved.targets if target.disk is not None]
     claimed += [leaver.disk for leaver in resolved.leavers]
@@ -195,7 +195,7 @@ def _writers(resolved: Resolved, host: Host, problems: Problems) -> None:
             problems.add("InUse", also_attached(name, others))
 
 
-def _renamed(resolved: Resolved, problems: Problems) -> None:
+def _check_renamed(resolved: Resolved, problems: Problems) -> None:
     """Refuse to touch a volume that is configured under another name."""
     claimed = [target.disk for target in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     for disk in (d for d in resolved.vm.orphans if any(d is other for other in claimed)):
@@ -204,7 +204,7 @@ def _renamed(resolved: Resolved, problems: Problems) -> None:
             problems.add("InUse", why, disk.label)
 
 
-def _moves(resolved: Resolved, host: Host, problems: Problems) -> None:
+def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:
     """Check volumes that are renamed: they must stay in their pool and below their encryption root, and the new name
     must be free.
     """
@@ -212,7 +212,7 @@ def _moves(resolved: Resolved, host: Host, problems: Problems) -> None:
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     for leaver in resolved.leavers:
         if leaver.moves:
-            _encryption(leaver.disk, above, "detached", problems)
+            _check_encryption(leaver.disk, above, "detached", problems)
             place = detached_place(leaver.disk)
             if place in host.datasets:
                 problems.add("AlreadyExists", f"cannot be moved out: {place} already exists", leaver.disk.label)
@@ -224,7 +224,7 @@ def _moves(resolved: Resolved, host: Host, problems: Problems) -> None:
                     f"is in pool {target.disk.volume.pool}, but the VM is in pool {pool}",
                     target.label,
                 )
-            _encryption(target.disk, resolved.vm.root, "attached", problems)
+            _check_encryption(target.disk, resolved.vm.root, "attached", problems)
 
 
 def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities, problems: Problems) -> None:
@@ -239,16 +239,16 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
         )
     if disk is None or not crosses(target.type, disk):
         return
-    _gone(Leaver(disk, True, target.spec.destroy_snapshots), problems)
+    _check_removal(Leaver(disk, True, target.spec.destroy_snapshots), problems)
     spare = detached_place(disk)
     taken = {spare, copy_place(spare)} & {*host.datasets} - {disk.volume.name, disk.partial_copy}
     for name in sorted(taken):
         problems.add("AlreadyExists", f"cannot be converted: {name} already exists", target.label)
     if not disk.detached:
-        _encryption(disk, host.datasets.get(container(pool)) or host.datasets[pool], "converted", problems)
+        _check_encryption(disk, host.datasets.get(container(pool)) or host.datasets[pool], "converted", problems)
 
 
-def _encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems) -> None:
+def _check_encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems) -> None:
     root = disk.volume.encryptionroot
     if root and root != disk.volume.name and root != destination.encryptionroot:
         problems.add(
@@ -259,7 +259,7 @@ def _encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems)
         )
 
 
-def _names(resolved: Resolved, problems: Problems) -> None:
+def _check_names(resolved: Resolved, problems: Problems) -> None:
     """Check that names are unique among the VM's attached disks and those detached from it."""
     claimed = {id(g.disk) for g in resolved.targets if g.disk is not None}
     leaving = {id(leaver.disk): leaver for leaver in resolved.leavers}
@@ -277,7 +277,7 @@ def _names(resolved: Resolved, problems: Problems) -> None:
             others[name] = target.disk.volume.name if target.disk is not None else "the new disk"
 
 
-def _boot(resolved: Resolved, problems: Problems) -> None:
+def _check_boot(resolved: Resolved, problems: Problems) -> None:
     """Check the boot disk: a VM has at most one, keeps one if it has one, and the hypervisor must be able to boot from
     it.
     """
@@ -350,7 +350,7 @@ def _loses_boot(resolved: Resolved) -> bool:
     return any(g.stays and g.disk is not None and g.disk.boot and g.spec.boot is False for g in resolved.targets)
 
 
-def _functions(resolved: Resolved, problems: Problems) -> None:
+def _check_pci_functions(resolved: Resolved, problems: Problems) -> None:
     """Refuse a change that hides a disk from guests because nothing is at function 0 of its device then, or one that
     gives a disk the slot of another device.
     """
@@ -364,7 +364,7 @@ def _functions(resolved: Resolved, problems: Problems) -> None:
         problems.add("InvalidArgument", text % places, after[slot])
 
 
-def _inflexible(resolved: Resolved, problems: Problems) -> None:
+def _check_flexible(resolved: Resolved, problems: Problems) -> None:
     if resolved.flexible is not None:
         return
     for target in resolved.targets:
@@ -383,7 +383,7 @@ def _inflexible(resolved: Resolved, problems: Problems) -> None:
             )
 
 
-def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
+def _check_space(resolved: Resolved, host: Host, problems: Problems) -> None:
     """Check that everything that the VM holds in the end fits into flexible_disk_size, exactly.
 
     If snapshots already hold more, every change that concerns space is refused. A task without such a change is not.
@@ -406,7 +406,7 @@ def _space(resolved: Resolved, host: Host, problems: Problems) -> None:
     )
 
 
-def _reserved(resolved: Resolved, geometry: PoolGeometry, problems: Problems) -> None:
+def _check_reservation(resolved: Resolved, geometry: PoolGeometry, problems: Problems) -> None:
     """Check that an inflexible VM has room for a reservation. Its quota does not count snapshots, so it may lack it."""
     growing = [g for g in resolved.targets if g.disk is not None and g.stays and _converts(g) and g.type == THICK]
     if resolved.flexible is not None or not growing:
@@ -451,7 +451,7 @@ def _demand(target: Target) -> str:
     return f"{target.label} {render_change(target.disk.size, target.bytes)}"
 
 
-def _quota(resolved: Resolved, capabilities: Capabilities, problems: Problems) -> None:
+def _check_quota(resolved: Resolved, capabilities: Capabilities, problems: Problems) -> None:
     root = resolved.vm.root
     if resolved.quota == root.refquota:
         return

@@ -67,7 +67,7 @@ def decide(
         return None
     uuid = declared.uuid or _uuid(host, declared.vm, pool)
     if unfinished is None:
-        _vacant(host, declared.vm, pool, uuid, problems)
+        _check_vacant(host, declared.vm, pool, uuid, problems)
     return NewVm(
         uuid=uuid,
         alias=declared.vm,
@@ -82,7 +82,7 @@ def decide(
     )
 
 
-def _vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
+def _check_vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
     """Check that the place of the new VM is free. Unused leftovers of its own interrupted creation or deletion are
     allowed.
     """
@@ -182,7 +182,7 @@ def plan_creation(
     for target in (g for g in resolved.targets if g.disk is not None):
         if target.spec.boot:
             problems.add("InvalidArgument", "a new VM cannot boot from an existing disk", target.label)
-        _as_it_is(target, problems)
+        _check_not_converted(target, problems)
     if problems:
         return VmPlan(new.uuid, before, before, (), tuple(problems))
     seq = Sequence(before, geometry)
@@ -199,7 +199,7 @@ def plan_creation(
     return VmPlan(new.uuid, before, seq.vm, tuple(seq.steps))
 
 
-def _as_it_is(target: Target, problems: Problems) -> None:
+def _check_not_converted(target: Target, problems: Problems) -> None:
     """Refuse to convert an existing disk by copy: a new VM takes it as it is."""
     disk = target.disk
     if disk is not None and crosses(target.type, disk):

@@ -13,7 +13,7 @@ from ..model.vm import Disk, Vm
 from ..rules import disk_element, identity, snapshots
 from ..rules.layout import detached_place
 from . import disk_travel
-from .changes import facts_of, short_names, stale, unmarked
+from .changes import facts_of, facts_without_marks, missing_facts, short_names
 from .disk_steps import Destroy, DestroyDetached, Detach, DetachUnattached, DiscardCopy, ForgetDisk, LiftGuard
 from .resolve import Leaver
 from .steps import StepReport
@@ -21,7 +21,7 @@ from .steps import StepReport
 DETACHED_PREFIX = "flexdisk-parked-"
 
 
-def forget(vm: Vm) -> t.Iterator[ForgetDisk]:
+def remove_ghosts(vm: Vm) -> t.Iterator[ForgetDisk]:
     """Remove ghosts from the configuration. Their volumes are detached already, so vmadm finds nothing to destroy."""
     configured = {entry.path: entry for entry in vm.config.disks}
     detached = {disk.uuid: disk for disk in vm.detached}
@@ -31,14 +31,14 @@ def forget(vm: Vm) -> t.Iterator[ForgetDisk]:
         yield ForgetDisk(report, volume=entry.volume, path=entry.path)
 
 
-def unguard(disks: t.Iterable[Disk]) -> t.Iterator[LiftGuard]:
+def lift_guards(disks: t.Iterable[Disk]) -> t.Iterator[LiftGuard]:
     """Remove the guards of an interrupted run."""
     for disk in (d for d in disks if d.guarded):
         report = StepReport(f"- left-over guard of {disk.label}", disk.label)
         yield LiftGuard(report, volume=disk.volume.name, snapshots=bool(disk.snapshots))
 
 
-def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
+def discard_copies(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
     """Remove the partial copies that interrupted conversions have left. The original disks are complete."""
     for disk in (d for d in disks if d.partial_copy):
         text = f"- half a copy of {disk.label}, left by an interrupted conversion, DESTROYED"
@@ -46,10 +46,10 @@ def discard(disks: t.Iterable[Disk]) -> t.Iterator[DiscardCopy]:
         yield DiscardCopy(report, volume=disk.volume.name, guid=disk.volume.guid, partial_copy=disk.partial_copy)
 
 
-def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
+def detach(vm: Vm, leaver: Leaver, reservation_set_later: bool) -> Detach:
     """Detach a disk with its data: Detach if the VM has it attached, DetachUnattached if not.
 
-    lean: a later step sets the VM's reservation anyway, so the pool need not provide the disk's space twice.
+    reservation_set_later: so the pool need not provide the disk's space twice.
     """
     disk = leaver.disk
     attached = "" if disk.path else " (not attached)"
@@ -58,18 +58,20 @@ def detach(vm: Vm, leaver: Leaver, lean: bool) -> Detach:
     report = StepReport(f"- {disk.label} {render_mib(disk.size_mib)}{attached} detached{named}{lost}", disk.label)
     changes = {"boot": False, "remaining": "", **({"name": ""} if leaver.nameless else {})}
     travels = {disk_element.ELEMENT_PROPERTY: ""} if leaver.becomes_replica else disk_travel.facts_of_leaver(disk)
-    facts = {**facts_of(disk, **changes), **unmarked(disk), **travels}
-    return _leaving(disk, report, facts, lean, renames={} if leaver.becomes_replica else _renames(vm, disk))
+    facts = {**facts_of(disk, **changes), **facts_without_marks(disk), **travels}
+    return _leaving(
+        disk, report, facts, reservation_set_later, renames={} if leaver.becomes_replica else _renames(vm, disk)
+    )
 
 
 def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
     """Detach a disk while its data is copied. It keeps all its facts, also boot and remaining, until it returns."""
-    facts = {**facts_of(disk), **unmarked(disk), **disk_travel.facts_of_leaver(disk)}
+    facts = {**facts_of(disk), **facts_without_marks(disk), **disk_travel.facts_of_leaver(disk)}
     if disk.volume.user.get("from") != identity.MAKING:
         facts["from"] = identity.CONVERTING
     lost = disk_travel.lost_text(disk)
     report = StepReport(f"- {label} {render_mib(disk.size_mib)} detached to be copied{lost}", label)
-    return _leaving(disk, report, facts, lean=True, renames=_renames(vm, disk), vm_waits=True)
+    return _leaving(disk, report, facts, reservation_set_later=True, renames=_renames(vm, disk), vm_waits=True)
 
 
 def _renames(vm: Vm, disk: Disk) -> t.Dict[str, str]:
@@ -88,7 +90,7 @@ def _leaving(
     disk: Disk,
     report: StepReport,
     facts: t.Mapping[str, str],
-    lean: bool,
+    reservation_set_later: bool,
     renames: t.Mapping[str, str],
     vm_waits: bool = False,
 ) -> Detach:
@@ -98,11 +100,11 @@ def _leaving(
         volume=disk.volume.name,
         path=disk.path,
         target=detached_place(disk),
-        facts=stale(disk, facts),
+        facts=missing_facts(disk, facts),
         guid=disk.volume.guid,
         newest=_newest(disk, renames),
         renames=tuple(renames.items()),
-        lean=lean,
+        reservation_set_later=reservation_set_later,
         vm_waits=vm_waits,
     )
 
@@ -125,7 +127,7 @@ def destroy(leaver: Leaver) -> t.Union[Destroy, DestroyDetached]:
         volume=disk.volume.name,
         path=disk.path,
         target=detached_place(disk),
-        facts=stale(disk, facts_of(disk, uuid=disk.uuid or identity.uuid_of(disk.volume.guid))),
+        facts=missing_facts(disk, facts_of(disk, uuid=disk.uuid or identity.uuid_of(disk.volume.guid))),
         guid=disk.volume.guid,
         newest=_newest(disk, {}),
         snapshots=short_names(disk),

@@ -83,8 +83,8 @@ def _steps(host: Host, pool: str, job: Job, capabilities: Capabilities, problems
             yield step
         return
     disk = job.place.disk
-    yield from departures.unguard([disk, *_source_of(host, disk, declared)])
-    yield from departures.discard([disk])
+    yield from departures.lift_guards([disk, *_source_of(host, disk, declared)])
+    yield from departures.discard_copies([disk])
     if declared.state == "absent":
         yield from _destruction(host, disk, declared, problems)
     else:
@@ -172,8 +172,8 @@ def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, proble
         if other is None:
             problems.add("InUse", f"{clone} is not a detached disk, so it cannot be destroyed as a clone", disk.label)
         else:
-            yield from departures.unguard([other])
-            yield from departures.discard([other])
+            yield from departures.lift_guards([other])
+            yield from departures.discard_copies([other])
             yield from _destruction(host, other, declared, problems)
     leaver = Leaver(disk, True, declared.spec.destroy_snapshots, release_holds=declared.release_holds, clones=given_up)
     checks.check_destruction(leaver, problems)

@@ -45,7 +45,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     known = _with_uuids(vm, candidates)
     seq = Sequence(known, host.geometry[vm.config.pool])
     if vm.config.state == "stopped":
-        seq.add(changes.persist(known, False))
+        seq.add(changes.configure_defaults(known, False))
     for candidate in candidates:
         seq.add(candidate.step(seq.volume_of(candidate.disk)))
     for disk in adopted:
@@ -187,7 +187,7 @@ class _Candidate:
             wanted["remaining"] = merged.remaining
         stamps = {"ctime": merged.ctime, "mtime": merged.mtime, "serial_no": str(merged.serial_no or "")}
         more = {key: value for key, value in stamps.items() if value}
-        return changes.register(
+        return changes.give_identity(
             disk, wanted, more if self.saved is None else {**more, released_identity.RELEASED_PROPERTY: ""}
         )
 

@@ -275,7 +275,7 @@ class Detach(DiskDeparture):
     # Snapshots, by old and new short name.
     renames: t.Tuple[t.Tuple[str, str], ...]
     # A later step sets the VM's reservation anyway, so the pool need not provide the disk's space twice.
-    lean: bool
+    reservation_set_later: bool
     # The VM waits for the disk to come back.
     vm_waits: bool = False
 

@@ -64,9 +64,9 @@ def _plan(host: Host, vm: Vm, findings: t.Sequence[Finding]) -> VmPlan:
     geometry = host.geometry[vm.config.pool]
     seq = Sequence(vm, geometry)
     guarded = {finding.volume for finding in _of(findings, "guard")}
-    seq.extend(departures.unguard(d for d in (*vm.disks, *vm.orphans) if d.volume.name in guarded))
+    seq.extend(departures.lift_guards(d for d in (*vm.disks, *vm.orphans) if d.volume.name in guarded))
     seq.extend(_corrections(findings))
-    seq.extend(departures.forget(seq.vm) if _of(findings, "parked_still_configured") else ())
+    seq.extend(departures.remove_ghosts(seq.vm) if _of(findings, "parked_still_configured") else ())
     lost = {finding.volume for finding in _of(findings, "orphan_volume")}
     for name in [disk.volume.name for disk in vm.orphans if disk.volume.name in lost]:
         disk = next(d for d in seq.vm.orphans if d.volume.name == name)
@@ -107,7 +107,7 @@ def _outside(host: Host, findings: t.Sequence[Finding]) -> t.Iterator[Step]:
     yield from _corrections(findings)
     guarded = {finding.volume for finding in _of(findings, "guard")}
     detached = {disk.volume.name: disk for disk in host.detached}
-    yield from departures.unguard(detached[name] for name in sorted(guarded))
+    yield from departures.lift_guards(detached[name] for name in sorted(guarded))
     for finding in _of(findings, "parked_place"):
         yield _moved(finding, detached[finding.volume])
     forgotten = _of(findings, *INTENTS)

@@ -119,9 +119,9 @@ def _overdue(resolved: Resolved, changing: bool) -> t.List[Step]:
     """Return steps that a stopped VM gets first: they finish an interrupted detach, add the PCIe ports that its disks
     need with some to spare, and configure UUIDs and slots that an old vmadm left out, if its disks are managed.
     """
-    steps: t.List[Step] = [*departures.forget(resolved.vm)]
+    steps: t.List[Step] = [*departures.remove_ghosts(resolved.vm)]
     steps += changes.ports(slots.new_ports(*slots_after(resolved), resolved.vm.config.pci))
-    edits = changes.persist(resolved.vm, changing) if resolved.targets or resolved.leavers else None
+    edits = changes.configure_defaults(resolved.vm, changing) if resolved.targets or resolved.leavers else None
     return [*steps, edits] if edits is not None else steps
 
 
@@ -153,13 +153,13 @@ def _work(
     """The steps without stop and start. first: steps to do before those that need a stop."""
     seq = Sequence(resolved.vm, geometry)
     concerned = _concerned(resolved)
-    seq.extend((*departures.unguard(concerned), *departures.discard(concerned)))
+    seq.extend((*departures.lift_guards(concerned), *departures.discard_copies(concerned)))
     figures = _space_changes(resolved, capabilities.keeps_storage)
     if figures:
         seq.add(retire_syncs(seq.vm, capabilities))
     seq.extend(repairs(seq.vm, geometry, policy.reclaim, resolved.flexible, recomputed=bool(figures)))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.detached):
-        seq.add(changes.unname(leaver.disk).for_disk(leaver.replaced))
+        seq.add(changes.remove_name(leaver.disk).for_disk(leaver.replaced))
     seq.extend(first)
     _departures(seq, resolved, capabilities)
     standing = [g for g in resolved.targets if g.stays and g.disk is not None]
@@ -266,14 +266,14 @@ def _space_changes(resolved: Resolved, thick: bool) -> t.List[Step]:
     steps: t.List[t.Tuple[int, Step]] = []
     if resolved.quota != root.refquota:
         report = StepReport(f"VM quota {render_change(root.refquota, resolved.quota)}")
-        quota = SetVmQuota(report, quota_bytes=resolved.quota, resets=thick)
+        quota = SetVmQuota(report, quota_bytes=resolved.quota, sets_volumes_to_auto=thick)
         steps.append((resolved.quota - root.refquota, quota))
     if resolved.flexible is not None and resolved.flexible != config.flexible_disk_size:
         now, hidden = config.flexible_disk_size, resolved.vm.hidden_mib
         wanted = (resolved.flexible - hidden) * MIB
         change = f"none -> {render_bytes(wanted)}" if now is None else render_change((now - hidden) * MIB, wanted)
         flexible = SetFlexibleSize(
-            StepReport(f"flexible_disk_size {change}"), stored_mib=resolved.flexible, resets=thick
+            StepReport(f"flexible_disk_size {change}"), stored_mib=resolved.flexible, sets_volumes_to_auto=thick
         )
         steps.append((resolved.flexible - (now or 0), flexible))
     return [step for _more, step in sorted(steps, key=lambda s: s[0])]

@@ -213,7 +213,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
     return Demand(course[-1], max(course))
 
 
-def share(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
+def resolve_claims(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
     """Return the plans, with the detached disks that are taken removed from their VMs. A disk that two VMs take is a
     problem of both.
     """
@@ -256,7 +256,7 @@ def admitted(
     problems: t.List[Problem] = []
     left = list(plans)
     while True:
-        shared, wrong = share(left)
+        shared, wrong = resolve_claims(left)
         ordered, short = admit(host, shared)
         wrong += short
         problems += wrong

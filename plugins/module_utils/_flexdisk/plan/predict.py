@@ -43,34 +43,34 @@ def apply(vm: Vm, step: Step, geometry: PoolGeometry) -> Vm:
     return AFTER[type(step)](step, vm, geometry)
 
 
-def _root(vm: Vm, **changes: t.Any) -> Vm:
+def _with_root(vm: Vm, **changes: t.Any) -> Vm:
     return replace(vm, root=replace(vm.root, **changes))
 
 
-def _based(vm: Vm, refreservation: int) -> Vm:
+def _with_refreservation(vm: Vm, refreservation: int) -> Vm:
     """Return the VM with another refreservation of its own file system. The part that is not written yet stays
     reserved.
     """
     root = vm.root
     unique = root.refreservation - root.usedbyrefreservation if root.usedbyrefreservation else root.written
-    return _root(vm, refreservation=refreservation, usedbyrefreservation=max(0, refreservation - unique))
+    return _with_root(vm, refreservation=refreservation, usedbyrefreservation=max(0, refreservation - unique))
 
 
 def _with_facts(vm: Vm, facts: t.Mapping[str, str]) -> Vm:
     """Return the VM with properties of the collection on its dataset; "" removes one."""
-    return _root(vm, user={key: value for key, value in {**vm.root.user, **facts}.items() if value})
+    return _with_root(vm, user={key: value for key, value in {**vm.root.user, **facts}.items() if value})
 
 
-def _config(vm: Vm, **changes: t.Any) -> Vm:
+def _with_config(vm: Vm, **changes: t.Any) -> Vm:
     return replace(vm, config=replace(vm.config, **changes))
 
 
-def _lawful(vm: Vm, geometry: PoolGeometry) -> Vm:
+def _with_lawful_quota(vm: Vm, geometry: PoolGeometry) -> Vm:
     quota = settled_quota(vm, geometry)
-    return _root(vm, quota=quota, reservation=quota)
+    return _with_root(vm, quota=quota, reservation=quota)
 
 
-def _map(vm: Vm, volume: str, change: t.Callable[[Disk], Disk]) -> Vm:
+def _change_disk(vm: Vm, volume: str, change: t.Callable[[Disk], Disk]) -> Vm:
     def each(disks: t.Tuple[Disk, ...]) -> t.Tuple[Disk, ...]:
         return tuple(change(d) if d.volume.name == volume else d for d in disks)
 
@@ -95,7 +95,7 @@ def _adopt(step: vm_steps.Relocate, vm: Vm, geometry: PoolGeometry) -> Vm:
     )
     names = {disk.volume.name for disk in moved.values()}
     return replace(
-        _root(_config(vm, disks=entries), kind="filesystem"),
+        _with_root(_with_config(vm, disks=entries), kind="filesystem"),
         disks=_sorted((*vm.disks, *moved.values())),
         orphans=tuple(d for d in vm.orphans if d.volume.name not in names),
         missing=tuple(path for path in vm.missing if path not in moved),
@@ -104,7 +104,9 @@ def _adopt(step: vm_steps.Relocate, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _law(step: vm_steps.SettleQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _based(_root(vm, quota=step.quota_bytes, reservation=step.quota_bytes), step.refreservation_bytes)
+    return _with_refreservation(
+        _with_root(vm, quota=step.quota_bytes, reservation=step.quota_bytes), step.refreservation_bytes
+    )
 
 
 def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -113,25 +115,29 @@ def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> 
     """
     before = sum(v.used for v in vm.volumes)
     for volume in step.names:
-        vm = _map(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
+        vm = _change_disk(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
     coming = step.flexible_mib
-    room = _config(vm, flexible_disk_size=coming) if coming else vm
+    room = _with_config(vm, flexible_disk_size=coming) if coming else vm
     used = vm.root.used + sum(v.used for v in vm.volumes) - before
     quota = max(vm.root.quota, expected_quota(vm, geometry), expected_quota(room, geometry), used)
-    return _root(vm, quota=quota, reservation=quota)
+    return _with_root(vm, quota=quota, reservation=quota)
 
 
 def _stop(step: vm_steps.Stop, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, at_home=True)  # it runs here: this run may start it again
-    return _config(vm, state="stopped", autoboot=vm.config.autoboot and (vm.config.failover or not step.autoboot_off))
+    return _with_config(
+        vm, state="stopped", autoboot=vm.config.autoboot and (vm.config.failover or not step.autoboot_off)
+    )
 
 
 def _start(step: vm_steps.Start, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _config(vm, state="running", autoboot=vm.config.autoboot or (step.autoboot_on and not vm.config.failover))
+    return _with_config(
+        vm, state="running", autoboot=vm.config.autoboot or (step.autoboot_on and not vm.config.failover)
+    )
 
 
 def _autoboot(step: vm_steps.SetAutoboot, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _config(vm, autoboot=step.autoboot)
+    return _with_config(vm, autoboot=step.autoboot)
 
 
 def _retire(step: vm_steps.RetireSyncs, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -144,29 +150,31 @@ def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
     ones too.
     """
     for disk in vm.disks + vm.orphans if thick else ():
-        vm = _map(vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
-    return _lawful(_based(vm, max(0, vm.root.refquota - MIB)), geometry)
+        vm = _change_disk(
+            vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry))
+        )
+    return _with_lawful_quota(_with_refreservation(vm, max(0, vm.root.refquota - MIB)), geometry)
 
 
 def _flexible(step: vm_steps.SetFlexibleSize, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _recomputed(_config(vm, flexible_disk_size=step.stored_mib), step.resets, geometry)
+    return _recomputed(_with_config(vm, flexible_disk_size=step.stored_mib), step.sets_volumes_to_auto, geometry)
 
 
 def _quota(step: vm_steps.SetVmQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _recomputed(_root(vm, refquota=step.quota_bytes), step.resets, geometry)
+    return _recomputed(_with_root(vm, refquota=step.quota_bytes), step.sets_volumes_to_auto, geometry)
 
 
 def _resize(step: disk_steps.Resize, vm: Vm, geometry: PoolGeometry) -> Vm:
     before = next(v for v in vm.volumes if v.name == step.volume)
     after = _sized(before, step.size_mib, step.type, geometry)
-    vm = _map(vm, step.volume, lambda d: replace(d, volume=after))
+    vm = _change_disk(vm, step.volume, lambda d: replace(d, volume=after))
     if vm.flexible:
-        return _lawful(vm, geometry)
+        return _with_lawful_quota(vm, geometry)
     if step.type != SPARSE:
         moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
     else:
         moved = sum(sign * overhead(v.volsize, v.volblocksize, geometry) for sign, v in ((1, after), (-1, before)))
-    return _root(vm, quota=vm.root.quota + moved, reservation=vm.root.reservation + moved)
+    return _with_root(vm, quota=vm.root.quota + moved, reservation=vm.root.reservation + moved)
 
 
 def _sized(volume: Dataset, size_mib: int, kind: str, geometry: PoolGeometry) -> Dataset:
@@ -183,7 +191,7 @@ def _convert(step: disk_steps.Convert, vm: Vm, geometry: PoolGeometry) -> Vm:
             replace(disk, volume=with_type(disk.volume, step.type, geometry)), identity.type_fact(step.type)
         )
 
-    return _map(vm, step.volume, converted)
+    return _change_disk(vm, step.volume, converted)
 
 
 def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: PoolGeometry) -> Disk:
@@ -208,19 +216,19 @@ def _copied(disk: Disk, wanted: str, copying: disk_steps.Copying, geometry: Pool
 
 
 def _discard(step: disk_steps.DiscardCopy, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, lambda d: replace(d, partial_copy=""))
+    return _change_disk(vm, step.volume, lambda d: replace(d, partial_copy=""))
 
 
 def _edit(step: disk_steps.EditDisks, vm: Vm, geometry: PoolGeometry) -> Vm:
     for edit in step.edits:
-        vm = _map(vm, edit.volume, lambda d, edit=edit: replace(d, **edit.changes))  # type: ignore[misc]
+        vm = _change_disk(vm, edit.volume, lambda d, edit=edit: replace(d, **edit.changes))  # type: ignore[misc]
         entries = (replace(e, **edit.changes) if e.volume == edit.volume else e for e in vm.config.disks)
-        vm = _config(vm, disks=tuple(entries))
+        vm = _with_config(vm, disks=tuple(entries))
     return vm
 
 
 def _compression(step: disk_steps.SetCompression, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, lambda d: replace(d, volume=replace(d.volume, compression=step.value)))
+    return _change_disk(vm, step.volume, lambda d: replace(d, volume=replace(d.volume, compression=step.value)))
 
 
 def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
@@ -242,20 +250,20 @@ def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
 
 
 def _identity(step: disk_steps.WriteFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, lambda d: with_written_facts(d, step.facts))
+    return _change_disk(vm, step.volume, lambda d: with_written_facts(d, step.facts))
 
 
 def _correct(step: disk_steps.CorrectFacts, vm: Vm, geometry: PoolGeometry) -> Vm:
     """Return the VM after a correction of a volume, or of its own dataset."""
     facts, root = step.facts, vm.root
     if step.volume == root.name:
-        return _root(vm, user={**root.user, **facts}, received=root.received - facts.keys())
-    return _map(vm, step.volume, lambda d: with_written_facts(d, facts))
+        return _with_root(vm, user={**root.user, **facts}, received=root.received - facts.keys())
+    return _change_disk(vm, step.volume, lambda d: with_written_facts(d, facts))
 
 
-def _out(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
+def _without_disk(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
     disk = next(d for d in vm.disks + vm.orphans if d.volume.name == volume)
-    vm = _config(vm, disks=tuple(e for e in vm.config.disks if e.path != disk.path))
+    vm = _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != disk.path))
     disks, orphans = (tuple(d for d in pile if d is not disk) for pile in (vm.disks, vm.orphans))
     return replace(vm, disks=disks, orphans=orphans), disk
 
@@ -264,11 +272,11 @@ def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
     """Return the VM after a removal. A flexible VM gets the quota by the law; an inflexible one keeps room for a new
     disk.
     """
-    return _lawful(vm, geometry) if vm.flexible else vm
+    return _with_lawful_quota(vm, geometry) if vm.flexible else vm
 
 
 def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
-    vm, disk = _out(vm, step.volume)
+    vm, disk = _without_disk(vm, step.volume)
     disk = with_written_facts(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
     detached = replace(disk, volume=replace(disk.volume, name=step.target), detached=True, boot=boot, path="")
@@ -279,12 +287,12 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     detached = replace(detached, snapshots=moved)
     low = max(0, vm.root.reservation - disk.volume.used)
     vm = _settled(replace(vm, detached=(*vm.detached, detached)), geometry)
-    return _root(vm, reservation=min(low, vm.root.quota)) if step.lean else vm
+    return _with_root(vm, reservation=min(low, vm.root.quota)) if step.reservation_set_later else vm
 
 
 def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, missing=tuple(p for p in vm.missing if p != step.path))
-    return _config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path))
+    return _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path))
 
 
 def unguarded(disk: Disk) -> Disk:
@@ -297,11 +305,11 @@ def unguarded(disk: Disk) -> Disk:
 
 
 def _unguard(step: disk_steps.LiftGuard, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, unguarded)
+    return _change_disk(vm, step.volume, unguarded)
 
 
 def _destroy(step: disk_steps.Destroy, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _settled(_out(vm, step.volume)[0], geometry)
+    return _settled(_without_disk(vm, step.volume)[0], geometry)
 
 
 def _destroy_detached(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -310,7 +318,7 @@ def _destroy_detached(step: disk_steps.DestroyDetached, vm: Vm, geometry: PoolGe
     return vm if orphans == vm.orphans else _settled(replace(vm, orphans=orphans), geometry)
 
 
-def _in(vm: Vm, disk: Disk, step: disk_steps.DiskArrival, geometry: PoolGeometry) -> Vm:
+def _with_disk(vm: Vm, disk: Disk, step: disk_steps.DiskArrival, geometry: PoolGeometry) -> Vm:
     attachment = step.attachment
     disk = replace(
         with_written_facts(disk, step.facts),
@@ -337,10 +345,10 @@ def _in(vm: Vm, disk: Disk, step: disk_steps.DiskArrival, geometry: PoolGeometry
     )
     if attachment.boot:
         # Without a boot order, another disk may have been the first.
-        vm = _config(vm, disks=tuple(replace(e, boot=False) for e in vm.config.disks))
+        vm = _with_config(vm, disks=tuple(replace(e, boot=False) for e in vm.config.disks))
         vm = replace(vm, disks=tuple(replace(d, boot=False) for d in vm.disks))
-    vm = _config(vm, disks=(*vm.config.disks, entry))
-    return _lawful(replace(vm, disks=_sorted((*vm.disks, disk))), geometry)
+    vm = _with_config(vm, disks=(*vm.config.disks, entry))
+    return _with_lawful_quota(replace(vm, disks=_sorted((*vm.disks, disk))), geometry)
 
 
 def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -355,10 +363,10 @@ def _attach(step: disk_steps.AttachDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     disk = with_written_facts(
         replace(disk, volume=volume), {"from": "", "copied": "", disk_element.ELEMENT_PROPERTY: ""}
     )
-    return _in(vm, disk, step, geometry)
+    return _with_disk(vm, disk, step, geometry)
 
 
-def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geometry: PoolGeometry) -> Dataset:
+def _new_volume(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geometry: PoolGeometry) -> Dataset:
     """Return the volume of a new disk."""
     blank = Dataset(
         name=step.volume,
@@ -372,13 +380,15 @@ def _made(step: t.Union[disk_steps.CreateDisk, disk_steps.CreateDetached], geome
 
 def _create(step: disk_steps.CreateDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     uuid = step.attachment.uuid
-    disk = Disk(volume=_made(step, geometry), vm=vm.config.uuid, index=0, uuid=uuid, image_size=step.image_size_mib)
-    return _in(vm, disk, step, geometry)
+    disk = Disk(
+        volume=_new_volume(step, geometry), vm=vm.config.uuid, index=0, uuid=uuid, image_size=step.image_size_mib
+    )
+    return _with_disk(vm, disk, step, geometry)
 
 
 def _create_detached(step: disk_steps.CreateDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
     disk = Disk(
-        volume=_made(step, geometry),
+        volume=_new_volume(step, geometry),
         vm=step.vm,
         index=0,
         model=step.facts["model"],
@@ -389,7 +399,9 @@ def _create_detached(step: disk_steps.CreateDetached, vm: Vm, geometry: PoolGeom
 
 
 def _resize_detached(step: disk_steps.ResizeDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.volume, lambda d: replace(d, volume=_sized(d.volume, step.size_mib, step.type, geometry)))
+    return _change_disk(
+        vm, step.volume, lambda d: replace(d, volume=_sized(d.volume, step.size_mib, step.type, geometry))
+    )
 
 
 def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -397,14 +409,14 @@ def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeom
         disk = with_written_facts(disk, {"from": ""})
         return replace(disk, volume=_sized(disk.volume, step.size_mib, step.type, geometry))
 
-    return _map(vm, step.volume, finished)
+    return _change_disk(vm, step.volume, finished)
 
 
 def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeometry) -> Vm:
     def ended(disk: Disk) -> Disk:
         return with_written_facts(replace(disk, volume=replace(disk.volume, name=step.target)), step.facts)
 
-    return _map(vm, step.volume, ended)
+    return _change_disk(vm, step.volume, ended)
 
 
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
@@ -431,7 +443,7 @@ def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry:
         hidden_paths=config.hidden_paths | {entry.path},
         flexible_disk_size=None if stored is None else stored + size,
     )
-    return _lawful(replace(vm, config=config, disks=_sorted((*vm.disks, disk))), geometry)
+    return _with_lawful_quota(replace(vm, config=config, disks=_sorted((*vm.disks, disk))), geometry)
 
 
 def _elsewhere(step: Step, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -456,7 +468,7 @@ def _properties(step: vm_steps.SetProperties, vm: Vm, geometry: PoolGeometry) ->
     if step.indestructible is False:
         protection = snapshots.protection(vm)
         vm = replace(vm, snapshots=tuple(s for s in vm.snapshots if s is not protection))
-    return _config(vm, **changes)
+    return _with_config(vm, **changes)
 
 
 def _package(step: vm_steps.WritePackage, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -464,7 +476,7 @@ def _package(step: vm_steps.WritePackage, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
-    return _map(vm, step.dataset, lambda d: replace(with_written_facts(d, step.facts), uuid=step.uuid))
+    return _change_disk(vm, step.dataset, lambda d: replace(with_written_facts(d, step.facts), uuid=step.uuid))
 
 
 def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:

@@ -51,11 +51,11 @@ def addressed(host: Host, declared: VmDeclaration) -> t.Union[VmConfig, Problem,
     if declared.uuid not in ("", config.uuid):
         text = f"the uuid of VM {config.label} is not {declared.uuid}; a VM keeps its uuid"
         return Problem("InvalidArgument", text, declared.vm)
-    reason = _unsure(config, declared)
+    reason = _why_ambiguous(config, declared)
     return Problem("InvalidArgument", reason, declared.vm) if reason else config
 
 
-def _unsure(config: VmConfig, declared: VmDeclaration) -> str:
+def _why_ambiguous(config: VmConfig, declared: VmDeclaration) -> str:
     """Return why the declared name could mean a new VM, or another VM after this one is deleted; "" if it cannot."""
     lower, absent = declared.vm.lower(), declared.state == "absent"
     if lower == config.uuid:
@@ -100,7 +100,7 @@ def _plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, ca
     geometry = host.geometry[vm.config.pool]
     spec = _spec(vm, declared, problems)
     problems += slot_problems(spec, vm.config)
-    _fits(vm, declared, problems)
+    _check_package(vm, declared, problems)
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     seq = Sequence(vm, geometry)
@@ -149,7 +149,7 @@ def _spec(vm: Vm, declared: VmDeclaration, problems: Problems) -> VmDisksDeclara
     exchanges = not creating or (boots is not None and boots.image not in ("", declared.image))
     replaces_boot = exchanges and packages.with_new_image(declared, disks or [], boots, problems)
     if not replaces_boot:
-        _same_image(declared, _coming_back(vm, disks or []) or boots, problems)
+        _check_image(declared, _coming_back(vm, disks or []) or boots, problems)
     if creating:
         uuids = {disk.uuid for disk in vm.disks}
         for number, entry in enumerate(disks or ()):
@@ -174,7 +174,7 @@ def uuid_of_new(vm: str, number: int, taken: t.Collection[str]) -> str:
     )
 
 
-def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
+def _check_package(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     """Check that the VM fits into its package. RFD 154 only demands that sizes and snapshots do not exceed the disk."""
     package = declared.package
     if package is None:
@@ -198,7 +198,7 @@ def _fits(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
         )
 
 
-def _same_image(declared: VmDeclaration, boots: t.Optional[Disk], problems: Problems) -> None:
+def _check_image(declared: VmDeclaration, boots: t.Optional[Disk], problems: Problems) -> None:
     """Refuse another image for an existing VM. The image that a disk was made from is not always known."""
     named = {declared.image, *(entry.get("image") for entry in declared.disks or ())}
     if declared.image and boots is not None and boots.image and boots.image not in named:
@@ -357,17 +357,17 @@ def plan_deletion(
             "Indestructible",
             "the VM is indestructible; indestructible=false of the module vm in the same task allows its deletion",
         )
-    _is_member(vm, declared, problems)
-    _may_be_elsewhere(vm, left, problems)
+    _check_member(vm, declared, problems)
+    _check_home(vm, left, problems)
     unused = left is not None and bool(left.entry.creates) and not left.still_needed
     gives_up = declared.destroy_snapshots or unused
     leavers = [Leaver(d, not d.preserve, gives_up) for d in vm.disks if not d.hidden] + _orphans(vm)
     checks.check_departures(Resolved(vm, None, vm.root.refquota, [], leavers, []), host, problems)
-    _half_back(vm, [leaver.disk for leaver in leavers if not leaver.destroy], problems)
-    _unread(vm, capabilities, problems)
-    _unknown(host, vm, problems)
+    _check_rollback(vm, [leaver.disk for leaver in leavers if not leaver.destroy], problems)
+    _check_unread(vm, capabilities, problems)
+    _check_unknown_datasets(host, vm, problems)
     if left is None or left.entry.deletes or left.still_needed:
-        _given_up(vm, declared, problems)
+        _check_losses(vm, declared, problems)
     if left is None or any(not leaver.destroy for leaver in leavers):
         ordering.check_ready(vm, problems)
     elif vm.config.frozen:
@@ -377,7 +377,7 @@ def plan_deletion(
     return _deletion(vm, [leaver for leaver in leavers if not leaver.destroy], geometry, capabilities)
 
 
-def _half_back(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
+def _check_rollback(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
     """Refuse to keep disks that an interrupted rollback may not have reached. Those that are destroyed do not
     matter.
     """
@@ -386,7 +386,7 @@ def _half_back(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
         problems.add("InUse", text)
 
 
-def _may_be_elsewhere(vm: Vm, left: t.Optional[Leftovers], problems: Problems) -> None:
+def _check_home(vm: Vm, left: t.Optional[Leftovers], problems: Problems) -> None:
     """Refuse to delete a VM that another host may have taken over, or could still bring back. A VM that moves is
     refused anyway.
     """
@@ -400,7 +400,7 @@ def _may_be_elsewhere(vm: Vm, left: t.Optional[Leftovers], problems: Problems) -
         problems.add("Replicated", f"{reason}; the playbook replicate with flexdisk_failover=false gives that up first")
 
 
-def _is_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
+def _check_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     """Refuse to delete a VM that is not the declared member, and was not about to become it."""
     becomes = vm.interrupted.member if vm.interrupted is not None else ""
     current = vm.member if vm.member is not None else becomes or None
@@ -431,7 +431,7 @@ def _orphans(vm: Vm) -> t.List[Leaver]:
     return [Leaver(d, False, nameless=d.name in names or d.boot) for d in vm.orphans if has_any_identity(d) and d.uuid]
 
 
-def _unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
+def _check_unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
     """Refuse to delete volumes that this task has not read: a hypervisor that keeps the storage destroys them with the
     VM.
     """
@@ -447,7 +447,7 @@ def _unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
             problems.add("InUse", text)
 
 
-def _unknown(host: Host, vm: Vm, problems: Problems) -> None:
+def _check_unknown_datasets(host: Host, vm: Vm, problems: Problems) -> None:
     """Refuse unknown datasets below the VM's dataset, because they would be destroyed with it."""
     known = {disk.volume.name for disk in vm.disks} | {leaver.disk.volume.name for leaver in _orphans(vm)}
     below = [d for d in host.datasets.values() if is_below(d.name, vm.root.name) and d.kind != "snapshot"]
@@ -456,7 +456,7 @@ def _unknown(host: Host, vm: Vm, problems: Problems) -> None:
         problems.add("InUse", f"{', '.join(strange)} would be destroyed with the VM, but is not one of its disks")
 
 
-def _given_up(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
+def _check_losses(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
     data = [d for d in vm.disks if not (d.boot or d.hidden or d.preserve)]
     if data and not declared.destroy_disks:
         names = ", ".join(f"{d.label} ({render_mib(d.size_mib)}, uuid {d.uuid})" for d in data)
@@ -486,11 +486,11 @@ def _snapshot_text(vm: Vm, snapshot: Dataset) -> str:
 
 def _deletion(vm: Vm, detaching: t.Sequence[Leaver], geometry: PoolGeometry, capabilities: Capabilities) -> VmPlan:
     seq = Sequence(vm, geometry)
-    seq.extend(departures.unguard(vm.disks + vm.orphans + vm.detached))
+    seq.extend(departures.lift_guards(vm.disks + vm.orphans + vm.detached))
     if vm.config.state == "running":
         seq.add(ordering.stop(capabilities))
-    seq.extend(changes.unname(disk) for disk in former_boots(vm))
-    seq.extend(departures.forget(vm))
+    seq.extend(changes.remove_name(disk) for disk in former_boots(vm))
+    seq.extend(departures.remove_ghosts(vm))
     seq.add(_properties(seq.vm, VmDeclaration(vm.label, indestructible=False)))
     for leaver in detaching:
         seq.add(departures.detach(seq.vm, replace(leaver, disk=seq.volume_of(leaver.disk)), True))
@@ -528,7 +528,7 @@ def plan_ended(host: Host, declared: VmDeclaration) -> t.Optional[VmPlan]:
             vm = Vm(config, Dataset(place, ""), detached=detached, interrupted=left)
             seq = Sequence(vm, host.geometry[pool])
             seq.add(Recover(StepReport(f"= deletion of {left.since} ended: only its record was left")))
-            seq.extend(departures.unguard(detached))
+            seq.extend(departures.lift_guards(detached))
             return VmPlan(uuid, vm, seq.vm, tuple(seq.steps))
     return None
 

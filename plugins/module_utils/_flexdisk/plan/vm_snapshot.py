@@ -184,12 +184,12 @@ def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
 def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], problems: Problems) -> None:
     if snapshot is None:
         return
-    _unowned(snapshot, snapshot.whole_parts, problems)
-    _used(snapshot.whole_parts, problems)
+    _check_taken_together(snapshot, snapshot.whole_parts, problems)
+    _check_unused(snapshot.whole_parts, problems)
     seq.add(_deletion(seq.vm, snapshot))
 
 
-def _unowned(snapshot: VmSnapshot, parts: t.Iterable[Dataset], problems: Problems) -> None:
+def _check_taken_together(snapshot: VmSnapshot, parts: t.Iterable[Dataset], problems: Problems) -> None:
     names = ", ".join(part.name for part in snapshot.strangers(parts))
     if names:
         problems.add(
@@ -199,7 +199,7 @@ def _unowned(snapshot: VmSnapshot, parts: t.Iterable[Dataset], problems: Problem
         )
 
 
-def _used(parts: t.Iterable[Dataset], problems: Problems) -> None:
+def _check_unused(parts: t.Iterable[Dataset], problems: Problems) -> None:
     for part in parts:
         if part.clones:
             problems.add("InUse", f"{part.name} has clones: {', '.join(part.clones)}")
@@ -220,8 +220,8 @@ def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
     why = f" by keep, which counts {_counts(every, counted, keep, name)}"
     for snapshot in (s for s in counted if s.name not in stay):
         problems = Problems("")
-        _unowned(snapshot, snapshot.whole_parts, problems)
-        _used(snapshot.whole_parts, problems)
+        _check_taken_together(snapshot, snapshot.whole_parts, problems)
+        _check_unused(snapshot.whole_parts, problems)
         if problems:
             reasons = "; ".join(problem.message for problem in problems)
             warnings.append(f"{vm.label}: keep leaves snapshot {snapshot.name}: {reasons}")
@@ -300,7 +300,7 @@ def _refuse_users(host: Host, vm: Vm, snapshot: VmSnapshot, problems: Problems) 
 
 
 def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, problems: Problems) -> None:
-    _unowned(snapshot, snapshot.parts, problems)
+    _check_taken_together(snapshot, snapshot.parts, problems)
     for disk in vm.disks + vm.orphans:
         if disk.guarded:
             problems.add(
@@ -312,7 +312,7 @@ def _refuse_losses(vm: Vm, snapshot: VmSnapshot, spec: SnapshotDeclaration, prob
         text = "the VM was protected after snapshot %s, and the protection's own snapshot %s prevents a rollback"
         text += "; indestructible=false of the module vm removes both"
         problems.add("Indestructible", text % (snapshot.name, protection.name))
-    _used(newer, problems)
+    _check_unused(newer, problems)
     names = sorted({part.name.partition("@")[2] for part in newer})
     given_up = {word for name in spec.newer or () for word in (name, snapshots.PREFIX + name)}
     # Those of a sync are no data: replicas go back, too.
@@ -349,7 +349,7 @@ def _raised(
     return SetFlexibleSize(
         StepReport(f"flexible_disk_size {render_change(now * MIB, wanted * MIB)}"),
         stored_mib=wanted + vm.hidden_mib,
-        resets=capabilities.keeps_storage,
+        sets_volumes_to_auto=capabilities.keeps_storage,
     )
 
 

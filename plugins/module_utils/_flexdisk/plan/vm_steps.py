@@ -84,7 +84,7 @@ class SetFlexibleSize(Step):
     # With the space of hidden disks.
     stored_mib: int
     # The hypervisor then sets the refreservation of every volume to auto.
-    resets: bool
+    sets_volumes_to_auto: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,7 +95,7 @@ class SetVmQuota(Step):
 
     quota_bytes: int
     # The hypervisor then sets the refreservation of every volume to auto.
-    resets: bool
+    sets_volumes_to_auto: bool
 
 
 # -- power

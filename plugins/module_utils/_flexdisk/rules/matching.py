@@ -103,7 +103,7 @@ class _Matcher:
             wanted = slots.normalise(spec.pci_slot or "")
             there = [d for d in self._unnamed() if d.pci_slot == wanted]
             if there and _other_size(spec, there[0]):
-                self.problems.add("Ambiguous", _taken_slot(spec, there[0]), spec.label)
+                self.problems.add("Ambiguous", _taken_slot_text(spec, there[0]), spec.label)
                 self._withdraw([spec], there)
             else:
                 self._first(spec, there)
@@ -126,7 +126,7 @@ class _Matcher:
         if unlisted == "refuse" and by_size:
             meant += self._by_size_or_none([d for d in named if not d.boot], meant)
         for spec, there, reason in meant:
-            self.problems.add("InvalidArgument", _renaming(spec, there, reason), spec.label)
+            self.problems.add("InvalidArgument", _renaming_text(spec, there, reason), spec.label)
         self._withdraw([spec for spec, _d, _w in meant], [d for _s, there, _w in meant for d in there])
 
     def _by_size_or_none(self, data: t.Sequence[Disk], meant: t.Sequence[_Meant]) -> t.List[_Meant]:
@@ -170,16 +170,16 @@ class _Matcher:
         """
         boots = [d for d in boots if any(_fits(spec, d) for spec in specs)]
         options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
-        solutions = _two(options) if len(specs) == len(disks) and not boots else []
+        solutions = _up_to_two_choices(options) if len(specs) == len(disks) and not boots else []
         if len(solutions) == 1:
             for spec, k in zip(specs, solutions[0]):
                 self._claim(spec, disks[k])
             return
         if len(specs) == len(disks) == 1 and not boots and _other_size(specs[0], disks[0]):
-            self.problems.add("Ambiguous", _only(specs[0], disks[0]), specs[0].label)
+            self.problems.add("Ambiguous", _other_size_text(specs[0], disks[0]), specs[0].label)
         else:
             why = "more than one assignment fits" if solutions else "their sizes do not tell which is which"
-            self.problems.add("Ambiguous", _choice(specs, [*boots, *disks], why))
+            self.problems.add("Ambiguous", _choice_text(specs, [*boots, *disks], why))
         self._withdraw(specs, disks)
 
     def _warn_of_unnamed(self, spec: DiskDeclaration, alike: t.Sequence[Disk], unlisted: str) -> None:
@@ -189,16 +189,16 @@ class _Matcher:
         doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
         if unlisted == "destroy" and doomed:
             why = "unlisted=destroy would destroy a disk of the same size"
-            self.problems.add("Ambiguous", _choice([spec], doomed, why), spec.label)
+            self.problems.add("Ambiguous", _choice_text([spec], doomed, why), spec.label)
             self._withdraw([spec], doomed)
         elif alike:
-            self.match.warnings.append(_could_be(spec, alike))
+            self.match.warnings.append(_same_size_text(spec, alike))
 
     def _warn_of_replaced(self, spec: DiskDeclaration) -> None:
         """Warn if a disk of the same size and another name is destroyed: the new disk may be meant to be that one."""
         lost = [d for d in self.attached if d.name and not d.boot and not d.preserve and _fits(spec, d)]
         if lost:
-            self.match.warnings.append(_replaces(spec, lost))
+            self.match.warnings.append(_replaced_text(spec, lost))
 
     def _withdraw(self, specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk]) -> None:
         """Remove entries and disks with a problem from the matching."""
@@ -231,7 +231,7 @@ class _Matcher:
         gone = [s for s in self.open_specs if not s.present]
         open_disks = [d for d in self.attached if not d.adopted]
         there = [(s, d) for s in gone for d in open_disks if names_volume(s.name, d.name, d.volume.name)]
-        self.match.warnings += [_not_gone(spec, disk) for spec, disk in there]
+        self.match.warnings += [_nothing_destroyed_text(spec, disk) for spec, disk in there]
         self.match.creates = [s for s in self.open_specs if s.present]
         self.match.unlisted = [d for d in self.attached if not d.boot]
         self.match.orphans = self.orphans
@@ -289,7 +289,7 @@ def _other_size(spec: DiskDeclaration, disk: Disk) -> bool:
     return spec.size * MIB != disk.size
 
 
-def _taken_slot(spec: DiskDeclaration, disk: Disk) -> str:
+def _taken_slot_text(spec: DiskDeclaration, disk: Disk) -> str:
     """Return the message that an entry may mean a new disk or the one in its slot, with both ways to write it."""
     kind = "the boot disk" if disk.boot else "a disk"
     handle = f"uuid: {disk.uuid}" if disk.uuid else f'pci_slot: "{disk.pci_slot}", size: {render_mib(disk.size_mib)}'
@@ -312,7 +312,7 @@ def _open_size(spec: DiskDeclaration, disk: Disk) -> bool:
     return spec.size is None and not birth_differences(spec, disk)
 
 
-def _two(options: t.Sequence[t.Sequence[int]]) -> t.List[t.List[int]]:
+def _up_to_two_choices(options: t.Sequence[t.Sequence[int]]) -> t.List[t.List[int]]:
     """Return up to two ways to choose one of each row's options, none twice. It takes polynomial time even if many are
     alike.
     """
@@ -346,16 +346,16 @@ def _choose(options: t.Sequence[t.Sequence[int]]) -> t.Optional[t.List[int]]:
     return [chosen[row] for row in range(len(options))]
 
 
-def _choice(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: str) -> str:
+def _choice_text(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: str) -> str:
     """Return the message that the user must choose, with entries to paste."""
     return "%s could be any of the VM's unnamed disks: %s. Say which is which, once:\n%s" % (
         ", ".join(s.label for s in specs),
         why,
-        "\n".join(f"{_entry(d, 'CHOOSE')}  # {render_mib(d.size_mib)}, {d.path}" for d in disks),
+        "\n".join(f"{_entry_to_paste(d, 'CHOOSE')}  # {render_mib(d.size_mib)}, {d.path}" for d in disks),
     )
 
 
-def _only(spec: DiskDeclaration, disk: Disk) -> str:
+def _other_size_text(spec: DiskDeclaration, disk: Disk) -> str:
     """Return the message that an entry has another size than the only disk that it could mean, with the entry to
     write.
     """
@@ -366,10 +366,10 @@ def _only(spec: DiskDeclaration, disk: Disk) -> str:
         f"no disk has this name. The only one that could be meant is {disk.path}: it has no name, and is {is_now}, not"
     )
     text += f" {declared}. If it is meant, give it the name first, as it is, and change its size afterwards:"
-    return f"{text} {_entry(disk, spec.label)[:-1]}{size}}}. If a new disk is meant, list that one, too"
+    return f"{text} {_entry_to_paste(disk, spec.label)[:-1]}{size}}}. If a new disk is meant, list that one, too"
 
 
-def _not_gone(spec: DiskDeclaration, disk: Disk) -> str:
+def _nothing_destroyed_text(spec: DiskDeclaration, disk: Disk) -> str:
     """Return the warning that an absent disk has no name yet, and only reports show it under this name."""
     return (
         f"no disk is called {spec.name}, so none is destroyed; {disk.volume.name} has no name yet, and disk_adopt "
@@ -377,37 +377,37 @@ def _not_gone(spec: DiskDeclaration, disk: Disk) -> str:
     )
 
 
-def _could_be(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
+def _same_size_text(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
     """Return the warning that an unnamed disk has the same size as a new one."""
     return "%s is a new disk, but %s the same size and no name; to use %s instead, write %s" % (
         spec.label,
         " and ".join(d.path + (" (the boot disk)" if d.boot else "") for d in disks)
         + (" has" if len(disks) == 1 else " have"),
         "it" if len(disks) == 1 else "one of them",
-        " or ".join(_entry(d, spec.label) for d in disks),
+        " or ".join(_entry_to_paste(d, spec.label) for d in disks),
     )
 
 
-def _replaces(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
+def _replaced_text(spec: DiskDeclaration, disks: t.Sequence[Disk]) -> str:
     """Return the warning that an unlisted disk of the same size and another name is destroyed."""
     return (
         f"{spec.label} is a new disk, and unlisted=destroy destroys "
         f"{' and '.join(d.name for d in disks)} of the same size; to rename it and keep its "
-        f"data, write {' or '.join(_entry(d, spec.label) for d in disks)}"
+        f"data, write {' or '.join(_entry_to_paste(d, spec.label) for d in disks)}"
     )
 
 
-def _renaming(spec: DiskDeclaration, disks: t.Sequence[Disk], reason: str) -> str:
+def _renaming_text(spec: DiskDeclaration, disks: t.Sequence[Disk], reason: str) -> str:
     """Return the message that an entry means a disk with another name."""
     parts = [f"{d.name} (uuid {d.uuid or 'unknown'}) {reason} and has another name" for d in disks]
     return (
         f"no disk has this name; {'; '.join(parts)}; to rename "
         f"{'it' if len(disks) == 1 else 'one of them'}, give its uuid: "
-        f"{' or '.join(_entry(d, spec.label) for d in disks)}"
+        f"{' or '.join(_entry_to_paste(d, spec.label) for d in disks)}"
     )
 
 
-def _entry(disk: Disk, name: str) -> str:
+def _entry_to_paste(disk: Disk, name: str) -> str:
     """Return an entry to paste: with the uuid of a disk, or with its slot if it has no uuid yet."""
     handle = f"uuid: {disk.uuid}" if disk.uuid else f'pci_slot: "{disk.pci_slot}"'
     return f"- {{{handle}, name: {name}{', boot: true' if disk.boot else ''}}}"

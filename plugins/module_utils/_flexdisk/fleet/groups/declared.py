@@ -20,7 +20,7 @@ _Raw = t.Mapping[str, t.Any]
 
 @dataclass(frozen=True)
 class GroupDeclaration:
-    """A group, how it may be changed, and where its members shall lie."""
+    """A group, how it may be changed, and where its members are to be."""
 
     group: Group
     policy: RollPolicy

@@ -18,7 +18,7 @@ from .roll import Group, Step, in_order_of_creation
 
 @dataclass(frozen=True)
 class Homes:
-    """Where members shall lie: spread over hosts, or each on the host that fixed has for its name."""
+    """Where members are to be: spread over hosts, or each on the host that fixed has for its name."""
 
     hosts: t.Tuple[str, ...] = ()
     fixed: t.Mapping[str, str] = field(default_factory=dict)

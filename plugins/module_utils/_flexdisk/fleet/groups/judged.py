@@ -22,10 +22,9 @@ def judge_members(
 ) -> t.List[t.Dict[str, t.Any]]:
     """Return the members as group_plan takes them.
 
-    members are those of member_places.observed. checks has the result of vm in check mode of each host that was asked.
-    serving names the members whose gate says yes. recreate: vm was allowed to make boot disks anew, so what is a
-    problem all the same is a refusal. A member above the size that is not there would be made for a while only: it is
-    judged when it is made.
+    members: those of member_places.observed. checks: the result of vm in check mode of each host that was asked.
+    serving: the members that have passed their gate. recreate: vm was allowed to recreate boot disks, so any remaining
+    problem is a refusal. A surge member that does not exist yet is judged when it is created.
     """
     return [_judge_member(member, checks.get(member["host"]), serving, size, recreate) for member in members]
 

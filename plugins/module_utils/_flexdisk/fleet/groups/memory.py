@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 _Dict = t.Dict[str, t.Any]
 ByHost = t.Dict[str, t.List[_Dict]]
-TURNS, ROUNDS = 6, 20  # turns of a round, those of a run that has nothing to do; and rounds before the tasks begin anew
+TURNS, ROUNDS = 6, 20  # turns of a round, those of a run that has nothing to do; rounds before the tasks start again
 _WITHIN = ("memory", "refused", "plan")  # fields of a turn that are no keys of its result
 
 

@@ -35,7 +35,7 @@ class GroupPlan:
 
 
 def plan_group(group: Group, policy: RollPolicy, homes: Homes) -> GroupPlan:
-    """Return the plan for a group as it is now. homes: where members shall lie that lie nowhere yet."""
+    """Return the plan for a group as it is now. homes: where new members are to be."""
     group = placed(group, homes, policy)
     steps, end = all_steps(group, policy)
     problems = refusals(group, policy, homes, steps, end)

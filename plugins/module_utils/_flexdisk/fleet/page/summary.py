@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-import os
+import posixpath
 import typing as t
 
 from ...model.sizes import MIB, render_bytes
@@ -32,7 +32,7 @@ def pages(hosts: t.Sequence[str], path: str, most: int) -> t.List[t.Dict[str, t.
     """Return the files of a report, each with its hosts: one file, or the summary and one for each `most` hosts."""
     if len(hosts) <= most:
         return [{"path": path, "hosts": list(hosts), "summary": False}]
-    stem, suffix = os.path.splitext(path)
+    stem, suffix = posixpath.splitext(path)
     groups = [list(hosts[start : start + most]) for start in range(0, len(hosts), most)]
     width = len(str(len(groups)))
     more = [
@@ -62,7 +62,7 @@ def summary(
 ) -> str:
     """Return the summary as HTML. hosts: the figures of each. files: as pages() returns them."""
     checked_time(time)
-    links = {host: os.path.basename(file["path"]) for file in files if not file["summary"] for host in file["hosts"]}
+    links = {host: posixpath.basename(file["path"]) for file in files if not file["summary"] for host in file["hosts"]}
     total = {key: sum(host_figures[key] for host_figures in hosts.values()) for key in FIGURES}
     counted = [
         count(len(hosts), "host"),

@@ -122,6 +122,7 @@ class _Vm(t.NamedTuple):
 
 
 def group_of(raw: _Raw) -> str:
+    """Return the group of a host, ONLY if it has none."""
     return str(raw["group"] or ONLY)
 
 

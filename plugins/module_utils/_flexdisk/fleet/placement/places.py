@@ -66,6 +66,7 @@ class Places:
         return self._members[group]
 
     def usable(self, host: str) -> bool:
+        """Return whether the host takes VMs."""
         return self.known.hosts[host].usable
 
     def score(self, group: t.Optional[str] = None) -> Score:
@@ -96,6 +97,7 @@ class Places:
         self.accounts.update(moved.accounts)
 
     def vms_on(self, host: str) -> t.Iterable[KnownVm]:
+        """Return the VMs of a host."""
         return self._vms_by_host[host].values()
 
     def having(self, vm: KnownVm) -> Places:
