@@ -77,9 +77,10 @@ def test_nothing_is_left(monkeypatch, tmp_path):
 def test_the_page_names_each_place():
     """Where the collection has a new place on hosts, the page must say how it goes."""
     text = (ROOT / "docs" / "uninstall.md").read_text()
-    for place in (layout.replicas("POOL"), layout.diverged("POOL"), layout.moves("POOL"), layout.container("POOL")):
-        assert f"`{place}`" in text
-    for place in (lock.OF_ROOT, records._FOLDER, SYNC):
+    parts = (layout.container, layout.replicas_container, layout.diverged_container, layout.moves_container)
+    for part in parts:
+        assert f"`{part('POOL')}`" in text
+    for place in (lock.ROOT_FOLDER, records._FOLDER, SYNC):
         assert f"`{place}" in text
 
 
