@@ -115,7 +115,7 @@ def test_what_is_shown(monkeypatch):
     made._display = SimpleNamespace(display=lambda line, stderr: shown.append(line))
     monkeypatch.setattr(Watched, "_module", lambda _self, *what: asked.append(what) or answers.pop(0))
     while answers:
-        made._tell({"inventory_hostname": "hv01"})
+        made._show_progress({"inventory_hostname": "hv01"})
     assert shown == [
         "hv01: vm_disks of web01, at step 1 of 2, VM web01: stop",
         "hv01: vm_disks of web01, at step 2 of 2, VM web01: start",
