@@ -33,9 +33,57 @@ def test_hosts_with_the_same_reason_share_a_line():
     ]
 
 
-def test_a_reason_with_the_name_of_its_host_is_the_same_on_others():
-    variables = {host: {"_flexdisk": {"failed": True, "msg": f"{host} is off"}} for host in ("hv01", "hv02")}
-    assert table(variables) == ["2 hosts failed:", "hv01, hv02: HOST is off"]
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("ssh: connect to host {} port 22: refused", "ssh: connect to host HOST port 22: refused"),
+        ("Could not resolve hostname {}: unknown", "Could not resolve hostname HOST: unknown"),
+        ("root@{}: Permission denied", "root@HOST: Permission denied"),
+        ("VM web is not on {}", "VM web is not on HOST"),
+    ],
+)
+def test_a_reason_with_the_name_of_its_host_is_the_same_on_others(reason, shown):
+    variables = {host: {"_flexdisk": {"failed": True, "msg": reason.format(host)}} for host in ("hv01", "hv02")}
+    assert table(variables) == ["2 hosts failed:", f"hv01, hv02: {shown}"]
+
+
+def test_a_vm_with_the_name_of_its_host_is_shown():
+    """No message says of one of them what is true of another."""
+    variables = {
+        host: {"_flexdisk": {"failed": True, "msg": f"VM {vm}: disk {vm}: no space"}}
+        for host, vm in (("web", "web"), ("db", "db"), ("hv01", "web"))
+    }
+    assert table(variables) == [
+        "3 hosts failed:",
+        "web, hv01: VM web: disk web: no space",
+        "db: VM db: disk db: no space",
+    ]
+
+
+def test_the_reason_of_one_host_is_shown_as_it_was_reported():
+    variables = {"hv01": {"_flexdisk": {"failed": True, "msg": "nothing listens on hv01"}}}
+    assert table(variables) == ["1 host failed:", "hv01: nothing listens on hv01"]
+
+
+def item(**result):
+    return {"ansible_loop_var": "item", "item": "x", **result}
+
+
+def test_a_failed_loop_has_the_reasons_of_its_items():
+    same = item(failed=True, msg="Task failed: no space")
+    loop = {"failed": True, "msg": "One or more items failed", "results": [item(msg="fine"), same, same]}
+    lost = item(unreachable=True, msg="no route")
+    more = {"unreachable": True, "msg": "All items completed", "results": [lost, item(failed=True, msg="other")]}
+    hidden = {"failed": True, "msg": "One or more items failed", "results": [item(failed=True, censored="no_log")]}
+    of_module = {"failed": True, "msg": "no VM", "results": [{"failed": True, "msg": "no loop"}]}
+    results = {"hv01": loop, "hv02": more, "hv03": hidden, "hv04": of_module}
+    assert table({host: {"_flexdisk": result} for host, result in results.items()}) == [
+        "4 hosts failed:",
+        "hv01: no space",
+        "hv02: unreachable: no route (and more, above)",
+        "hv03: see the output above",
+        "hv04: no VM",
+    ]
 
 
 @pytest.mark.parametrize("result", [{}, {"_flexdisk": CHECKED}, {"_flexdisk": {"failed": True}}])

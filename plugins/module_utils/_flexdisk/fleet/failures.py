@@ -14,25 +14,53 @@ from ..model.text import visible
 LONGEST = 200
 ELSEWHERE = "see the output above"
 _OF_ANSIBLE = re.compile(r"\A(Task failed: |Action failed: )+")
+_BEFORE_A_HOST = r"(\b(?:host|hostname|on|to|by|from) |@)"
 _Result = t.Mapping[str, t.Any]
 
 
 def failures(results: t.Mapping[str, t.Mapping[str, t.Optional[_Result]]]) -> t.List[str]:
     """Return the lines of the table. results: what the tasks of each failed host returned, the first task first."""
-    hosts: t.Dict[str, t.List[str]] = {}
+    groups: t.Dict[str, t.Dict[str, str]] = {}
     for host, host_results in results.items():
-        hosts.setdefault(_reason(host, host_results), []).append(host)
+        reason = _reason(host_results)
+        groups.setdefault(_masked(host, reason), {})[host] = reason
     counted = f"{len(results)} host{'' if len(results) == 1 else 's'} failed:"
-    return [counted, *(visible(f"{', '.join(some)}: {reason}") for reason, some in hosts.items())]
+    return [counted, *(visible(_line(masked, reasons)) for masked, reasons in groups.items())]
 
 
-def _reason(host: str, host_results: t.Mapping[str, t.Optional[_Result]]) -> str:
-    """The first line of the last failure, with HOST instead of the name of the host, so that equal reasons are one."""
+def _masked(host: str, reason: str) -> str:
+    """Return the reason with HOST for the name of its host, so that equal reasons are one. The name is replaced only
+    where it surely is that of the host: a VM may have the same one.
+    """
+    return re.sub(rf"{_BEFORE_A_HOST}{re.escape(host)}(?![\w.-])", r"\1HOST", reason)
+
+
+def _line(masked: str, reasons: t.Mapping[str, str]) -> str:
+    """Return the line of hosts with the same reason, as they reported it unless their names differ in it."""
+    reported = set(reasons.values())
+    return f"{', '.join(reasons)}: {reported.pop() if len(reported) == 1 else masked}"
+
+
+def _reason(host_results: t.Mapping[str, t.Optional[_Result]]) -> str:
+    """Return the first line of the last failure."""
     for result in reversed(list(host_results.values())):
         if result and (result.get("failed") or result.get("unreachable")):
-            lines = _OF_ANSIBLE.sub("", str(result.get("msg") or "").strip()).splitlines()
-            text = re.sub(rf"(?<![\w.-]){re.escape(host)}(?![\w.-])", "HOST", lines[0]) if lines else ELSEWHERE
+            lines = _lines(result)
+            text = lines[0] if lines else ELSEWHERE
             more = " (and more, above)" if len(lines) > 1 else ""
             lost = "unreachable: " if result.get("unreachable") else ""
             return lost + (text if len(text) <= LONGEST else f"{text[:LONGEST]}...") + more
     return ELSEWHERE
+
+
+def _lines(result: _Result) -> t.List[str]:
+    """Return the lines of the message. Of a loop, those of its failed items: its own says only that some failed."""
+    items = result.get("results")
+    looped = [item for item in items if isinstance(item, t.Mapping)] if isinstance(items, (list, tuple)) else []
+    failed = [item for item in looped if "ansible_loop_var" in item and (item.get("failed") or item.get("unreachable"))]
+    lines = [
+        line
+        for part in failed or [result]
+        for line in _OF_ANSIBLE.sub("", str(part.get("msg") or "").strip()).splitlines()
+    ]
+    return list(dict.fromkeys(lines))
