@@ -92,3 +92,55 @@ def test_what_has_a_disk_in_it_is_not_destroyed(tmp_path):
     with pytest.raises(subprocess.CalledProcessError):
         nodes.run("hv01", "zfs", "destroy", "zones/flexdisk")
     assert "zones/flexdisk/disk" in nodes.run("hv01", "zfs", "list", "-Ho", "name", "-r", "zones")
+
+
+def last_commands(monkeypatch):
+    """Those of the page that look what is left, and remove the rest of the properties."""
+    monkeypatch.syspath_prepend(str(ROOT / "tests" / "tools"))
+    import excerpts
+
+    blocks = excerpts.BLOCK.findall((ROOT / "docs" / "uninstall.md").read_text())
+    return [command for block in blocks for command, _shown in excerpts.commands(block)][-4:-1]
+
+
+IDENTITY = ("-o", "flexdisk:uuid=0f0e0d0c-0000-4000-8000-00000000000a")
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        ("create", "-V", "64M", *IDENTITY, "tank/flexdisk/disk"),
+        ("create", "tank/flexdisk/replica"),
+        ("create", "-V", "64M", *IDENTITY, "tank/vm/disk0"),
+    ],
+)
+def test_no_property_is_removed_while_something_has_its_identity(left, tmp_path, monkeypatch):
+    """The commands of the page, with something left on one host in another pool than zones."""
+    nodes = Nodes(tmp_path, {"hv01": "", "hv02": ""}, pools=("zones", "tank"))
+    nodes.run("hv01", "zfs", "create", "-p", "-o", "flexdisk:home=yes", "tank/vm")
+    nodes.run("hv02", "zfs", "create", "-p", left[-1].rpartition("/")[0])
+    nodes.run("hv02", "zfs", *left)
+    defined, looks, removes = last_commands(monkeypatch)
+    assert (looks.split()[0], removes.split()[0]) == ("left", "set")
+
+    def typed_in(command):
+        done = subprocess.run(
+            ["bash", "-c", f"{defined}\n{command}"], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        return done.stdout.splitlines()
+
+    assert f"hv02/bin/zfs: {left[-1]}" in typed_in(looks)
+    assert typed_in(removes) == ["go back to step 7"]
+    assert "flexdisk:home" in nodes.run("hv01", "zfs", "get", "-Ho", "property", "all", "tank/vm")
+    nodes.run("hv02", "zfs", "destroy", "-r", "tank/flexdisk" if "flexdisk" in left[-1] else "tank/vm")
+    assert typed_in(looks) == []
+    assert typed_in(removes) == ["flexdisk:home of tank/vm"]
+
+
+def test_a_host_that_does_not_answer_is_not_empty(tmp_path, monkeypatch):
+    """The look of the page must not take a program that fails for a host with nothing left."""
+    defined, _looks, removes = last_commands(monkeypatch)
+    done = subprocess.run(
+        ["bash", "-c", f"{defined}\n{removes}"], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "go back to step 7\n"

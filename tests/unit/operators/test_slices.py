@@ -20,7 +20,9 @@ def test_a_playbook_that_needs_all_hosts_is_refused_in_a_slice(playbook):
     assert refusal(playbook, COUNT, 2).startswith(f"{playbook} needs all hosts")
 
 
-@pytest.mark.parametrize("playbook", ["adopt", "converge", "list_disks", "recalculate_quota", "report", "verify_disks"])
+@pytest.mark.parametrize(
+    "playbook", ["adopt", "converge", "list_disks", "recalculate_quota", "report", "verify_disks", "write_metrics"]
+)
 def test_a_playbook_of_single_hosts_may_be_sliced(playbook):
     assert refusal(playbook, COUNT, 2) == ""
 
@@ -38,6 +40,14 @@ def test_a_playbook_of_single_hosts_may_be_sliced(playbook):
 def test_what_concerns_all_hosts_is_refused_in_a_slice(playbook, given, why):
     assert refusal(playbook, {**COUNT, **given}, 2).startswith(why)
     assert refusal(playbook, {**COUNT, **given}, 4) == ""
+
+
+def test_status_says_why_it_needs_all_hosts():
+    """It only reads, but the table of a slice would be wrong."""
+    assert refusal("status", COUNT, 2) == (
+        "status needs all hosts: what a move or a failover has left half done is on two of them, but the inventory has "
+        "only 2 of 4 hosts of the group hypervisors (flexdisk_host_count). In AWX, set the job slices to 1"
+    )
 
 
 def test_without_the_number_nothing_is_refused():
