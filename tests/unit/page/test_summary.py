@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote, urljoin, urlsplit
 from xml.etree import ElementTree
 
 import pytest
@@ -46,14 +47,25 @@ def test_the_summary_has_a_row_for_each_host_and_the_worst_first():
     rows = root.findall(".//section[@id='hosts']/table/tbody/tr")
     assert len(rows) == len(found)
     assert sorted(link.get("href") for link in root.findall(".//section[@id='hosts']//a")) == [
-        "report-1.html",
-        "report-2.html",
+        "./report-1.html",
+        "./report-2.html",
     ]
     errors = [int(row.findall("td")[2].text) for row in rows]
     assert errors == sorted(errors, reverse=True)
     assert errors[0] == 1
     assert "hv09" in "".join(root.itertext())
     assert HOSTILE not in summary(found, NOW, files, UNREAD)
+
+
+@pytest.mark.parametrize("name", ["report#1", "50%20", "x:y", "a?b", "a b&c", "gr\u00fcn", "\udcff"])
+def test_a_link_leads_to_the_page_whatever_its_name_is(name):
+    found = {host: figures(one) for host, one in few().items()}
+    files = pages(sorted(found), f"/srv/{name}.html", 1)
+    links = ElementTree.fromstring(summary(found, NOW, files, {})).findall(".//section[@id='hosts']//a")
+    ways = [urlsplit(urljoin("file:///srv/report", link.get("href"))) for link in links]
+    assert {(way.query, way.fragment) for way in ways} == {("", "")}
+    paths = [unquote(way.path, errors="surrogateescape") for way in ways]
+    assert sorted(paths) == [file["path"] for file in files[1:]]
 
 
 def test_a_row_takes_less_than_a_kilobyte():

@@ -82,6 +82,28 @@ def test_more_hosts_than_a_page_may_have_get_a_summary_and_pages(nodes):
     assert {stat.S_IMODE(path.stat().st_mode) for path in (place, *others)} == {0o600}
 
 
+def test_pages_of_an_earlier_run_are_named(nodes):
+    """There were more hosts, or fewer on a page. They stay, as a report of another name may be among them."""
+    place = nodes.folder / "old, (1).html"
+    older = [place.with_name(f"old, (1)-{number}.html") for number in ("1", "2", "03")]
+    others = [
+        place.with_name(name)
+        for name in ("old, (1)-x.html", "old, (1)-1.html.bak", "old, 1-1.html", "sold, (1)-1.html")
+    ]
+    for path in (*older, *others):
+        path.write_text("old")
+    note = "Beside it, not written by this run: "
+    more = json.dumps({"flexdisk_report_html": str(place), "flexdisk_report_page_hosts": 1})
+    status, printed = nodes.play("report", "--limit", "hv01,hv02", "-e", more)
+    assert status == 0, printed
+    assert f'"msg": "written to {place}, {older[0]}, {older[1]}. {note}{older[2].name}"' in printed
+    more = json.dumps({"flexdisk_report_html": str(place)})
+    status, printed = nodes.play("report", "--limit", "hv01,hv02", "-e", more)
+    assert status == 0, printed
+    assert f'"msg": "written to {place}. {note}{", ".join(sorted(path.name for path in older))}"' in printed
+    assert {path.read_text() for path in others} == {"old"}
+
+
 def test_check_mode_writes_nothing(nodes):
     place = nodes.folder / "other.html"
     status, printed = nodes.play(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import typing as t
+from urllib.parse import quote
 
 from ...model.sizes import MIB, render_bytes
 from .document import checked_time, count, html, section, unread_hosts
@@ -62,7 +63,7 @@ def summary(
 ) -> str:
     """Return the summary as HTML. hosts: the figures of each. files: as pages() returns them."""
     checked_time(time)
-    links = {host: posixpath.basename(file["path"]) for file in files if not file["summary"] for host in file["hosts"]}
+    links = {host: _link(file["path"]) for file in files if not file["summary"] for host in file["hosts"]}
     total = {key: sum(host_figures[key] for host_figures in hosts.values()) for key in FIGURES}
     counted = [
         count(len(hosts), "host"),
@@ -78,6 +79,11 @@ def summary(
         element("p", None, ", ".join(counted) + f". Made at {time}."),
         joined(unread_hosts(unread), section("hosts", "Hosts", COLUMNS, rows, note)),
     )
+
+
+def _link(path: str) -> str:
+    """Return the way from the summary to a file beside it. C(#), C(%) and C(:) of its name mean something in a link."""
+    return "./" + quote(posixpath.basename(path), safe="", errors="surrogateescape")
 
 
 def _row(host: str, host_figures: t.Mapping[str, int], file: str) -> Row:
