@@ -100,7 +100,7 @@ class FakeFiles(Files):
                     progress(min(end, size))
                     if self.broken:
                         raise ZfsError("FileFailed", f"{target}: {self.broken}")
-            told(size)
+            progress(size)
 
     def remove_folder(self, folder: str) -> None:
         assert self._on(folder) is None
