@@ -19,6 +19,7 @@ from .inventory import Host
 from .layout import diverged_container, is_below, replicas_container
 from .replicas import HOST, OF_VM, REPLICAS_PROPERTY, ROLE, SYNCED, Note, decode_notes, sync_number
 from .space import allocatable, flexible_bytes, quota_drift
+from .unfinished import is_over
 
 _Samples = t.List[t.Tuple[Labels, int]]
 _Pairs = t.Iterable[t.Tuple[Labels, t.Optional[int]]]
@@ -157,10 +158,12 @@ def _of_findings(findings: t.Sequence[Finding]) -> t.Iterator[Family]:
 
 
 def _half_done(host: Host, leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[Family]:
-    names = {vm.config.uuid: vm.config.alias for vm in host.vms}
+    vms = {vm.config.uuid: vm for vm in host.vms}
+    names = {uuid: vm.config.alias for uuid, vm in vms.items()}
     journal = [
         ({"vm": uuid, "name": names.get(uuid, ""), "pool": pool}, seconds_of(entry.since) if entry is not None else 0)
         for (pool, uuid), entry in sorted(host.intents.items())
+        if not is_over(host, vms.get(uuid), entry)
     ]
     text = "When a run began that has not ended: it works now, or was interrupted. 0 if its record cannot be read."
     yield _family("unfinished_run_since_timestamp_seconds", text, journal)

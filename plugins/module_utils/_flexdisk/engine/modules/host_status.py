@@ -42,6 +42,7 @@ def run(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str])
         "changed": False,
         "host": host_name(),
         "vms": [{"uuid": uuid, "alias": names[uuid]} for uuid in sorted(names.keys() - arriving)],
+        "transfers": sorted(at_work.transfers),
         "half_done": [dict(entry._asdict(), inherit=list(entry.inherit)) for entry in entries],
     }, warnings
 
