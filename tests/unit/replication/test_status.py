@@ -7,13 +7,18 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import product
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import host_status
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
+    host_metrics,
+    host_status,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.status import status
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .test_failover_return import EndRequest, back, claims, old
@@ -82,6 +87,12 @@ def test_a_transfer_that_was_cut_off(world):
     assert shown(world).counts["half_done"] == 0
 
 
+def phases(world):
+    """The phases of moves that a monitoring is told of by the old home."""
+    text = host_metrics.run(Zfs(world.home), world.home.driver(), None, "", False)[0]["text"]
+    return set(re.findall(r'flexdisk_move_since_timestamp_seconds{.*phase="([a-z]+)"', text))
+
+
 def test_the_end_of_a_vm_that_was_taken_over(old_home):
     """Until its end is complete, the same command goes on; then its record is a tombstone as any other."""
     found = shown(old_home)
@@ -102,11 +113,14 @@ def test_the_end_of_a_vm_that_was_taken_over(old_home):
         old_home.fuse = Fuse()
         left, found = back(old_home).look(EndRequest(VM, claims(old_home))).move is not None, shown(old_home)
         assert bool(found.counts["half_done"]) == left, found.lines
+        if left:  # before its record, two hosts have the VM
+            assert phases(old_home) <= {"ending"}
         seen.add(left)
         back(old_home).end(request)
         found = shown(old_home)
         assert (found.counts["half_done"], back(old_home).look(request).move) == (0, None), found.lines
         assert any("flexdisk_move_state=forgotten" in line for line in found.lines)
+        assert phases(old_home) == {"moved"}
     assert True in seen
 
 

@@ -14,6 +14,7 @@ import typing as t
 from ..model.vm import Disk, Vm
 from .exposition import Family, Labels
 from .findings import KINDS, SEVERITIES, Finding
+from .half_done import is_ending
 from .identity import decode_time, is_uuid, seconds_of
 from .inventory import Host
 from .layout import diverged_container, is_below, replicas_container
@@ -168,7 +169,15 @@ def _half_done(host: Host, leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Itera
     text = "When a run began that has not ended: it works now, or was interrupted. 0 if its record cannot be read."
     yield _family("unfinished_run_since_timestamp_seconds", text, journal)
     moves = [
-        ({"vm": uuid, "name": move.alias, "phase": move.phase, "host": move.host}, seconds_of(move.since))
+        (
+            {
+                "vm": uuid,
+                "name": move.alias,
+                "phase": "ending" if is_ending(host, move) else move.phase,
+                "host": move.host,
+            },
+            seconds_of(move.since),
+        )
         for uuid, move in sorted(host.moves.items())
     ]
     text = (
