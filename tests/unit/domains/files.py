@@ -92,15 +92,15 @@ class FakeFiles(Files):
         if self.size(path) != size:
             self._write(self._of(path), _FAR, _FAR + 512, str(size))
 
-    def copy(self, source: str, target: str, size: int, told: Callable[[int], None]) -> None:
+    def copy(self, source: str, target: str, size: int, progress: Callable[[int], None]) -> None:
         with self._called("copy", source, target, size):
             for start, end, content, _birth in list(self._of(source).extents):
                 if 0 <= start < size:
                     self._write(self._of(target), start, min(end, size), content)
-                    told(min(end, size))
+                    progress(min(end, size))
                     if self.broken:
                         raise ZfsError("FileFailed", f"{target}: {self.broken}")
-            told(size)
+            progress(size)
 
     def remove_folder(self, folder: str) -> None:
         assert self._on(folder) is None

@@ -115,7 +115,7 @@ def _get(session: Session, argv: List[str]) -> int:
         for field in fields:
             default = field in ("readonly", "listsnapshots", "altroot", "version")
             document = {"name": pool.name, "property": field, "value": values[field],
-                     "source": "default" if default else "-"}  # fmt: skip
+                        "source": "default" if default else "-"}  # fmt: skip
             rows.append([document[column] for column in columns])
     if "-H" in flags:
         session.out.extend("\t".join(row) + "\n" for row in rows)
