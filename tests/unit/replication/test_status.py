@@ -12,6 +12,9 @@ from itertools import product
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
     host_metrics,
     host_status,
@@ -21,7 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
-from .test_failover_return import EndRequest, back, claims, old
+from .test_failover_return import back, claims, old
 from .test_move import move, smartos
 from .world import VM, Fuse, Killed
 

@@ -118,7 +118,7 @@ class _Fleet:
 
     def works(self, one: HalfDone) -> bool:
         """Whether a task works on it, or may work on it. Of a transfer, only the host that sends knows that."""
-        sent = one.kind in (*_OF_MOVES, kinds.REPLICA, kinds.RUN) and one.vm in self._transfers
+        sent = one.kind in (*_OF_MOVES, kinds.REPLICA) and one.vm in self._transfers
         return one.works or sent or one.group in self._groups
 
     def belongs_to_move(self, host: str, one: HalfDone) -> bool:
