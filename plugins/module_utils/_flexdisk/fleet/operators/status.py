@@ -180,7 +180,7 @@ def _moves(fleet: _Fleet) -> t.Iterator[Row]:
             go = _failover(vm, ("flexdisk_failover_state", "returned"), ("flexdisk_old_host", host))
             yield Row(state, host, name, text, one.since, go)
         elif one.kind == kinds.LEAVES and not _comes_to(other, host):
-            yield _leaving(fleet, host, one, state)
+            yield _about_to_leave(fleet, host, one, state)
         elif one.kind == kinds.TOMBSTONE and not _comes_to(other, host):
             yield _tombstone(fleet, host, one)
 
@@ -194,7 +194,7 @@ def _unread(fleet: _Fleet, host: str) -> str:
     return "" if host in fleet.have else f"; {host} was not read"
 
 
-def _leaving(fleet: _Fleet, host: str, one: HalfDone, state: str) -> Row:
+def _about_to_leave(fleet: _Fleet, host: str, one: HalfDone, state: str) -> Row:
     text = f"is about to leave for {one.host}"
     text += f", which {'does not expect it yet' if one.host in fleet.have else 'was not read and may have it'}"
     go, stays = _of_move(one.vm, one.host)
