@@ -54,6 +54,20 @@ host:
   returned: success
   type: str
   sample: hv01
+pools:
+  description: The pools of the host. If two names of the inventory have the same pool, they mean one host.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the pool.
+      type: str
+      returned: always
+    guid:
+      description: Number by which ZFS knows the pool's root dataset.
+      type: int
+      returned: always
 vms:
   description: The VMs of the host, each with C(uuid) and C(alias). Those that are about to come are not among them.
   returned: success

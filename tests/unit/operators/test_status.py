@@ -30,9 +30,14 @@ def one(kind, text="it is so", vm=WEB, alias="web", since=THEN, **more):
     return dict(HalfDone(kind, text, vm, alias, since, **more)._asdict(), inherit=list(more.get("inherit", ())))
 
 
-def host(*entries, vms=(), transfers=()):
+def host(*entries, vms=(), transfers=(), guid=0):
     have = [{"uuid": uuid, "alias": alias} for uuid, alias in vms]
-    return {"half_done": list(entries), "vms": have, "transfers": list(transfers)}
+    return {
+        "half_done": list(entries),
+        "vms": have,
+        "transfers": list(transfers),
+        "pools": [{"name": "zones", "guid": guid}],
+    }
 
 
 def shown(read, unread=()):
@@ -163,6 +168,12 @@ def test_a_vm_that_two_hosts_have():
     (row,) = shown({"hv01": host(vms=HERE), "hv02": host(vms=HERE), "hv03": host()})
     assert row[0].startswith("half done hv01 - web: hv01 and hv02 have it")
     assert row[1:] == (f"{PLAY}failover_vm -e flexdisk_vm={WEB} -e flexdisk_failover_state=returned", "")
+
+
+def test_a_host_with_two_names():
+    found = status({"hv01": host(vms=HERE, guid=7), "10.0.0.1": host(vms=HERE, guid=7)}, [])
+    assert found.counts["half_done"] == 0
+    assert found.lines[-1].startswith("hv01 and 10.0.0.1 have the same pool (guid 7)")
 
 
 def test_names_of_vms_that_live_count():

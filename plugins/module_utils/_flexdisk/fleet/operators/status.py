@@ -16,6 +16,7 @@ from ...rules import half_done as kinds
 from ...rules.findings import INTENTS
 from ...rules.half_done import HalfDone
 from ...rules.knobs import command, for_playbooks
+from ...rules.one_host import same_host_problems
 from ..tables import aligned
 
 _Raw = t.Mapping[str, t.Any]
@@ -61,7 +62,10 @@ class _Place(t.NamedTuple):
 
 def status(read: t.Mapping[str, _Raw], unread: t.Sequence[str]) -> Status:
     """Return what is half done. read: the result of host_status, by host. unread: hosts that could not be read."""
-    rows = sorted(_rows(read), key=lambda row: (_STATES.index(row.state), row.since or "~", row.host, row.name))
+    one_host = same_host_problems({host: [pool["guid"] for pool in result["pools"]] for host, result in read.items()})
+    rows = sorted(
+        _rows(read, bool(one_host)), key=lambda row: (_STATES.index(row.state), row.since or "~", row.host, row.name)
+    )
     table = aligned(_COLUMNS, [(row.state, row.host, row.since or "-", f"{row.name}: {row.text}") for row in rows])
     lines = table[:1]
     for line, row in zip(table[1:], rows):
@@ -71,6 +75,7 @@ def status(read: t.Mapping[str, _Raw], unread: t.Sequence[str]) -> Status:
     counts = {state: sum(row.state == state for row in rows) for state in _STATES}
     lines.append(_summary(counts, len(read)))
     lines += [f"{', '.join(unread)} could not be read, and may have more"] if unread else []
+    lines += [f"{text}. Take all but one of the names out of the inventory." for text in one_host]
     return Status(lines, {state.replace(" ", "_"): number for state, number in counts.items()})
 
 
@@ -133,15 +138,16 @@ class _Fleet:
                 yield vm
 
 
-def _rows(hosts: t.Mapping[str, _Raw]) -> t.Iterator[Row]:
+def _rows(hosts: t.Mapping[str, _Raw], one_host: bool) -> t.Iterator[Row]:
+    """Yield all rows. one_host: several names mean one host, so its VMs seem to be on two hosts."""
     fleet = _Fleet(hosts)
-    for row in _every_row(fleet):
+    for row in _every_row(fleet, one_host):
         yield replace(row, on="", off="") if row.state == AT_WORK else row  # a second run must not begin
 
 
-def _every_row(fleet: _Fleet) -> t.Iterator[Row]:
+def _every_row(fleet: _Fleet, one_host: bool) -> t.Iterator[Row]:
     yield from _moves(fleet)
-    for vm in fleet.twice():
+    for vm in () if one_host else fleet.twice():
         homes = fleet.homes(vm)
         text = f"{' and '.join(homes)} have it, and one of them is its old home, or has a copy"
         name = fleet.called(HalfDone(kinds.TAKEN_OVER, "", vm))
