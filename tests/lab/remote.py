@@ -37,7 +37,13 @@ Completed = subprocess.CompletedProcess[str]
 SOCKET_PATH_LIMIT = 90  # ssh appends 17 characters to a control path, a socket address holds 107
 
 # The properties of a node's pool: its file systems below /POOL, no access times (as SmartOS sets it up).
-CREATE_POOL = f"zpool create -f -o ashift=12 -m /{POOL} {POOL} {POOL_DEVICE}; zfs set atime=off {POOL}"
+# udev takes the links of the disk away and makes them again while zpool labels it, so zpool may find none.
+CREATE_POOL = f"""for attempt in 1 2 3 4 5; do
+    udevadm settle
+    zpool create -f -o ashift=12 -m /{POOL} {POOL} {POOL_DEVICE} && break
+done
+zfs set atime=off {POOL}
+"""
 INSTALL_NODE = f"PYTHONPATH={NODE_TARGET} python3 -m simnode.real install /usr/local/bin --pool {POOL}"
 SERVE = f"env PYTHONPATH={NODE_TARGET} python3 -m simnode.real serve"
 RESET = f"""
