@@ -16,7 +16,8 @@ author:
 description:
   - Reports interrupted runs, moves and failovers that have not ended, tombstones, transfers that have not ended, leases
     of groups, drained members, overlays, and disks that are kept after a failover.
-  - The playbook C(status) shows this for all hosts, each with the command that goes on and the one that gives it up.
+  - The playbook C(status) shows this for all hosts, each with what goes on and what gives it up, as far as that is
+    certain.
   - Nothing is changed.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
@@ -53,6 +54,20 @@ host:
   returned: success
   type: str
   sample: hv01
+pools:
+  description: The pools of the host. If two names of the inventory have the same pool, they mean one host.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: Name of the pool.
+      type: str
+      returned: always
+    guid:
+      description: Number by which ZFS knows the pool's root dataset.
+      type: int
+      returned: always
 vms:
   description: The VMs of the host, each with C(uuid) and C(alias). Those that are about to come are not among them.
   returned: success
@@ -67,6 +82,13 @@ vms:
       description: Alias of the VM.
       type: str
       returned: always
+transfers:
+  description: >-
+    UUIDs of the VMs that this host replicates or moves at the moment. The host that receives does not know of it, so a
+    transfer there may be at work, too.
+  returned: success
+  type: list
+  elements: str
 half_done:
   description: What is half done.
   returned: success
@@ -78,7 +100,8 @@ half_done:
         V(run) for an interrupted run; V(leaves), V(comes) and V(tombstone) of a move; V(taken_over) and V(takes_over)
         of a failover; V(replica) for a transfer; V(lease) of a group; V(drained) for a member that is out of service;
         V(overlay) for a volume that the list of disks hides; V(stopped) for a VM with failover for which nobody has
-        asked since the boot; V(diverged) for a disk that is kept after a failover.
+        asked since the boot; V(diverged) for a disk that is kept after a failover; V(unreadable) for a record of a
+        move or failover that cannot be read.
       type: str
       returned: always
     text:
@@ -125,13 +148,17 @@ half_done:
       description: The name of the VM that the run was deleting.
       type: str
       returned: always
+    unfinished:
+      description: Whether the hypervisor has the VM, and has made or deleted only a part of it.
+      type: bool
+      returned: always
     inherit:
       description: A property and its dataset. C(zfs inherit) of them gives it up. Empty if something else does.
       type: list
       elements: str
       returned: always
     works:
-      description: Whether a task works on it, or may work on it, at the moment.
+      description: Whether a task of this host works on it, or may work on it, at the moment.
       type: bool
       returned: always
 """

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Does what docs/walk.md, docs/walk-moves.md and docs/groups.md say, as it is written there.
+"""Does what pages to type along say, as it is written there: docs/walk.md, docs/groups.md and others.
 
 A walk begins in an empty home folder, the how-to of groups in one with two simulated hosts.
 """
@@ -22,7 +22,7 @@ from tree import BIN, ROOT
 PAGE = ROOT / "docs" / "walk.md"
 MOVES = ROOT / "docs" / "walk-moves.md"
 GROUPS = ROOT / "docs" / "groups.md"
-FILE = r"^[^\n]*`~/((?:walk|groups)/[\w./]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
+FILE = r"^[^\n]*`~/((?:walk|groups|status)/[\w./]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
 SECOND_IMAGE = "bbbbbbbb-0000-4000-8000-000000000002"
 STEP = re.compile(FILE + "|" + excerpts.BLOCK.pattern, re.MULTILINE | re.DOTALL)
 

@@ -19,7 +19,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import answers
 
 ARGUMENTS = yaml.safe_load((Path(__file__).resolve().parents[3] / "playbooks" / "vars" / "arguments.yml").read_text())
-WEB = "cafe0000-0000-4000-8000-000000000000"
+WEB, OTHER = "cafe0000-0000-4000-8000-000000000000", "beef0000-0000-4000-8000-000000000000"
+HERE = [(WEB, "web")]
 THEN = "2026-11-29T10:00:00Z"
 PLAY = "ansible-playbook flexdisk.hypervisor."
 OURS = "flexdisk.hypervisor."
@@ -29,8 +30,14 @@ def one(kind, text="it is so", vm=WEB, alias="web", since=THEN, **more):
     return dict(HalfDone(kind, text, vm, alias, since, **more)._asdict(), inherit=list(more.get("inherit", ())))
 
 
-def host(*entries, vms=()):
-    return {"half_done": list(entries), "vms": [{"uuid": uuid, "alias": alias} for uuid, alias in vms]}
+def host(*entries, vms=(), transfers=(), guid=0):
+    have = [{"uuid": uuid, "alias": alias} for uuid, alias in vms]
+    return {
+        "half_done": list(entries),
+        "vms": have,
+        "transfers": list(transfers),
+        "pools": [{"name": "zones", "guid": guid}],
+    }
 
 
 def shown(read, unread=()):
@@ -51,17 +58,16 @@ def shown(read, unread=()):
 
 
 def check(command):
-    """A playbook takes these variables and their values; a module is one of ours, or runs zfs inherit."""
-    program, name, *words = shlex.split(command)
-    if program == "ansible":
-        assert words[0] == "-m"
-        assert words[2] == "-a"
-        if words[1] == "ansible.builtin.command":
-            assert words[3].startswith("zfs inherit flexdisk:")
-        else:
-            assert words[1].startswith(OURS)
-            json.loads(words[3])
+    """A playbook takes these variables and their values, and a VM is named by its UUID. All else is said in words."""
+    if command.startswith("a task for "):
+        ((module, options),) = yaml.safe_load(command.split(": ", 1)[1]).items()
+        assert module.startswith(OURS)
+        assert [entry["vm"] for entry in options["vms"]] == [WEB]
         return
+    if command.startswith("as root on "):
+        assert command.split(": ", 1)[1].startswith("zfs inherit flexdisk:")
+        return
+    program, name, *words = shlex.split(command)
     assert program == "ansible-playbook"
     given = {}
     while words:
@@ -69,6 +75,9 @@ def check(command):
         assert flag in ("-e", "--limit")
         if flag == "-e":
             given.update(json.loads(value) if value[0] == "{" else [value.split("=", 1)])
+    named = [given["flexdisk_vm"]] if "flexdisk_vm" in given else []
+    named += [vm for key, value in given.items() if key.endswith("_vms") for vm in value]
+    assert name == f"{OURS}create_vm" or {*named} <= {WEB}
     told = answers(given, ARGUMENTS["_flexdisk_arguments"][name.removeprefix(OURS)])
     assert told["problems"] == []
 
@@ -82,15 +91,28 @@ def test_nothing_is_half_done():
 
 def test_a_move_is_one_row():
     leaves, comes = one(kinds.LEAVES, host="hv02"), one(kinds.COMES, host="hv01", since="2026-11-29T10:09:00Z")
-    go = f"{PLAY}move_vm -e flexdisk_vm=web -e flexdisk_target=hv02"
-    (row,) = shown({"hv01": host(leaves, vms=[(WEB, "web")]), "hv02": host(comes)})
+    go = f"{PLAY}move_vm -e flexdisk_vm={WEB} -e flexdisk_target=hv02"
+    stays = f"{go} -e flexdisk_move_state=stays"
+    (row,) = shown({"hv01": host(leaves, vms=HERE), "hv02": host(comes)})
     text = f"half done hv02 {THEN} web: moves from hv01 to hv02, where it was made without its disks"
-    assert row == (text, go, f"{go} -e flexdisk_move_state=stays")
-    (row,) = shown({"hv01": host(leaves)})
-    assert row[1:] == (go, f"{go} -e flexdisk_move_state=stays")
+    assert row == (text, go, stays)
+    (row,) = shown({"hv01": host(leaves, vms=HERE), "hv02": host()})
+    assert row[1:] == (go, stays)
     assert "is about to leave for hv02, which does not expect it yet" in row[0]
+
+
+def test_a_move_is_given_up_only_if_both_hosts_were_read():
+    """The other host may have the VM, or this one may have it no more."""
+    leaves, comes = one(kinds.LEAVES, host="hv02"), one(kinds.COMES, host="hv01")
+    go = f"{PLAY}move_vm -e flexdisk_vm={WEB} -e flexdisk_target=hv02"
+    (row,) = shown({"hv01": host(leaves, vms=HERE)})
+    assert "hv02, which was not read and may have it" in row[0]
+    assert row[1:] == (go, "")
     (row,) = shown({"hv02": host(comes)})
-    assert row[1:] == (go, f"{go} -e flexdisk_move_state=stays")
+    assert row[0].endswith("; hv01 was not read")
+    assert row[1:] == (go, "")
+    (row,) = shown({"hv01": host(), "hv02": host(comes)})
+    assert row[1:] == (go, "")
 
 
 def test_a_vm_that_has_left_its_host_goes_forward_only():
@@ -98,41 +120,73 @@ def test_a_vm_that_has_left_its_host_goes_forward_only():
     stone, comes = one(kinds.TOMBSTONE, host="hv02"), one(kinds.COMES, host="hv01")
     (row,) = shown({"hv01": host(stone), "hv02": host(comes)})
     assert "has left hv01 and not arrived on hv02" in row[0]
-    assert row[1:] == (f"{PLAY}move_vm -e flexdisk_vm=web -e flexdisk_target=hv02", "")
+    assert row[1:] == (f"{PLAY}move_vm -e flexdisk_vm={WEB} -e flexdisk_target=hv02", "")
 
 
 @pytest.mark.parametrize(
-    ("others", "words"),
+    ("others", "words", "gives_up"),
     [
-        ({"hv02": host(vms=[(WEB, "web")])}, "has moved to hv02, and its name is taken on hv01"),
-        ({"hv02": host()}, "has moved to hv02, which does not have it any more, and"),
-        ({}, "has moved to hv02, which was not read, and"),
+        ({"hv02": "has"}, "has moved to hv02, and its name is taken on hv01", True),
+        ({"hv02": "", "hv03": "has"}, "has moved to hv02, and its name is taken on hv01", True),
+        ({"hv02": ""}, "has moved to hv02, which does not have it any more, and its name is taken on hv01", False),
+        ({}, "has left for hv02, and whether it has arrived is not known: hv02 was not read", False),
         # it comes from elsewhere now
-        ({"hv02": host(one(kinds.COMES, host="hv03"))}, "has moved to hv02"),
+        ({"hv02": "comes"}, "has moved to hv02", False),
     ],
 )
-def test_a_tombstone_may_stay(others, words):
-    found = status({"hv01": host(one(kinds.TOMBSTONE, host="hv02")), **others}, [])
-    assert found.counts["kept"] == 1
-    (row,) = [row for row in shown({"hv01": host(one(kinds.TOMBSTONE, host="hv02")), **others}) if "kept" in row[0]]
+def test_a_tombstone_may_stay(others, words, gives_up):
+    """Its end is offered only if a host has the VM."""
+    made = {"": host(), "has": host(vms=HERE), "comes": host(one(kinds.COMES, host="hv03"))}
+    read = {"hv01": host(one(kinds.TOMBSTONE, host="hv02")), **{name: made[kind] for name, kind in others.items()}}
+    assert status(read, []).counts["kept"] == 1
+    (row,) = [row for row in shown(read) if "kept" in row[0]]
     assert words in row[0]
-    assert row[1:] == ("", f"{PLAY}move_vm -e flexdisk_vm=web -e flexdisk_move_state=forgotten --limit hv01")
+    forget = f"{PLAY}move_vm -e flexdisk_vm={WEB} -e flexdisk_move_state=forgotten --limit hv01"
+    assert row[1:] == ("", forget if gives_up else "")
 
 
 def test_failovers():
-    (row,) = shown({"hv02": host(one(kinds.TAKES_OVER, host="hv01"))})
-    begin = f"{PLAY}failover_vm -e flexdisk_vm=web"
-    assert row[1:] == (
-        f"{begin} -e flexdisk_target=hv02 -e flexdisk_fenced=true",
-        f"{begin} -e flexdisk_failover_state=stays",
-    )
-    (row,) = shown({"hv01": host(one(kinds.TAKEN_OVER, host="hv02"))})
+    begin = f"{PLAY}failover_vm -e flexdisk_vm={WEB}"
+    go, stays = f"{begin} -e flexdisk_target=hv02 -e flexdisk_fenced=true", f"{begin} -e flexdisk_failover_state=stays"
+    takes = host(one(kinds.TAKES_OVER, host="hv01"))
+    assert [row[1:] for row in shown({"hv01": host(vms=HERE), "hv02": takes})] == [(go, stays)]
+    assert [row[1:] for row in shown({"hv01": host(), "hv02": takes})] == [(go, "")]
+    assert [row[1:] for row in shown({"hv02": takes})] == [(go, "")]
+    (row,) = shown({"hv01": host(one(kinds.TAKEN_OVER, host="hv02"), vms=HERE), "hv02": host(vms=HERE)})
     assert row[1:] == (f"{begin} -e flexdisk_failover_state=returned -e flexdisk_old_host=hv01", "")
-    (row,) = shown({"hv01": host(one(kinds.DIVERGED, volume="zones/flexdisk/diverged/x", since=""))})
+    diverged = host(one(kinds.DIVERGED, volume="zones/flexdisk/diverged/x", since=""))
+    (row,) = shown({"hv01": diverged, "hv02": host(vms=HERE)})
     assert row[1:] == ("", f"{begin} -e flexdisk_failover_state=given_up -e flexdisk_old_host=hv01")
     assert row[0].startswith("kept")
+    (row,) = shown({"hv01": diverged, "hv02": host()})
+    assert row[1:] == ("", ""), "it may be all that is left"
     (row,) = shown({"hv01": host(one(kinds.STOPPED))})
     assert row[1:] == (f"{PLAY}start_host --limit hv01", "")
+
+
+def test_a_vm_that_two_hosts_have():
+    (row,) = shown({"hv01": host(vms=HERE), "hv02": host(vms=HERE), "hv03": host()})
+    assert row[0].startswith("half done hv01 - web: hv01 and hv02 have it")
+    assert row[1:] == (f"{PLAY}failover_vm -e flexdisk_vm={WEB} -e flexdisk_failover_state=returned", "")
+
+
+def test_a_host_with_two_names():
+    found = status({"hv01": host(vms=HERE, guid=7), "10.0.0.1": host(vms=HERE, guid=7)}, [])
+    assert found.counts["half_done"] == 0
+    assert found.lines[-1].startswith("hv01 and 10.0.0.1 have the same pool (guid 7)")
+
+
+def test_names_of_vms_that_live_count():
+    """A record has the name that a VM had. If another VM has the name now, the UUID follows."""
+    stone = one(kinds.TOMBSTONE, host="hv02")
+    (row,) = shown({"hv01": host(stone), "hv02": host(vms=[(WEB, "shop"), (OTHER, "web")])})
+    assert "shop: has moved" in row[0]
+    (row,) = shown({"hv01": host(stone), "hv02": host(vms=[(OTHER, "web")])})
+    assert f"web ({WEB}): has moved" in row[0]
+
+
+def test_a_record_that_cannot_be_read():
+    assert [row[1:] for row in shown({"hv01": host(one(kinds.UNREADABLE))})] == [("", "")]
 
 
 def test_runs():
@@ -141,8 +195,8 @@ def test_runs():
     (row,) = shown({"hv01": host(one(kinds.RUN, repair=task, inherit=inherit))})
     assert row == (
         f"half done hv01 {THEN} web: a run was interrupted: it is so",
-        f"""ansible hv01 -m flexdisk.hypervisor.vm_disks -a '{{"vms": [{{"vm": "{WEB}"}}]}}'""",
-        f"ansible hv01 -m ansible.builtin.command -a 'zfs inherit flexdisk:intent.{WEB} zones/flexdisk'",
+        f"""a task for hv01: {{flexdisk.hypervisor.vm_disks: {{"vms": [{{"vm": "{WEB}"}}]}}}}""",
+        f"as root on hv01: zfs inherit flexdisk:intent.{WEB} zones/flexdisk",
     )
     task = {OURS + "vm_snapshot": {"vms": [WEB], "name": "before", "state": "rolled_back"}}
     (row,) = shown({"hv01": host(one(kinds.RUN, repair=task))})
@@ -150,22 +204,46 @@ def test_runs():
     assert row[2] == ""
 
 
-@pytest.mark.parametrize(("kind", "gives_up"), [("intent_unreadable", True), ("guard", False)])
-def test_what_disk_verify_does_about_a_run(kind, gives_up):
-    task = {OURS + "disk_verify": {"vms": [WEB], "repair": [kind]}}
+def test_a_run_that_disk_verify_goes_on_with():
+    task = {OURS + "disk_verify": {"vms": [WEB], "repair": ["guard"]}}
     (row,) = shown({"hv01": host(one(kinds.RUN, repair=task, repairable=True))})
-    assert [command.startswith(f"{PLAY}verify_disks --limit hv01") for command in row[1:]] == [not gives_up, gives_up]
+    assert [command.startswith(f"{PLAY}verify_disks --limit hv01") for command in row[1:]] == [True, False]
 
 
-def test_vms_that_are_half_made_or_half_deleted():
-    (row,) = shown({"hv01": host(one(kinds.RUN, creates="web-3", group="web"))})
-    assert row[1] == f"{PLAY}update_group -e flexdisk_group=web"
-    assert '"state": "absent"' in row[2]
-    (row,) = shown({"hv01": host(one(kinds.RUN, creates="new"))})
-    assert row[1] == f"{PLAY}create_vm -e flexdisk_vm=new"
-    (row,) = shown({"hv01": host(one(kinds.RUN, deletes="old"))})
-    assert '"vm": "old", "state": "absent"' in row[1]
-    assert row[2] == ""
+def test_a_record_that_disk_verify_drops():
+    """It cannot name one VM, so the row says what goes, too."""
+    task = {OURS + "disk_verify": {"repair": ["intent_unreadable"]}}
+    (row,) = shown({"hv01": host(one(kinds.RUN, repair=task, repairable=True))})
+    assert [command.startswith(f"{PLAY}verify_disks --limit hv01") for command in row[1:]] == [False, True]
+    assert row[0].endswith("; giving it up drops all such records of hv01")
+
+
+ENDS = f"""a task for hv01: {{flexdisk.hypervisor.vm: {{"vms": [{{"vm": "{WEB}", "state": "absent"}}]}}}}"""
+DELETE = f"{PLAY}delete_vm -e flexdisk_vm={WEB}"
+
+
+@pytest.mark.parametrize(("vms", "unfinished", "ends"), [((), False, ENDS), ("has", True, DELETE), ("has", False, "")])
+def test_vms_that_are_half_made(vms, unfinished, ends):
+    """One that is whole is not deleted: it may be in use."""
+    vms = HERE if vms else ()
+    (row,) = shown({"hv01": host(one(kinds.RUN, creates="web-3", group="web", unfinished=unfinished), vms=vms)})
+    assert row[1:] == (f"{PLAY}update_group -e flexdisk_group=web", ends)
+    made = one(kinds.RUN, creates="new", alias="", unfinished=unfinished)
+    (row,) = shown({"hv01": host(made, vms=vms)})
+    assert row[1:] == (f"{PLAY}create_vm -e flexdisk_vm=new", ends)
+    (row,) = shown({"hv01": host(made, vms=vms), "hv02": host(vms=[(OTHER, "new")])})
+    assert row[1:] == ("", ends), "the name means another VM"
+
+
+def test_vms_that_are_half_deleted():
+    inherit = (f"flexdisk:intent.{WEB}", "zones/flexdisk")
+    run = one(kinds.RUN, deletes="old", alias="", inherit=inherit)
+    (row,) = shown({"hv01": host(run, vms=[(OTHER, "old")])})
+    assert row[1:] == (ENDS, "")
+    (row,) = shown({"hv01": host({**run, "unfinished": True}, vms=HERE)})
+    assert row[1:] == (DELETE, "")
+    (row,) = shown({"hv01": host(run, vms=HERE)})
+    assert row[1:] == (DELETE, f"as root on hv01: zfs inherit flexdisk:intent.{WEB} zones/flexdisk")
 
 
 def test_leases_and_drained_members():
@@ -178,34 +256,52 @@ def test_leases_and_drained_members():
     assert rows[0] == (
         f"half done hv01 {THEN} group web: it is so",
         update,
-        "ansible hv01 -m ansible.builtin.command -a 'zfs inherit flexdisk:lease.web zones/flexdisk'",
+        "as root on hv01: zfs inherit flexdisk:lease.web zones/flexdisk",
     )
     assert rows[1][1] == update
     assert '"drained": false' in rows[1][2]
-    rows = shown({"hv01": host({**lease, "works": True}), "hv02": host(drained)})
-    assert [row[0].startswith("at work") for row in rows] == [True, True]
-    assert rows[0][1:] == ("", f"{update} -e flexdisk_take_over=true")
     (row,) = shown({"hv01": host(one(kinds.DRAINED))})
     assert row[1] == ""
 
 
-def test_a_transfer_belongs_to_its_move():
-    stream = one(kinds.REPLICA, alias="", volume="zones/flexdisk/replica/x", host="hv01", since="")
-    go = f"{PLAY}replicate -e flexdisk_vm=web -e flexdisk_replica_host=hv02"
-    read = {"hv01": host(vms=[(WEB, "web")]), "hv02": host(stream)}
+def test_what_works_has_no_command():
+    """It would begin a second run, or end the one that works."""
+    for kind in {*kinds.KINDS} - {kinds.TOMBSTONE, kinds.DIVERGED, kinds.UNREADABLE}:
+        (row,) = shown({"hv01": host(one(kind, group="web", host="hv02", works=True), vms=HERE)})
+        assert (row[0][:7], row[1:]) == ("at work", ("", ""))
+    rows = shown(
+        {"hv01": host(one(kinds.LEASE, group="web", works=True)), "hv02": host(one(kinds.DRAINED, group="web"))}
+    )
+    assert [(row[0].startswith("at work"), row[1:]) for row in rows] == [(True, ("", ""))] * 2
+
+
+STREAM = one(kinds.REPLICA, alias="", volume="zones/flexdisk/replica/x", host="hv01", since="")
+
+
+def test_transfers():
+    """Only the host that sends knows whether it works. If it lacks the VM, the replica may be all that is left."""
+    go = f"{PLAY}replicate -e flexdisk_vm={WEB} -e flexdisk_replica_host=hv02"
+    read = {"hv01": host(vms=HERE), "hv02": host(STREAM)}
     assert [row[1:] for row in shown(read)] == [(go, f"{go} -e flexdisk_replica_state=absent")]
-    read["hv01"] = host(one(kinds.LEAVES, host="hv02"), vms=[(WEB, "web")])
+    read["hv01"] = host(vms=HERE, transfers=[WEB])
+    assert [(row[0][:7], row[1:]) for row in shown(read)] == [("at work", ("", ""))]
+    read["hv01"] = host()
+    assert [row[1:] for row in shown(read)] == [("", "")]
+    (row,) = shown({"hv02": host(STREAM)})
+    assert row[0].endswith("; hv01, which sends it, was not read, so it may be at work")
+    assert row[1:] == ("", "")
+
+
+def test_a_transfer_belongs_to_its_move():
+    leaves = one(kinds.LEAVES, host="hv02")
+    read = {"hv01": host(leaves, vms=HERE), "hv02": host(STREAM)}
     assert ["move_vm" in row[1] for row in shown(read)] == [True]
-    read["hv01"] = host(one(kinds.LEAVES, host="hv02"), one(kinds.RUN))
+    read["hv01"] = host(leaves, one(kinds.RUN), vms=HERE)
     assert ["move_vm" in row[1] for row in shown(read)] == [True], "a run that the move has begun"
-    read["hv01"] = host({**one(kinds.LEAVES, host="hv02"), "works": True})
+    read["hv03"] = host(STREAM)
+    assert ["move_vm" in row[1] for row in shown(read)] == [True, False], "a third host has its own"
+    read = {"hv01": host({**leaves, "works": True}), "hv02": host(STREAM)}
     assert [row[0].startswith("at work") for row in shown(read)] == [True]
-
-
-@pytest.mark.parametrize("alias", ["no", "007", "a b", "$(x)", "", "4:1"])
-def test_a_name_that_a_command_would_change_is_a_uuid_there(alias):
-    (row,) = shown({"hv01": host(one(kinds.LEAVES, alias=alias, host="hv02"))})
-    assert f"-e flexdisk_vm={WEB} " in row[1]
 
 
 def test_an_overlay_says_itself_what_ends_it():

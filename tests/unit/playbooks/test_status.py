@@ -20,6 +20,7 @@ def nodes(tmp_path_factory):
 
 
 def test_nothing_is_half_done(nodes):
+    nodes.run("hv01", "zfs", "inherit", "flexdisk:lease.web", "zones/flexdisk")
     for words in ((), ("--check",)):
         status, printed = nodes.play("status", *words)
         assert status == 0, printed
@@ -42,6 +43,7 @@ def test_what_is_half_done_fails_for_a_monitoring(nodes):
 
 
 def test_a_host_that_is_down_is_named(nodes):
+    nodes.run("hv01", "zfs", "set", "flexdisk:lease.web=?", "zones/flexdisk")
     status, printed = nodes.play("status", "-e", "flexdisk_status_fail_on=never", unreachable="hv02")
     assert status == 4, printed
     assert "hv02 could not be read, and may have more" in printed

@@ -7,17 +7,28 @@
 from __future__ import annotations
 
 import os
+import re
 from itertools import product
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import host_status
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
+    host_metrics,
+    host_status,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.status import status
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
+from .test_failover_return import back, claims, old
 from .test_move import move, smartos
-from .world import Fuse, Killed
+from .world import VM, Fuse, Killed
+
+old_home = old  # a fixture
 
 EVERY = 15 if os.environ.get("FLEXDISK_FULL") else 67  # an odd number: before and after a command by turns
 
@@ -77,3 +88,49 @@ def test_a_transfer_that_was_cut_off(world):
     world.cut = 0
     assert world.sync()[1]
     assert shown(world).counts["half_done"] == 0
+
+
+def phases(world):
+    """The phases of moves that a monitoring is told of by the old home."""
+    text = host_metrics.run(Zfs(world.home), world.home.driver(), None, "", False)[0]["text"]
+    return set(re.findall(r'flexdisk_move_since_timestamp_seconds{.*phase="([a-z]+)"', text))
+
+
+def test_the_end_of_a_vm_that_was_taken_over(old_home):
+    """Until its end is complete, the same command goes on; then its record is a tombstone as any other."""
+    found = shown(old_home)
+    assert found.counts == {"half_done": 1, "at_work": 0, "kept": 0}, "two hosts have it, and no record says so"
+    assert f"failover_vm -e flexdisk_vm={VM} -e flexdisk_failover_state=returned" in found.lines[2]
+    request = EndRequest("db01", claims(old_home))
+    saved = old_home.saved()
+    old_home.fuse = Fuse()
+    back(old_home).end(request)
+    seen = set()
+    for at, after in product(range(1, old_home.fuse.counted + 1), (False, True)):
+        if (2 * at + after) % (1 if os.environ.get("FLEXDISK_FULL") else 5):
+            continue
+        old_home.restore(saved)
+        old_home.fuse = Fuse(at, after)
+        with pytest.raises(Killed):
+            back(old_home).end(request)
+        old_home.fuse = Fuse()
+        left, found = back(old_home).look(EndRequest(VM, claims(old_home))).move is not None, shown(old_home)
+        assert bool(found.counts["half_done"]) == left, found.lines
+        if left:  # before its record, two hosts have the VM
+            assert phases(old_home) <= {"ending"}
+        seen.add(left)
+        back(old_home).end(request)
+        found = shown(old_home)
+        assert (found.counts["half_done"], back(old_home).look(request).move) == (0, None), found.lines
+        assert any("flexdisk_move_state=forgotten" in line for line in found.lines)
+        assert phases(old_home) == {"moved"}
+    assert True in seen
+
+
+def test_a_record_of_a_move_that_cannot_be_read(world):
+    place = f"zones/flexdisk/move/{VM}"
+    world.home.ok("zfs", "create", "-p", "-o", "mountpoint=none", place)
+    world.home.ok("zfs", "set", 'flexdisk:move={"phase":"leaving"}', place)
+    found = shown(world)
+    assert found.counts["half_done"] == 1
+    assert f"zfs get flexdisk:move {place}" in found.lines[1]

@@ -254,6 +254,11 @@ KINDS: t.Dict[str, Kind] = {
         "An interrupted run has left a mark on a volume that it was about to move or to fill.",
         "takes the mark away where the move has come to its end",
     ),
+    "move_unreadable": Kind(
+        "error",
+        "The record of a move or failover cannot be read, so tasks treat the VM as if it did not move. Find out which "
+        "host has the VM.",
+    ),
     "intent": Kind(
         "warning",
         "A run on this host was interrupted. The next task that names the VM finishes it.",

@@ -7,17 +7,28 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.dataset import Dataset
+from . import replicas
 from .findings import Finding, Task
 from .identity import PREFIX, member_of
 from .inventory import Host
 from .journal import intent_property
-from .layout import container, diverged_container, is_below
+from .layout import (
+    container,
+    detached_dataset,
+    diverged_container,
+    is_below,
+    last_part,
+    replicas_container,
+    vm_dataset,
+)
 from .lease import lease_property
-from .moves import COMING, LEAVING, Move
+from .moves import COMING, LEAVING, MOVE_PROPERTY, Move, unreadable
 from .power import why_home_unknown
-from .replicas import HOST, OF_VM
+from .replicas import HOST, OF_VM, ROLE, is_synced
+from .unfinished import is_unfinished
 
-RUN, REPLICA, LEASE, DRAINED, OVERLAY, STOPPED, DIVERGED = (
+RUN, REPLICA, LEASE, DRAINED, OVERLAY, STOPPED, DIVERGED, UNREADABLE = (
     "run",
     "replica",
     "lease",
@@ -25,6 +36,7 @@ RUN, REPLICA, LEASE, DRAINED, OVERLAY, STOPPED, DIVERGED = (
     "overlay",
     "stopped",
     "diverged",
+    "unreadable",
 )
 # Of a move: the VM leaves, or has left and its name is taken here; it comes; it was taken over, or is being taken over.
 LEAVES, TOMBSTONE, COMES, TAKEN_OVER, TAKES_OVER = "leaves", "tombstone", "comes", "taken_over", "takes_over"
@@ -41,6 +53,7 @@ KINDS = (
     OVERLAY,
     STOPPED,
     DIVERGED,
+    UNREADABLE,
 )
 
 _OF_RUNS = ("intent", "intent_of_other_host", "intent_unreadable", "intent_without_vm", "vm_unfinished")
@@ -72,6 +85,8 @@ class HalfDone(t.NamedTuple):
     """The name of the VM that the run was making."""
     deletes: str = ""
     """The name of the VM that the run was deleting."""
+    unfinished: bool = False
+    """Whether the hypervisor has the VM, and has made or deleted only a part of it."""
     inherit: t.Tuple[str, ...] = ()
     """A property and its dataset: C(zfs inherit) gives it up."""
     works: bool = False
@@ -101,7 +116,8 @@ def half_done(
     """
     return [
         *_runs(host, findings, at_work),
-        *(_move(move, at_work) for _uuid, move in sorted(host.moves.items())),
+        *(_move(move, at_work, is_ending(host, move)) for _uuid, move in sorted(host.moves.items())),
+        *_unreadable(host),
         *_streams(host, streams, at_work),
         *_leases(leases),
         *_members(host),
@@ -114,6 +130,7 @@ def half_done(
 def _runs(host: Host, findings: t.Sequence[Finding], at_work: AtWork) -> t.Iterator[HalfDone]:
     """What interrupted runs have left: what disk_verify finds of it, once for each VM."""
     listed = {finding.vm for finding in findings if finding.kind in _OF_RUNS} - {""}
+    unfinished = {config.uuid for config in host.configs if is_unfinished(config)}
     seen: t.Set[t.Tuple[str, str]] = set()
     for finding in findings:
         if finding.kind not in (*_OF_RUNS, *_LEFT_BY_RUNS):
@@ -137,6 +154,7 @@ def _runs(host: Host, findings: t.Sequence[Finding], at_work: AtWork) -> t.Itera
             repairable=finding.repairable,
             creates=ours.creates if ours is not None else "",
             deletes=ours.deletes if ours is not None else "",
+            unfinished=finding.vm in unfinished,
             group=member_of(ours.member)[0] if ours is not None else "",
             inherit=(PREFIX + intent_property(finding.vm), container(pool))
             if finding.kind in _BY_HAND and pool
@@ -145,9 +163,9 @@ def _runs(host: Host, findings: t.Sequence[Finding], at_work: AtWork) -> t.Itera
         )
 
 
-def _move(move: Move, at_work: AtWork) -> HalfDone:
+def _move(move: Move, at_work: AtWork, ending: bool) -> HalfDone:
     kind, text = TOMBSTONE, f"it has moved to {move.host}, and its name is taken here"
-    if move.taken:
+    if ending:
         kind, text = TAKEN_OVER, f"{move.host} has taken it over, and its end here is not complete"
     elif move.phase == LEAVING:
         kind, text = LEAVES, f"it is about to leave for {move.host}"
@@ -156,6 +174,65 @@ def _move(move: Move, at_work: AtWork) -> HalfDone:
     elif move.phase == COMING:
         kind, text = COMES, f"it is about to come from {move.host}"
     return HalfDone(kind, text, move.vm, move.alias, move.since, move.host, works=move.vm in at_work.transfers)
+
+
+def is_ending(host: Host, move: Move) -> bool:
+    """Whether another host has taken the VM over, and something is left to do for its end here.
+
+    Without anything left, the record is a tombstone as any other.
+    """
+    if not move.taken:
+        return False
+    if move.has_left or any(config.uuid == move.vm for config in host.configs):
+        return True
+    if any(vm == move.vm for _pool, vm in host.intents) or any(
+        _is_empty(host, pool, move.vm) for pool in host.geometry
+    ):
+        return True
+    return any(
+        _goes_back(host, volume)
+        for volume in host.datasets.values()
+        if volume.backs and volume.user.get(OF_VM) == move.vm
+    )
+
+
+def _is_empty(host: Host, pool: str, vm: str) -> bool:
+    """Return whether the dataset of a VM is left, with nothing in it."""
+    root = vm_dataset(pool, vm)
+    return root in host.datasets and not any(name.startswith((f"{root}/", f"{root}@")) for name in host.datasets)
+
+
+def _goes_back(host: Host, volume: Dataset) -> bool:
+    """Return whether a disk of a VM that was taken over has not come yet to where it will stay."""
+    uuid = last_part(volume.name)
+    if volume.name == detached_dataset(volume.pool, uuid):
+        return bool(volume.user.get(replicas.DIVERGED)) or volume.user.get(ROLE) == uuid
+    base, points = volume.user.get(replicas.DIVERGED, ""), _snapshots(host, volume)
+    at = next((number for number, point in enumerate(points) if f"{point.guid:x}" == base), -1)
+    newer = points[at + 1 :]
+    written = bool(volume.written) or any(point.written for point in newer)
+    if volume.parent == replicas_container(volume.pool):
+        return bool(base) and (written or bool(newer))
+    if not is_below(volume.name, diverged_container(volume.pool)):
+        return False
+    if volume.user.get(ROLE) and not base:
+        return True
+    beside = f"{replicas_container(volume.pool)}/{uuid}" in host.datasets
+    of_users = [point for point in newer if not is_synced(point.name.partition("@")[2])]
+    return at >= 0 and not (written or of_users or beside)
+
+
+def _snapshots(host: Host, volume: Dataset) -> t.List[Dataset]:
+    """Return the snapshots of a volume, the oldest first."""
+    points = [one for one in host.datasets.values() if one.kind == "snapshot" and one.parent == volume.name]
+    return sorted(points, key=lambda point: point.createtxg)
+
+
+def _unreadable(host: Host) -> t.Iterator[HalfDone]:
+    for name in unreadable(host.datasets.values()):
+        text = f"the record of its move or failover cannot be read: look at zfs get {PREFIX}{MOVE_PROPERTY} {name},"
+        text += " and find out which host has the VM"
+        yield HalfDone(UNREADABLE, text, last_part(name), volume=name)
 
 
 def _streams(host: Host, streams: t.Sequence[str], at_work: AtWork) -> t.Iterator[HalfDone]:
@@ -174,10 +251,10 @@ def _leases(leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[HalfDone]:
             yield HalfDone(LEASE, "its lease cannot be read", group=one["group"], inherit=inherit)
         elif one["expired"]:
             text = f"{one['holder']} has not given its lease back, which has expired at {one['expires']}"
-            yield HalfDone(LEASE, text, since=one["since"], group=one["group"], inherit=inherit)
+            yield HalfDone(LEASE, text, since=one["since"], group=one["group"])
         else:
             text = f"{one['holder']} has its lease until {one['expires']}"
-            yield HalfDone(LEASE, text, since=one["since"], group=one["group"], inherit=inherit, works=True)
+            yield HalfDone(LEASE, text, since=one["since"], group=one["group"], works=True)
 
 
 def _members(host: Host) -> t.Iterator[HalfDone]:

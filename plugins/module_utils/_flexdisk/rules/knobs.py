@@ -56,7 +56,7 @@ _OF_MODULES: t.Sequence[t.Tuple[str, str]] = (
     (r"vm with state=absent", "the playbook delete_vm"),
     (r"the same task of vm makes it anew, and state=absent removes",
      "the same playbook makes it again, and delete_vm removes"),
-    (r"the same task of vm \(state=absent\)", "the playbook delete_vm"),
+    (r"the same task of vm \(state=absent\)", "a task of the module vm with state=absent"),
     (r"state=present of flexdisk\.hypervisor\.disk", "the role disk_registry"),
 )  # fmt: skip
 

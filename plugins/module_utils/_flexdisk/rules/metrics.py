@@ -14,11 +14,13 @@ import typing as t
 from ..model.vm import Disk, Vm
 from .exposition import Family, Labels
 from .findings import KINDS, SEVERITIES, Finding
+from .half_done import is_ending
 from .identity import decode_time, is_uuid, seconds_of
 from .inventory import Host
 from .layout import diverged_container, is_below, replicas_container
 from .replicas import HOST, OF_VM, REPLICAS_PROPERTY, ROLE, SYNCED, Note, decode_notes, sync_number
 from .space import allocatable, flexible_bytes, quota_drift
+from .unfinished import is_over
 
 _Samples = t.List[t.Tuple[Labels, int]]
 _Pairs = t.Iterable[t.Tuple[Labels, t.Optional[int]]]
@@ -157,15 +159,25 @@ def _of_findings(findings: t.Sequence[Finding]) -> t.Iterator[Family]:
 
 
 def _half_done(host: Host, leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[Family]:
-    names = {vm.config.uuid: vm.config.alias for vm in host.vms}
+    vms = {vm.config.uuid: vm for vm in host.vms}
+    names = {uuid: vm.config.alias for uuid, vm in vms.items()}
     journal = [
         ({"vm": uuid, "name": names.get(uuid, ""), "pool": pool}, seconds_of(entry.since) if entry is not None else 0)
         for (pool, uuid), entry in sorted(host.intents.items())
+        if not is_over(host, vms.get(uuid), entry)
     ]
     text = "When a run began that has not ended: it works now, or was interrupted. 0 if its record cannot be read."
     yield _family("unfinished_run_since_timestamp_seconds", text, journal)
     moves = [
-        ({"vm": uuid, "name": move.alias, "phase": move.phase, "host": move.host}, seconds_of(move.since))
+        (
+            {
+                "vm": uuid,
+                "name": move.alias,
+                "phase": "ending" if is_ending(host, move) else move.phase,
+                "host": move.host,
+            },
+            seconds_of(move.since),
+        )
         for uuid, move in sorted(host.moves.items())
     ]
     text = (

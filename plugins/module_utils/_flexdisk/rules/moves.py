@@ -152,13 +152,19 @@ def stays_at(user_properties: t.Mapping[str, str], now: float) -> int:
 
 def find(datasets: t.Iterable[Dataset]) -> t.Dict[str, Move]:
     """Return all records, by the UUIDs of the VMs."""
-    places = (
-        d
-        for d in datasets
-        if d.kind == "filesystem" and d.parent == moves_container(d.pool) and MOVE_PROPERTY in d.user
-    )
-    known = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in places) if move is not None]
+    known = [move for move in (decode_at(d.name, d.user[MOVE_PROPERTY]) for d in _places(datasets)) if move is not None]
     return {move.vm: move for move in known}
+
+
+def unreadable(datasets: t.Iterable[Dataset]) -> t.List[str]:
+    """Return the datasets with a record that cannot be read, sorted."""
+    return sorted(d.name for d in _places(datasets) if decode_at(d.name, d.user[MOVE_PROPERTY]) is None)
+
+
+def _places(datasets: t.Iterable[Dataset]) -> t.Iterator[Dataset]:
+    for d in datasets:
+        if d.kind == "filesystem" and d.parent == moves_container(d.pool) and MOVE_PROPERTY in d.user:
+            yield d
 
 
 def find_by_name(known: t.Mapping[str, Move], wanted: str) -> t.List[Move]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.dataset import Dataset, DatasetId
-from ..model.vm import Intent, VmConfig
+from ..model.vm import Intent, Vm, VmConfig
 from .inventory import Host, unlinked_reason
 from .journal import datasets_in_use
 from .layout import container, is_below, vm_dataset
@@ -28,6 +28,15 @@ def intent_of(host: Host, uuid: str) -> t.Optional[Intent]:
     """Return the intent of a run of this host that was creating or deleting the VM; None if there is none."""
     entries = (entry for (_pool, vm), entry in host.intents.items() if vm == uuid)
     return next((e for e in entries if e is not None and e.host == host.name and (e.creates or e.deletes)), None)
+
+
+def is_over(host: Host, vm: t.Optional[Vm], entry: t.Optional[Intent]) -> bool:
+    """Whether a run of this host has ended, and its record only waits: its guest still runs, or was stopped much later.
+    vm: as it is now, None if the host cannot use it.
+    """
+    if vm is None or entry is None or entry.host != host.name or is_unfinished(vm.config):
+        return False
+    return entry.late and vm.interrupted is None
 
 
 def reason(host: Host, config: VmConfig) -> str:

@@ -13,7 +13,14 @@ from .identity import render_time
 from .inventory import Host
 from .verify_detached import detached
 from .verify_facts import Facts, Findings
-from .verify_host import duplicate_uuids, interrupted_imports, unfinished_vms, unknown_volumes, vms_without_dataset
+from .verify_host import (
+    duplicate_uuids,
+    interrupted_imports,
+    unfinished_vms,
+    unknown_volumes,
+    unreadable_moves,
+    vms_without_dataset,
+)
 from .verify_identity import duplicate_names, identities
 from .verify_journal import index_of_runs, interrupted_runs
 from .verify_properties import inherited_properties, properties_of_vm
@@ -41,6 +48,7 @@ _OF_THE_HOST: t.Tuple[t.Callable[[Facts], Findings], ...] = (
     inherited_properties,
     unknown_volumes,
     interrupted_imports,
+    unreadable_moves,
     interrupted_runs,
     index_of_runs,
 )

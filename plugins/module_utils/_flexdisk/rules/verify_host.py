@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ..model.dataset import Dataset
-from . import identity
+from . import identity, moves
 from .findings import Finding
 from .inventory import unlinked_reason
 from .layout import container, diverged_container, is_below, last_part, replicas_container
@@ -60,6 +60,15 @@ def _is_copy(dataset: Dataset, uuid: str) -> bool:
     if is_below(dataset.name, diverged_container(dataset.pool)):
         return bool(dataset.user.get(DIVERGED) or dataset.user.get(ROLE))
     return is_below(dataset.name, replicas_container(dataset.pool)) and dataset.user.get(ROLE) == uuid
+
+
+def unreadable_moves(facts: Facts) -> Findings:
+    """Yield records of moves that cannot be read."""
+    for name in moves.unreadable(facts.host.datasets.values()):
+        vm = last_part(name)
+        record = f"{identity.PREFIX}{moves.MOVE_PROPERTY} of {name}"
+        message = f"{record}, the record of a move of VM {vm}, cannot be read; find out which host has the VM"
+        yield Finding("move_unreadable", message, vm, facts.alias(vm), volume=name)
 
 
 def interrupted_imports(facts: Facts) -> Findings:

@@ -13,7 +13,7 @@ from . import identity, journal
 from .findings import OURS, Finding, Task, own_task
 from .inventory import Host
 from .layout import container, vm_dataset
-from .unfinished import is_unfinished, unfinished_vm_text
+from .unfinished import is_over, is_unfinished, unfinished_vm_text
 from .verify_facts import Facts, Findings, listed, vm_disks
 
 
@@ -31,8 +31,8 @@ def interrupted_runs(facts: Facts) -> Findings:
         elif uuid in facts.configs and is_unfinished(facts.configs[uuid]):
             message = f"run of {entry.since}: {unfinished_vm_text(facts.configs[uuid], entry)}"
             yield Finding("intent", message, **about)
-        elif vm is not None and entry.late and vm.interrupted is None:
-            continue  # the run has ended; its guest still runs, or the VM was stopped much later
+        elif is_over(facts.host, vm, entry):
+            continue
         elif vm is not None:
             message = f"run of {entry.since}: {listed(entry.steps) or 'no steps'}"
             yield Finding("intent", message, repair=_taken_up(vm, entry), **about)

@@ -292,6 +292,12 @@ def theirs_left(sim):
     intend(sim, VM, host="elsewhere")
 
 
+def unreadable_move(sim):
+    place = f"zones/flexdisk/move/{OTHER}"
+    sim.run("zfs", "create", "-p", "-o", "mountpoint=none", place)
+    sim.run("zfs", "set", 'flexdisk:move={"phase":"leaving"}', place)
+
+
 def unreadable(sim):
     intend(sim, VM, value="%7B")
 
@@ -369,6 +375,7 @@ DEFECTS = [
     (marked, {"from_mark"}, set()),
     (marked_detached, {"from_mark"}, {"from_mark"}),
     (half_imported, {"from_mark"}, {"from_mark"}),
+    (unreadable_move, {"move_unreadable"}, {"move_unreadable"}),
     (ours_left, {"intent"}, {"intent"}),
     (half_rolled_back, {"intent"}, {"intent"}),
     (theirs_left, {"intent_of_other_host"}, set()),

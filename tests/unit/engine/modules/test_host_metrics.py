@@ -10,9 +10,13 @@ import re
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import (
+    journal as engine_journal,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
     group_lease,
     host_metrics,
+    host_status,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -21,6 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.findings import KINDS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import seconds_of
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from ..conftest import VM
 
@@ -156,3 +161,16 @@ def test_what_is_half_done(sim):
     assert found["unfinished_run_since_timestamp_seconds", f'vm="{OTHER}",name="",pool="zones"'] == 0
     expires = seconds_of(held.result["lease"]["expires"])
     assert found["lease_expires_timestamp_seconds", 'group="web",pool="zones"'] == expires
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_run_that_only_waits_for_its_guest(sim, late):
+    """It has ended, so neither the monitoring nor the playbook status has it."""
+    sim.adopted(1024)
+    record = Intent(OTHER, engine_journal.host_name(), "2026-11-29T10:00:00Z", "running", True, True, late=late)
+    sim.run("zfs", "set", f"flexdisk:intent.{VM}={journal.encode(record)}", "zones/flexdisk")
+    sim.run("zfs", "set", f"flexdisk:intents={VM}", "zones/flexdisk")
+    sim.run("vmadm", "start", VM)
+    told = [key for key in samples(ask(sim)["text"]) if key[0] == "unfinished_run_since_timestamp_seconds"]
+    rows = host_status.run(Zfs(sim.runner), Copies(sim.runner), Vmadm(sim.runner), None)[0]["half_done"]
+    assert (len(told), len(rows)) == ((0, 0) if late else (1, 1))

@@ -89,6 +89,7 @@ def test_a_task_that_is_at_work(sim, tmp_path, monkeypatch):
     assert [one["works"] for one in left(sim)] == [False]
     with lock.transfers(runner, [VM], "move"):
         assert lock.transfers_under_way() == {VM}
+        assert ask(sim)["transfers"] == [VM]
         assert [one["works"] for one in left(sim)] == [False]
     assert lock.transfers_under_way() == set()
 

@@ -11,15 +11,19 @@ import os
 from typing import Any
 
 import pytest
+import yaml
 from simnode.vmadm.boundaries import POINTS, WATCHES
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import host_status
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_info import info
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.status import status
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.unfinished import still_needed
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from ..conftest import IMAGE, Simulated
 from ..modules.test_vm import NEW, NOCLOUD, go, interrupted, refusal
@@ -289,6 +293,26 @@ def test_what_a_deletion_has_left_of_the_dataset_is_shown():
     sim.node.pools.faults.clear()
     same_task(sim, GONE)
     gone(sim)
+
+
+def test_the_name_of_a_half_deleted_vm_means_another_one():
+    """What the playbook status says ends the half-deleted one alone."""
+    sim = disturbed(("delete uninstall", "fail"), made=True)
+    (left,) = rest(sim)[:1]
+    sim.node.pools.faults[f"busy:{left}"] = 9
+    go(sim, GONE)
+    sim.node.pools.faults.clear()
+    uuid = go(sim, {**MADE, "uuid": "dddddddd-0000-4000-8000-000000000007"}).vms[0]["uuid"]
+    read = host_status.run(Zfs(sim.runner), Copies(sim.runner), Vmadm(sim.runner), None)[0]
+    line = next(line for line in status({"hv01": read}, []).lines if line.startswith("    go on: "))
+    ((module, task),) = yaml.safe_load(line.partition("a task for hv01: ")[2]).items()
+    assert module == "flexdisk.hypervisor.vm"
+    assert left == f"zones/{task['vms'][0]['vm']}"
+    done = go(sim, *task["vms"])
+    assert (done.failure, done.problems) == (None, [])
+    assert left not in names(sim)
+    assert f"zones/{uuid}" in names(sim)
+    assert entries(sim) == []
 
 
 @pytest.mark.parametrize("point", ["create zonecfg", "create dataset", "create install", "delete uninstall"])

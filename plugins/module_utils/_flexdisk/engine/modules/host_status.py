@@ -41,7 +41,9 @@ def run(zfs: Zfs, copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str])
     return {
         "changed": False,
         "host": host_name(),
+        "pools": [{"name": name, "guid": host.datasets[name].guid} for name in sorted(host.geometry)],
         "vms": [{"uuid": uuid, "alias": names[uuid]} for uuid in sorted(names.keys() - arriving)],
+        "transfers": sorted(at_work.transfers),
         "half_done": [dict(entry._asdict(), inherit=list(entry.inherit)) for entry in entries],
     }, warnings
 

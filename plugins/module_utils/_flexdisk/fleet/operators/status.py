@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The playbook status: what is half done on all hosts, with the command that goes on and the one that gives it up."""
+"""The playbook status: what is half done on all hosts, and what goes on with it or gives it up."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ import json
 import re
 import shlex
 import typing as t
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ...model.text import count, visible
 from ...rules import half_done as kinds
 from ...rules.findings import INTENTS
 from ...rules.half_done import HalfDone
 from ...rules.knobs import command, for_playbooks
+from ...rules.one_host import same_host_problems
 from ..tables import aligned
 
 _Raw = t.Mapping[str, t.Any]
@@ -39,9 +40,9 @@ class Row:
     text: str
     since: str = ""
     on: str = ""
-    """The command that goes on, "" if there is none."""
+    """The command that goes on, or what to do in words. "" if nothing is certain."""
     off: str = ""
-    """The command that gives it up, "" if there is none."""
+    """The same for giving it up."""
 
 
 class Status(t.NamedTuple):
@@ -61,7 +62,10 @@ class _Place(t.NamedTuple):
 
 def status(read: t.Mapping[str, _Raw], unread: t.Sequence[str]) -> Status:
     """Return what is half done. read: the result of host_status, by host. unread: hosts that could not be read."""
-    rows = sorted(_rows(read), key=lambda row: (_STATES.index(row.state), row.since or "~", row.host, row.name))
+    one_host = same_host_problems({host: [pool["guid"] for pool in result["pools"]] for host, result in read.items()})
+    rows = sorted(
+        _rows(read, bool(one_host)), key=lambda row: (_STATES.index(row.state), row.since or "~", row.host, row.name)
+    )
     table = aligned(_COLUMNS, [(row.state, row.host, row.since or "-", f"{row.name}: {row.text}") for row in rows])
     lines = table[:1]
     for line, row in zip(table[1:], rows):
@@ -71,6 +75,7 @@ def status(read: t.Mapping[str, _Raw], unread: t.Sequence[str]) -> Status:
     counts = {state: sum(row.state == state for row in rows) for state in _STATES}
     lines.append(_summary(counts, len(read)))
     lines += [f"{', '.join(unread)} could not be read, and may have more"] if unread else []
+    lines += [f"{text}. Take all but one of the names out of the inventory." for text in one_host]
     return Status(lines, {state.replace(" ", "_"): number for state, number in counts.items()})
 
 
@@ -80,63 +85,110 @@ def _summary(counts: t.Mapping[str, int], hosts: int) -> str:
     return f"{', '.join(parts)} {where}" if parts else f"nothing is half done {where}"
 
 
-def _rows(read: t.Mapping[str, _Raw]) -> t.Iterator[Row]:
-    places = [
-        _Place(host, HalfDone(**{**one, "inherit": tuple(one["inherit"])}))
-        for host, result in read.items()
-        for one in result["half_done"]
-    ]
-    have = {host: {vm["uuid"]: str(vm["alias"]) for vm in result["vms"]} for host, result in read.items()}
-    names = {vm: alias for some in have.values() for vm, alias in some.items() if alias}
-    names.update({one.vm: one.alias for _host, one in places if one.vm and one.alias})
-    moving = {one.vm for _host, one in places if one.kind in _OF_MOVES and one.kind != kinds.TOMBSTONE}
-    yield from _moves(places, names, have)
-    groups = {one.group for _host, one in places if one.kind == kinds.LEASE and one.works}
-    for place in places:
-        row = _ROWS.get(place.one.kind)
-        if row is not None and not (place.one.kind in _PARTS_OF_MOVES and place.one.vm in moving):
-            yield row(place, _called(place.one, names), place.one.works or place.one.group in groups - {""})
+class _Fleet:
+    """What all hosts that were read say of the VMs. hosts: the result of host_status, by host."""
+
+    def __init__(self, hosts: t.Mapping[str, _Raw]) -> None:
+        self.have = {host: {vm["uuid"]: str(vm["alias"]) for vm in result["vms"]} for host, result in hosts.items()}
+        self.places = [
+            _Place(host, HalfDone(**{**one, "inherit": tuple(one["inherit"])}))
+            for host, result in hosts.items()
+            for one in result["half_done"]
+        ]
+        self._names = {one.vm: one.alias for _host, one in self.places if one.vm and one.alias}
+        self._names.update({vm: alias for vms in self.have.values() for vm, alias in vms.items() if alias})
+        self._transfers = {vm for result in hosts.values() for vm in result["transfers"]}
+        self._groups = {one.group for _host, one in self.places if one.kind == kinds.LEASE and one.works} - {""}
+        self._moving = {
+            (of, one.vm)
+            for host, one in self.places
+            if one.kind in _OF_MOVES and one.kind != kinds.TOMBSTONE
+            for of in (host, one.host)
+        }
+
+    def called(self, one: HalfDone) -> str:
+        """Return what people call a thing. If another VM has the name of a VM, too, its UUID follows."""
+        name = self._names.get(one.vm, "")
+        if name and self.others_called(name, one.vm):
+            return f"{name} ({one.vm})"
+        return name or one.vm or one.group or one.volume
+
+    def others_called(self, name: str, vm: str) -> bool:
+        """Whether a VM of a host has this name, and is not this VM."""
+        return any(alias == name and uuid != vm for vms in self.have.values() for uuid, alias in vms.items())
+
+    def homes(self, vm: str) -> t.List[str]:
+        """Return the hosts that have the VM."""
+        return sorted(host for host, vms in self.have.items() if vm in vms)
+
+    def works(self, one: HalfDone) -> bool:
+        """Whether a task works on it, or may work on it. Of a transfer, only the host that sends knows that."""
+        sent = one.kind in (*_OF_MOVES, kinds.REPLICA) and one.vm in self._transfers
+        return one.works or sent or one.group in self._groups
+
+    def belongs_to_move(self, host: str, one: HalfDone) -> bool:
+        """Whether the command that goes on with a move ends it, too. A third host may have something of its own."""
+        return one.kind in _PARTS_OF_MOVES and (host, one.vm) in self._moving
+
+    def twice(self) -> t.Iterator[str]:
+        """Yield the VMs that several hosts have, and that no record explains."""
+        moving = {vm for _host, vm in self._moving}
+        for vm in sorted({vm for vms in self.have.values() for vm in vms} - moving):
+            if len(self.homes(vm)) > 1:
+                yield vm
 
 
-def _called(one: HalfDone, names: t.Mapping[str, str]) -> str:
-    return one.alias or names.get(one.vm, "") or one.vm or one.group or one.volume
+def _rows(hosts: t.Mapping[str, _Raw], one_host: bool) -> t.Iterator[Row]:
+    """Yield all rows. one_host: several names mean one host, so its VMs seem to be on two hosts."""
+    fleet = _Fleet(hosts)
+    for row in _every_row(fleet, one_host):
+        yield replace(row, on="", off="") if row.state == AT_WORK else row  # a second run must not begin
+
+
+def _every_row(fleet: _Fleet, one_host: bool) -> t.Iterator[Row]:
+    yield from _moves(fleet)
+    for vm in () if one_host else fleet.twice():
+        homes = fleet.homes(vm)
+        text = f"{' and '.join(homes)} have it, and one of them is its old home, or has a copy"
+        name = fleet.called(HalfDone(kinds.TAKEN_OVER, "", vm))
+        yield Row(HALF_DONE, homes[0], name, text, on=_failover(vm, ("flexdisk_failover_state", "returned")))
+    for host, one in fleet.places:
+        row = _ROWS.get(one.kind)
+        if row is not None and not fleet.belongs_to_move(host, one):
+            yield row(fleet, host, one)
 
 
 # -- moves
 
 
 _PARTS_OF_MOVES = (kinds.RUN, kinds.REPLICA, kinds.STOPPED)
-"""What the command that goes on with a move ends, too. No other task changes such a VM."""
+"""What the command that goes on with a move ends, too, on both of its hosts."""
 _OF_MOVES = (kinds.LEAVES, kinds.COMES, kinds.TAKEN_OVER, kinds.TAKES_OVER, kinds.TOMBSTONE)
 
 
-def _moves(
-    places: t.Sequence[_Place], names: t.Mapping[str, str], have: t.Mapping[str, t.Mapping[str, str]]
-) -> t.Iterator[Row]:
+def _moves(fleet: _Fleet) -> t.Iterator[Row]:
     """Both hosts tell of a move: it becomes one row, at the host where the VM goes."""
-    known = {(host, one.vm): one for host, one in places if one.kind in _OF_MOVES}
+    known = {(host, one.vm): one for host, one in fleet.places if one.kind in _OF_MOVES}
     for (host, vm), one in known.items():
-        name = _called(one, names)
+        name = fleet.called(one)
         other = known.get((one.host, vm))
-        works = one.works or (other is not None and other.works)
-        state = AT_WORK if works else HALF_DONE
+        works = fleet.works(one) or (other is not None and fleet.works(other))
+        state = _state(works)
         if one.kind == kinds.COMES:
-            yield _coming(host, one, other, name, state)
+            yield _coming(fleet, host, one, other, state)
         elif one.kind == kinds.TAKES_OVER:
-            text, since = f"is being taken over from {one.host}", one.since
-            go = _failover(name, vm, ("flexdisk_target", host), ("flexdisk_fenced", "true"))
-            yield Row(state, host, name, text, since, go, _failover(name, vm, ("flexdisk_failover_state", "stays")))
+            text = f"is being taken over from {one.host}{_unread(fleet, one.host)}"
+            go = _failover(vm, ("flexdisk_target", host), ("flexdisk_fenced", "true"))
+            stays = _failover(vm, ("flexdisk_failover_state", "stays"))
+            yield Row(state, host, name, text, one.since, go, stays if one.host in fleet.homes(vm) else "")
         elif one.kind == kinds.TAKEN_OVER:
             text = f"was taken over by {one.host}, and its end on {host} is not complete"
-            go = _failover(name, vm, ("flexdisk_failover_state", "returned"), ("flexdisk_old_host", host))
+            go = _failover(vm, ("flexdisk_failover_state", "returned"), ("flexdisk_old_host", host))
             yield Row(state, host, name, text, one.since, go)
         elif one.kind == kinds.LEAVES and not _comes_to(other, host):
-            text = f"is about to leave for {one.host}, which does not expect it yet"
-            yield Row(state, host, name, text, one.since, *_of_move(name, vm, one.host))
+            yield _about_to_leave(fleet, host, one, state)
         elif one.kind == kinds.TOMBSTONE and not _comes_to(other, host):
-            text = f"has moved to {one.host}{_doubt(one, have)}, and its name is taken on {host}"
-            forget = _run("move_vm", _vm(name, vm), ("flexdisk_move_state", "forgotten"), limit=host)
-            yield Row(KEPT, host, name, text, one.since, off=forget)
+            yield _tombstone(fleet, host, one)
 
 
 def _comes_to(other: t.Optional[HalfDone], source: str) -> bool:
@@ -144,50 +196,86 @@ def _comes_to(other: t.Optional[HalfDone], source: str) -> bool:
     return other is not None and other.kind in (kinds.COMES, kinds.TAKES_OVER) and other.host == source
 
 
-def _doubt(one: HalfDone, have: t.Mapping[str, t.Mapping[str, str]]) -> str:
-    if one.host not in have:
-        return ", which was not read"
-    return "" if one.vm in have[one.host] else ", which does not have it any more"
+def _unread(fleet: _Fleet, host: str) -> str:
+    return "" if host in fleet.have else f"; {host} was not read"
 
 
-def _coming(host: str, one: HalfDone, other: t.Optional[HalfDone], name: str, state: str) -> Row:
-    source = one.host
-    go, stays = _of_move(name, one.vm, host)
+def _about_to_leave(fleet: _Fleet, host: str, one: HalfDone, state: str) -> Row:
+    text = f"is about to leave for {one.host}"
+    text += f", which {'does not expect it yet' if one.host in fleet.have else 'was not read and may have it'}"
+    go, stays = _of_move(one.vm, one.host)
+    has_not_left = one.host in fleet.have and fleet.homes(one.vm) == [host]
+    return Row(state, host, fleet.called(one), text, one.since, go, stays if has_not_left else "")
+
+
+def _coming(fleet: _Fleet, host: str, one: HalfDone, other: t.Optional[HalfDone], state: str) -> Row:
+    source, name = one.host, fleet.called(one)
+    go, stays = _of_move(one.vm, host)
     if other is not None and other.kind == kinds.TOMBSTONE and other.host == host:
         text = f"has left {source} and not arrived on {host}: only the way forward is left"
         return Row(state, host, name, text, other.since, go)
-    text = f"moves from {source} to {host}, where it was made without its disks"
+    text = f"moves from {source} to {host}, where it was made without its disks{_unread(fleet, source)}"
     since = other.since if other is not None and other.kind == kinds.LEAVES else one.since
-    return Row(state, host, name, text, since, go, stays)
+    return Row(state, host, name, text, since, go, stays if fleet.homes(one.vm) == [source] else "")
 
 
-def _of_move(name: str, vm: str, target: str) -> t.Tuple[str, str]:
-    move = (_vm(name, vm), ("flexdisk_target", target))
+def _tombstone(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    """Whether the VM has arrived is certain only if a host has it."""
+    text, off = f"has moved to {one.host}, and its name is taken on {host}", ""
+    if [home for home in fleet.homes(one.vm) if home != host]:
+        off = _run("move_vm", _vm(one.vm), ("flexdisk_move_state", "forgotten"), limit=host)
+    elif one.host in fleet.have:
+        text = f"has moved to {one.host}, which does not have it any more, and its name is taken on {host}"
+    else:
+        text = f"has left for {one.host}, and whether it has arrived is not known: {one.host} was not read"
+    return Row(KEPT, host, fleet.called(one), text, one.since, off=off)
+
+
+def _of_move(vm: str, target: str) -> t.Tuple[str, str]:
+    move = (_vm(vm), ("flexdisk_target", target))
     return _run("move_vm", *move), _run("move_vm", *move, ("flexdisk_move_state", "stays"))
 
 
-def _failover(name: str, vm: str, *more: t.Tuple[str, str]) -> str:
-    return _run("failover_vm", _vm(name, vm), *more)
+def _failover(vm: str, *more: t.Tuple[str, str]) -> str:
+    return _run("failover_vm", _vm(vm), *more)
 
 
 # -- the rest
 
 
-def _run_row(place: _Place, name: str, works: bool) -> Row:
-    host, one = place
-    begin = "a run is at work" if works else "a run was interrupted"
+def _run_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    works = fleet.works(one)
+    text = f"{'a run is at work' if works else 'a run was interrupted'}: {for_playbooks(one.text)}"
     go, off = "", _inherit(host, one)
-    if one.deletes:
-        go, off = _module(host, {_VM_MODULE: {"vms": [{"vm": one.deletes, "state": "absent"}]}}), ""
-    elif one.creates:
-        group = ("flexdisk_group", one.group)
-        go = _run("update_group", group) if one.group else _run("create_vm", ("flexdisk_vm", one.creates))
-        off = _module(host, {_VM_MODULE: {"vms": [{"vm": one.creates, "state": "absent"}]}})
+    if one.deletes or one.creates:
+        go, off = _made_or_deleted(fleet, host, one)
     elif one.repair is not None:
-        does = command(one.repair, host, one.alias)
-        does = _module(host, one.repair) if does.startswith("- ") else does
+        does = command(one.repair, host, "")
+        does = _task(host, one.repair) if does.startswith("- ") else does
         go, off = (off, does) if _forgets(one.repair) else (does, off)
-    return Row(_state(works), host, name, f"{begin}: {for_playbooks(one.text)}", one.since, go, off)
+        if _forgets(one.repair):
+            text += f"; giving it up drops all such records of {host}"
+    return Row(_state(works), host, fleet.called(one), text, one.since, go, off)
+
+
+def _made_or_deleted(fleet: _Fleet, host: str, one: HalfDone) -> t.Tuple[str, str]:
+    """Return the commands for a VM that a run was making or deleting.
+
+    A name may mean another VM meanwhile, so they have the UUID. The playbook delete_vm knows only VMs of the
+    hypervisor; the module finds also what is left of one.
+    """
+    known = one.vm in fleet.have[host]
+    end = _task(host, {_VM_MODULE: {"vms": [{"vm": one.vm, "state": "absent"}]}})
+    end = _run("delete_vm", _vm(one.vm)) if known else end
+    whole = known and not one.unfinished
+    if one.deletes:
+        return end, _inherit(host, one) if whole else ""
+    go = _run("create_vm", ("flexdisk_vm", one.creates))
+    if one.group:
+        go = _run("update_group", ("flexdisk_group", one.group))
+    elif fleet.others_called(one.creates, one.vm) or not _is_plain(one.creates):
+        go = ""
+    return go, "" if whole else end
 
 
 def _forgets(repair: _Raw) -> bool:
@@ -195,52 +283,50 @@ def _forgets(repair: _Raw) -> bool:
     return any(kind in INTENTS for options in repair.values() for kind in options.get("repair", ()))
 
 
-def _replica_row(place: _Place, name: str, works: bool) -> Row:
-    host, one = place
-    wanted = (_vm(name, one.vm), ("flexdisk_replica_host", host))
-    go = _run("replicate", *wanted)
-    return Row(
-        _state(works),
-        host,
-        name,
-        one.text,
-        one.since,
-        go,
-        _run("replicate", *wanted, ("flexdisk_replica_state", "absent")),
-    )
+def _replica_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    """Whether the transfer works, and whether the replica is all that is left of the VM, only its home knows."""
+    wanted = (_vm(one.vm), ("flexdisk_replica_host", host))
+    text, go, off = one.text, "", ""
+    if len(fleet.homes(one.vm)) == 1 and host not in fleet.homes(one.vm):
+        go, off = _run("replicate", *wanted), _run("replicate", *wanted, ("flexdisk_replica_state", "absent"))
+    elif one.host and one.host not in fleet.have:
+        text += f"; {one.host}, which sends it, was not read, so it may be at work"
+    elif not fleet.homes(one.vm):
+        text += ", and no host that was read has the VM"
+    return Row(_state(fleet.works(one)), host, fleet.called(one), text, one.since, go, off)
 
 
-def _lease_row(place: _Place, name: str, works: bool) -> Row:
-    host, one = place
-    group = ("flexdisk_group", one.group)
-    if works:
-        take = _run("update_group", group, ("flexdisk_take_over", "true"))
-        return Row(AT_WORK, host, f"group {name}", one.text, one.since, off=take)
-    return Row(HALF_DONE, host, f"group {name}", one.text, one.since, _run("update_group", group), _inherit(host, one))
+def _lease_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    go = _run("update_group", ("flexdisk_group", one.group))
+    return Row(_state(fleet.works(one)), host, f"group {one.group}", one.text, one.since, go, _inherit(host, one))
 
 
-def _drained_row(place: _Place, name: str, works: bool) -> Row:
-    host, one = place
+def _drained_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
     go = _run("update_group", ("flexdisk_group", one.group)) if one.group else ""
-    undo = _module(host, {_VM_MODULE: {"vms": [{"vm": one.vm, "drained": False}]}})
-    return Row(_state(works), host, name, one.text, one.since, go, undo)
+    undo = _task(host, {_VM_MODULE: {"vms": [{"vm": one.vm, "drained": False}]}})
+    return Row(_state(fleet.works(one)), host, fleet.called(one), one.text, one.since, go, undo)
 
 
-def _overlay_row(place: _Place, name: str, works: bool) -> Row:
-    return Row(_state(works), place.host, name, for_playbooks(place.one.text))
+def _overlay_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    return Row(_state(fleet.works(one)), host, fleet.called(one), for_playbooks(one.text))
 
 
-def _stopped_row(place: _Place, name: str, works: bool) -> Row:
-    return Row(_state(works), place.host, name, place.one.text, on=_run("start_host", limit=place.host))
+def _stopped_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    return Row(_state(fleet.works(one)), host, fleet.called(one), one.text, on=_run("start_host", limit=host))
 
 
-def _diverged_row(place: _Place, name: str, _works: bool) -> Row:
-    host, one = place
-    give_up = _failover(name, one.vm, ("flexdisk_failover_state", "given_up"), ("flexdisk_old_host", host))
-    return Row(KEPT, host, name, one.text, one.since, off=give_up)
+def _diverged_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    """If no host has the VM, this may be all that is left of it."""
+    give_up = _failover(one.vm, ("flexdisk_failover_state", "given_up"), ("flexdisk_old_host", host))
+    lives = [home for home in fleet.homes(one.vm) if home != host]
+    return Row(KEPT, host, fleet.called(one), one.text, one.since, off=give_up if lives else "")
 
 
-_ROWS: t.Mapping[str, t.Callable[[_Place, str, bool], Row]] = {
+def _unreadable_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    return Row(HALF_DONE, host, fleet.called(one), one.text)
+
+
+_ROWS: t.Mapping[str, t.Callable[[_Fleet, str, HalfDone], Row]] = {
     kinds.RUN: _run_row,
     kinds.REPLICA: _replica_row,
     kinds.LEASE: _lease_row,
@@ -248,6 +334,7 @@ _ROWS: t.Mapping[str, t.Callable[[_Place, str, bool], Row]] = {
     kinds.OVERLAY: _overlay_row,
     kinds.STOPPED: _stopped_row,
     kinds.DIVERGED: _diverged_row,
+    kinds.UNREADABLE: _unreadable_row,
 }
 
 
@@ -255,13 +342,17 @@ def _state(works: bool) -> str:
     return AT_WORK if works else HALF_DONE
 
 
-# -- commands
+# -- what to do: the command of a playbook, or in words what to do on the host
 
 
-def _vm(name: str, uuid: str) -> t.Tuple[str, str]:
-    """Return the variable that names a VM: by its alias, if that means the same in a command as it says."""
-    plain = _PLAIN.match(name) and not _YAML.match(name)
-    return "flexdisk_vm", name if plain else uuid
+def _vm(uuid: str) -> t.Tuple[str, str]:
+    """Return the variable that names a VM. An alias may mean another VM by the time that somebody uses the command."""
+    return "flexdisk_vm", uuid
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a name in a command means the text itself, not a number or a truth value."""
+    return bool(_PLAIN.match(name)) and not _YAML.match(name)
 
 
 def _run(playbook: str, *variables: t.Tuple[str, str], limit: str = "") -> str:
@@ -271,15 +362,13 @@ def _run(playbook: str, *variables: t.Tuple[str, str], limit: str = "") -> str:
     return " ".join(map(shlex.quote, argv))
 
 
-def _module(host: str, task: _Raw) -> str:
-    """Return the command that runs one task on one host."""
+def _task(host: str, task: _Raw) -> str:
+    """Return in words that a host needs a task. An ad-hoc command would lack the variables of our playbooks."""
     ((module, options),) = task.items()
-    return " ".join(map(shlex.quote, ("ansible", host, "-m", module, "-a", json.dumps(options, ensure_ascii=False))))
+    return f"a task for {host}: {{{module}: {json.dumps(options, ensure_ascii=False)}}}"
 
 
 def _inherit(host: str, one: HalfDone) -> str:
     if not one.inherit:
         return ""
-    argv = {"ansible.builtin.command": " ".join(("zfs", "inherit", *one.inherit))}
-    ((module, arguments),) = argv.items()
-    return " ".join(map(shlex.quote, ("ansible", host, "-m", module, "-a", arguments)))
+    return f"as root on {host}: {' '.join(map(shlex.quote, ('zfs', 'inherit', *one.inherit)))}"
