@@ -50,8 +50,9 @@ def controller() -> int:
 
 
 def token_of(process: int) -> str:
-    """Return the token of a run of this controller, by its process. It differs from those of processes with the same
-    number on other machines, before the last boot, and in other containers.
+    """Return a token for the run that is this process.
+
+    No process with the same number has it: not on another machine, in another container, or before the last boot.
 
     Without /proc it follows from the folder that ansible-playbook has made for this run alone, which all its processes
     know. So it is the same for all tasks of a run, too, but nobody can tell the token of a run that has died.

@@ -96,7 +96,7 @@ def _answer(every: t.Mapping[str, t.Any], host: str) -> _Dict:
 
 
 def _identity(turn: _Dict) -> _Dict:
-    """Return what identifies a turn, also among those of an earlier play."""
+    """Return what identifies a turn in a run of several plays."""
     return {key: turn.get(key) for key in ("number", "begun")}
 
 
@@ -128,9 +128,7 @@ def _heard(last: _Dict, heard: t.Mapping[str, _Dict]) -> _Dict:
 
 
 def _next_tasks(turn: Turn, hosts: t.Sequence[str]) -> _Dict:
-    """Return what tasks need: what is said, and on which of the hosts; the name of the next task, and each
-    host's call.
-    """
+    """Return the input of the next tasks: the message and its host, the name of the task, and each host's call."""
     tasks: _Dict = {"calls": {}, "result": turn.result or {}, "title": "Say nothing", "says": "", "about": ""}
     if turn.says is not None:
         about = turn.says.host if turn.says.host in hosts else hosts[0]

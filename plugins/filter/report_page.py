@@ -19,7 +19,7 @@ _Dict = t.Mapping[str, t.Any]
 
 
 def report_page(results: t.Mapping[str, _Dict], time: str, unread: t.Optional[t.Mapping[str, str]] = None) -> str:
-    """results: those of the four modules for each host."""
+    """Return the page of these hosts. results: the results of the four modules, by host."""
     try:
         return page(results, time, unread or {})
     except FlexdiskError as exc:

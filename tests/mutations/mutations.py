@@ -1583,7 +1583,7 @@ MUTATIONS = (
         "engine/failover/vm_takeover.py",
         "_with_next_term(record, {*rivals_of(record.marks), *rivals} - {here})",
         "_with_next_term(record, {*rivals_of(record.marks)} - {here})",
-        "tests/unit/replication/test_failover_elsewhere.py",
+        "tests/unit/replication/test_takers.py",
     ),
     Mutation(
         "a sync takes the base of the way back",

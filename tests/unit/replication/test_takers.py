@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records as stored
+
 from .plays import NAMES, POOL, Plays, Refused
 from .test_move import smartos
 from .world import VM
@@ -99,6 +101,18 @@ def test_the_last_replica_goes_and_a_record_stays(plays):
     plays.absent("hv03")
     assert (records(plays), rivals(plays, "hv02")) == ([], [])
     assert not plays._looks()["hv02"]["vms"][0]["failover"]
+
+
+def test_a_host_with_a_record_is_a_rival_although_that_of_the_new_home_does_not_say_so(plays):
+    plays.replicate("hv02")
+    plays.replicate("hv03")
+    plays.world.acting(plays.hv["hv02"])
+    record = stored.load(VM, stored.FAILOVER)
+    assert record["record"]["marks"].pop("failover.rivals") == "hv03"
+    stored.save(VM, record, stored.FAILOVER)
+    dies(plays, "hv01")
+    plays.failover_vm("hv02", 10**9)
+    assert rivals(plays, "hv02") == ["hv03"]
 
 
 def test_a_home_is_none_of_its_own_rivals(plays):

@@ -10,8 +10,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...fleet.replication.claims import Claims, Rival, better_elsewhere, read_claims, read_rivals
-from ...fleet.replication.record import Record, read_record
-from ...fleet.replication.record import record_as_result as told_of
+from ...fleet.replication.record import Record, read_record, record_as_result
 from ...fleet.replication.whereabouts import MovedOn, Recorded, has_it, home_answers, moved_on, not_heard
 from ...model.desired import Policy
 from ...model.errors import Problem, Problems, refusal
@@ -84,7 +83,7 @@ def _mark(call: Call, arguments: FailoverArguments) -> Answer:
     if marked.problems:
         return Answer({}, refusal(marked.problems))
     msg = f"{count(len(marked.records), 'VM has', 'VMs have')} failover"
-    written_records = [told_of(record) for record in marked.records]
+    written_records = [record_as_result(record) for record in marked.records]
     return Answer({"changed": marked.changed, "msg": msg, "records": written_records, "failures": marked.failures})
 
 

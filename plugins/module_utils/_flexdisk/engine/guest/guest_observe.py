@@ -327,7 +327,7 @@ def _normalized(address: str) -> str:
 
 
 def _numbers(swap: observed.Swap) -> str:
-    """Return the device numbers of a swap. The kernel appends (deleted) to the name of a device made anew."""
+    """Return the device numbers of a swap. The kernel appends (deleted) to the name if the device was replaced."""
     try:
         status = os.stat(re.sub(r" ?\(deleted\)\Z", "", swap.device))
     except OSError:

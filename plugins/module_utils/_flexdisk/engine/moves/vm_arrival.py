@@ -17,10 +17,10 @@ from ...fleet.replication.record import (
     Record,
     digest,
     read_record,
+    record_as_result,
     variables_of,
     with_variables,
 )
-from ...fleet.replication.record import record_as_result as told_of
 from ...fleet.replication.retention import foreign_snapshots, superseded
 from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
@@ -185,9 +185,9 @@ class MoveTarget:
             raise FlexdiskError(problems[0].code, problems[0].message)
         if not back_to:
             self._check_parts(record, pool)
-        if records.differs(record.uuid, told_of(record)):
+        if records.differs(record.uuid, record_as_result(record)):
             self._end_shell(record.uuid, pool)
-        records.save(record.uuid, told_of(record))
+        records.save(record.uuid, record_as_result(record))
         self._write_move(pool, record, back_to)
         self._make_shell(record, pool, False)
         self._check_room(record)
@@ -395,7 +395,7 @@ class MoveTarget:
         known = read_record(records.load(record.uuid))
         if digest(known) != digest(record):
             raise FlexdiskError("Changed", f"VM {record.label} is not the one that {self._host_label} expects")
-        records.save(record.uuid, told_of(with_variables(known, variables_of(record))))
+        records.save(record.uuid, record_as_result(with_variables(known, variables_of(record))))
         return uefi.digest(variables_of(read_record(records.load(record.uuid))))
 
     # -- arrive

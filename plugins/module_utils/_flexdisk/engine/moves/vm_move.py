@@ -10,8 +10,7 @@ import typing as t
 from dataclasses import dataclass, field
 
 from ...fleet.replication import last, trust
-from ...fleet.replication.record import Record, read_record
-from ...fleet.replication.record import record_as_result as told_of
+from ...fleet.replication.record import Record, read_record, record_as_result
 from ...fleet.replication.transfers import HOST_KEY, VmTransfer, read_transfers
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, Problems, failure_text, refusal
@@ -238,7 +237,7 @@ def _look(source: MoveSource, call: Call, arguments: MoveArguments) -> Answer:
             **seen,
             "changed": False,
             "msg": f"the host {summary}{f' ({phase})' if phase else ''}",
-            "record": told_of(record) if record is not None else None,
+            "record": record_as_result(record) if record is not None else None,
             "refusals": [failure_text([problem]) for problem in problems],
         }
     )
