@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What Ansible lets an operator set about the hosts of a run: forks, strategy, serial, and when a failure stops others."""
+"""What operators can set about the hosts of a run: forks, strategy, serial, and when a failure stops others."""
 
 from __future__ import annotations
 
