@@ -57,8 +57,8 @@ class ActionModule(ActionBase):
         specification = slices.specified(readers.arguments[playbook], variables)
         given = templated(self._templar, specification, _of_host(variables, specification, variables))
         checked = answers(given, specification)
-        meant, twice = slices.joined(_of_host(checked["variables"], specification, variables))
-        problems = [*checked["problems"], *twice, *_limit(variables)]
+        meant, unclear = slices.joined(_of_host(checked["variables"], specification, variables), specification)
+        problems = [*checked["problems"], *unclear, *_limit(variables)]
         names = {slices.base_name(name) for name in filter(NAME.match, variables)}
         problems += unknown_variables(names, playbook, readers)
         problems += self._foreign(meant, variables)

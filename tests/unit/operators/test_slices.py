@@ -100,15 +100,17 @@ def test_what_slices_have_handed_on_is_one_approval():
     assert sorted(specified) == ["flexdisk_plan_digests", *sorted(given)[:2]]
     assert {name for name, one in specified.items() if one["required"]} == set()
     assert slices.specified({}, given) == {}
-    assert slices.joined(given) == ({"flexdisk_plan_digests": {"hv01": "a", "hv02": "b"}, "x": 1}, [])
+    assert slices.joined(given, specified) == ({"flexdisk_plan_digests": {"hv01": "a", "hv02": "b"}, "x": 1}, [])
     with_own = {**given, "flexdisk_plan_digests": {"hv03": "c", "hv01": "a"}}
-    assert slices.joined(with_own)[0]["flexdisk_plan_digests"] == {"hv01": "a", "hv02": "b", "hv03": "c"}
+    assert slices.joined(with_own, specified)[0]["flexdisk_plan_digests"] == {"hv01": "a", "hv02": "b", "hv03": "c"}
+    assert slices.joined({"x": 1}, specified) == ({"x": 1}, ["missing required arguments: flexdisk_plan_digests"])
+    assert slices.joined({"x": 1}, wanted) == ({"x": 1}, []), "Ansible says that it is missing"
 
 
 def test_two_digests_of_one_host_are_refused():
     """One of them is older, and nobody knows which one was approved."""
     given = {"flexdisk_plan_digests_0000000a": {"hv01": "a"}, "flexdisk_plan_digests_0000000b": {"hv01": "b"}}
-    assert slices.joined(given)[1] == [
+    assert slices.joined(given, {})[1] == [
         "hv01 has two different values in flexdisk_plan_digests and the variables flexdisk_plan_digests_..."
     ]
 

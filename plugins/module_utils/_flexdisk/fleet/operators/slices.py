@@ -88,9 +88,11 @@ def specified(specification: _Wanted, names: t.Iterable[str]) -> _Wanted:
     return {**specification, **optional, **{name: optional[base] for name, base in mine.items()}}
 
 
-def joined(variables: t.Mapping[str, t.Any]) -> t.Tuple[_Dict, t.List[str]]:
+def joined(variables: t.Mapping[str, t.Any], specification: _Wanted) -> t.Tuple[_Dict, t.List[str]]:
     """Return the variables with those of all slices as one, and what is wrong with them: a host that two slices have,
-    with different values.
+    with different values, or variables that all are null.
+
+    specification: of the playbook, and of the variables of slices.
     """
     result: _Dict = {name: value for name, value in variables.items() if base_name(name) == name}
     problems = []
@@ -100,6 +102,9 @@ def joined(variables: t.Mapping[str, t.Any]) -> t.Tuple[_Dict, t.List[str]]:
         different = [host for host, value in variables[name].items() if known.get(host, value) != value]
         problems += [f"{host} has two different values in {base} and the variables {base}_..." for host in different]
         result[base] = {**known, **variables[name]}
+    bases = {base_name(name) for name in specification if base_name(name) != name}
+    if _APPROVED in bases and _APPROVED not in result:
+        problems.append(f"missing required arguments: {_APPROVED}")
     return result, problems
 
 
