@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
@@ -26,6 +27,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_vari
 _Dict = t.Dict[str, t.Any]
 
 ARGUMENTS: _Dict = {"playbook": {"type": "str", "required": True}}
+COMPARES = "flexible_disks_expect_plan"
+MORE = ("flexible_disks_plan_only", "flexible_disks_recalculate_quota")
 NAME = re.compile(r"[A-Za-z0-9]+(_|$)")
 
 specifications()  # Ansible loads this file before it forks, so the process of each host has them
@@ -77,7 +80,16 @@ class ActionModule(ActionBase):
             stands["suffix"], stands["elsewhere"] = slices.suffix(meant, hosts), {}
             if stands["suffix"]:
                 meant, stands["elsewhere"] = slices.of_inventory(meant, groups["all"])
+        if playbook == "converge":
+            stands["asks_more"] = self._asks_more(variables)
         return {**meant, "stands": stands, "_ansible_no_log": secret}
+
+    def _asks_more(self, variables: _Dict) -> bool:
+        """Whether the role flexible_disks is asked for a plan, for a comparison with one, or for the quota of other
+        VMs.
+        """
+        wanted = templated(self._templar, MORE, variables).values()
+        return COMPARES in variables or any(boolean(str(value), strict=False) for value in wanted)
 
     def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
         """Return what is wrong with hosts that variables name. Modules run there, also on the controller, as

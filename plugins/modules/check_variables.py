@@ -50,6 +50,7 @@ stands:
     - Where messages find the user, the play and its playbook. Beside it are the variables, as they are meant.
     - For C(plan) and C(apply), also what a slice of the hosts appends to the names of what it hands on, as C(suffix),
       and what is said of digests for hosts of other slices, as C(elsewhere).
+    - For C(converge), also whether more is asked for than to change disks, as C(asks_more).
   returned: success
   type: dict
   sample: {"play": "Change the disks of the declared VMs", "playbook": "converge"}
