@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -76,6 +77,7 @@ def make_node(vms: int) -> Path:
     from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
     folder = WORK / f"node{vms}"
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
     command = [sys.executable, "-m", "simnode", "--dir", str(folder), "init", "--scenario", f"bench:{vms}"]
     subprocess.run(command, check=True, env=dict(os.environ, PYTHONPATH=str(SIMNODE)), stdout=subprocess.DEVNULL)
     with Node.open(folder) as node:
