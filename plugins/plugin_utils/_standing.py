@@ -71,7 +71,7 @@ def checked_variables(task_vars: _Dict) -> _Dict:
 def _of_playbook(task_vars: _Dict) -> t.Set[str]:
     """Return the variables of the playbook that runs."""
     stands = checked_variables(task_vars).get("stands") or {}
-    return set(specifications().arguments.get(stands.get("playbook"), ()))
+    return set(specifications().arguments.get(str(stands.get("playbook")), ()))
 
 
 # Any: see above.
