@@ -96,9 +96,6 @@ class FailoverHome:
         return Marked(any(changed), records, failures, [])
 
     def _problems_of_vm(self, host: Host, vm: Vm) -> t.List[Problem]:
-        if self._hypervisor.capabilities.name != "vmadm":
-            text = f"failover works with vmadm only, not with {self._hypervisor.capabilities.name}"
-            return [Problem("NotSupported", f"{text}; replicas work with both", vm.label)]
         return refusals(host, vm, self._hypervisor.description(vm.config.uuid).host_bound)
 
     def _set_failover(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:
