@@ -74,7 +74,7 @@ def test_autostart_is_off_while_a_domain_has_failover(world):
 
 
 def test_the_domain_comes_back_with_all_that_it_has(world):
-    """UEFI variables, metadata, settings of its disks. Only autostart is off, and start_host knows that it shall start."""
+    """UEFI variables, metadata, settings of its disks. Only autostart is off; start_host knows that it shall start."""
     booted(world)
     hashes = world.hashes()
     assert take(world)
@@ -124,3 +124,15 @@ def test_messages_name_the_commands_of_libvirt(world):
     world.home.power_on(VM)
     (words,) = start(world, {"hv02": said_by(world.peer)}).failures
     assert f"Stop it here (virsh shutdown {VM})" in words
+
+
+def test_a_host_that_starts_all_domains_gets_no_failover(world):
+    """libvirt-guests asks nobody. A VM that has failover keeps it, and each sync says what is wrong."""
+    home = FailoverHome(world.home.zfs(), world.home.driver(), world.home)
+    world.home.domains.all_start = "libvirt-guests starts all"
+    marked = home.set_failover([VM], True, "hv01", False, "hv02")
+    assert (marked.problems, len(marked.records), marked.failures) == ([], 1, ["hv01: libvirt-guests starts all"])
+    assert not home.set_failover([VM], False, "hv01", False).failures
+    (problem,) = home.set_failover([VM], True, "hv01", False, "hv02").problems
+    assert (problem.code, problem.message) == ("NotSupported", "on this host, libvirt-guests starts all")
+    assert world.home.autoboots(VM) is True

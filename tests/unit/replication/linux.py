@@ -144,7 +144,9 @@ class LinuxHost(Host):
         for disk in payload.get("disks", ())[:1]:
             paths = [f"zones/{uuid}/disk0"]
             serial = disk.get("uuid", "")
-            self.ok("zfs", "create", "-V", f"{disk['size']}M", *(["-o", f"flexdisk:uuid={serial}"] * bool(serial)), paths[0])
+            self.ok(
+                "zfs", "create", "-V", f"{disk['size']}M", *(["-o", f"flexdisk:uuid={serial}"] * bool(serial)), paths[0]
+            )
         text = domain(paths, uuid=uuid, name=payload["alias"], machine="pc-q35-7.2")
         self.domains.add(text.replace("52:54:00:aa:bb:cc", "52:54:00:aa:bb:dd"))
 

@@ -848,7 +848,9 @@ def said_by(host, name=""):
 
 
 def start(world, said, unasked=False, check=False):
-    return failover_start.start(world.home.zfs(), world.home.driver(), read_claims(said), unasked, check, world.home_name)
+    return failover_start.start(
+        world.home.zfs(), world.home.driver(), read_claims(said), unasked, check, world.home_name
+    )
 
 
 def test_a_host_that_has_booted_starts_its_vms(world):

@@ -174,7 +174,11 @@ def test_refusals(died):
     before = died.home.stored()
     for running, word, said in (
         (False, False, "hv02 has begun to take it over; flexdisk_failover_state=taken_over"),
-        (True, True, f"stop it here .(vmadm stop|virsh shutdown) {VM}., or give that up with flexdisk_failover_state=stays"),
+        (
+            True,
+            True,
+            f"stop it here .(vmadm stop|virsh shutdown) {VM}., or give that up with flexdisk_failover_state=stays",
+        ),
     ):
         if running:
             died.home.power_on(VM)

@@ -65,6 +65,12 @@ class Started(t.NamedTuple):
     repaired: t.List[str]
     """VMs whose autoboot a killed run had left on."""
 
+    @property
+    def lines(self) -> t.List[str]:
+        """What was done, for the user."""
+        repaired = [f"{label}: autoboot of the hypervisor turned off" for label in self.repaired]
+        return [*repaired, *(f"{label}: started" for label in self.started), *self.left]
+
 
 def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids: t.Collection[str] = ()) -> _Dict:
     """Return the VMs of this host, and those that it could take over.

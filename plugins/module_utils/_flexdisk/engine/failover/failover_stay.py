@@ -47,7 +47,9 @@ class GiveUpTakeover:
         if len(begun) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs {name} are being taken over; give the whole uuid")
         for move in begun:
-            former = _former_replicas(host, move, stop_command_of(move.vm, self._hypervisor.capabilities.name == "libvirt"))
+            former = _former_replicas(
+                host, move, stop_command_of(move.vm, self._hypervisor.capabilities.name == "libvirt")
+            )
             for name_of_disk in former if not check_mode else ():
                 self._become_replica(name_of_disk, move)
             if not check_mode:
