@@ -55,7 +55,6 @@ class FakeDomains:
         self.known_secrets: list[str] | None = []
         self.starts = 0
         self.booted = "9d0e6f1c-0000-4000-8000-000000000001"
-        self.all_start = ""  # what libvirt-guests does after a boot
         self.lacking: set[str] = set()
         self.needed: list[Needs] = []
         self.files: dict[str, bytes] = {}
@@ -76,9 +75,6 @@ class FakeDomains:
 
     def boot_id(self) -> str:
         return self.booted
-
-    def why_all_start(self) -> str:
-        return self.all_start
 
     def boot(self, uuid: str) -> None:
         """As its operator starts it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_home
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
     EndRequest,
 )
@@ -126,10 +127,10 @@ def test_messages_name_the_commands_of_libvirt(world):
     assert f"Stop it here (virsh shutdown {VM})" in words
 
 
-def test_a_host_that_starts_all_domains_gets_no_failover(world):
+def test_a_host_that_starts_all_domains_gets_no_failover(world, monkeypatch):
     """libvirt-guests asks nobody. A VM that has failover keeps it, and each sync says what is wrong."""
     home = FailoverHome(world.home.zfs(), world.home.driver(), world.home)
-    world.home.domains.all_start = "libvirt-guests starts all"
+    monkeypatch.setattr(failover_home, "why_guests_start", lambda: "libvirt-guests starts all")
     marked = home.set_failover([VM], True, "hv01", False, "hv02")
     assert (marked.problems, len(marked.records), marked.failures) == ([], 1, ["hv01: libvirt-guests starts all"])
     assert not home.set_failover([VM], False, "hv01", False).failures

@@ -9,10 +9,12 @@ from __future__ import annotations
 import copy
 import xml.etree.ElementTree as ET
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from simnode import Node, PoolSpec
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import guests_service
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
@@ -164,6 +166,11 @@ class LinuxWorld(World):
     cold: Mapping[str, str] = {"pci_slot": "5:0:0"}
     choices = ({"pci_slot": "3:0:0"}, {"pci_slot": "5:0:0"})
     scarce = 20
+
+    def __init__(self, folder: Path, monkeypatch: Any) -> None:
+        # Whatever the machine does on which the tests run.
+        monkeypatch.setattr(guests_service, "_UNITS", str(folder / "none"))
+        super().__init__(folder, monkeypatch)
 
     def host(self, seed: int) -> Host:
         spec = PoolSpec("zones", 64 << 30, 12, [{"type": "disk", "disks": 1}], "openzfs-2.1")

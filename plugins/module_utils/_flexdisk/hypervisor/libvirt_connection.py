@@ -12,7 +12,7 @@ import typing as t
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources, checked
 from ..model.vm import SAVED
-from . import guests_service, variable_files
+from . import variable_files
 from .domain import volume_of
 from .domain_travel import Needs
 from .libvirt_host import LibvirtHost, unless
@@ -76,9 +76,6 @@ class Domains(t.Protocol):
 
     def boot_id(self) -> str:
         """Return a text that differs from boot to boot of the host; "" where there is none."""
-
-    def why_all_start(self) -> str:
-        """Return what starts domains after a boot although their autostart is off, as guests_service has it."""
 
     def device(self, path: str) -> bool:
         """Whether the host has this block device, and it belongs to the volume that the path names."""
@@ -229,9 +226,6 @@ class Connection:
                 return file.read().strip()
         except OSError:
             return ""
-
-    def why_all_start(self) -> str:
-        return guests_service.why_guests_start()
 
     def device(self, path: str) -> bool:
         volume = volume_of(path)

@@ -157,9 +157,6 @@ class Libvirt:
     def boot_id(self) -> str:
         return self._domains.boot_id()
 
-    def why_all_start(self) -> str:
-        return self._domains.why_all_start()
-
     def _fresh(self, vm: str) -> str:
         """Return the configuration, if it has not changed since the last read. Raises FlexdiskError Changed."""
         xml = self._domains.xml(vm, False)

@@ -65,9 +65,6 @@ class Hypervisor(t.Protocol):
     def boot_id(self) -> str:
         """Return a text that differs for each boot of this host; "" if boots cannot be told apart."""
 
-    def why_all_start(self) -> str:
-        """Return what starts VMs after a boot although their autoboot is off, and what ends that; "" for nothing."""
-
     def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Tell a running guest the size of a disk. A smaller size is an error: no guest is told that a disk has
         shrunk.

@@ -103,9 +103,6 @@ class Vmadm:
         answer = self._runner(("kstat", "-p", *sysinfo_read.BOOT))
         return sysinfo_read.parse_boot(answer.stdout) if answer.rc == 0 else ""
 
-    def why_all_start(self) -> str:
-        return ""
-
     def _update(
         self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], change: str
     ) -> None:

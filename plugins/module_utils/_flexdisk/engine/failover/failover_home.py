@@ -31,6 +31,7 @@ from ..host.observe import observe
 from ..modules.vm_info import chosen
 from ..moves.vm_departure import MoveSource
 from ..steps import autoboot, power
+from .guests_service import why_guests_start
 
 
 class Marked(t.NamedTuple):
@@ -68,7 +69,7 @@ class FailoverHome:
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vms, problems = chosen(host, names)
         vms = [vm for vm in vms if vm.config.uuid not in host.moves]
-        all_start = self._hypervisor.why_all_start()
+        all_start = why_guests_start() if self._hypervisor.capabilities.name == "libvirt" else ""
         if wanted:
             new = [vm for vm in vms if not vm.config.failover]
             problems += [problem for vm in new for problem in self._problems_of_vm(host, vm)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.guests_service import (
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.guests_service import (
     why_guests_start,
 )
 
