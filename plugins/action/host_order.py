@@ -55,14 +55,22 @@ class ActionModule(ActionBase):
         return {**answer, "_ansible_no_log": args["playbook"] in SECRET, **dataclasses.asdict(order)}
 
 
+def _first(variables: _Dict) -> _Dict:
+    """Return the variables of the playbook for its first host, which alone has those by host for all hosts."""
+    first = variables["ansible_play_hosts_all"][0]
+    return t.cast("_Dict", variables["hostvars"][first].get("_flexdisk") or {})
+
+
 def _play(variables: _Dict, args: _Dict) -> Play:
-    hosts = list(variables["ansible_play_hosts"])
+    hosts, every = list(variables["ansible_play_hosts"]), variables["ansible_play_hosts_all"]
     known = {host: variables["hostvars"][host] for host in hosts}
     looked = [known[host].get("_flexdisk_orphans") or {} for host in hosts] if args["orphans"] else []
     return Play(
         {host: known[host]["_flexdisk"] for host in hosts},
         {host: known[host]["_flexdisk_read"] for host in hosts} if args["read"] else {},
-        [host for host in variables["ansible_play_hosts_all"] if host not in hosts],
+        [host for host in every if host not in hosts],
         [disk for result in looked for disk in result.get("disks", ())] if args["orphans"] else None,
+        approved=_first(variables).get("flexdisk_plan_digests") or {},
+        inventory_hosts=variables["groups"]["all"],
         placed=args["placed"],
     )

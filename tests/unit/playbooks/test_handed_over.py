@@ -33,6 +33,8 @@ GIVEN = {
     "host_status": "hypervisor libvirt_uri pool",
     "move_jobs": "do",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
+    "show_results": "about results",
+    "playbooks/tasks/report_page: show_results": "page_hosts path",
     "role flexible_disks": "",
     "role guest_growth": "",
     "role instance_group": (

@@ -12,6 +12,8 @@ from . import refusals
 from .declared import DISKS, declarations_undoing, declared_vm
 from .order import Order, Play, Raw, given_options
 
+DIGESTS = "flexdisk_plan_digests"
+
 
 def change_package(play: Play) -> Order:
     """The VM gets one of the packages, unless the inventory declares another one."""
@@ -85,6 +87,30 @@ def declared_disks(play: Play) -> Order:
     lists = {host: variables.get(DISKS) for host, variables in play.variables.items()}
     entry = declared_vm(play.read, lists, named[3], named[2])
     return Order([entry["problem"]] if entry["problem"] else [], calls={entry["host"]: {"only": entry["name"]}})
+
+
+def approved_disks(play: Play) -> Order:
+    """Return the same, if there is a digest for each host that is meant, and for no other host of the play."""
+    order = declared_disks(play)
+    in_play = {*play.variables, *play.unread}
+    problems = [
+        f"{host} has declared VMs, but {DIGESTS} has no digest of it."
+        for host in order.calls
+        if host not in play.approved
+    ]
+    problems += [
+        f"{host} is in {DIGESTS}, but not in the inventory."
+        for host in play.approved
+        if host not in play.inventory_hosts
+    ]
+    problems += [
+        f"{host} is in {DIGESTS}, but none of the VMs that are meant is declared for it."
+        for host in play.approved
+        if host in in_play and host not in order.calls
+    ]
+    if order.problems or not problems:
+        return order
+    return Order([*problems, "Nothing was changed. Look at a new plan, or leave hosts out with --limit."])
 
 
 def adopt(play: Play) -> Order:
