@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.images import ImageFile
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset, DatasetId
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
+    ImageFile,
     NewVm,
     Policy,
     SnapshotDeclaration,
