@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action group_gate: whether members of a group serve. It runs on the controller and probes over its own
-sockets.
-"""
+"""The action group_gate: whether members of a group serve. It runs on the controller and probes over own sockets."""
 
 from __future__ import annotations
 

@@ -63,8 +63,6 @@ class ActionModule(ActionBase):
 
 
 def _missing(group: t.Mapping[str, t.Any]) -> t.List[str]:
-    """Return the task files that are not there. Those whose place depends on where they are named are not
-    looked for.
-    """
+    """Return the task files that are not there. Those whose place depends on where they are named are not checked."""
     files = [path for key in HOOKS for path in group[key]] + list(group["gate"].get("tasks") or ())
     return [path for path in files if os.path.isabs(path) and not os.path.isfile(path)]

@@ -49,9 +49,7 @@ class Domains(t.Protocol):
         """Return the XML of libvirt's own snapshots of a domain."""
 
     def backup(self, uuid: str) -> str:
-        """Return the XML of the backup that libvirt makes of a running domain; "" for none, or if libvirt does not
-        tell.
-        """
+        """Return the XML of the backup that libvirt makes of a running domain; "" for none or if it is unknown."""
 
     def secrets(self) -> t.Optional[t.List[str]]:
         """Return the uuids and usages of the secrets that libvirt has, None if it does not tell. Never their values."""

@@ -100,9 +100,7 @@ class Libvirt(LibvirtDisks):
         return [*domain_incoming.refused(xml, allowed), *inside]
 
     def lacks(self, vm: str, description: t.Mapping[str, t.Any], disks: t.Sequence[str]) -> t.List[str]:
-        """Return what this host lacks for the VM. The description is checked like a domain of this host, because it
-        comes from another one.
-        """
+        """Return what this host lacks for the VM. The description comes from another host, so it is checked first."""
         xml = domain_travel.plain(description["template"])
         odd = [*domain_travel.stays(xml), *(word for disk in disks for word in domain_travel.odd_disk(disk))]
         if odd:

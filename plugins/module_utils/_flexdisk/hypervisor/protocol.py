@@ -14,9 +14,7 @@ from ..model.vm import VmConfig
 
 
 class Storage(t.Protocol):
-    """Commands of a hypervisor that manages sizes, quotas and snapshots of its VMs itself. Otherwise the engine
-    does.
-    """
+    """Commands of a hypervisor that manages sizes, quotas and snapshots of VMs itself. Else the engine does."""
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Resize a disk. shrink: the user permits a smaller size."""
@@ -44,9 +42,7 @@ class WholeVms(t.Protocol):
         """Return the configuration that a new VM will have, without its disks. This changes nothing."""
 
     def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
-        """Return size (MiB) and block size (bytes) of each disk that the platform adds to a VM that boots from this
-        image.
-        """
+        """Return size (MiB) and block size (bytes) of the disks that the platform adds to a VM with this image."""
 
     def image_file(self, path: str) -> ImageFile:
         """Return the image in a file on the host."""
@@ -95,9 +91,7 @@ class WholeVms(t.Protocol):
 
 
 class Hypervisor(t.Protocol):
-    """A driver. Sizes are MiB. Every method raises FlexdiskError, and leaves the VM either as it was or as
-    requested.
-    """
+    """A driver. Sizes are MiB. Each method raises FlexdiskError, and leaves the VM as it was or as requested."""
 
     capabilities: Capabilities
 
@@ -126,9 +120,7 @@ class Hypervisor(t.Protocol):
         """Return a text that differs for each boot of this host; "" if boots cannot be told apart."""
 
     def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Tell a running guest the size of a disk. A smaller size is an error: no guest is told that a disk has
-        shrunk.
-        """
+        """Tell a running guest the size of a disk. A smaller size is an error: no guest learns that a disk shrank."""
 
     def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         """Change attached disks, all at once: for each path those of uuid, pci_slot, model and boot that change."""

@@ -141,9 +141,7 @@ class Vmadm(VmadmDisks):
         return missing + [f"the network tag {tag}" for tag in (self._missing_tags(tags) if tags else ())]
 
     def _missing_tags(self, tags: t.Sequence[str]) -> t.List[str]:
-        """Return the network tags that the host does not have. None if it does not report them; vmadm itself refuses
-        the VM then.
-        """
+        """Return the network tags that the host lacks. None if it does not report them; vmadm refuses the VM then."""
         try:
             answer = self._runner(("nictagadm", "exists", "-l", *tags))
         except FlexdiskError:

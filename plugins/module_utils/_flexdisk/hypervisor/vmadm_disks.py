@@ -87,9 +87,7 @@ class VmadmDisks:
     def _update(
         self, vm: str, payload: t.Mapping[str, t.Any], proof: t.Callable[[VmConfig], bool], change: str
     ) -> None:
-        """Make one update and verify it. After a time-out of vminfod, only the VM as it is read back shows whether it
-        was made.
-        """
+        """Make one update and verify it. After a time-out of vminfod, only reading the VM back shows the outcome."""
         answer = self._confirmed("update", vm, stdin=json.dumps(payload))
         if not proof(self.vm(vm)):
             raise FlexdiskError("NotApplied", f"{change} has not taken effect (rc {answer.rc} of: vmadm update {vm})")
@@ -167,9 +165,7 @@ class VmadmDisks:
         self._update(vm, {"remove_disks": [path]}, lambda seen: _disk(seen, path) is None, f"the removal of {path}")
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
-        """Stop the VM. vmadm halts a guest at its own time-out, with exit 0; without force, that time-out is set beyond
-        ours.
-        """
+        """Stop the VM. vmadm halts a guest at its time-out, with exit 0; without force, that one lies beyond ours."""
         try:
             self._checked(
                 "stop",

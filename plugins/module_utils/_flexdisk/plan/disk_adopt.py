@@ -170,9 +170,7 @@ class _Candidate:
         self.shown = bool(self.uuid) and serial_shown(entry)
 
     def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
-        """Return the uuid of a disk without a configured one; "" if it is unknown, or if the hypervisor gives one at
-        the next start.
-        """
+        """Return the uuid of a disk without a configured one; "" if unknown, or if the hypervisor gives one later."""
         report = vm.config.identity_in_zfs or vm.config.state == "stopped"
         known = self.identity.uuid or self.disk.uuid
         if known and may_have_uuid(entry, known):

@@ -29,9 +29,7 @@ _RAW = ("", "luks")
 
 
 def encode(element: DiskElement) -> str:
-    """Return the value of the property, "" if there is nothing to keep. Raises FlexdiskError InvalidArgument if it is
-    too long.
-    """
+    """Return the property's value, "" if there is nothing to keep. Raises FlexdiskError InvalidArgument if too long."""
     if not element.text:
         return ""
     fields = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}

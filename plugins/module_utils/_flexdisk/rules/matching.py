@@ -183,9 +183,7 @@ class _Matcher:
         self._withdraw(specs, disks)
 
     def _warn_of_unnamed(self, spec: DiskDeclaration, alike: t.Sequence[Disk], unlisted: str) -> None:
-        """Warn that unnamed disks have the size of a new disk (alike). It is a problem if one of them would be
-        destroyed.
-        """
+        """Warn that unnamed disks have the size of a new disk (alike). If one would be destroyed, it is a problem."""
         doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
         if unlisted == "destroy" and doomed:
             why = "unlisted=destroy would destroy a disk of the same size"
@@ -313,9 +311,7 @@ def _open_size(spec: DiskDeclaration, disk: Disk) -> bool:
 
 
 def _up_to_two_choices(options: t.Sequence[t.Sequence[int]]) -> t.List[t.List[int]]:
-    """Return up to two ways to choose one of each row's options, none twice. It takes polynomial time even if many are
-    alike.
-    """
+    """Return up to two ways to choose an option of each row, none twice, in polynomial time."""
     first = _choose(options)
     if first is None:
         return []
@@ -356,9 +352,7 @@ def _choice_text(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], wh
 
 
 def _other_size_text(spec: DiskDeclaration, disk: Disk) -> str:
-    """Return the message that an entry has another size than the only disk that it could mean, with the entry to
-    write.
-    """
+    """Return the message that an entry has another size than the only disk it could mean, and the right entry."""
     exact = disk.size % MIB == 0
     is_now, declared = render_apart(disk.size, (spec.size or 0) * MIB)
     size = f", size: {render_exact(disk.size_mib).replace(' ', '')}" if exact else ""
@@ -417,9 +411,7 @@ _ANY_SIZE = 1 << 62
 
 
 def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) -> t.Dict[str, t.Any]:
-    """Return a disk as input of the matching filter. images: those that entries name; any other image
-    counts as none.
-    """
+    """Return a disk as input of the filter matching. images: those of entries; any other image counts as none."""
     return {
         "name": disk.name,
         "description": disk.user_properties.get("description", ""),

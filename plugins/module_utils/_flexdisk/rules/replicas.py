@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Replicas of disks on other hosts: the names of the snapshots of a sync, and the notes of a disk
-about its replicas.
-"""
+"""Replicas of disks on other hosts: names of the snapshots of a sync, and notes of a disk about replicas."""
 
 from __future__ import annotations
 

@@ -77,9 +77,7 @@ def in_state(state: str) -> t.Callable[[Play], Order]:
 
 
 def declared_disks(play: Play) -> Order:
-    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or ""
-    for all.
-    """
+    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one, as its entry has it; "" for all."""
     named = next(_named(play), None)
     if named is None:
         hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
@@ -161,9 +159,7 @@ def odd_names(variables: Raw) -> t.List[str]:
 
 
 def one_way(several: str) -> t.Callable[[Raw], t.List[str]]:
-    """Return what says what is wrong with the variables of a playbook that needs one VM or several. several: the
-    variable for these.
-    """
+    """Return what is wrong with variables of a playbook that needs one VM or several. several: their variable."""
 
     def problems(variables: Raw) -> t.List[str]:
         text = f"Name the VM with flexdisk_vm, or several VMs with {several}; exactly one of the two is needed"
@@ -179,9 +175,7 @@ def not_two_ways(variables: Raw) -> t.List[str]:
 
 
 def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
-    """Yield the named VM: its host, the variables of the host, its name and UUID. More than one if hosts name
-    others.
-    """
+    """Yield the named VM: its host, the host's variables, its name and UUID. More than one if hosts name others."""
     for host, here in play.here.items():
         for name, located in here.items():
             yield host, play.variables[host], name, located["vm"]

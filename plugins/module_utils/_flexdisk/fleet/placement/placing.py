@@ -84,9 +84,7 @@ def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
 
 
 def why_no_host(places: Places, new: NewVm, ranks: _Ranks) -> t.Dict[str, str]:
-    """Return why a VM can be on no host of the ranks, by host. A host that could take it would make another one
-    unsafe.
-    """
+    """Return why a VM can be on no host of the ranks, by host. A host that fits would make another one unsafe."""
     result = {}
     for host in [host for rank in ranks for key in rank for host in places.hosts_of(key)]:
         moved = _at(places, new, host)

@@ -90,9 +90,7 @@ class _Known(t.NamedTuple):
 
 
 def move_vm(move: Move, run: Run) -> Flow:
-    """Move the VM, or give its move or its tombstone up. The result has outlook in check mode, downtime after a move,
-    and forgotten.
-    """
+    """Move the VM, or give its move or tombstone up. The result has outlook (check mode), downtime and forgotten."""
     if move.state == "forgotten":
         forgotten: _Dict = yield from _forget(move, run)
         return forgotten

@@ -23,9 +23,7 @@ class Full:
 
 @dataclass(frozen=True)
 class Increment:
-    """The changes from a snapshot or bookmark that both sides know to a snapshot. From a snapshot, it includes the
-    snapshots in between.
-    """
+    """The changes between a snapshot or bookmark of both sides and a snapshot, with the snapshots in between."""
 
     base: Point
     to: Point
