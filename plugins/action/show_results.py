@@ -8,16 +8,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.registered import (
     ABOUT,
     Registered,
     Shown,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller import ControllerAction
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._report_pages import Pages, write_pages
 
 ARGUMENTS: t.Dict[str, t.Any] = {
@@ -30,34 +26,21 @@ ARGUMENTS: t.Dict[str, t.Any] = {
 _Dict = t.Dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action. Of other hosts it reads only what a playbook shows together, once for the play."""
 
-    _supports_check_mode = True
-    _supports_diff = False
+    _requires_connection = True  # pages are copied to it
+    arguments = ARGUMENTS
+    rules = {"required_if": [["about", "pages", ["path"]]]}  # noqa: RUF012 - nobody changes it
+    wants = "what the playbooks of flexdisk.hypervisor give it"
 
-    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+    def decide(self, given: _Dict, variables: _Dict) -> _Dict:
         """Return lines as the message of a task, which fails if the playbook has to; skipped without any line."""
-        _core.check()
-        answer: _Dict = super().run(tmp, task_vars)
-        checked = self.validate_argument_spec(  # type: ignore[no-untyped-call]
-            argument_spec=ARGUMENTS, required_if=[["about", "pages", ["path"]]]
-        )
-        args: _Dict = checked[1]
-        variables = task_vars or {}
-        try:
-            registered = _registered(variables, args["results"])
-            if args["about"] == "pages":
-                pages = Pages(args["path"], args["page_hosts"])
-                return {**answer, **write_pages(self, registered, pages, variables), "_ansible_verbose_always": True}
-            return {**answer, **_result(ABOUT[args["about"]](registered))}
-        except FlexdiskError as exc:
-            raise AnsibleActionFail(f"show_results: {exc.message}") from exc
-        except (AttributeError, LookupError, TypeError, ValueError) as exc:
-            wants = "show_results wants what the playbooks of flexdisk.hypervisor give it"
-            raise AnsibleActionFail(f"{wants} ({exc!r})") from exc
-        except (MemoryError, OverflowError, RecursionError) as exc:
-            raise AnsibleActionFail("show_results: a number is too large, or a value lies in too many others") from exc
+        registered = _registered(variables, given["results"])
+        if given["about"] != "pages":
+            return _result(ABOUT[given["about"]](registered))
+        pages = Pages(given["path"], given["page_hosts"])
+        return {**write_pages(self, registered, pages, variables), "_ansible_verbose_always": True}
 
 
 def _registered(variables: _Dict, names: t.Sequence[str]) -> Registered:
