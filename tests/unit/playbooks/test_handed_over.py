@@ -26,6 +26,8 @@ GIVEN = {
     "group_gate": "guest_agent http members tcp",
     "group_lease": "group hypervisor libvirt_uri lock_timeout pool state ttl",
     "group_turn": "group",
+    "guest_batches": "do",
+    "playbooks/tasks/grow_batch: guest_batches": "batch",
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
     "host_order": "playbook",
     "host_info": "hypervisor libvirt_uri pool",

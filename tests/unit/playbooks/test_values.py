@@ -96,26 +96,6 @@ CASES: dict[str, list[Case]] = {
     **{f"{role}: {task}: {role}_chosen": cases for role, (names, cases) in ROLES.items()
        for task in ("Refuse the name of a VM that is not declared", *names)},
     **{f"{role}: {task}: expect_plan": approved(role) for role, (names, _cases) in ROLES.items() for task in names},
-    "grow_guests: Choose the guests: _flexdisk_unknown": [
-        (meant(flexdisk_guests="g"), {}), (meant(), {"reason": "it is no VM of the inventory plugin"})],
-    "grow_guests: Choose the guests: _flexdisk_tellers": [
-        ({**meant(flexdisk_group="web"), "_flexdisk_all": [{"g": 1}], "_flexdisk_homes": ["hv1"],
-          "hostvars": {"hv1": {"h": 2}}}, [{"g": 1}, {"h": 2}]),
-        ({**meant(), "_flexdisk_all": [{"g": 1}], "_flexdisk_homes": []}, [])],
-    "grow_guests: Say which guests are touched: _flexdisk_rows": [
-        ({"_flexdisk_growth": {"batches": [{"guests": ["a", "b"]}, {"guests": ["c"]}]}}, [[1, "a, b"], [2, "c"]])],
-    "grow_guests: Say which guests are touched: _flexdisk_batches": [
-        ({"_flexdisk_rows": [[1, "a, b"], [2, "c"]]}, ["batch 1: a, b", "batch 2: c"]),
-        ({"_flexdisk_rows": []}, ["no guest is touched"])],
-    "grow_guests: Let the guests of each batch grow: _flexdisk_missing": [
-        ({**meant(), "_flexdisk_growth": {"absent": ["g"]}}, ["g"]),
-        ({**meant(), "_flexdisk_growth": {"absent": ["g"]}, "ansible_limit": "a"}, []),
-        ({**meant(flexdisk_guests="all"), "_flexdisk_growth": {"absent": ["g"]}}, [])],
-    "grow_guests: Let the guests of each batch grow: _flexdisk_bad": [
-        ({"_flexdisk_planned": ["a", "b"], "_flexdisk_healthy": ["a"], "_flexdisk_missing": ["c"]}, ["b", "c"])],
-    "grow_guests: Let the guests of each batch grow: _flexdisk_over": [
-        ({"_flexdisk_bad": ["a", "b"], "_flexdisk_growth": {"budget": budget}}, over)
-        for budget, over in ((0, ["a", "b"]), (1, ["a", "b"]), (2, []), (-1, []))],
     "restart_group: Restart a group of VMs: _flexdisk_more": [
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
