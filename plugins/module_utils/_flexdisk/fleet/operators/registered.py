@@ -93,9 +93,9 @@ def show_plan(registered: Registered) -> Shown:
 
 def show_applied(registered: Registered) -> Shown:
     """Show what was done of the plans that the user has approved."""
-    approved = registered.variables(registered.all_hosts[0])["_flexdisk"]["flexdisk_plan_digests"]
-    absent = {host: NOT_HERE for host in approved if host not in registered.all_hosts}
-    return Shown(_plans(registered, "FAILED", absent))
+    first = registered.variables(registered.all_hosts[0])["_flexdisk"]
+    absent = {host: NOT_HERE for host in first["flexdisk_plan_digests"] if host not in registered.all_hosts}
+    return Shown(_plans(registered, "FAILED", {**absent, **first["stands"]["elsewhere"]}))
 
 
 def _plans(registered: Registered, failed: str, absent: t.Mapping[str, str]) -> t.List[str]:
