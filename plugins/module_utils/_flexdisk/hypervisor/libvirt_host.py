@@ -68,9 +68,7 @@ class HostConnection(Connection):
         variable_files.write(path, content)
 
     def _machine(self, needs: Needs) -> t.Iterator[str]:
-        """Yield the machine or CPU that libvirt says it cannot provide. Without KVM, it would store a KVM domain, but
-        not start it.
-        """
+        """Yield the machine or CPU that libvirt cannot provide. Without KVM, a KVM domain is stored, but cannot run."""
         if needs.kind == "kvm" and not os.path.exists(KVM):
             yield "KVM"
         parts = (needs.emulator or None, needs.arch or None, needs.machine or None, needs.kind)

@@ -65,9 +65,7 @@ def missing_facts(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
 
 
 def facts_without_marks(disk: Disk) -> t.Dict[str, str]:
-    """Return the facts that remove, from a disk that is back in its place, the mark of a conversion and what it kept
-    while it was detached.
-    """
+    """Return the facts that end, for a disk back in its place, its conversion and what it kept while detached."""
     element = (
         {disk_element.ELEMENT_PROPERTY: ""} if disk.path and disk_element.ELEMENT_PROPERTY in disk.volume.user else {}
     )

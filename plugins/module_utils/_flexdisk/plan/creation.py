@@ -295,9 +295,7 @@ def _creation(
     capabilities: Capabilities,
     taken: t.Set[str],
 ) -> Step:
-    """Return the step that creates the VM and its new disks. It is one step, because a hypervisor that creates disks
-    itself creates all or none.
-    """
+    """Return the step that creates the VM with its new disks: a hypervisor that creates disks creates all or none."""
     seq = Sequence(resolved.vm, geometry)
     parts, disks = [], []
     for number, target in enumerate(resolved.targets):

@@ -286,9 +286,7 @@ class Registry:
     # -- plans
 
     def _plans(self) -> t.List[VmPlan]:
-        """Return the plans in order. A VM that gives up a disk comes before the VM that takes it; otherwise, VMs that
-        release space come first.
-        """
+        """Return the plans in order: a VM gives a disk up before another takes it; then those that free space first."""
         plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())

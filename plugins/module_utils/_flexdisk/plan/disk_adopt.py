@@ -289,9 +289,7 @@ def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:
 
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
-    """Return the step for a disk that has its identity already: it corrects facts and removes the saved identity. None
-    if nothing is to do.
-    """
+    """Return the step for a disk with its identity: it corrects facts and removes the saved one. None for nothing."""
     step = changes.sync_facts(disk)
     if released_identity.RELEASED_PROPERTY not in disk.volume.user:
         return step

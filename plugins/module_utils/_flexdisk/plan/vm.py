@@ -265,9 +265,7 @@ def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
 
 
 def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:
-    """Whether a running VM is restarted: if the task says so, for a generation, and for its memory or number of CPUs
-    where the task wants it.
-    """
+    """Whether a running VM is restarted: as the task says, for a generation, or for memory or CPUs where wanted."""
     if vm.config.state != "running" or declared.state == "stopped":
         return False
     if properties is None or declared.restarted:
@@ -550,9 +548,7 @@ def plan_left(host: Host, left: Leftovers, name: str) -> VmPlan:
 
 
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:
-    """Return the plan that deletes a VM whose dataset is missing, for example after an interrupted deletion. Only its
-    configuration is left.
-    """
+    """Return the plan that deletes a VM without a dataset, as after an interrupted deletion: its configuration goes."""
     pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
     config = replace(config, pool=pool, dataset=config.dataset or vm_dataset(pool, config.uuid))
     vm = Vm(config, Dataset(config.dataset, ""))

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings of a disk that only the hypervisor's configuration has: how a detached disk keeps them, and which of them a
-VM can have again.
-"""
+"""Settings of a disk that only the hypervisor has: how a detached disk keeps them, and which a VM can have."""
 
 from __future__ import annotations
 

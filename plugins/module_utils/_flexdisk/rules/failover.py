@@ -72,9 +72,7 @@ def decode_setting(text: str) -> t.Optional[FailoverSetting]:
 
 
 def encode_without_failover(setting: FailoverSetting) -> str:
-    """Return the value of FAILOVER_PROPERTY for a VM that loses its failover. It keeps its term, so that an old record
-    never has the same one.
-    """
+    """Return FAILOVER_PROPERTY's value for a VM without failover. Its term stays, so old records never have it."""
     return f"none:{setting.term}" if setting.term else ""
 
 

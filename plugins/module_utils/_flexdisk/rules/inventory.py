@@ -107,9 +107,7 @@ def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset
 
 
 def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[DiskConfig, ...]:
-    """Return the disks of the configuration with the datasets of files. The path has the disk's uuid, and only ZFS
-    knows its dataset.
-    """
+    """Return the configuration's disks with the datasets of files. Only ZFS knows the dataset of the uuid in a path."""
     if not any(identity.disk_in(entry.path) for entry in config.disks):
         return config.disks
     places = files(d for d in datasets.values() if is_below(d.name, config.dataset))

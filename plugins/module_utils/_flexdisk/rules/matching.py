@@ -165,9 +165,7 @@ class _Matcher:
     def _pair_by_size(
         self, specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], boots: t.Sequence[Disk]
     ) -> None:
-        """Match by size if all entries and unnamed data disks pair up in exactly one way, no boot disk can be meant,
-        and no disk would be left.
-        """
+        """Match by size if all entries and unnamed data disks pair up in one way, without a boot disk or disks left."""
         boots = [d for d in boots if any(_fits(spec, d) for spec in specs)]
         options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
         solutions = _up_to_two_choices(options) if len(specs) == len(disks) and not boots else []

@@ -106,9 +106,7 @@ def encode_notes(notes: t.Iterable[Note]) -> str:
 
 
 def elsewhere(disk: Disk, target: str, home: int) -> t.List[Note]:
-    """Return the notes about replicas on other hosts than target, as they are after the disk has left the pool `home`.
-    None without a target.
-    """
+    """Return the notes about replicas on hosts other than target, as after the disk has left the pool `home`."""
     notes = decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     return [note._replace(home=note.home or home) for note in notes if target and note.host != target]
 

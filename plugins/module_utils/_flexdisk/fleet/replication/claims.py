@@ -121,9 +121,7 @@ def running_on(vm: str, claims: Claims) -> t.List[str]:
 
 
 def moved_on_texts(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """Return a sentence for each host that the VM has left, or comes to, since a failover from the host with
-    this term.
-    """
+    """Return a sentence for each host that the VM left, or comes to, since a failover from the host with this term."""
     vm_claims = (
         (host, one)
         for host, host_claims in claims.items()

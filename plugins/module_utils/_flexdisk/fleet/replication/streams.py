@@ -46,9 +46,7 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Rollback:
-    """The replica goes back to a snapshot and loses later ones: snapshots that its disk no longer has, or snapshots by
-    others without new data.
-    """
+    """The replica goes back to a snapshot and loses later ones: old ones of its disk, or empty ones of others."""
 
     to: Point
     lost: t.Tuple[str, ...]
