@@ -20,7 +20,7 @@ TASKS = {
     "plan": 2,
     "apply": 3,  # the plans of all hosts are compared before one is changed
     "report": 3,
-    "report, page": 6,
+    "report, page": 7,
     "list_disks": 3,
     "verify_disks": 3,
     "plan_moves": 3,
