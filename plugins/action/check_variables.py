@@ -92,9 +92,7 @@ class ActionModule(ActionBase):
         return COMPARES in variables or any(boolean(str(value), strict=False) for value in wanted)
 
     def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
-        """Return what is wrong with hosts that variables name. Modules run there, also on the controller, as
-        localhost.
-        """
+        """Return what is wrong with hosts that variables name. Modules run there, on localhost on the controller."""
         if not named_hosts.named(meant):
             return []
         more = self._templar.template(variables.get("flexdisk_hosts")) or []
