@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.modules import start_order 
 
 from .actions import plain
 
-LOOK = {"vms": [{"vm": "a", "peers": ["hv02"]}], "moved": []}
+LOOK = {"vms": [{"vm": "a", "peers": ["hv02", "hv03"]}], "moved": []}
 THERE = {"vms": [{"vm": "a", "peers": []}, {"vm": "b", "peers": []}], "moved": []}
 
 
