@@ -50,7 +50,7 @@ EXAMPLES = r"""
   flexdisk.hypervisor.start_order:
     do: ask
     every: "{{ query('ansible.builtin.inventory_hostnames', 'hypervisors') }}"
-  register: _flexdisk_others
+  register: _flexdisk_to_ask
   run_once: true
 """
 
