@@ -30,6 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send import (
     Sender,
+    SyncPolicy,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
@@ -40,6 +41,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import Address
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.retention import Keep
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
@@ -273,9 +275,11 @@ class World:
     def receiver(self) -> Receiver:
         return Receiver(self.peer.zfs(), self.peer.driver(), self.peer, str(self.authorized))
 
-    def planned(self, vms: list[str] | None = None, pool: str = "", fresh: bool = False) -> Any:
+    def planned(
+        self, vms: list[str] | None = None, pool: str = "", fresh: bool = False, keep: Keep | None = None
+    ) -> Any:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), self.peer.driver())))
-        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), fresh)
+        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), SyncPolicy(fresh, keep))
 
     def send(self, transfers: list[VmTransfer], keys: list[str]) -> None:
         self.sender().send(transfers, Address("hv02"), keys, Progress())
