@@ -29,10 +29,9 @@ GIVEN = {"flexdisk_replicas": ENTRIES}
 NAMES = {WEB: "web", DB: "db"}
 
 
-def peer(name, *vms, pool="", ages=(None, None), **more):
+def peer(name, *vms, ages=(None, None), **more):
     rows = [{"vm": uuid, "name": NAMES.get(uuid, uuid), "age": age} for uuid, age in zip(vms, ages, strict=False)]
-    given = {"host": name, "pool": pool, "bandwidth_limit": None, "failover": "unchanged"}
-    return {**given, "keep": None, "keep_home": None, **more, "vms": list(vms), "rows": rows}
+    return {"host": name, "failover": "unchanged", **more, "vms": list(vms), "rows": rows}
 
 
 def to(*peers, fresh=0, rounds=None):
@@ -161,9 +160,9 @@ def test_groups():
     entries = [{"group": "app", "host": "hv03", "every": 900}, {"vm": "app-0", "host": "hv03", "keep": {"daily": 2}}]
     assert order("replicate", {"flexdisk_replicas": entries[:1]}, {}).reads
     found = calls("replicate", {"flexdisk_replicas": entries}, read=read)
-    assert [(one["vms"], one["keep"], one["keep_home"]) for one in found["hv01"]["peers"]] == [
-        ([first], {"daily": 2}, {}),
-        ([second], None, None),
+    assert [(one["vms"], one.get("keep"), "keep_home" in one) for one in found["hv01"]["peers"]] == [
+        ([first], {"daily": 2}, False),
+        ([second], None, False),
     ]
     assert found["hv02"]["peers"][0]["vms"] == [third]
     (problem,) = order("replicate", {"flexdisk_replicas": [{"group": "none", "host": "hv03"}]}, read).left_out
@@ -178,7 +177,7 @@ def test_what_the_run_says_comes_before_the_entry():
     entry = {"vm": "web", "host": "hv02", "failover": True, "bandwidth_limit": "50MiB", "keep_home": {"last": 2}}
     given = {"flexdisk_replicas": [entry]}
     (one,) = calls("replicate", given)["hv01"]["peers"]
-    assert one == peer("hv02", WEB, failover="present", bandwidth_limit="50MiB", keep={}, keep_home={"last": 2})
+    assert one == peer("hv02", WEB, failover="present", bandwidth_limit="50MiB", keep_home={"last": 2})
     given.update(flexdisk_failover=False, flexdisk_bandwidth_limit=7)
     (one,) = calls("replicate", given)["hv01"]["peers"]
     assert (one["failover"], one["bandwidth_limit"]) == ("absent", 7)

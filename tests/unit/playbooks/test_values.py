@@ -132,6 +132,10 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
+    "tasks/replicate_round: Note what became of it: _flexdisk_ended_syncs": [
+        ({"_vm_replica_ended": {"peer": "hv02"}}, [{"peer": "hv02"}]),
+        ({"_flexdisk_ended_syncs": [1], "_vm_replica_ended": 2}, [1, 2]),
+    ],
     "tasks/report_page: Write the pages: content": [
         ({"_flexdisk_file": {"summary": True}, "_flexdisk_summary": "s", "_flexdisk_single": "p"}, "s"),
         ({"_flexdisk_file": {"summary": False}, "_flexdisk_summary": "s", "_flexdisk_single": "p"}, "p")],

@@ -41,7 +41,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.trust import Address
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer, changes
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.retention import Keep
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
@@ -279,7 +278,7 @@ class World:
         self, vms: list[str] | None = None, pool: str = "", fresh: bool = False, keep: Keep | None = None
     ) -> Any:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), self.peer.driver())))
-        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), SyncPolicy(fresh, keep))
+        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), SyncPolicy(fresh))
 
     def send(self, transfers: list[VmTransfer], keys: list[str]) -> None:
         self.sender().send(transfers, Address("hv02"), keys, Progress())

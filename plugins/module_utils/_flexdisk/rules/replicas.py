@@ -19,9 +19,9 @@ SYNC = "flexdisk-sync-"
 REPLICAS_PROPERTY = "replicas"  # our property of a disk that has replicas
 SPACE = "replicas.space"  # and of its VM's dataset: bytes beside F for the snapshots of syncs
 # Our properties of a replica.
-ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP = (
+ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP, TAKEN = (
     f"replica{part}"
-    for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved", ".back", ".keep")
+    for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved", ".back", ".keep", ".taken")
 )
 DIVERGED = (
     "replica.diverged"  # of a disk that is apart: the guid of its last snapshot that its VM's new home has, in hex

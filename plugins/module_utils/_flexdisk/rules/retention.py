@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import re
-import time
 import typing as t
+from datetime import datetime, timezone
 
 PERIODS: t.Mapping[str, str] = {"hourly": "%Y-%m-%dT%H", "daily": "%Y-%m-%d", "weekly": "%G-%V", "monthly": "%Y-%m"}
 """How the hour, day, ISO week or month of a moment is written, in UTC."""
 MOST_RETAINED = 1000  # of each kind
+_LATEST = 253402300799  # the last second of the year 9999
 _COUNT = re.compile(r"(last|hourly|daily|weekly|monthly)=([0-9]{1,4})\Z")
 
 
@@ -67,7 +68,7 @@ def retained(sets: t.Sequence[DatedSet], counts: RetainCounts) -> t.Set[str]:
 
 
 def _written(moment: int, form: str) -> str:
-    return time.strftime(form, time.gmtime(moment))
+    return datetime.fromtimestamp(min(moment, _LATEST), timezone.utc).strftime(form)
 
 
 def encode_keep(keep: Keep) -> str:

@@ -32,6 +32,7 @@ from ...rules.replicas import (
     ROLE,
     SENT,
     SYNCED,
+    TAKEN,
     age,
     decode_notes,
     is_changed,
@@ -46,7 +47,7 @@ from . import records
 _Dict = t.Dict[str, t.Any]
 HOLD = "flexdisk-replica"  # the tag with which the newest whole set is held on the peer
 
-_OF_POINTS = ("type", "guid", "createtxg", "written", "userrefs", identity.PREFIX + SENT)
+_OF_POINTS = ("type", "guid", "createtxg", "written", "userrefs", identity.PREFIX + SENT, identity.PREFIX + TAKEN)
 _OF_REPLICAS = (
     *_OF_POINTS,
     "used",
@@ -251,10 +252,10 @@ def _times(replica: Replica, table: Table) -> t.Dict[str, str]:
 
 
 def _time(row: t.Mapping[str, t.Tuple[str, str]]) -> int:
-    """Return when the disk was like a snapshot: of a replica as noted, else when the snapshot was taken. Each is by the
-    clock of this host.
+    """Return when the disk was like a snapshot: of a replica as first noted, else when the snapshot was taken. Each is by
+    the clock of this host.
     """
-    noted = identity.decode_time(_fact(row, SYNCED))
+    noted = identity.decode_time(_fact(row, TAKEN)) or identity.decode_time(_fact(row, SYNCED))
     return identity.seconds_of(noted) if noted else _number(row, "creation")
 
 

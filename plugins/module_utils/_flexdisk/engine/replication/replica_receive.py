@@ -22,7 +22,7 @@ from ...model.errors import FlexdiskError
 from ...rules import moves
 from ...rules.identity import PREFIX, seconds_of
 from ...rules.layout import container, moves_container, replicas_container
-from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, KEEP, OF_VM, RESERVED, ROLE, SENT, SYNCED
+from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, KEEP, OF_VM, RESERVED, ROLE, SENT, SYNCED, TAKEN
 from ...rules.retention import encode_keep
 from ...zfs import copies
 from ...zfs.commands import Zfs
@@ -188,7 +188,7 @@ class Receiver:
         complete_vms, failures, changes = [], [], False
         for vm in vms:
             try:
-                has_all, changed = self._close_vm(vm, stored, seconds_of(since))
+                has_all, changed = self._close_vm(vm, stored, since)
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
                 continue
@@ -201,7 +201,7 @@ class Receiver:
         names = [(place(vm, disk), vm.set) for vm in vms for disk in vm.disks]
         self._zfs.set_facts([f"{name}@{one}" for name, one in names] + [name for name, _one in names], {SYNCED: since})
 
-    def _close_vm(self, vm: VmTransfer, stored: t.Mapping[str, StoredReplica], now: int) -> t.Tuple[bool, bool]:
+    def _close_vm(self, vm: VmTransfer, stored: t.Mapping[str, StoredReplica], since: str) -> t.Tuple[bool, bool]:
         """Return whether the VM's replicas have the complete set, and whether anything was changed."""
         pairs = [(disk, stored.get(place(vm, disk))) for disk in vm.disks]
         received = [(disk, one) for disk, one in pairs if one is not None and one.replica.snapshots]
@@ -213,7 +213,7 @@ class Receiver:
             changed = self._settle(vm, disk, one) or changed
         if len(received) < len(pairs) or not all(_has_snapshot(disk, one, vm.set) for disk, one in received):
             return False, changed
-        return True, self._keep_set(vm, received, now) or changed
+        return True, self._keep_set(vm, received, since) or changed
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, stored: StoredReplica) -> bool:
         """Mark received snapshots, and reserve what the disk reserves. Return whether there was anything to do."""
@@ -238,11 +238,11 @@ class Receiver:
             self._zfs.set_facts([replica.dataset], {RESERVED: str(replica.volsize)})
         return True
 
-    def _keep_set(self, vm: VmTransfer, received: t.Sequence[t.Tuple[DiskTransfer, StoredReplica]], now: int) -> bool:
+    def _keep_set(self, vm: VmTransfer, received: t.Sequence[t.Tuple[DiskTransfer, StoredReplica]], since: str) -> bool:
         keep = encode_keep(vm.keep)
         others = [one.replica.dataset for _disk, one in received if one.replica.keep != keep]
         self._zfs.set_facts(others, {KEEP: keep})
-        dated = [_with_time(one.replica, vm.set, now) for _disk, one in received]
+        dated = [_with_time(one.replica, vm.set, seconds_of(since)) for _disk, one in received]
         stays = retained_sets(dated, (vm.home, vm.peer), vm.keep.replica)
         fresh = [
             f"{one.replica.dataset}@{point.name}"
@@ -251,6 +251,8 @@ class Receiver:
             if point.name == vm.set and not (point.held or point.pinned)
         ]
         if fresh:
+            if any(vm.keep.replica):  # the time of the newest set moves as long as its disks are like it
+                self._zfs.set_facts(fresh, {TAKEN: since})
             self._zfs.hold(HOLD, *fresh)
         outdated = [
             f"{one.replica.dataset}@{point.name}"
@@ -325,8 +327,8 @@ def _has_snapshot(disk: DiskTransfer, stored: StoredReplica, name: str) -> bool:
 
 
 def _with_time(replica: Replica, name: str, now: int) -> Replica:
-    """Return the replica with the time that its newest set is about to get."""
-    points = (point._replace(time=now) if point.name == name else point for point in replica.points)
+    """Return the replica with the time that its newest set is about to get, if it has none."""
+    points = (p._replace(time=now) if p.name == name and not p.time else p for p in replica.points)
     return replace(replica, points=tuple(points))
 
 

@@ -28,7 +28,7 @@ from ...rules.inventory import Host
 from ...rules.layout import replicas_container
 from ...rules.power import NOT_HOME, why_home_unknown
 from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
-from ...rules.retention import Keep, decode_keep
+from ...rules.retention import Keep, RetainCounts, decode_keep
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -82,8 +82,8 @@ class SyncPolicy(t.NamedTuple):
 
     fresh: bool = False
     """Take a new set although the replicas may have all that there is."""
-    keep: t.Optional[Keep] = None
-    """The older sets that stay. None: as the last sync had it."""
+    keep: t.Sequence[t.Optional[RetainCounts]] = (None, None)
+    """The older sets that stay on the peer and on the home. None: as the last sync had it."""
     goes_on: bool = False
     """Leave out a VM that has a problem, instead of refusing all of them."""
 
@@ -164,9 +164,8 @@ class Sender:
         here, there = view.host.datasets[vm.config.pool].guid, peer.pools[place][0]
         originals = view.originals[vm.config.uuid]
         pairs = [(one, self._with_token(peer.replicas.get(_replica_dataset(place, one)))) for one in originals]
-        keep = policy.keep
-        if keep is None:
-            keep = next((decode_keep(one.keep) for _disk, one in pairs if one is not None and one.keep), Keep())
+        before = next((decode_keep(one.keep) for _disk, one in pairs if one is not None and one.keep), Keep())
+        keep = Keep(*(old if given is None else given for given, old in zip(policy.keep, before)))
         vm_sync, errors = sync.plan(pairs, here, there, policy.fresh, keep, int(time.time()))
         names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in errors]

@@ -16,7 +16,7 @@ from ...model.sizes import MIB, parse_size, render_bytes
 from ...model.text import count
 from ...rules.identity import is_pool, is_uuid
 from ...rules.replicas import is_host
-from ...rules.retention import Keep, RetainCounts, read_counts
+from ...rules.retention import RetainCounts, read_counts
 from ...rules.unmanaged import unmanaged
 from ..host import lock, progress
 from ..run.host_run import HostRun
@@ -42,8 +42,8 @@ class SendArguments:
     peer: t.Optional[Peer]
     limit: int
     """Bytes per second, 0 for no limit."""
-    keep: t.Optional[Keep] = None
-    """The older sets that stay, None if they stay as the last sync had it."""
+    keep: t.Sequence[t.Optional[RetainCounts]] = (None, None)
+    """The older sets that stay on the peer and on the home, None if they stay as the last sync had it."""
 
 
 def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[SendArguments, t.List[Problem]]:
@@ -74,16 +74,14 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[SendArguments, t.List[Proble
     return SendArguments(read_transfers(params["transfers"] or ()), peer, (limit_mib or 0) * MIB, keep), list(problems)
 
 
-def _keep(params: t.Mapping[str, t.Any], problems: Problems) -> t.Optional[Keep]:
-    if params["keep"] is None and params["keep_home"] is None:
-        return None
-    counts = []
+def _keep(params: t.Mapping[str, t.Any], problems: Problems) -> t.List[t.Optional[RetainCounts]]:
+    counts: t.List[t.Optional[RetainCounts]] = []
     for name in ("keep", "keep_home"):
         try:
-            counts.append(read_counts(params[name]) if params[name] else RetainCounts())
+            counts.append(read_counts(params[name]) if params[name] is not None else None)
         except ValueError as exc:
             problems.add("InvalidArgument", f"{name}: {exc}")
-    return Keep(*counts)
+    return counts
 
 
 def run(call: Call, step_call: StepCall, arguments: SendArguments) -> Answer:

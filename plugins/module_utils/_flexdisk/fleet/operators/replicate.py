@@ -79,7 +79,7 @@ def _label(entry: Raw) -> str:
 def replicate(play: Play) -> Order:
     """Give each host the peers of its VMs, one for each round, null for a round in which it has none.
 
-    A peer has C(host), C(pool), C(vms), the options of the sync, and C(rows): C(vm), C(name) and the C(age) of the
+    A peer has C(host), C(vms), the options of the sync as far as they are given, and C(rows): C(vm), C(name) and the C(age) of the
     replica in seconds, null if it was never complete. C(fresh) counts replicas that are not due.
     """
     groups = _Groups(play)
@@ -154,14 +154,12 @@ def _uuids(play: Play, host: str, entry: Raw, groups: _Groups) -> t.Sequence[str
 def _options(variables: Raw, entry: Raw) -> _Dict:
     """Return the options of a sync. What the user gives for the run comes before what the entry says."""
     failover = variables.get("flexdisk_failover", entry.get("failover"))
-    keeps = {key: entry[key] for key in ("keep", "keep_home") if entry.get(key) is not None}
-    return {
-        "host": entry["host"],
-        "pool": entry.get("pool") or "",
-        "bandwidth_limit": variables.get("flexdisk_bandwidth_limit", entry.get("bandwidth_limit")),
-        "failover": "unchanged" if failover is None else "present" if failover else "absent",
-        **{key: keeps.get(key, {}) if keeps else None for key in ("keep", "keep_home")},
-    }
+    given = {key: entry[key] for key in ("pool", "keep", "keep_home") if entry.get(key)}
+    limit = variables.get("flexdisk_bandwidth_limit", entry.get("bandwidth_limit"))
+    if limit is not None:
+        given["bandwidth_limit"] = limit
+    wanted = "unchanged" if failover is None else "present" if failover else "absent"
+    return {"host": entry["host"], "failover": wanted, **given}
 
 
 def replica_age(vm: Raw, host: str) -> t.Optional[int]:

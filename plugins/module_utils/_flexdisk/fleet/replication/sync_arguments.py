@@ -38,9 +38,9 @@ class Sync:
     bandwidth_limit: t.Optional[str] = None
     forget_unseen: bool = False
     keep: t.Optional[t.Mapping[str, int]] = None
-    """The older sets that the peer retains, as in RetainCounts. Without it and keep_home, as the last sync had it."""
+    """The older sets that the peer retains, as in RetainCounts. None: as the last sync had it."""
     keep_home: t.Optional[t.Mapping[str, int]] = None
-    """Those that the home retains."""
+    """The same for the home."""
     goes_on: bool = False
     """Whether a VM that cannot be replicated, or a peer that is lost, is a part of the result and no failure."""
     moves: bool = False
