@@ -221,6 +221,7 @@ class Sender:
     def _prepare_vm(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
         if planning.new:
+            vm = replace(vm, taken=int(time.time()))
             fresh = self._take_snapshots(planning, vm, peer)
         disks = []
         for planned, known in zip(planning.disks, vm.disks):
@@ -357,7 +358,7 @@ class Sender:
             for point in obsolete_here(original, vm.set, vm.home, vm.peer, stays[vm.uuid]):
                 exact.destroy_own(self.zfs, disk.dataset + point.suffix)
                 changed.add(disk.dataset)
-        notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(_synced_at(vm, points_by_dataset))) for vm in vms}
+        notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(_synced_at(vm))) for vm in vms}
         self._write_notes(table, {disk.dataset: (short_peer(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
 
     def _write_notes(
@@ -437,12 +438,9 @@ def _stay_here(vm: VmTransfer, points: t.Mapping[str, t.Tuple[Point, ...]]) -> t
     return retained_sets(disks, (vm.home, vm.peer), vm.keep.home)
 
 
-def _synced_at(vm: VmTransfer, points: t.Mapping[str, t.Tuple[Point, ...]]) -> float:
-    """Return when the disks were last like their replicas: when the set was taken, if one was sent, else now."""
-    now = time.time()
-    sent = [disk.dataset for disk in vm.disks if disk.streams]
-    taken = [point.time for name in sent for point in points[name] if point.name == vm.set and not point.bookmark]
-    return min([now, *filter(None, taken)])
+def _synced_at(vm: VmTransfer) -> float:
+    """Return when the disks were last like their replicas: when the set was taken, if this sync took one, else now."""
+    return min(time.time(), vm.taken or time.time())
 
 
 def _notes(row: t.Mapping[str, t.Tuple[str, ...]]) -> t.List[Note]:

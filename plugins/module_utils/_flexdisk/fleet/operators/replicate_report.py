@@ -63,7 +63,7 @@ def _line(host: str, peer: str, vm: _Dict, row: t.Optional[_Dict], failure: str,
         return (vm["name"], host, peer, *(("", before) if check else ("", "", before, "")), failed)
     sent = render_bytes(row["sent_bytes"])
     if check:
-        return (vm["name"], host, peer, f"about {sent}" if sent else "", before, failed)
+        return (vm["name"], host, peer, f"about {sent}" if row["sent_bytes"] else "", before, failed)
     after = _age(row["age"]) if row["complete"] else before
     return (vm["name"], host, peer, sent, str(row["seconds"]), before, after, failed)
 

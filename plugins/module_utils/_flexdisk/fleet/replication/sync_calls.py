@@ -112,7 +112,8 @@ def _keep(sync: Sync, run: Run, outcome: _Outcome) -> Part:
         began = render_time(prepared.began)
         lines = report.done(planned["transfers"], outcome.sent, outcome.complete, sync.peer, began, outcome.seconds)
         text = f"{planned['msg']}, would be sent" if run.check and not planned["idle"] else lines
-        yield Message("Say what was sent", text)
+        if text:
+            yield Message("Say what was sent", text)
     whole = [vm for vm in planned["transfers"] if vm["uuid"] in outcome.complete]
     if whole:
         yield from prepare_failover(sync, run, dict(peer_info.result), {**planned, "transfers": whole})

@@ -86,6 +86,8 @@ class VmTransfer:
     asks: str = ""
     # The older sets that stay on both sides.
     keep: Keep = Keep()
+    # When the set was taken by this sync, in seconds since 1970 by the clock of the home. 0 if it was there before.
+    taken: int = 0
 
     @property
     def label(self) -> str:
@@ -159,6 +161,7 @@ def _vm(given: t.Any) -> VmTransfer:
         idle=bool(given["idle"]),
         asks=_matching(given["asks"], KEY.fullmatch) if given["asks"] else "",
         keep=decode_keep(str(given["keep"])),
+        taken=int(given["taken"]),
     )
 
 
