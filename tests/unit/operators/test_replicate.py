@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given as draws
 from hypothesis import strategies as st
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import replicate
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import (
+    replicate,
+    replicate_report,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.replicate_report import (
     report,
 )
@@ -231,9 +234,9 @@ def test_the_table():
     results = {"hv01": [{"peer": "hv02", "rows": [*ended(WEB)["rows"], *ended(DB, failure="no room")["rows"]]}]}
     found = report({"hv01": call, "hv03": {"peers": [], "fresh": 1}}, results, ["VM x is on none."])
     assert found.lines == [
-        "VM   host  to    sent   seconds  age before  age after  failed",
-        "web  hv01  hv02  3 MiB  1.5      1h 6m       4s",
-        "db   hv01  hv02  3 MiB  1.5      never       never      yes",
+        "VM   host  to    sent   took  age before  age after  failed",
+        "web  hv01  hv02  3 MiB  2 s   1 h 6 min   4 s",
+        "db   hv01  hv02  3 MiB  2 s   never       never      yes",
         "2 replicas were due, 3 replicas are fresh, 2 failed",
     ]
     assert found.failures == ["VM x is on none.", "db to hv02: no room"]
@@ -251,3 +254,19 @@ def test_a_host_that_was_lost_in_the_middle_has_failed():
 
 def test_nothing_is_due():
     assert report({"hv01": to(fresh=1)}, {}) == (["no replica is due, 1 replica is fresh"], [])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "never"),
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (86400, "1 d"),
+        (90061, "1 d 1 h"),
+        (3660, "1 h 1 min"),
+    ],
+)
+def test_ages_for_people(seconds, text):
+    assert replicate_report._age(seconds) == text

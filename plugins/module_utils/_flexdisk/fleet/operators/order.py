@@ -116,7 +116,8 @@ def decide(playbook: Playbook, play: Play) -> Order:
         order = playbook.calls(replace(play, here=located.here))
     except FlexdiskError as exc:
         return Order([exc.message])
-    without = "" if not names or playbook.optional else _without(located.here, names)
+    quiet = playbook.optional or playbook.goes_on
+    without = "" if not names or quiet else _without(located.here, names)
     if order.orphans:
         return Order(orphans=order.orphans, here=located.here, without=without)
     left_out = [*located.problems, *order.left_out]

@@ -12,7 +12,7 @@ from ...model.text import count
 from ..tables import aligned
 
 _Dict = t.Mapping[str, t.Any]
-_HEAD = ("VM", "host", "to", "sent", "seconds", "age before", "age after", "failed")
+_HEAD = ("VM", "host", "to", "sent", "took", "age before", "age after", "failed")
 _CHECK_HEAD = ("VM", "host", "to", "to send", "age", "failed")
 
 
@@ -65,17 +65,17 @@ def _line(host: str, peer: str, vm: _Dict, row: t.Optional[_Dict], failure: str,
     if check:
         return (vm["name"], host, peer, f"about {sent}" if row["sent_bytes"] else "", before, failed)
     after = _age(row["age"]) if row["complete"] else before
-    return (vm["name"], host, peer, sent, str(row["seconds"]), before, after, failed)
+    return (vm["name"], host, peer, sent, f"{round(row['seconds'])} s", before, after, failed)
 
 
 def _age(seconds: t.Optional[int]) -> str:
-    """Return an age for people: two units at most."""
+    """Return an age for people, in at most two units."""
     if seconds is None:
         return "never"
-    units = (("d", 86400), ("h", 3600), ("m", 60), ("s", 1))
+    if seconds < 120:
+        return f"{seconds} s"
     parts = []
-    for unit, size in units:
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
         number, seconds = divmod(seconds, size)
-        if number or (unit == "s" and not parts):
-            parts.append(f"{number}{unit}")
+        parts += [f"{number} {unit}"] if number else []
     return " ".join(parts[:2])
