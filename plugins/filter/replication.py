@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filters replication_rounds and replication_lines: in which rounds hosts replicate, and what became of it."""
+"""Filters of replication: how often VMs are replicated, in which rounds hosts do it, and what became of it."""
 
 from __future__ import annotations
 
@@ -41,8 +41,23 @@ def replication_lines(
         ) from exc
 
 
+def replication_intervals(entries: t.Sequence[_Dict]) -> t.List[_Dict]:
+    """Return which VMs are replicated where and how often, as host_metrics takes it. entries: flexdisk_replicas."""
+    keys = ("vm", "group", "host", "every")
+    try:
+        return [{key: one[key] for key in keys if one.get(key)} for one in entries if one.get("every")]
+    except (AttributeError, TypeError) as exc:
+        raise AnsibleFilterError(f"replication_intervals wants the variable flexdisk_replicas ({exc!r})") from exc
+
+
 class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters({"replication_rounds": replication_rounds, "replication_lines": replication_lines})
+        return _core.filters(
+            {
+                "replication_intervals": replication_intervals,
+                "replication_lines": replication_lines,
+                "replication_rounds": replication_rounds,
+            }
+        )
