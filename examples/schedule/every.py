@@ -8,6 +8,8 @@
 For controllers without timers, as the service in flexdisk-replicate.xml. It says when a run has failed, and goes on.
 """
 
+from __future__ import annotations
+
 import subprocess
 import sys
 import time

@@ -39,8 +39,9 @@ options:
     type: path
   replicas:
     description:
-      - Which VMs are replicated where and how often, as the variable C(flexdisk_replicas) of the playbook C(replicate) says.
-        The metric C(flexdisk_vm_replica_every_seconds) has it, so that an alert can compare the age of replicas with it.
+      - Which VMs are replicated where and how often, as the variable C(flexdisk_replicas) of the playbook C(replicate)
+        says. The metric C(flexdisk_vm_replica_every_seconds) has it, so that an alert can compare the age of replicas
+        with it.
     type: list
     elements: dict
     suboptions:
@@ -89,7 +90,6 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.modules.host_metrics import MetricsArguments, parse, run
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
-
 
 REPLICA = {"vm": {"type": "str"}, "group": {"type": "str"}, "every": {"type": "int"}}
 OPTIONS = {

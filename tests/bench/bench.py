@@ -257,10 +257,8 @@ def main() -> int:
         missed += group.calls(options.hosts)
     if options.controller != "0":
         missed += controller.controller(WORK / "controller", [int(n) for n in options.controller.split(",")])
-    if options.placement:
-        missed += placement.placement()
-    if options.replicas:
-        missed += replicas.replicas(options.replicas)
+    missed += placement.placement() if options.placement else []
+    missed += replicas.replicas(options.replicas) if options.replicas else []
     print("   VMs  disks  processes  seconds  ms per VM  peak MiB  MiB per VM  floors")
     measured = []
     for vms in (int(n) for n in options.sizes.split(",")):

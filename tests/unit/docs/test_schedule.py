@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""examples/schedule: what systemd and SMF are given is well formed, and the loop does not run a command twice at once."""
+"""examples/schedule: what systemd and SMF are given is well formed, and the loop runs a command once at a time."""
 
 from __future__ import annotations
 
@@ -62,7 +62,8 @@ def test_manifest():
 def test_the_loop(tmp_path):
     """The command takes longer than the interval, and fails."""
     log = tmp_path / "log"
-    script = f"import time; f = open({str(log)!r}, 'a'); f.write('<'); f.flush(); time.sleep(0.2); f.write('>'); raise SystemExit(3)"
+    script = f"import time; f = open({str(log)!r}, 'a'); f.write('<'); f.flush(); time.sleep(0.2); f.write('>')"
+    script += "; raise SystemExit(3)"
     command = [sys.executable, str(EXAMPLES / "every.py"), "0.1", sys.executable, "-c", script]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as loop:
         until = time.monotonic() + 30

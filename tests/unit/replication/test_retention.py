@@ -163,7 +163,7 @@ def test_a_clock_that_was_set_back_destroys_nothing(world):
 def test_a_note_from_the_future_has_no_age(world):
     """So the replica is due, and metrics do not call it fresh."""
     world.replicate()
-    (disk,) = [one for one in world.planned().vms[0].disks if one.volume.name == [*world.disks().values()][0]]
+    (disk,) = [one for one in world.planned().vms[0].disks if one.volume.name == next(iter(world.disks().values()))]
     assert as_result(disk, world.now + 5)[0]["age"] == 5
     assert as_result(disk, world.now - 30)[0]["age"] == 0
     assert as_result(disk, world.now - 90)[0]["age"] is None

@@ -4,8 +4,8 @@
 
 """Days of replication by policies: two hosts fail and return, a pool is full, others take snapshots and look into sets.
 
-At each run what is retained is what the policies say, no replica is older than its policy without a word, and nothing of
-a retained set is lost. FLEXDISK_FULL: a week with twenty VMs. FLEXDISK_SEED chooses what happens.
+At each run what is retained is what the policies say, no replica is older than its policy without a word, and nothing
+of a retained set is lost. FLEXDISK_FULL: a week with twenty VMs. FLEXDISK_SEED chooses what happens.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Four simulated nodes with VMs, on which the playbook replicate runs every quarter of an hour for days, by a clock of its
-own: what it decides, does and tells is the product's; what should be there is written down here a second time.
+"""Four simulated nodes with VMs, on which the playbook replicate runs every quarter of an hour for days, by a clock of
+its own: what it decides, does and tells is the product's; what should be there is written down here a second time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import random
 import time
 from collections import Counter
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any
 
 from simnode.zfs import extents
@@ -52,7 +52,7 @@ def as_the_policy_says(history: list[tuple[str, int]], keep: dict[str, int]) -> 
     """The sets that should be there: each of the last periods that have any keeps its newest one."""
     wanted = {name for name, _time in history[-max(1, keep.get("last", 0)) :]}
     for period, form in PERIODS.items():
-        newest = {datetime.fromtimestamp(moment, timezone.utc).strftime(form): name for name, moment in history}
+        newest = {datetime.fromtimestamp(moment, UTC).strftime(form): name for name, moment in history}
         count = keep.get(period, 0)
         wanted |= set([*newest.values()][-count:] if count else [])
     return wanted
@@ -180,7 +180,7 @@ class Week(World):
             self.entries = [one for one in self.entries if (one["vm"], one["host"]) != (vm, entry["host"])]
 
     def returns(self, name: str) -> None:
-        """The host boots. Its former VMs end there, and their new homes replicate to it; other replicas are made anew."""
+        """The host boots. Its former VMs end there, and their new homes replicate to it."""
         self.dead.discard(name)
         host = self.named[name]
         host.node.vmadm_state["boots"] = host.node.vmadm_state.get("boots", 0) + 1

@@ -274,9 +274,7 @@ class World:
     def receiver(self) -> Receiver:
         return Receiver(self.peer.zfs(), self.peer.driver(), self.peer, str(self.authorized))
 
-    def planned(
-        self, vms: list[str] | None = None, pool: str = "", fresh: bool = False, keep: Keep | None = None
-    ) -> Any:
+    def planned(self, vms: list[str] | None = None, pool: str = "", fresh: bool = False) -> Any:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), self.peer.driver())))
         return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), SyncPolicy(fresh))
 

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -44,7 +44,7 @@ def as_the_policy_says(ordered, counts):
     """Written down anew, for a clock that goes on: each of the last periods that have sets keeps its newest one."""
     wanted = {one.name for one in ordered[-max(1, counts.last) :]} if ordered else set()
     for period, form in PERIODS.items():
-        newest = {datetime.fromtimestamp(one.time, timezone.utc).strftime(form): one.name for one in ordered}
+        newest = {datetime.fromtimestamp(one.time, UTC).strftime(form): one.name for one in ordered}
         last = list(newest.values())
         wanted |= set(last[max(0, len(last) - getattr(counts, period)) :])
     return wanted

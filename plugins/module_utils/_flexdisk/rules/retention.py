@@ -37,6 +37,9 @@ class Keep(t.NamedTuple):
     """On the VM's own host."""
 
 
+NEWEST_ONLY = Keep()
+
+
 class DatedSet(t.NamedTuple):
     """A set of snapshots that all disks of a VM have."""
 
@@ -79,7 +82,7 @@ def encode_keep(keep: Keep) -> str:
 def decode_keep(text: str) -> Keep:
     """Return what such a text means. Anything else retains the newest set only: it is text that no run has written."""
     parts = [_decode(part) for part in text.split("/")]
-    return Keep(*parts) if len(parts) == len(Keep._fields) else Keep()
+    return Keep(*parts) if len(parts) == len(Keep._fields) else NEWEST_ONLY
 
 
 def _encode(counts: RetainCounts) -> str:

@@ -119,7 +119,7 @@ class Sender:
 
     # -- prepare
 
-    def plan(self, names: t.Sequence[str], peer: Peer, policy: SyncPolicy = SyncPolicy()) -> SyncPlan:
+    def plan(self, names: t.Sequence[str], peer: Peer, policy: SyncPolicy) -> SyncPlan:
         """Plan a sync of these VMs. Read only.
 
         A VM that another host may have taken over is left out, because its replicas would pass for newer than they

@@ -79,8 +79,8 @@ def _label(entry: Raw) -> str:
 def replicate(play: Play) -> Order:
     """Give each host the peers of its VMs, one for each round, null for a round in which it has none.
 
-    A peer has C(host), C(vms), the options of the sync as far as they are given, and C(rows): C(vm), C(name) and the C(age) of the
-    replica in seconds, null if it was never complete. C(fresh) counts replicas that are not due.
+    A peer has C(host), C(vms), the options of the sync as far as they are given, and C(rows): C(vm), C(name) and the
+    C(age) of the replica in seconds, null if it was never complete. C(fresh) counts replicas that are not due.
     """
     groups = _Groups(play)
     peers: t.Dict[str, t.List[_Dict]] = {}

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from ...model.errors import FlexdiskError
 from ...rules.replicas import is_synced, short_peer, sync_name, sync_number
-from ...rules.retention import Keep
+from ...rules.retention import NEWEST_ONLY, Keep
 from .copies import VOLUME, Original, Point, Replica, next_number
 from .retention import Pair, complete, obsolete_here, obsolete_there, retained_sets
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, check_role, common, next_stream
@@ -77,12 +77,15 @@ _Problems = t.List[t.Tuple[str, FlexdiskError]]
 class _Stays(t.NamedTuple):
     """The names of the sets that stay on each side."""
 
-    here: t.Set[str] = set()
-    there: t.Set[str] = set()
+    here: t.AbstractSet[str] = frozenset()
+    there: t.AbstractSet[str] = frozenset()
+
+
+_NONE_STAYS = _Stays()
 
 
 def plan(
-    pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False, keep: Keep = Keep(), now: int = 0
+    pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False, keep: Keep = NEWEST_ONLY, now: int = 0
 ) -> t.Tuple[VmSync, _Problems]:
     """Return the sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
 
@@ -102,7 +105,7 @@ def plan(
     wanted = [
         _with_snapshot(disk, failed, name, now) if new else disk for (disk, _replica), failed in zip(pairs, failures)
     ]
-    stays = _Stays()
+    stays = _NONE_STAYS
     if any(map(any, keep)):
         stays = _Stays(
             retained_sets(wanted, pools, keep.home),

@@ -16,7 +16,7 @@ from ...model.errors import FlexdiskError
 from ...rules import identity
 from ...rules.layout import replicas_container
 from ...rules.replicas import is_host, is_synced
-from ...rules.retention import Keep, decode_keep, encode_keep
+from ...rules.retention import NEWEST_ONLY, Keep, decode_keep, encode_keep
 from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
 from .sync import DiskSync
@@ -85,7 +85,7 @@ class VmTransfer:
     # The public key with which the home may ask what the peer has of the VM, "" for none.
     asks: str = ""
     # The older sets that stay on both sides.
-    keep: Keep = Keep()
+    keep: Keep = NEWEST_ONLY
     # When the set was taken by this sync, in seconds since 1970 by the clock of the home. 0 if it was there before.
     taken: int = 0
 
