@@ -215,4 +215,4 @@ def test_policies(nodes):
         printed = replicated(nodes, *words)
         assert "no replica is due, 1 replica is fresh" in printed
         assert "Plan the sync" not in printed
-    assert "1 replica was due" in replicated(nodes, "-e", "flexdisk_vm=db01")
+    assert "db01: its replicas on hv02 have everything" in replicated(nodes, "-e", "flexdisk_vm=db01")
