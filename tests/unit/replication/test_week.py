@@ -5,7 +5,8 @@
 """Days of replication by policies: two hosts fail and return, a pool is full, others take snapshots and look into sets.
 
 At each run what is retained is what the policies say, no replica is older than its policy without a word, and nothing
-of a retained set is lost. FLEXDISK_FULL: a week with twenty VMs. FLEXDISK_SEED chooses what happens.
+of a retained set is lost. FLEXDISK_FULL: a week with twenty VMs. FLEXDISK_SEED chooses what happens,
+FLEXDISK_DAYS how long.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from .week import HOUR, TICK, Week
 
 FULL = bool(os.environ.get("FLEXDISK_FULL"))
 SEED = int(os.environ.get("FLEXDISK_SEED") or 7)
+DAYS = int(os.environ.get("FLEXDISK_DAYS") or 7)
 TICKS_PER_DAY = 24 * HOUR // TICK
 
 
@@ -67,4 +69,4 @@ def test_some_hours_with_some_vms(tmp_path, monkeypatch):
 @pytest.mark.skipif(not FULL, reason="an hour; FLEXDISK_FULL=1 runs it")
 def test_a_week_with_twenty_vms(tmp_path, monkeypatch):
     week = Week(tmp_path, monkeypatch, SEED, vms=20)
-    ends_well(week, days(week, 7))
+    ends_well(week, days(week, DAYS))
