@@ -223,7 +223,7 @@ class Week(World):
     def _ends_looking(self) -> None:
         for host, clone in self.clones:
             if host not in self.dead:
-                self.named[host].node.run(["zfs", "destroy", clone])
+                self.named[host].node.run(["zfs", "destroy", "-r", clone])
         self.clones = [one for one in self.clones if one[0] in self.dead]
 
     # -- the playbook
