@@ -78,7 +78,9 @@ GIVEN = {
     ),
     "playbooks/plan: declared_disks plan": "pools variables",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
-    "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
+    "playbooks/tasks/replicate_round: role vm_replica": (
+        "failover forget_unseen keep keep_home on_failure peer_pool state vms"
+    ),
     "playbooks/report: vm_info": "pool space",
     "playbooks/resize_disk: disk": "dangerous_allow_shrink size uuid vm",
     "playbooks/restart_vm: vm": "allow_force_stop allow_restart stop_timeout",
