@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import create, one_disk, replicate, vms
+from . import create, one_disk, replicate, restore, vms
 from .order import Playbook, Raw
 
 
@@ -74,6 +74,9 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         check_all=replicate.without_entry,
         gone=replicate.gives_up,
         goes_on=True,
+    ),
+    "restore_disk": Playbook(
+        restore.restore_disk, names=restore.names, strict=lambda given: False, check=restore.contradictions
     ),
     "start_vm": _power("running"),
     "stop_vm": _power("stopped"),
