@@ -30,6 +30,16 @@ def test_the_host_of_the_replica_makes_the_disk():
     assert calls("restore_disk", which, read=read("hv02", "hv03")) == {"hv02": CALL}
 
 
+def test_another_host_gets_the_disk():
+    """Where the replica is, the call begins. The host of the replica itself is no other host."""
+    given = {**GIVEN, "flexdisk_target": "hv01"}
+    call = {"restore": {"disk": DATA, "new_name": "copy"}, "target": "hv01"}
+    assert calls("restore_disk", given, read=read("hv02")) == {"hv02": call}
+    given["flexdisk_replica_snapshot"] = call["restore"]["snapshot"] = "nightly"
+    assert calls("restore_disk", given, read=read("hv02")) == {"hv02": call}
+    assert calls("restore_disk", {**GIVEN, "flexdisk_target": "hv02"}, read=read("hv02")) == {"hv02": CALL}
+
+
 def test_a_disk_whose_host_is_down():
     """Nothing is read, so nothing can fail of it."""
     given = {"flexdisk_disk": DATA, "flexdisk_restored_name": "copy", "flexdisk_replica_host": "hv02"}

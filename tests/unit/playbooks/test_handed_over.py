@@ -76,6 +76,7 @@ GIVEN = {
     "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
     "playbooks/report: vm_info": "pool space",
     "playbooks/resize_disk: disk": "allow_restart dangerous_allow_shrink size stop_timeout uuid vm",
+    "playbooks/restore_disk: role vm_replica": "peer_pool",
     "playbooks/restore_disk: disk": "name replica source_snapshot",
     "playbooks/restart_vm: vm": "allow_force_stop allow_restart stop_timeout",
     "playbooks/stop_vm: vm": "allow_force_stop stop_timeout",

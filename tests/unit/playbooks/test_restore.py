@@ -62,7 +62,8 @@ def test_four_steps(nodes):
     printed = play(nodes, *NAMED, "--check")
     assert f"+ before 1 GiB detached as a copy of {REPLICAS}/{uuid}@flexdisk-sync-" in printed
     assert changed(printed, "hv02")
-    assert "flexdisk:name" not in nodes.run("hv02", "zfs", "get", "-Hr", "-s", "local", "-o", "property", "all", "zones")
+    options = ("-Hr", "-s", "local", "-o", "property")
+    assert "flexdisk:name" not in nodes.run("hv02", "zfs", "get", *options, "all", "zones")
     assert changed(play(nodes, *NAMED), "hv02")
     volume = detached(nodes, "hv02")["before"]
     assert nodes.run("hv02", "guest", "hash", volume) == before
@@ -78,6 +79,25 @@ def test_the_host_of_the_vm_is_down(nodes):
     assert "+ before 1 GiB detached as a copy of" in printed
     assert [*detached(nodes, "hv02")] == ["before"]
     assert status in (0, 4)
+
+
+def test_over_the_network(nodes):
+    """The host of the VM gets the disk. Another name for it is another disk."""
+    dataset, uuid = replicated(nodes)
+    before = nodes.run("hv01", "guest", "hash", dataset)
+    nodes.run("hv01", "guest", "write", dataset, "0", "9", "nonsense")
+    there = [*NAMED, "-e", "flexdisk_target=hv01"]
+    line = f"+ before 1 GiB detached as a copy of {REPLICAS}/{uuid}@flexdisk-sync-"
+    assert line in play(nodes, *there, "--check")
+    assert "zones/flexdisk/restoring" not in nodes.run("hv01", "zfs", "list", "-Ho", "name", "-r", "zones")
+    printed = play(nodes, *there)
+    assert line in printed
+    assert changed(printed, "hv02")
+    assert nodes.run("hv01", "guest", "hash", detached(nodes, "hv01")["before"]) == before
+    for words in (("--check",), ()):
+        printed = play(nodes, *there, *words)
+        assert "was restored from this snapshot already" in printed
+        assert not changed(printed, "hv02")
 
 
 def test_an_unknown_snapshot(nodes):

@@ -59,25 +59,29 @@ class Site:
     def refused(self, code, **entry) -> str:
         problems = refused(self, lambda check: self.go(check, **entry))
         assert [one.code for one in problems] == [code], problems
-        return problems[0].message
+        return str(problems[0].message)
 
     def detached(self):
         return observe(self.zfs(), self.there.driver(), all_pools=True).detached
 
     def hash(self, dataset: str) -> str:
-        return self.there.ok("guest", "hash", dataset)
+        return str(self.there.ok("guest", "hash", dataset))
+
+
+def made(kind, tmp_path, monkeypatch):
+    """Two hosts with a VM and its replicas; on libvirt its third disk is a file."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    world = World(tmp_path, monkeypatch) if kind == "vmadm" else test_move.linux(tmp_path, monkeypatch)
+    more = [test_move.FILE] if kind == "libvirt" else []
+    names = [{**entry, "uuid": uuid} for entry, uuid in zip((ROOT, DATA), world.disks(), strict=False)]
+    done(world, *names, *more, flexible_disk_size=1024)
+    assert world.sync() == (True, True)
+    return world
 
 
 @pytest.fixture(params=["vmadm", "libvirt"])
 def site(request, tmp_path, monkeypatch):
-    """The replicas of a VM with a file as its third disk on libvirt."""
-    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
-    world = World(tmp_path, monkeypatch) if request.param == "vmadm" else test_move.linux(tmp_path, monkeypatch)
-    more = [test_move.FILE] if request.param == "libvirt" else []
-    names = [{**entry, "uuid": uuid} for entry, uuid in zip((ROOT, DATA), world.disks(), strict=False)]
-    done(world, *names, *more, flexible_disk_size=1024)
-    assert world.sync() == (True, True)
-    return Site(world)
+    return Site(made(request.param, tmp_path, monkeypatch))
 
 
 def test_the_newest_set(site):

@@ -287,14 +287,12 @@ def _of_replica(host: Host, declared: PlacedDiskDeclaration, problems: Problems)
     try:
         replica = restore.find_replica(host, declared.replica)
         snapshot = restore.choose(host, replica, declared.source_snapshot)
+        restore.check_restorable(replica)
     except FlexdiskError as exc:
         problems.add(exc.code, exc.message, declared.label)
         return None
-    if replica.encryptionroot:
-        text = f"{replica.name} is encrypted, so a disk made from it would be, too"
-        problems.add("EncryptionRoot", text, declared.label)
-    if FILE in (declared.spec.type, FILE if replica.kind != "volume" else ""):
-        text = f"{replica.name}: a replica of a disk of type file is not restored, and no replica as such a disk"
+    if declared.spec.type == FILE:
+        text = f"{replica.name} is not restored as a disk of type file; convert the disk when it is there"
         problems.add("NotSupported", text, declared.label)
     volume = replace(replica, volsize=snapshot.volsize or replica.volsize)
     note = restore.Origin(declared.replica, snapshot.guid, restore.short_name(snapshot))

@@ -110,6 +110,15 @@ def listed(snapshots: t.Sequence[Dataset]) -> str:
     return ", ".join(f"{short_name(one)} of {time_of(one)}" for one in reversed(snapshots)) or "none"
 
 
+def check_restorable(replica: Dataset) -> None:
+    """Raise FlexdiskError EncryptionRoot or NotSupported for a replica of which no disk is made."""
+    if replica.encryptionroot:
+        text = f"{replica.name} is encrypted, so a disk made from it would be, too"
+        raise FlexdiskError("EncryptionRoot", text)
+    if replica.kind != "volume":
+        raise FlexdiskError("NotSupported", f"{replica.name}: a replica of a disk of type file is not restored")
+
+
 def why_not_same(user: t.Mapping[str, str], wanted: Origin, named: bool) -> str:
     """Return why an existing disk is not the one that a restore would make; "" if it is.
 

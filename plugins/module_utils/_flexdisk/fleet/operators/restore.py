@@ -19,6 +19,7 @@ _VARIABLES = (
     "flexdisk_restored_name",
     "flexdisk_replica_host",
     "flexdisk_replica_snapshot",
+    "flexdisk_target",
 )
 
 
@@ -43,7 +44,7 @@ def contradictions(variables: Raw) -> t.Sequence[str]:
 
 
 def restore_disk(play: Play) -> Order:
-    """Return the call for the host of the replica, which makes a detached disk of it."""
+    """Return the call for the host of the replica. It makes a detached disk there, or sends it to another host."""
     variables = _variables(play)
     uuid, host = str(variables["flexdisk_disk"]).lower(), str(variables.get("flexdisk_replica_host", ""))
     if "flexdisk_vm" in variables:
@@ -52,8 +53,12 @@ def restore_disk(play: Play) -> Order:
     if host not in play.variables:
         hosts = ", ".join(play.variables)
         raise FlexdiskError("ResourceNotFound", f"{host}, which has the replica, is none of the hosts here: {hosts}")
-    more = given_options(variables, source_snapshot="flexdisk_replica_snapshot")
-    return Order(calls={host: {"name": variables["flexdisk_restored_name"], "replica": uuid, **more}})
+    name, target = variables["flexdisk_restored_name"], str(variables.get("flexdisk_target", host))
+    if target == host:
+        more = given_options(variables, source_snapshot="flexdisk_replica_snapshot")
+        return Order(calls={host: {"name": name, "replica": uuid, **more}})
+    more = given_options(variables, snapshot="flexdisk_replica_snapshot")
+    return Order(calls={host: {"restore": {"disk": uuid, "new_name": name, **more}, "target": target}})
 
 
 def _variables(play: Play) -> Raw:
