@@ -54,22 +54,29 @@ class ActionModule(ActionBase):
     def _checked(self, playbook: str, variables: _Dict) -> _Dict:
         """Check the variables of a playbook and return what the result gets."""
         readers = specifications()
-        specification = readers.arguments[playbook]
+        specification = slices.specified(readers.arguments[playbook], variables)
         given = templated(self._templar, specification, _of_host(variables, specification, variables))
         checked = answers(given, specification)
-        meant: _Dict = _of_host(checked["variables"], specification, variables)
-        problems = [*checked["problems"], *_limit(variables)]
-        problems += unknown_variables(filter(NAME.match, variables), playbook, readers)
+        meant, unclear = slices.joined(_of_host(checked["variables"], specification, variables), specification)
+        problems = [*checked["problems"], *unclear, *_limit(variables)]
+        names = {slices.base_name(name) for name in filter(NAME.match, variables)}
+        problems += unknown_variables(names, playbook, readers)
         problems += self._foreign(meant, variables)
         if not problems and playbook == "list_disks":
             problems = layout.problems(meant, specification["flexdisk_list_fields"]["choices"])
+        groups = variables.get("groups") or {}
+        hosts = groups.get(slices.GROUP, ())
         if not problems:
-            hidden = slices.refusal(playbook, meant, len((variables.get("groups") or {}).get(slices.GROUP, ())))
+            hidden = slices.refusal(playbook, meant, len(hosts))
             problems = [hidden] if hidden else []
         if problems:
             return {"failed": True, "msg": ". ".join(problems)}
         secret = any(re.match(readers.secret, name) for name in given)
-        stands = {"play": variables.get("ansible_play_name"), "playbook": playbook}
+        stands: _Dict = {"play": variables.get("ansible_play_name"), "playbook": playbook}
+        if playbook in slices.HAND_ON:
+            stands["suffix"], stands["elsewhere"] = slices.suffix(meant, hosts), {}
+            if stands["suffix"]:
+                meant, stands["elsewhere"] = slices.of_inventory(meant, groups["all"])
         return {**meant, "stands": stands, "_ansible_no_log": secret}
 
     def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:

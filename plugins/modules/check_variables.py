@@ -46,7 +46,10 @@ EXAMPLES = r"""
 
 RETURN = r"""
 stands:
-  description: Where messages find the user, the play and its playbook. Beside it are the variables, as they are meant.
+  description:
+    - Where messages find the user, the play and its playbook. Beside it are the variables, as they are meant.
+    - For C(plan) and C(apply), also what a slice of the hosts appends to the names of what it hands on, as C(suffix),
+      and what is said of digests for hosts of other slices, as C(elsewhere).
   returned: success
   type: dict
   sample: {"play": "Change the disks of the declared VMs", "playbook": "converge"}

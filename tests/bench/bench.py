@@ -234,6 +234,9 @@ def main() -> int:
     parser.add_argument(
         "--controller", default="10,100", help="numbers of hosts of one controller (10,100,1000); 0: none"
     )
+    parser.add_argument("--play", action="append", default=[], help="of --controller, only this: update_group, ...")
+    parser.add_argument("--forks", default=str(controller.FORKS), help="of --controller, numbers of forks")
+    parser.add_argument("--delay", type=float, default=0, help="of --controller, how many seconds each module takes")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     missed = []
@@ -254,7 +257,8 @@ def main() -> int:
     if options.hosts:
         missed += group.calls(options.hosts)
     if options.controller != "0":
-        missed += controller.controller(WORK / "controller", [int(n) for n in options.controller.split(",")])
+        hosts, forks = ([int(n) for n in text.split(",")] for text in (options.controller, options.forks))
+        missed += controller.controller(WORK / "controller", hosts, options.play, forks, options.delay)
     if options.placement:
         missed += placement.placement()
     print("   VMs  disks  processes  seconds  ms per VM  peak MiB  MiB per VM  floors")

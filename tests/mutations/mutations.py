@@ -1560,7 +1560,7 @@ MUTATIONS = (
     Mutation(
         "a copy that runs is an old one",
         "engine/moves/vm_departure.py",
-        'old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home',
+        "old = vm.config.failover and is_off(vm.config) and not vm.at_home",
         "old = vm.config.failover",
         "tests/unit/replication/test_move_without_source.py",
     ),

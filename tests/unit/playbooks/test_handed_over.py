@@ -49,6 +49,7 @@ GIVEN = {
     "roles/vm_move/tasks/main: role vm_replica": "authorized_keys home lock_timeout peer_hypervisor peer_libvirt_uri",
     "role vm_placement": "hypervisor libvirt_uri",
     "role vm_replica": "bandwidth_limit hypervisor libvirt_uri peer",
+    "start_order": "do",
     "vm": "hypervisor libvirt_uri vms",
     "vm_disks": "allow_restart hypervisor libvirt_uri pool stop_timeout vms",
     "failover look": "hypervisor libvirt_uri",

@@ -12,7 +12,13 @@ import pytest
 
 from .tasks import Task, every_task
 
-ONCE = ("group_plan", "host_order", "move_plan", "group_gate")  # they run on the controller, for all hosts
+ONCE = (
+    "group_plan",
+    "host_order",
+    "move_plan",
+    "group_gate",
+    "start_order",
+)  # they run on the controller, for all hosts
 CALLS = [
     (task, str((value or {}).get("run") or key.rpartition(".")[2]), value or {})
     for task in every_task()

@@ -87,6 +87,19 @@ def smartos(tmp_path, monkeypatch):
     return made
 
 
+def two_disks(tmp_path, monkeypatch):
+    """A domain without a disk in a file."""
+    made = LinuxWorld(tmp_path, monkeypatch)
+    made.names = ("root", "data")
+    driver = made.home.driver()
+    driver.vm(VM)
+    driver.add_ports(VM, [7])  # it would get one with its disks where it comes
+    done(made, {**ROOT, "pci_slot": "2:0:0"}, {**DATA, "pci_slot": "3:0:0"}, flexible_disk_size=97)
+    made.home.domains.boot(VM)
+    made.home.domains.set_autostart(VM, True)
+    return made
+
+
 def linux(tmp_path, monkeypatch):
     made = LinuxWorld(tmp_path, monkeypatch)
     disks = [{**ROOT, "pci_slot": "2:0:0"}, {**DATA, "pci_slot": "3:0:0", "preserve": True}, FILE]
@@ -99,6 +112,24 @@ def linux(tmp_path, monkeypatch):
 
 MAKE = {"vmadm": smartos, "libvirt": linux}
 BOTH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
+PAIR = {"vmadm": smartos, "libvirt": two_disks}
+VMADM = pytest.mark.parametrize("world", ["vmadm"], indirect=True)
+
+
+@pytest.fixture(params=[*MAKE])
+def both(request, tmp_path, monkeypatch):
+    """Like world(), for each hypervisor. All tasks list the disk in a file, too."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    made = MAKE[request.param](tmp_path, monkeypatch)
+    made.listed = (FILE,) if len(made.names) > 2 else ()
+    return made
+
+
+@pytest.fixture(params=[*PAIR])
+def pair(request, tmp_path, monkeypatch):
+    """A running VM with two disks, for each hypervisor."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    return PAIR[request.param](tmp_path, monkeypatch)
 
 
 def hosts(world):
@@ -145,6 +176,7 @@ def leave(world, seen):
 def renew(world):
     """What the role does with the UEFI variables of the stopped VM."""
     record = look(world)["record"]
+    world.acting(world.peer)
     return hosts(world)[1].renew(record) if variables_of(record) else ""
 
 

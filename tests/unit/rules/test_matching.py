@@ -147,6 +147,7 @@ def test_remaining_and_absent_claim_nothing_by_size():
     assert (pairs, creates, unlisted) == ({"root": 0}, [], [])
     assert [p.code for p in problems] == ["Ambiguous"]
     assert "{uuid: %s, name: CHOOSE}" % uuid(1) in problems[0].message
+    assert "Say which is which, once; r keeps its size: remaining beside the uuid:" in problems[0].message
 
 
 def test_words_to_paste():

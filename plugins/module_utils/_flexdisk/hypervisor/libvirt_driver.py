@@ -289,8 +289,10 @@ class Libvirt:
                 raise
 
     def start(self, vm: str) -> None:
-        """Start the VM. It is no error if it is still running because its guest did not shut down."""
-        if self._is_down(vm):
+        """Start the VM, with the saved memory of its guest if there is one. It is no error if it is still running
+        because its guest did not shut down.
+        """
+        if self._domains.status(vm).state in ("stopped", SAVED):
             self._domains.create(vm)
         state = self.vm(vm).state
         if state != "running":

@@ -348,9 +348,11 @@ def _choose(options: t.Sequence[t.Sequence[int]]) -> t.Optional[t.List[int]]:
 
 def _choice_text(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], why: str) -> str:
     """Return the message that the user must choose, with entries to paste."""
-    return "%s could be any of the VM's unnamed disks: %s. Say which is which, once:\n%s" % (
+    rest = "".join(f"; {s.label} keeps its size: remaining beside the uuid" for s in specs if s.remaining)
+    return "%s could be any of the VM's unnamed disks: %s. Say which is which, once%s:\n%s" % (
         ", ".join(s.label for s in specs),
         why,
+        rest,
         "\n".join(f"{_entry_to_paste(d, 'CHOOSE')}  # {render_mib(d.size_mib)}, {d.path}" for d in disks),
     )
 

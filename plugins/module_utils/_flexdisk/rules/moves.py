@@ -223,8 +223,8 @@ class Sighting(t.NamedTuple):
     term: int = UNKNOWN
     """As in Move."""
     had: int = UNKNOWN
-    """The term of the VM on that host. UNKNOWN without failover, if the VM is not stopped, or if the host is known to
-    be its home since its boot."""
+    """The term of the VM on that host. UNKNOWN without failover, if the VM runs, or if the host is known to be its
+    home since its boot."""
     has_left: bool = False
     """As in Move."""
     taking: bool = False

@@ -36,7 +36,7 @@ from ...rules.identity import render_time
 from ...rules.inventory import Host
 from ...rules.layout import container, moves_container, pool_of, replicas_container, vm_dataset
 from ...rules.moves import LEAVING, MOVED, Move
-from ...rules.power import GIVEN_UP, NOT_HOME, why_home_unknown, why_not_started
+from ...rules.power import GIVEN_UP, NOT_HOME, is_off, why_home_unknown, why_not_started
 from ...rules.replicas import (
     HOME,
     HOST,
@@ -525,11 +525,11 @@ def _snapshot(vm: Vm, snapshot: snapshots.VmSnapshot) -> SnapshotRecord:
 
 
 def _term_of_old_copy(vm: Vm) -> int:
-    """Return the term of a VM that may be an old copy: with failover, stopped, and not known to be at home.
+    """Return the term of a VM that may be an old copy: with failover, not running, and not known to be at home.
 
     moves.UNKNOWN for every other VM.
     """
-    may_be_old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home
+    may_be_old = vm.config.failover and is_off(vm.config) and not vm.at_home
     return setting_of(vm.config, vm.root).term if may_be_old else moves.UNKNOWN
 
 
