@@ -147,7 +147,7 @@ def _check_replica(problems: Problems, label: str, declared: PlacedDiskDeclarati
         if given:
             problems.add("InvalidArgument", f"replica and {option} exclude each other", label)
     if not is_uuid(declared.replica):
-        text = f"replica {declared.replica!r:.100} is not the UUID of a disk; replica_info shows the replicas of a host"
+        text = f"replica {declared.replica!r:.100} is not the UUID of a disk"
         problems.add("InvalidArgument", text, label)
     if declared.clone:
         text = "a disk is restored as a copy: a clone would keep the syncs from destroying the snapshot of the replica"

@@ -36,7 +36,7 @@ def contradictions(variables: Raw) -> t.Sequence[str]:
     if not is_uuid(str(variables["flexdisk_disk"]).lower()):
         problems.append(
             f"flexdisk_disk {variables['flexdisk_disk']} is no UUID, so it needs flexdisk_vm. If the host of the VM "
-            "cannot be read, give the UUID of the disk: the module replica_info shows the replicas of a host"
+            "cannot be read, give the UUID of the disk: the name of the replica below POOL/flexdisk/replica has it"
         )
     if "flexdisk_replica_host" not in variables:
         problems.append("Without flexdisk_vm, flexdisk_replica_host must say which host has the replica")
