@@ -80,9 +80,7 @@ class ActionModule(ActionBase):
         return {**meant, "stands": stands, "_ansible_no_log": secret}
 
     def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
-        """Return what is wrong with hosts that variables name. Modules run there, also on the controller, as
-        localhost.
-        """
+        """Return what is wrong with hosts that variables name. Modules run there, on localhost on the controller."""
         if not named_hosts.named(meant):
             return []
         more = self._templar.template(variables.get("flexdisk_hosts")) or []

@@ -98,9 +98,7 @@ def _true(value: object) -> bool:
 
 
 def _nothing(step: str) -> _Dict:
-    """Return the result for a host without declarations. The comparison does not show it: another step comes
-    after it.
-    """
+    """Return the result for a host without declarations. The comparison shows nothing: another step follows."""
     result: _Dict = {"skipped": True, "changed": False}
     if step == "compare":
         return result

@@ -54,9 +54,7 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """Return the result of the module, with what is next. It fails if the task ends with the failure of this
-        module.
-        """
+        """Return the result of the module, with what is next. It fails if the task ends with that module's failure."""
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -99,9 +97,7 @@ class ActionModule(ActionBase):
 
 
 def _next_task(turn: Turn) -> _Dict:
-    """Return what the task that comes next needs: its file among the tasks of the role vm_replica, its name and its
-    host.
-    """
+    """Return what the next task needs: its file among the tasks of the role vm_replica, its name and its host."""
     task: _Dict = {"file": "done", "result": turn.result}
     if turn.call is not None:
         task = {"file": "hidden" if turn.call.hidden else "call", "name": turn.call.name, "host": turn.call.host}

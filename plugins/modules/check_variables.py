@@ -20,15 +20,7 @@ description:
   - Its results are not shown if one of the variables may hold secrets of VMs.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.reads
 options:
   playbook:
     description:

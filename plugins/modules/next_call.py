@@ -21,13 +21,7 @@ description:
   - It fails if the module fails and the task ends with that. C(module_defaults) of the module apply.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.changes
 options:
   task:
     description:

@@ -21,15 +21,7 @@ description:
     from the variables C(_flexdisk_seen) and C(_flexdisk_heard).
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.reads
 options:
   do:
     description:

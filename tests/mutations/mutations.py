@@ -454,7 +454,7 @@ MUTATIONS = (
     ),
     Mutation(
         "libvirt's snapshots not read",
-        "hypervisor/libvirt_driver.py",
+        "hypervisor/libvirt_disks.py",
         "snapshots = self._domains.snapshots(status.uuid)",
         "snapshots: t.List[str] = []",
         IN_USE,
@@ -917,12 +917,12 @@ MUTATIONS = (
     Mutation(
         "vm: a half imported image used",
         "engine/steps/apply_vm.py",
-        """    tools.hypervisor.import_image(step.file, volume)
+        """    whole_vms(tools.hypervisor).import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
     tools.zfs.snapshot(last)
 """,
         """    tools.zfs.snapshot(last)
-    tools.hypervisor.import_image(step.file, volume)
+    whole_vms(tools.hypervisor).import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
 """,
         "tests/unit/domains/test_vm.py",

@@ -26,6 +26,8 @@ GIVEN = {
     "group_gate": "guest_agent http members tcp",
     "group_lease": "group hypervisor libvirt_uri lock_timeout pool state ttl",
     "group_turn": "group",
+    "guest_batches": "do",
+    "playbooks/tasks/grow_batch: guest_batches": "batch",
     "guest_growth": "backup_dir disk_uuid logical_volume luks_passphrase pci_address serial",
     "host_order": "playbook",
     "host_info": "hypervisor libvirt_uri pool",
@@ -33,6 +35,8 @@ GIVEN = {
     "host_status": "hypervisor libvirt_uri pool",
     "move_jobs": "do",
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
+    "show_results": "about results",
+    "playbooks/tasks/report_page: show_results": "page_hosts path",
     "role flexible_disks": "",
     "role guest_growth": "",
     "role instance_group": (

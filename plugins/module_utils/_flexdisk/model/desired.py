@@ -180,6 +180,17 @@ class VmDeclaration:
     template: str = ""
 
 
+class ImageFile(t.NamedTuple):
+    """An image in a file."""
+
+    path: str
+    format: str
+    size: int
+    """Bytes, as a guest sees it."""
+    fingerprint: str = ""
+    """Identifies the file and its last change. "" if it cannot be opened here."""
+
+
 @dataclass(frozen=True)
 class NewVm:
     """A new VM with everything decided."""

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find variables that a playbook does not have: misspelt ones, and options of modules. They would be ignored
-silently.
-"""
+"""Find variables that a playbook does not have: misspelt ones, and options of modules. Nobody would read them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find variables of -e that have no effect in a run: only other playbooks read them, or another variable
-excludes them.
-"""
+"""Find variables of -e without effect in a run: only other playbooks read them, or another one excludes them."""
 
 from __future__ import annotations
 

@@ -162,9 +162,7 @@ def _finish(disk: Disk, size: int, kind: str) -> Step:
 
 
 def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, problems: Problems) -> t.Iterator[Step]:
-    """Yield the steps that destroy a disk. Its clones in destroy_clones come first, because it cannot be destroyed
-    before them.
-    """
+    """Yield the steps that destroy a disk. Its clones in destroy_clones come first: they would prevent it."""
     given_up = declared.destroy_clones
     detached = {other.volume.name: other for other in host.detached}
     for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
@@ -315,9 +313,7 @@ def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, probl
 def _create(
     host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], made_from: str
 ) -> CreateDetached:
-    """Return the step that creates the disk. Its uuid, and with it the name of its dataset, is chosen when the step is
-    carried out.
-    """
+    """Return the step that creates the disk. Its uuid, and so the name of its dataset, is chosen at that time."""
     spec, owner = target.spec, job.owner
     disk = Disk(volume=Dataset("", "volume"), vm=owner.config.uuid if owner is not None else "", index=0)
     facts = changes.facts_of(

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for entries that each mean one disk, wherever it is: one plan for each VM, and one for the detached disks of
-each pool.
-"""
+"""Plans for entries that each mean one disk: one plan for each VM, and one for each pool's detached disks."""
 
 from __future__ import annotations
 
@@ -164,9 +162,7 @@ class Registry:
             )
 
     def _nameless(self, job: Job) -> t.Optional[Disk]:
-        """Return the disk of the entry's VM that has no name yet, but that reports call by the last part of its
-        volume.
-        """
+        """Return the disk of the entry's VM without a name, which reports call by the last part of its volume."""
         disks = [d for d in job.owner.disks if not (d.hidden or d.adopted)] if job.owner is not None else []
         name = job.declared.spec.name
         return next((d for d in disks if names_volume(name, d.name, d.volume.name)), None)
@@ -309,9 +305,7 @@ class Registry:
     # -- plans
 
     def _plans(self) -> t.List[VmPlan]:
-        """Return the plans in order. A VM that gives up a disk comes before the VM that takes it; otherwise, VMs that
-        release space come first.
-        """
+        """Return the plans in order: a VM gives a disk up before another takes it; then those that free space first."""
         plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())

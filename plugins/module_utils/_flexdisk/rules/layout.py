@@ -102,9 +102,7 @@ def detached_dataset(pool: str, uuid: str) -> str:
 
 
 def detached_place(disk: Disk) -> str:
-    """Return the dataset that the disk has once it is detached. A disk without a UUID gets the UUID that follows from
-    its guid.
-    """
+    """Return the dataset of the disk once it is detached. Without a UUID, it gets one that follows from its guid."""
     return detached_dataset(disk.volume.pool, disk.uuid or identity.uuid_of(disk.volume.guid))
 
 

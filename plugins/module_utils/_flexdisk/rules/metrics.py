@@ -118,9 +118,7 @@ def _of_originals(host: Host) -> t.Iterator[Family]:
 
 
 def _lag(disk: Disk, note: Note) -> t.Optional[int]:
-    """Return the bytes written since the newest snapshot of the sync with this peer. None if the disk has no such
-    snapshot any more.
-    """
+    """Return the bytes written since the newest snapshot of the sync with this peer. None if it is gone."""
     peer, later = int(note.peer, 16), disk.volume.written
     for snapshot in reversed(disk.snapshots):
         if sync_number(snapshot.name.partition("@")[2], peer) is not None:

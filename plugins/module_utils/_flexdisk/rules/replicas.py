@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Replicas of disks on other hosts: the names of the snapshots of a sync, and the notes of a disk
-about its replicas.
-"""
+"""Replicas of disks on other hosts: names of the snapshots of a sync, and notes of a disk about replicas."""
 
 from __future__ import annotations
 
@@ -108,9 +106,7 @@ def encode_notes(notes: t.Iterable[Note]) -> str:
 
 
 def elsewhere(disk: Disk, target: str, home: int) -> t.List[Note]:
-    """Return the notes about replicas on other hosts than target, as they are after the disk has left the pool `home`.
-    None without a target.
-    """
+    """Return the notes about replicas on hosts other than target, as after the disk has left the pool `home`."""
     notes = decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     return [note._replace(home=note.home or home) for note in notes if target and note.host != target]
 

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ...fleet.replication.record import Record, undated
-from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.command import Runner
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, failure_text
@@ -101,7 +101,7 @@ class FailoverHome:
         return Marked(any(changed), records, failures, [])
 
     def _problems_of_vm(self, host: Host, vm: Vm) -> t.List[Problem]:
-        return refusals(host, vm, self._hypervisor.description(vm.config.uuid).host_bound)
+        return refusals(host, vm, whole_vms(self._hypervisor).description(vm.config.uuid).host_bound)
 
     def _set_failover(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:
         """Write the failover setting and possible takers, then turn autoboot off. Return whether anything changed."""
@@ -134,7 +134,7 @@ class FailoverHome:
         problems = self._problems_of_vm(host, vm)
         if problems:
             raise FlexdiskError("NotSupported", failure_text(problems))
-        description = self._hypervisor.description(vm.config.uuid)
+        description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = undated(self._departure.record(host, _with_failover(vm), description, here, peer))
         return replace(
             record, marks={**record.marks, FAILOVER_PROPERTY: encode_setting(setting_of(vm.config, vm.root))}

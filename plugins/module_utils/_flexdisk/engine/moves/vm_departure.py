@@ -19,7 +19,7 @@ from ...fleet.replication.record import (
 )
 from ...fleet.replication.retention import superseded
 from ...fleet.replication.transfers import VmTransfer
-from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.command import Runner
 from ...model.dataset import Dataset
 from ...model.desired import Description, Policy
@@ -109,7 +109,7 @@ class MoveSource:
             asks = self._hosts_to_ask(known[0] if known else None)
             return {**empty, "move": entry, "term": moves.UNKNOWN, "asks": asks, "known": others}
         move = host.moves.get(vm.config.uuid)
-        description = self._hypervisor.description(vm.config.uuid)
+        description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = self.record(host, vm, description, here, target)
         return {
             "vm": vm.config.uuid,
@@ -175,7 +175,7 @@ class MoveSource:
             approved: the digest from look(). A VM that has changed since is refused.
         """
         host, vm = self._vm(uuid)
-        move, description = host.moves.get(uuid), self._hypervisor.description(uuid)
+        move, description = host.moves.get(uuid), whole_vms(self._hypervisor).description(uuid)
         self._check_movable(host, vm, description)
         if digest(self.record(host, vm, description, here, target)) != approved:
             text = "was changed while it was brought over, or its move was given up; run the move again"
@@ -309,7 +309,7 @@ class MoveSource:
             if vm is None or transfer is None or description is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
             if description.variables or variables:
-                description = self._hypervisor.description(uuid)
+                description = whole_vms(self._hypervisor).description(uuid)
             home_known = bool(self._hypervisor.boot_id())  # when it was stopped
             self._check_movable(host, vm if home_known else replace(vm, at_home=True), description)
             if self._stayed_before not in (None, moves.stayed_at(vm.root.user)):

@@ -29,6 +29,10 @@ class Play:
     """The orphaned volumes of the VM, as disk_info returns them. None: nobody has looked."""
     here: Here = field(default_factory=dict)
     """What of the named VMs or disks each host has: C({name: {vm: UUID}}), or C({name: {disk: UUID}})."""
+    approved: t.Mapping[str, str] = field(default_factory=dict)
+    """The digests of approved plans by host, also of hosts that are not in the play."""
+    inventory_hosts: t.Container[str] = ()
+    """All hosts of the inventory."""
     placed: t.Optional[t.Mapping[str, str]] = None
     """The hosts that were chosen for new VMs. None: nobody has chosen."""
 

@@ -82,5 +82,5 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
     "stop_vm": _power("stopped"),
     "restart_vm": _power("restarted"),
     "plan": Playbook(vms.declared_disks, names=vms.vms_of("flexdisk_vm")),
-    "apply": Playbook(vms.declared_disks, names=vms.vms_of("flexdisk_vm")),
+    "apply": Playbook(vms.approved_disks, names=vms.vms_of("flexdisk_vm")),
 }

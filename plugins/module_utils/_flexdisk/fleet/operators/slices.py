@@ -109,9 +109,7 @@ def joined(variables: t.Mapping[str, t.Any], specification: _Wanted) -> t.Tuple[
 
 
 def of_inventory(variables: t.Mapping[str, t.Any], hosts: t.Container[str]) -> t.Tuple[_Dict, t.Dict[str, str]]:
-    """Return the variables of apply in a slice without the digests of hosts that the inventory does not have, and what
-    is shown for those.
-    """
+    """Return the variables of apply in a slice without digests of hosts outside of its inventory, and their text."""
     digests = variables.get(_APPROVED, {})
     here = {host: digest for host, digest in digests.items() if host in hosts}
     left_out = len(digests) - len(here)

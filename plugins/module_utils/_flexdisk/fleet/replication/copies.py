@@ -92,9 +92,7 @@ class Replica(Original):
 
 
 def anchor_bookmark(peer: int) -> str:
-    """Return the name of the bookmark of the first snapshot that goes to a peer: a base until the first sync
-    has ended.
-    """
+    """Return the bookmark of the first snapshot that goes to a peer: a base until the first sync has ended."""
     return sync_name(peer, 0)
 
 

@@ -136,17 +136,13 @@ def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
 
 
 def given_up(disk: Original, replica: t.Optional[Replica], peer: int) -> t.Tuple[Point, ...]:
-    """Return snapshots that earlier runs have taken for this peer, and that have not come there: a new one replaces
-    them.
-    """
+    """Return snapshots that earlier runs have taken for this peer in vain: a new one replaces them."""
     there = {point.guid for point in replica.snapshots} | {replica.token_guid} if replica is not None else set()
     return tuple(p for p in disk.snapshots if sync_number(p.name, peer) is not None and p.guid not in there)
 
 
 def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str) -> Original:
-    """Return the disk with the new snapshot, and without those that have not come. Their space counts for the
-    next one.
-    """
+    """Return the disk with the new snapshot, and without those that have not come. Their space counts for it."""
     written, points = 0, []
     for point in disk.snapshots:
         if point in failed:
@@ -203,9 +199,7 @@ def lacks_reservation(wanted: int, replica: Replica) -> bool:
 
 
 def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:
-    """Return bytes of data that a stream brings. Of an interrupted one, all of it, although a part may be there
-    already.
-    """
+    """Return the bytes that a stream brings; of an interrupted one all, although a part may be there already."""
     if isinstance(stream, Full):
         return stream.to.written
     if isinstance(stream, Increment):

@@ -69,9 +69,7 @@ def _open(sync: Sync, transfers: t.Sequence[_Dict]) -> Call:
 
 
 def _transfer(sync: Sync, since: t.Any, planned: _Dict) -> Part:
-    """Send what was planned. Return whose replicas are complete, what was sent, and when that ended. Whatever fails,
-    stock is taken.
-    """
+    """Send what was planned. Return whose replicas are complete, what was sent and when. Stock is taken in any case."""
     failed, sent = None, []
     if not planned["idle"]:
         try:

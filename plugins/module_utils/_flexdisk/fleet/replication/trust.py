@@ -77,9 +77,7 @@ def receive_command(zfs: str, dataset: str, properties: t.Mapping[str, str], not
 
 
 def get_command(zfs: str, command: t.Sequence[str]) -> str:
-    """Return the command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one
-    is zfs.
-    """
+    """Return the command that a key opens: it prints what zfs get prints. words: those of zfs get, from zfs on."""
     return " ".join(map(shlex.quote, (zfs, *command[1:])))
 
 

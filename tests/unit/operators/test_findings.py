@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filter verify_lines."""
+"""The findings of a host, each with the command that repairs it, and its quotas."""
 
 from __future__ import annotations
 
@@ -12,19 +12,34 @@ from pathlib import Path
 
 import pytest
 import yaml
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.verify_lines import FilterModule
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.registered import (
+    show_findings,
+    show_quotas,
+)
 
-verify_lines = FilterModule().filters()["verify_lines"]
+from .plays import registered
+
 ARGUMENTS = yaml.safe_load((Path(__file__).resolve().parents[3] / "playbooks" / "vars" / "arguments.yml").read_text())
 WEB = "cccccccc-0000-4000-8000-000000000001"
 OURS = "flexdisk.hypervisor."
 
 
+COUNTS = {"error": 2, "warning": 3, "info": 4}
+
+
+def shown(findings, **meant):
+    result = {"repaired": [], "findings": findings, "counts": COUNTS}
+    return show_findings(registered({"hv01": {"_flexdisk": meant, "flexdisk_verify": result}}, "flexdisk_verify"))
+
+
+def verify_lines(findings):
+    return shown(findings).lines
+
+
 def lines(repair, alias="web"):
     finding = {"severity": "error", "kind": "quota_drift", "alias": alias, "vm": WEB, "message": "no", "repair": repair}
-    return verify_lines({"repaired": [], "findings": [finding]}, "hv01")
+    return verify_lines([finding])
 
 
 @pytest.mark.parametrize(
@@ -58,10 +73,32 @@ def test_what_no_playbook_does_is_a_task():
 
 
 def test_nothing_is_wrong():
-    assert verify_lines({"repaired": [], "findings": []}, "hv01") == ["nothing is wrong"]
+    assert verify_lines([]) == ["nothing is wrong"]
     assert lines(None) == ["error: quota_drift web: no"]
 
 
-def test_what_is_no_result():
-    with pytest.raises(AnsibleFilterError, match="disk_verify"):
-        verify_lines({}, "hv01")
+@pytest.mark.parametrize(
+    ("meant", "problem"),
+    [({}, ""), ({"flexdisk_verify_fail_on": "never"}, ""), ({"flexdisk_verify_fail_on": "error"}, "2 findings"),
+     ({"flexdisk_verify_fail_on": "warning"}, "5 findings")],
+)  # fmt: skip
+def test_findings_that_are_severe_enough_are_a_problem(meant, problem):
+    assert shown([], **meant).problem == problem
+
+
+def quotas(result):
+    return show_quotas(registered({"hv01": {"flexdisk_quota": result}}, "flexdisk_quota"))
+
+
+def test_quotas_that_were_wrong_are_listed():
+    vms = [
+        {"alias": "a", "uuid": "u1", "cause": "set by hand", "drift": {"quota_bytes": 1, "reservation_bytes": -2}},
+        {"alias": "", "uuid": "u2", "cause": "older", "drift": {"quota_bytes": 3, "reservation_bytes": 4}},
+        {"alias": "b", "uuid": "u3", "cause": "", "drift": None},
+    ]
+    assert quotas({"vms": vms}).lines == [
+        "a: set by hand, quota +1 bytes, reservation -2 bytes",
+        "u2: older, quota +3 bytes, reservation +4 bytes",
+    ]
+    assert quotas({"vms": vms[2:]}).lines == ["nothing"]
+    assert quotas({"failed": True, "msg": "no pool"}) == ([], "")

@@ -2,20 +2,24 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The filter failed_hosts: one table, where hosts with the same reason share a line."""
+"""Which hosts failed, and why: one table, where hosts with the same reason share a line."""
 
 from __future__ import annotations
 
 import pytest
-from ansible.errors import AnsibleFilterError
 
-from ansible_collections.flexdisk.hypervisor.plugins.filter.failed_hosts import failed_hosts
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.registered import (
+    show_failures,
+)
+
+from .plays import registered
 
 CHECKED = {"changed": False}
 
 
 def table(variables, *names):
-    return failed_hosts(list(variables), variables, names or ["_flexdisk", "flexible_disks_result"])
+    results = names or ["_flexdisk", "flexible_disks_result"]
+    return show_failures(registered(variables, *results, hosts=[])).lines
 
 
 def test_hosts_with_the_same_reason_share_a_line():
@@ -95,6 +99,5 @@ def test_a_long_reason_is_cut():
     assert len(table({"hv01": {"_flexdisk": {"failed": True, "msg": "x" * 999}}})[1]) < 250
 
 
-def test_what_is_no_result_is_refused():
-    with pytest.raises(AnsibleFilterError, match="failed_hosts wants"):
-        failed_hosts(["hv01"], {"hv01": {"_flexdisk": 1}}, ["_flexdisk"])
+def test_nothing_is_shown_if_no_host_failed():
+    assert show_failures(registered({"hv01": {"_flexdisk": {"failed": True}}}, "_flexdisk")) == ([], "")
