@@ -33,6 +33,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_calls import (
     give_up_replicas,
     keep_replicas,
+    replicate,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _calling, _core
 
@@ -41,6 +42,7 @@ _Flow = t.Callable[[_Dict, Run], Flow]
 
 TASKS: t.Mapping[str, _Flow] = {
     "keep": lambda given, run: keep_replicas(Sync(**given), run),
+    "replicate": lambda given, run: replicate(Sync(**given), run),
     "give_up": lambda given, run: give_up_replicas(Sync(**given), run),
     "restore": lambda given, run: restore_disk(Restore(**{**given, "sync": Sync(**given["sync"])}), run),
     "move": lambda given, run: move_vm(Move(**{**given, "sync": Sync(**given["sync"])}), run),

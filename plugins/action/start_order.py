@@ -18,7 +18,6 @@ _Dict = t.Dict[str, t.Any]
 ARGUMENTS: _Dict = {
     "do": {"type": "str", "choices": ["ask", "decide"], "required": True},
     "every": {"type": "list", "elements": "str", "default": []},
-    "asked": {"type": "list", "elements": "dict", "default": []},
 }
 
 
@@ -39,7 +38,10 @@ class ActionModule(ActionBase):
         known = {host: every[host] for host in variables["ansible_play_hosts"]}
         looks = {host: one.get("_flexdisk_seen") or {} for host, one in known.items()}
         if given["do"] == "ask":
-            return {**start, "changed": False, "hosts": starting.hosts_to_ask(looks, given["every"], every)}
+            others = starting.hosts_to_ask(looks, given["every"], every)
+            shares = {host: others[number :: len(looks)] for number, host in enumerate(looks)}
+            return {**start, "changed": False, "hosts": shares}
         answers = {host: one.get("_flexdisk_heard") or {} for host, one in known.items()}
-        answers.update({str(one["item"]): one for one in given["asked"]})
+        for one in known.values():
+            answers.update({str(said["item"]): said for said in one.get("_flexdisk_asked", {}).get("results", ())})
         return {**start, "changed": False, "claims": starting.claims_for(looks, answers)}

@@ -28,7 +28,7 @@ options:
       - V(move) is the role P(flexdisk.hypervisor.vm_move#role), V(keep) and V(give_up) are the states C(present) and
         C(absent) of the role P(flexdisk.hypervisor.vm_replica#role). V(restore) is of the playbook C(restore_disk).
     type: str
-    choices: [move, keep, give_up, restore]
+    choices: [move, keep, replicate, give_up, restore]
     required: true
   arguments:
     description:

@@ -18,7 +18,7 @@ description:
   - It is internal to the playbook C(flexdisk.hypervisor.start_host). Use that. Its options and results may change with
     any release.
   - It runs on the controller, once for all hosts, and touches no host. What the hosts of the play have said is taken
-    from the variables C(_flexdisk_seen) and C(_flexdisk_heard).
+    from the variables C(_flexdisk_seen) and C(_flexdisk_heard), and what others have told them from C(_flexdisk_asked).
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
   - flexdisk.hypervisor._flexdisk.reads
@@ -35,12 +35,6 @@ options:
     type: list
     elements: str
     default: []
-  asked:
-    description:
-      - What the other hosts have said, as the results of a loop.
-    type: list
-    elements: dict
-    default: []
 """
 
 EXAMPLES = r"""
@@ -48,16 +42,15 @@ EXAMPLES = r"""
   flexdisk.hypervisor.start_order:
     do: ask
     every: "{{ query('ansible.builtin.inventory_hostnames', 'hypervisors') }}"
-  register: _flexdisk_others
+  register: _flexdisk_to_ask
   run_once: true
 """
 
 RETURN = r"""
 hosts:
-  description: The other hosts that are asked.
+  description: The other hosts that each host of the play asks, by its name.
   returned: with O(do=ask)
-  type: list
-  elements: str
+  type: dict
 claims:
   description: What each host of the play is told of the others, by the names of both. C("") of a host that has not said
     anything.

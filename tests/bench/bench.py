@@ -39,6 +39,7 @@ import controller
 import group
 import pages
 import placement
+import replicas
 
 MEASURE = """
 import json, resource, runpy, sys, time
@@ -231,6 +232,7 @@ def main() -> int:
     parser.add_argument("--compare", type=int, default=100, help="number of VMs beside community.general.zfs; 0: not")
     parser.add_argument("--hosts", type=int, default=10, help="number of hosts of a real roll; 0: none")
     parser.add_argument("--placement", type=int, default=1, help="the planner of placement beside hail; 0: not")
+    parser.add_argument("--replicas", type=int, default=100, help="number of VMs of a run of replicate; 0: none")
     parser.add_argument(
         "--controller", default="10,100", help="numbers of hosts of one controller (10,100,1000); 0: none"
     )
@@ -259,8 +261,8 @@ def main() -> int:
     if options.controller != "0":
         hosts, forks = ([int(n) for n in text.split(",")] for text in (options.controller, options.forks))
         missed += controller.controller(WORK / "controller", hosts, options.play, forks, options.delay)
-    if options.placement:
-        missed += placement.placement()
+    missed += placement.placement() if options.placement else []
+    missed += replicas.replicas(options.replicas) if options.replicas else []
     print("   VMs  disks  processes  seconds  ms per VM  peak MiB  MiB per VM  floors")
     measured = []
     for vms in (int(n) for n in options.sizes.split(",")):

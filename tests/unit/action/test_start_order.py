@@ -16,7 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.modules import start_order 
 
 from .actions import plain
 
-LOOK = {"vms": [{"vm": "a", "peers": ["hv02"]}], "moved": []}
+LOOK = {"vms": [{"vm": "a", "peers": ["hv02", "hv03"]}], "moved": []}
 THERE = {"vms": [{"vm": "a", "peers": []}, {"vm": "b", "peers": []}], "moved": []}
 
 
@@ -30,10 +30,17 @@ def order(monkeypatch):
     """The action in a play of hv01, which has said LOOK."""
     monkeypatch.setattr(start_order._core, "check", lambda: None)
     monkeypatch.setattr(start_order.ActionBase, "run", lambda *_any: {})
-    hostvars = {"hv01": {"_flexdisk_seen": LOOK, "_flexdisk_heard": LOOK}, "hv02": {}, "hv03": {}}
+    hostvars = {
+        "hv01": {"_flexdisk_seen": LOOK, "_flexdisk_heard": LOOK},
+        "hv02": {},
+        **{f"hv0{n}": {} for n in (3, 4, 5)},
+    }
     variables = {"ansible_play_hosts": ["hv01"], "hostvars": hostvars}
 
-    def run(**given):
+    def run(hosts=None, **given):
+        for host, more in (hosts or {}).items():
+            hostvars[host].update(more)
+            variables["ansible_play_hosts"] = [*dict.fromkeys([*variables["ansible_play_hosts"], host])]
         action = start_order.ActionModule(SimpleNamespace(args=given, check_mode=False), *[None] * 5)
         defaults = {key: option.get("default") for key, option in start_order.ARGUMENTS.items()}
         monkeypatch.setattr(action, "validate_argument_spec", lambda **_spec: (None, {**defaults, **given}))
@@ -43,11 +50,17 @@ def order(monkeypatch):
 
 
 def test_whom_it_asks(order):
-    assert order(do="ask", every=["hv01", "hv02", "hv03", "hv04"])["hosts"] == ["hv02", "hv03"]
+    assert order(do="ask", every=["hv01", "hv02", "hv03", "hv06"])["hosts"] == {"hv01": ["hv02", "hv03"]}
+
+
+def test_the_hosts_of_the_run_share_the_others(order):
+    """Each asks some, and none is asked twice."""
+    found = order({"hv02": {"_flexdisk_seen": LOOK}}, do="ask", every=["hv01", "hv03", "hv04", "hv05", "hv06"])["hosts"]
+    assert found == {"hv01": ["hv03", "hv05"], "hv02": ["hv04"]}, "hv06 is not in the inventory"
 
 
 def test_what_hosts_are_told(order):
     asked = [{**THERE, "item": "hv02"}, {"item": "hv03", "unreachable": True}]
-    assert order(do="decide", asked=asked)["claims"] == {
+    assert order({"hv01": {"_flexdisk_asked": {"results": asked}}}, do="decide")["claims"] == {
         "hv01": {"hv01": LOOK["vms"], "hv02": THERE["vms"][:1], "hv03": ""}
     }

@@ -22,7 +22,7 @@ from ..playbooks.nodes import Nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 HINT = "tests/tools/renew_excerpts.py writes it into the page"
-PAGES = ("metrics", "restore", "status")  # and uninstall
+PAGES = ("metrics", "replicas", "restore", "status")  # and uninstall
 
 
 def typed(monkeypatch, page, home):

@@ -78,7 +78,9 @@ GIVEN = {
     ),
     "playbooks/plan: declared_disks plan": "pools variables",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
-    "playbooks/replicate: role vm_replica": "failover forget_unseen peer_pool state vms",
+    "playbooks/tasks/replicate_round: role vm_replica": (
+        "failover forget_unseen keep keep_home on_failure peer_pool state vms"
+    ),
     "playbooks/report: vm_info": "pool space",
     "playbooks/resize_disk: disk": "allow_restart dangerous_allow_shrink size stop_timeout uuid vm",
     "playbooks/restore_disk: role vm_replica": "peer_pool",

@@ -100,6 +100,9 @@ CASES: dict[str, list[Case]] = {
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
+    "tasks/replicate_round: Note what became of it: _flexdisk_ended_syncs": [
+        ({"_vm_replica_ended": {"peer": "hv02"}}, [{"peer": "hv02"}]),
+        ({"_flexdisk_ended_syncs": [1], "_vm_replica_ended": 2}, [1, 2])],
     "instance_group: Note that it failed: _instance_group_bad": [
         ({"_instance_group_bad": ["a"], "instance_group_member": {"name": "b"}}, ["a", "b"])],
     "vm_placement: Ask again for each of those that it cannot take beside the others: loop": [

@@ -287,7 +287,8 @@ class Journey:
             self.calmly(self.declare)
 
     def crash(self) -> None:
-        self.world.home.power_off(VM)
+        if self.world.home.runs(VM):
+            self.world.home.power_off(VM)
 
     # -- failover
 

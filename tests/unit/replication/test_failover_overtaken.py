@@ -52,7 +52,7 @@ class Died:
         take(three)
         between(three, "hv01", "hv02")
         self.saved = {name: host.state() for name, host in three.hv.items()}
-        self.kept = three.folder.parent / "kept"
+        self.kept = three.folder.with_name(f"{three.folder.name}-kept")  # of this test alone
         shutil.copytree(three.folder, self.kept, dirs_exist_ok=True)
 
     def begins(self, at=0, after=False):

@@ -760,7 +760,7 @@ def test_a_sync_names_the_disks_that_are_left_out(world):
     file_beside(world)
     there = json.loads(json.dumps(replica_info(Copies(world.peer), world.peer.driver())))
     call = Call(world.home.zfs(), world.home.driver(), None, True, world.home)
-    given = StepCall({"step": "prepare", "vms": ["db01"], "address": None}, print)
+    given = StepCall({"step": "prepare", "vms": ["db01"], "address": None, "goes_on": False}, print)
     answer = replica_send_run.run(call, given, SendArguments([], read_peer("hv02", "", there), 0))
     [warning] = answer.warnings
     assert warning.startswith(f"db01 ({VM}): disk vdz (/x.qcow2) is left alone: it is a file, and no volume of ZFS")

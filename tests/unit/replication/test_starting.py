@@ -16,7 +16,7 @@ def said(*vms, moved=(), **peers):
     """What a host says: the VMs that it has, with the hosts that may take them over, and those that have left it."""
     return {
         "vms": [{"vm": vm, "peers": peers.get(vm, [])} for vm in vms],
-        "moved": [{"vm": vm} for vm in moved],
+        "moved": [{"vm": vm, "host": "hv07"} for vm in moved],
     }
 
 
@@ -35,25 +35,27 @@ def test_all_other_hosts_are_asked():
 
 def test_a_host_that_has_failed_is_none_that_says_something():
     assert hosts_to_ask({"hv01": {"failed": True}}, ALL, ALL) == []
-    assert claims_for({"hv01": {}, "hv02": said("a")}, {"hv01": {}, "hv02": {"msg": "no"}}) == {
-        "hv01": {"hv01": "", "hv02": ""},
-        "hv02": {"hv01": "", "hv02": ""},
-    }
+    looks = {"hv01": {}, "hv02": said("a", a=["hv01", "hv03"])}
+    answers = {"hv01": {}, "hv02": {"msg": "no"}, "hv03": {"unreachable": True}, "hv04": said("x")}
+    assert claims_for(looks, answers) == {"hv01": {}, "hv02": {"hv01": "", "hv03": ""}}
 
 
 def test_each_host_is_told_of_its_own_vms():
     """Whatever another host says of others would grow with the square of the hosts."""
-    looks = {"hv01": said("a", "b"), "hv02": said("c")}
+    looks = {"hv01": said("a", "b", a=["hv04", "hv06"]), "hv02": said("c", c=["hv05"])}
     answers = {
         "hv01": said("a", "b"),
         "hv02": said("c", "a"),
         "hv03": said("x", moved=["b", "c"]),
         "hv04": {"unreachable": True},
+        "hv05": said("x"),
+        "hv07": said(),
     }
     a, b, c = ({"vm": vm, "peers": []} for vm in "abc")
+    left = {"vm": "b", "host": "hv07"}, {"vm": "c", "host": "hv07"}
     assert claims_for(looks, answers) == {
-        "hv01": {"hv01": [a, b], "hv02": [a], "hv03": [{"vm": "b"}], "hv04": ""},
-        "hv02": {"hv01": [], "hv02": [c], "hv03": [{"vm": "c"}], "hv04": ""},
+        "hv01": {"hv01": [a, b], "hv02": [a], "hv03": [left[0]], "hv04": "", "hv07": []},
+        "hv02": {"hv02": [c], "hv03": [left[1]], "hv05": [], "hv07": []},
     }
 
 

@@ -88,7 +88,8 @@ def test_a_transfer_that_was_cut_off(world):
 
 def phases(world):
     """The phases of moves that a monitoring is told of by the old home."""
-    text = host_metrics.run(world.home.zfs(), world.home.driver(), None, "", False)[0]["text"]
+    arguments = host_metrics.MetricsArguments("", ())
+    text = host_metrics.run(world.home.zfs(), world.home.driver(), None, arguments, False)[0]["text"]
     return set(re.findall(r'flexdisk_move_since_timestamp_seconds{.*phase="([a-z]+)"', text))
 
 

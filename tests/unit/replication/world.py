@@ -30,6 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send import (
     Sender,
+    SyncPolicy,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
@@ -335,7 +336,7 @@ class World:
 
     def planned(self, vms: list[str] | None = None, pool: str = "", fresh: bool = False) -> Any:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), self.peer.driver())))
-        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), fresh)
+        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), SyncPolicy(fresh))
 
     def send(self, transfers: list[VmTransfer], keys: list[str]) -> None:
         self.sender().send(transfers, Address("hv02"), keys, Progress())

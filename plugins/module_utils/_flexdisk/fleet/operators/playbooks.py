@@ -73,6 +73,7 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         check=replicate.contradictions,
         check_all=replicate.without_entry,
         gone=replicate.gives_up,
+        reads=replicate.names_groups,
         goes_on=True,
     ),
     "restore_disk": Playbook(

@@ -31,6 +31,8 @@ class Point(t.NamedTuple):
     pinned: bool = False
     # The snapshot of a replica was about to come.
     coming: bool = False
+    # When its disk was like it, by the clock of its host: seconds since 1970, 0 if unknown.
+    time: int = 0
 
     @property
     def from_disk(self) -> bool:
@@ -89,6 +91,8 @@ class Replica(Original):
     host: str = ""
     # The volsize for which ZFS was told to reserve.
     reserved: int = 0
+    # What the last sync that was told so has retained, as encode_keep() writes it.
+    keep: str = ""
 
 
 def anchor_bookmark(peer: int) -> str:

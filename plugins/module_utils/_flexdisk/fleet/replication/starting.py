@@ -26,7 +26,10 @@ def hosts_to_ask(looks: Answers, every: t.Sequence[str], known: t.Container[str]
 
 
 def claims_for(looks: Answers, answers: Answers) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """Return, for each host of the run, what the others say of its VMs, by their names: "" for one without an answer.
+    """Return, for each host of the run, what other hosts say of its VMs, by their names: "" for one without an answer.
+
+    A host is told of those that say something, and of those that must have been asked: with replicas of its VMs, or
+    where these have gone. So all of it together grows with the number of VMs, and not with the square of the hosts.
 
     Args:
         looks: what the hosts of the run have answered first, when they said in which boot they are.
@@ -36,13 +39,17 @@ def claims_for(looks: Answers, answers: Answers) -> t.Dict[str, t.Dict[str, t.An
     for host, answer in answers.items():
         for one in _said(answer) or ():
             by_vm.setdefault(str(one["vm"]), {}).setdefault(host, []).append(one)
-    silence: t.Dict[str, t.Any] = {host: "" if _said(answer) is None else [] for host, answer in answers.items()}
     result = {}
     for host, look in looks.items():
-        claims = {name: [] if said == [] else said for name, said in silence.items()}
+        claims: t.Dict[str, t.Any] = {}
+        named: t.Set[str] = set()
         for vm in look.get("vms") or ():
+            named.update(str(peer) for peer in vm["peers"])
             for name, said in by_vm.get(str(vm["vm"]), {}).items():
-                claims[name] += said
+                claims[name] = [*claims.get(name, ()), *said]
+                named.update(str(one["host"]) for one in said if one.get("host"))
+        for name in sorted(named.intersection(answers) - claims.keys()):
+            claims[name] = "" if _said(answers[name]) is None else []
         result[host] = claims
     return result
 

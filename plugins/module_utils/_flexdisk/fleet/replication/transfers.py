@@ -16,6 +16,7 @@ from ...model.errors import FlexdiskError
 from ...rules import identity
 from ...rules.layout import replicas_container
 from ...rules.replicas import is_host, is_synced
+from ...rules.retention import NEWEST_ONLY, Keep, decode_keep, encode_keep
 from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
 from .sync import DiskSync
@@ -83,6 +84,10 @@ class VmTransfer:
     idle: bool = False
     # The public key with which the home may ask what the peer has of the VM, "" for none.
     asks: str = ""
+    # The older sets that stay on both sides.
+    keep: Keep = NEWEST_ONLY
+    # When the set was taken by this sync, in seconds since 1970 by the clock of the home. 0 if it was there before.
+    taken: int = 0
 
     @property
     def label(self) -> str:
@@ -119,7 +124,7 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
 def transfer_as_result(vm: VmTransfer) -> _Dict:
     """Return a transfer as a result."""
     disks = [dict(asdict(disk), streams=[_stream(one) for one in disk.streams]) for disk in vm.disks]
-    return dict(asdict(vm), label=vm.label, disks=disks)
+    return dict(asdict(vm), label=vm.label, disks=disks, keep=encode_keep(vm.keep))
 
 
 def _stream(stream: Stream) -> _Dict:
@@ -155,6 +160,8 @@ def _vm(given: t.Any) -> VmTransfer:
         disks=tuple(_disk(disk) for disk in given["disks"]),
         idle=bool(given["idle"]),
         asks=_matching(given["asks"], KEY.fullmatch) if given["asks"] else "",
+        keep=decode_keep(str(given["keep"])),
+        taken=int(given["taken"]),
     )
 
 
@@ -195,6 +202,7 @@ def _point(given: t.Any) -> Point:
         bool(given["held"]),
         bool(given["pinned"]),
         bool(given["coming"]),
+        int(given["time"]),
     )
     return Point(given["name"], _guid(given["guid"]), int(given["createtxg"]), *flags)
 
@@ -225,6 +233,7 @@ def _replica(given: t.Any) -> Replica:
         home=_guid(given["home"]),
         host=str(given["host"])[:255],
         reserved=int(given["reserved"]),
+        keep=encode_keep(decode_keep(str(given["keep"]))),
     )
 
 

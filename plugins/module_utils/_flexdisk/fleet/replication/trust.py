@@ -17,7 +17,7 @@ import typing as t
 from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
 from ...rules.identity import NAMES, PREFIX
-from ...rules.replicas import BACK, COMING_SNAPSHOTS, RESERVED, SENT
+from ...rules.replicas import BACK, COMING_SNAPSHOTS, KEEP, RESERVED, SENT, TAKEN
 
 MARK = "flexdisk-receive-"
 _EXPIRES = re.compile(r'restrict,expiry-time="(\d{14})",')
@@ -27,7 +27,7 @@ _NOT_RECEIVED = (
     *("mountpoint", "canmount", "sharenfs", "sharesmb", "setuid", "exec", "devices"),
     *("quota", "refquota", "reservation", "refreservation"),
 )
-_OURS = tuple(PREFIX + name for name in dict.fromkeys((*NAMES, SENT, COMING_SNAPSHOTS, RESERVED, BACK)))
+_OURS = tuple(PREFIX + name for name in dict.fromkeys((*NAMES, SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP, TAKEN)))
 _SLOWEST = MIB  # bytes a second: a link that is slower is of no use
 _AT_LEAST = 3600  # seconds
 
