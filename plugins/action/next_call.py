@@ -25,6 +25,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Move,
     move_vm,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.restore_calls import (
+    Restore,
+    restore_disk,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_arguments import Sync
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_calls import (
     give_up_replicas,
@@ -40,6 +44,7 @@ TASKS: t.Mapping[str, _Flow] = {
     "keep": lambda given, run: keep_replicas(Sync(**given), run),
     "replicate": lambda given, run: replicate(Sync(**given), run),
     "give_up": lambda given, run: give_up_replicas(Sync(**given), run),
+    "restore": lambda given, run: restore_disk(Restore(**{**given, "sync": Sync(**given["sync"])}), run),
     "move": lambda given, run: move_vm(Move(**{**given, "sync": Sync(**given["sync"])}), run),
 }
 

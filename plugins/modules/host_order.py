@@ -44,6 +44,7 @@ options:
       - replicate
       - resize_disk
       - restart_vm
+      - restore_disk
       - rollback
       - snapshot
       - start_vm

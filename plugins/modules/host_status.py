@@ -90,7 +90,8 @@ half_done:
     kind:
       description: >-
         V(run) for an interrupted run; V(leaves), V(comes) and V(tombstone) of a move; V(taken_over) and V(takes_over)
-        of a failover; V(replica) for a transfer; V(lease) of a group; V(drained) for a member that is out of service;
+        of a failover; V(replica) for a transfer; V(restore) for a restored
+        disk that is not whole yet; V(lease) of a group; V(drained) for a member that is out of service;
         V(overlay) for a volume that the list of disks hides; V(stopped) for a VM with failover for which nobody has
         asked since the boot; V(diverged) for a disk that is kept after a failover; V(unreadable) for a record of a
         move or failover that cannot be read.

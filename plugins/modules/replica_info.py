@@ -139,6 +139,14 @@ replicas:
       description: Whether a stream was interrupted. The next sync goes on with it.
       type: bool
       returned: always
+    snapshots:
+      description:
+        - Its snapshots that have come from its disk, oldest first. C(synced) is when the disk was like C(name), or
+          earlier, by the clock of this host; empty if that is not known. The playbook C(restore_disk) restores a disk
+          from one of them.
+      type: list
+      elements: dict
+      returned: always
     sync:
       description: What a sync must know.
       type: dict

@@ -54,6 +54,7 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/replication/replica_receive.py Receiver._prepare_replica: roll_back_replica": 1,
     "engine/replication/replica_receive.py Receiver._keep_set: destroy_with_holds": 1,
     "engine/replication/replica_receive.py Receiver.remove: drop_own_copy": 1,
+    "engine/replication/restore_target.py RestoreTarget._give_up: drop_own_copy": 1,
     "engine/replication/way_back.py roll_back_replica: destroy_with_holds": 1,
     "engine/replication/way_back.py roll_back_replica: copies.roll_back": 1,  # to the newest: ZFS refuses any other
     "engine/moves/vm_arrival.py MoveTarget._remove_leftovers: drop_own_copy": 1,

@@ -31,7 +31,7 @@ SHOWN: tuple[bool, dict[str, Any], list[dict[str, Any]]] = (
 CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
     **{f"{name}: Show what changes: when": SHOWN
        for name in ("add_disk", "attach_disk", "change_package", "delete_vm", "detach_disk", "resize_disk",
-                    "restart_vm", "rollback", "snapshot", "start_vm", "stop_vm")},
+                    "restart_vm", "restore_disk", "rollback", "snapshot", "start_vm", "stop_vm")},
     "adopt: Write the saved identities to the controller: when": (
         True, {"_flexdisk": {"flexdisk_adopt_papers": "f"}, "flexdisk_adopted": {"released": ITEM}},
         [{"_flexdisk": {}}, {"flexdisk_adopted": {"released": []}}, {"flexdisk_adopted": {}}]),

@@ -60,6 +60,8 @@ NAMES = (
     "replica.host",
     "replica.synced",
     "replica.diverged",
+    "replica.sent",
+    "restored",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.

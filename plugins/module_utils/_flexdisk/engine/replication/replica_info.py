@@ -36,6 +36,7 @@ from ...rules.replicas import (
     age,
     decode_notes,
     is_changed,
+    is_synced,
 )
 from ...zfs.commands import Zfs
 from ...zfs.copies import EVERYTHING, Copies, Table
@@ -319,5 +320,10 @@ def _replica_result(stored: StoredReplica, now: int) -> _Dict:
         "age": age(stored.synced, now),
         "written_bytes": replica.written,
         "interrupted": bool(replica.token),
+        "snapshots": [
+            {"name": point.name, "synced": stored.times[point.name]}
+            for point in replica.snapshots
+            if point.sent or is_synced(point.name)
+        ],
         "sync": replica_as_result(stored.settled),
     }

@@ -165,12 +165,12 @@ class Receiver:
         if stored is None or not stored.replica.points:
             facts = {**_identity(vm, disk), COMING_SNAPSHOTS: _expected_snapshots(disk)}
             properties.update({PREFIX + key: value for key, value in facts.items() if value})
-        command = trust.receive_command(_zfs(), place(vm, disk), properties, pid_file(disk.uuid))
+        command = trust.receive_command(zfs_program(), place(vm, disk), properties, pid_file(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))
 
     def _question_line(self, vm: VmTransfer, amount: int) -> str:
         """Return the line of authorized_keys with which the home asks what was received. It allows nothing else."""
-        command = trust.get_command(_zfs(), copies.arguments(*last.question(vm)))
+        command = trust.get_command(zfs_program(), copies.arguments(*last.question(vm)))
         return trust.authorized(command, vm.asks, vm.uuid, keys.expiry(amount))
 
     # -- close
@@ -302,7 +302,8 @@ def _of_another_home(stored: StoredReplica) -> str:
     return f"{text} ansible HOST -m flexdisk.hypervisor.host_step -a '{command}' gives it up"
 
 
-def _zfs() -> str:
+def zfs_program() -> str:
+    """Return the program of ZFS, with its path if it is known."""
     return shutil.which("zfs", path=search_path()) or "zfs"
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import create, one_disk, replicate, vms
+from . import create, one_disk, replicate, restore, vms
 from .order import Playbook, Raw
 
 
@@ -75,6 +75,9 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         gone=replicate.gives_up,
         reads=replicate.names_groups,
         goes_on=True,
+    ),
+    "restore_disk": Playbook(
+        restore.restore_disk, names=restore.names, strict=lambda given: False, check=restore.contradictions
     ),
     "start_vm": _power("running"),
     "stop_vm": _power("stopped"),

@@ -26,6 +26,7 @@ ARGUMENTS: _Spec = {
     "boot": {"type": "str"},
     "complete": _TEXTS,
     "digest": {"type": "str"},
+    "disk": {"type": "str"},
     "elsewhere": {"type": "dict"},
     "failover": {"type": "bool"},
     "goes_on": {"type": "bool", "default": False},
@@ -38,6 +39,7 @@ ARGUMENTS: _Spec = {
     "left_out": {**_TEXTS, "default": []},
     "max_data_loss": {"type": "int"},
     "name": {"type": "str"},
+    "new_name": {"type": "str"},
     "old": {"type": "bool", "default": False},
     "peer": {"type": "dict"},
     "peer_name": {"type": "str"},
@@ -48,6 +50,7 @@ ARGUMENTS: _Spec = {
     "record": {"type": "dict"},
     "records": _DICTS,
     "since": {"type": "int"},
+    "snapshot": {"type": "str"},
     "ssh_directories": {"type": "list", "elements": "path", "default": ["/etc/ssh", "/var/ssh"]},
     "stayed": {"type": "int"},
     "stop_timeout": {"type": "raw", "default": 180},
@@ -119,6 +122,12 @@ STEPS: t.Mapping[str, t.Mapping[str, Step]] = {
         "open": _step("transfers", "authorized_keys ssh_directories"),
         "close": _step("transfers since", "authorized_keys"),
         "remove": _step("vms", "homes authorized_keys"),
+    },
+    "restore": {  # a disk from a replica on another host; the run send sends it
+        "look": _step("disk new_name", "target_pool"),
+        "prepare": _step("disk peer peer_name", "snapshot address port"),
+        "open": _step("disk new_name transfers", "target_pool authorized_keys ssh_directories"),
+        "close": _step("disk new_name transfers", "target_pool authorized_keys"),
     },
 }
 """The steps of each run of the module."""

@@ -31,7 +31,7 @@ _KINDS: t.Mapping[str, t.Any] = {
 }
 _SNAPSHOT = re.compile(r"[A-Za-z0-9_.: -]{1,255}")
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.: -]{0,254}")
-_TOKEN = re.compile(r"[0-9a-f]{1,4}(?:-[0-9a-f]{1,4000}){2,3}")
+TOKEN = re.compile(r"[0-9a-f]{1,4}(?:-[0-9a-f]{1,4000}){2,3}")
 KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{20,200}={0,2}")
 HOST_KEY = re.compile(r"(?:ssh|ecdsa)-[a-z0-9-]{2,40} [A-Za-z0-9+/]{20,2000}={0,3}")
 
@@ -186,8 +186,8 @@ def _read_stream(given: t.Any) -> Stream:
     for key in ("to", "base"):
         if key in fields:
             fields[key] = _point(fields[key])
-    if "token" in fields:
-        _matching(fields["token"], _TOKEN.fullmatch)
+    if fields.get("token") or given["kind"] == "resume":
+        _matching(fields["token"], TOKEN.fullmatch)
     if "lost" in fields:
         fields["lost"] = tuple(_matching(name, _SNAPSHOT.fullmatch) for name in fields["lost"])
     return t.cast(Stream, _KINDS[given["kind"]](**fields))
@@ -227,7 +227,7 @@ def _replica(given: t.Any) -> Replica:
         written=int(given["written"]),
         refreservation=int(given["refreservation"]),
         kind=_matching(given["kind"], (VOLUME, "filesystem").__contains__),
-        token=_matching(token, _TOKEN.fullmatch) if token else "",
+        token=_matching(token, TOKEN.fullmatch) if token else "",
         token_guid=int(given["token_guid"]),
         readonly=bool(given["readonly"]),
         home=_guid(given["home"]),

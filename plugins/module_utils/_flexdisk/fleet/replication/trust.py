@@ -27,7 +27,7 @@ _NOT_RECEIVED = (
     *("mountpoint", "canmount", "sharenfs", "sharesmb", "setuid", "exec", "devices"),
     *("quota", "refquota", "reservation", "refreservation"),
 )
-_OURS = tuple(PREFIX + name for name in (*NAMES, SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP, TAKEN))
+_OURS = tuple(PREFIX + name for name in dict.fromkeys((*NAMES, SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP, TAKEN)))
 _SLOWEST = MIB  # bytes a second: a link that is slower is of no use
 _AT_LEAST = 3600  # seconds
 
