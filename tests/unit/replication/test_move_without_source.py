@@ -123,11 +123,11 @@ def ends(world, peers, check=False, unasked=False, source="hv01"):
 
 def refused(world, peers, **how):
     for check in (True, False):
-        before = world.hv["hv03"].state().pools.to_json()
+        before = world.hv["hv03"].node.pools.to_json()
         with pytest.raises(FlexdiskError) as caught:
             ends(world, peers, check, **how)
         assert caught.value.code == "InUse"
-        assert world.hv["hv03"].state().pools.to_json() == before
+        assert world.hv["hv03"].node.pools.to_json() == before
     return caught.value.message
 
 

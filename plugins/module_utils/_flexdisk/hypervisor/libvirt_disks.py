@@ -277,11 +277,9 @@ class LibvirtDisks:
             if not self._is_down(vm):
                 raise
 
-    def start(self, vm: str) -> None:
-        """Start the VM, with the saved memory of its guest if there is one. It is no error if it is still running
-        because its guest did not shut down.
-        """
-        if self._domains.status(vm).state in ("stopped", SAVED):
+    def start(self, vm: str, saved: bool = False) -> None:
+        """Start the VM. It is no error if it is still running because its guest did not shut down."""
+        if self._domains.status(vm).state in ("stopped", *([SAVED] if saved else [])):
             self._domains.create(vm)
         state = self.vm(vm).state
         if state != "running":

@@ -137,7 +137,8 @@ class Hypervisor(t.Protocol):
     def stop(self, vm: str, timeout: int, force: bool) -> None:
         """Stop the VM. A guest that still runs after timeout seconds is an error, unless force permits to halt it."""
 
-    def start(self, vm: str) -> None: ...
+    def start(self, vm: str, saved: bool = False) -> None:
+        """Start the VM. saved: if the memory of its guest is in a file, go on with that, else it is an error."""
 
     def set_autoboot(self, vm: str, autoboot: bool) -> None:
         """Store whether the VM starts with the host."""

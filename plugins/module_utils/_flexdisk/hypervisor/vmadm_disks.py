@@ -186,7 +186,8 @@ class VmadmDisks:
         if state != "stopped":
             raise FlexdiskError("VmNotStopped", f"the VM is {state} after vmadm stop")
 
-    def start(self, vm: str) -> None:
+    def start(self, vm: str, saved: bool = False) -> None:
+        del saved  # bhyve saves no memory
         self._confirmed("start", vm)
         state = self.vm(vm).state
         if state != "running":

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError
-from ...model.vm import Vm
+from ...model.vm import SAVED, Vm
 from ...rules.failover import AT_HOME_PROPERTY
 from ...rules.power import TASK, check_start
 from ...zfs.commands import Zfs
@@ -26,7 +26,8 @@ def start(hypervisor: Hypervisor, vm: Vm, requester: str = TASK) -> None:
     """
     check_start(_with_states_of_sharers(hypervisor, vm), requester)
     try:
-        hypervisor.start(vm.config.uuid)
+        # Memory that somebody has saved since the VM was read may not fit to its disks any more.
+        hypervisor.start(vm.config.uuid, saved=vm.config.state == SAVED)
     finally:
         autoboot.keep_off(hypervisor, vm)
 
