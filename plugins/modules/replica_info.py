@@ -147,6 +147,14 @@ replicas:
       description: Whether a stream was interrupted. The next sync goes on with it.
       type: bool
       returned: always
+    encrypted:
+      description: Whether it is encrypted. Replicas of encrypted disks came raw, with the key of their disk.
+      type: bool
+      returned: always
+    key_loaded:
+      description: Whether its key is loaded here. A replica needs none, a failover does. True if it is not encrypted.
+      type: bool
+      returned: always
     sync:
       description: What a sync must know.
       type: dict

@@ -60,7 +60,7 @@ from .controller import Controller
 from .linux import NVRAM, LinuxWorld
 from .test_engine import TWIN, _fill
 from .test_other_tasks import DATA, ROOT, done, task
-from .world import REPLICAS, VM, Fuse, Killed, World
+from .world import REPLICAS, VM, Fuse, Killed, TwoSecretsWorld, World
 
 FILE = {"name": "logs", "type": "file", "size": 16}
 PARKED = "zones/flexdisk/x"
@@ -75,8 +75,8 @@ def world(request, tmp_path, monkeypatch):
     return MAKE[getattr(request, "param", "vmadm")](tmp_path, monkeypatch)
 
 
-def smartos(tmp_path, monkeypatch):
-    made = World(tmp_path, monkeypatch)
+def smartos(tmp_path, monkeypatch, kind=World):
+    made = kind(tmp_path, monkeypatch)
     root, data = made.disks()
     done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data, "size": "remaining"}, flexible_disk_size=192)
     made.home.node.run(["vmadm", "update", VM], json.dumps({"set_customer_metadata": {"root_pw": "secret"}}))
@@ -84,6 +84,15 @@ def smartos(tmp_path, monkeypatch):
     given = {"path": path, "guest_block_size": "512/4096", "notrim": True}
     made.home.node.run(["vmadm", "update", VM], json.dumps({"update_disks": [given]}))
     made.home.ok("vmadm", "start", VM)
+    return made
+
+
+def secret(tmp_path, monkeypatch):
+    """Both pools are encrypted. There are replicas, whose keys somebody has loaded for a move."""
+    made = smartos(tmp_path, monkeypatch, TwoSecretsWorld)
+    assert made.sync() == (True, True)
+    for uuid in made.disks():
+        made.peer.load(f"{REPLICAS}/{uuid}")
     return made
 
 
@@ -97,8 +106,9 @@ def linux(tmp_path, monkeypatch):
     return made
 
 
-MAKE = {"vmadm": smartos, "libvirt": linux}
-BOTH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
+MAKE = {"vmadm": smartos, "libvirt": linux, "encrypted": secret}
+BOTH = pytest.mark.parametrize("world", ["vmadm", "libvirt"], indirect=True)
+EACH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
 
 
 def hosts(world):
@@ -192,7 +202,7 @@ def test_it_tells_where_it_is(world, monkeypatch):
     assert lock.under_way(None) == []
 
 
-@BOTH
+@EACH
 def test_a_vm_moves(world):
     before, hashes = config(world.home), world.hashes()
     world.guard = lambda: never_both(world)
@@ -283,8 +293,11 @@ def there(world):
     world.write(1, 9, 3)
 
 
-@BOTH
-@pytest.mark.parametrize("scenario", [here, there])
+@pytest.mark.parametrize(
+    ("world", "scenario"),
+    [("vmadm", here), ("vmadm", there), ("libvirt", here), ("libvirt", there), ("encrypted", here)],
+    indirect=["world"],
+)
 def test_killed_anywhere(world, scenario):
     """The same command goes on. At no instant both hosts could start the VM."""
     before = config(world.home)
@@ -294,7 +307,7 @@ def test_killed_anywhere(world, scenario):
     print(f"{scenario.__name__}: {points} points")
 
 
-@BOTH
+@EACH
 def test_given_up_anywhere(world):
     """As long as the VM has its disks it can stay: as it was, with nothing left there but replicas."""
     before, hashes, saved = config(world.home), world.hashes(), world.saved()

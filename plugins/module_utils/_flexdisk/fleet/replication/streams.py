@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import FlexdiskError
+from ...rules.keys import KEY_NOT_LOADED
 from ...rules.replicas import is_synced
 from .copies import Original, Point, Replica
 from .retention import foreign_snapshots
@@ -60,25 +61,30 @@ Travelling = t.Union[Full, Increment, Resume]
 Stream = t.Union[Travelling, GiveUp, Rollback]
 
 
-def send_command(dataset: str, stream: Travelling) -> t.Tuple[str, ...]:
-    """Return the command line of zfs send. Blocks are sent compressed, as they are stored."""
+def send_command(dataset: str, stream: Travelling, raw: bool = False) -> t.Tuple[str, ...]:
+    """Return the command line of zfs send. Blocks are sent compressed, as they are stored; raw, also encrypted so.
+
+    The token of a raw stream says that it is raw.
+    """
     if isinstance(stream, Resume):
         return ("zfs", "send", "-t", stream.token)
-    target = dataset + stream.to.suffix
+    target, form = dataset + stream.to.suffix, "-w" if raw else "-c"
     if isinstance(stream, Full):
-        return ("zfs", "send", "-c", target)
-    return ("zfs", "send", "-c", "-i" if stream.base.bookmark else "-I", stream.base.suffix, target)
+        return ("zfs", "send", form, target)
+    return ("zfs", "send", form, "-i" if stream.base.bookmark else "-I", stream.base.suffix, target)
 
 
 def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Optional[Stream]:
     """Return the next stream that a replica needs on the way to a snapshot of its disk, None if it has it.
 
     Raises FlexdiskError: InUse for a dataset that is no replica of this disk, ReplicaChanged for one that was written
-    to or has snapshots of others, InvalidArgument for one that would shrink, NoCommonSnapshot without a base.
+    to or has snapshots of others, InvalidArgument for one that would shrink, NoCommonSnapshot without a base; and as
+    check_encryption() does.
     """
     if replica is None:
         return Full(disk.snapshots[0])
     check_role(disk, replica)
+    check_encryption(disk.dataset, bool(disk.encryptionroot), replica)
     if replica.token:
         wanted = next((point for point in disk.snapshots if point.guid == replica.token_guid), None)
         # What ZFS has begun to receive takes no rollback, and a snapshot of its name stands in its way.
@@ -159,6 +165,31 @@ def check_role(disk: Original, replica: Replica, home: int = 0) -> None:
         more = "If the VM has moved, the playbook replicate with flexdisk_replica_state=absent gives it up. If it was"
         more += " taken over since, this replica can have more than the VM, and absent leaves it: look at it, then"
         raise FlexdiskError("InUse", f"{text}. {more} destroy it by hand there (zfs release, zfs destroy -r)")
+
+
+def check_encryption(dataset: str, encrypted: bool, replica: Replica) -> None:
+    """Raise FlexdiskError for a replica that the streams of a disk do not fit. encrypted: whether the disk is.
+
+    EncryptionRoot: an encrypted disk has raw replicas, which are encryption roots of their own. Into a replica that has
+    its key from above, ZFS would receive a raw stream, and nothing could open it any more. KeyNotLoaded: a disk that is
+    not encrypted has a replica in an encrypted pool.
+    """
+    inherits = replica.encryptionroot not in ("", replica.dataset)
+    if not encrypted and inherits and not replica.key_loaded:
+        raise FlexdiskError(KEY_NOT_LOADED, f"{replica.dataset} receives nothing: {replica.key_missing}")
+    if encrypted and not replica.encryptionroot:
+        text = f"{replica.dataset} is not encrypted, and {dataset} is"
+    elif encrypted and inherits:
+        text = f"{replica.dataset} has its key from {replica.encryptionroot}, which does not open what {dataset} sends"
+    elif not encrypted and replica.encryptionroot and not inherits:
+        text = f"{replica.dataset} is encrypted with a key of its own, and {dataset} is not encrypted"
+    else:
+        return
+    raise FlexdiskError(
+        "EncryptionRoot",
+        f"{text}. So the replica has to be made again: the playbook replicate with flexdisk_replica_state=absent gives"
+        " it up, and then makes it",
+    )
 
 
 def check_rollbacks(replica: Replica, streams: t.Iterable[Stream]) -> None:

@@ -55,6 +55,8 @@ class DiskTransfer:
     sends: int = 0
     # The public key with which its streams may come, "" without any.
     key: str = ""
+    # The disk is encrypted, and its streams are raw.
+    raw: bool = False
 
     @property
     def sent(self) -> t.List[Travelling]:
@@ -113,6 +115,7 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
         planned.streams,
         tuple(point.guid for point in disk.snapshots if point.guid),
         planned.stream_bytes,
+        raw=bool(disk.encryptionroot),
     )
 
 
@@ -171,6 +174,7 @@ def _disk(given: t.Any) -> DiskTransfer:
         snapshots=tuple(_guid(guid) for guid in given["snapshots"]),
         sends=int(given["sends"]),
         key=_matching(key, KEY.fullmatch) if key else "",
+        raw=bool(given["raw"]),
     )
 
 
@@ -210,7 +214,7 @@ def read_replica(given: t.Any) -> Replica:
 
 
 def _replica(given: t.Any) -> Replica:
-    token = given["token"]
+    token, root = given["token"], given["encryptionroot"]
     return Replica(
         uuid=_uuid(given["uuid"]) if given["uuid"] else "",
         dataset=_matching(given["dataset"], _is_dataset),
@@ -225,6 +229,9 @@ def _replica(given: t.Any) -> Replica:
         home=_guid(given["home"]),
         host=str(given["host"])[:255],
         reserved=int(given["reserved"]),
+        encryptionroot=_matching(root, _is_root) if root else "",
+        key_loaded=bool(given["key_loaded"]),
+        key_location=str(given["key_location"])[:300],
     )
 
 
@@ -243,6 +250,10 @@ def _guid(value: t.Any) -> int:
     if not 0 <= number < 1 << 64:
         raise ValueError(f"not {value!r:.100}")
     return number
+
+
+def _is_root(name: str) -> bool:
+    return identity.is_pool(name) or _is_dataset(name)
 
 
 def _is_dataset(name: str) -> bool:
