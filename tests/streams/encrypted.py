@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .pair import Done, Host, Pair
 
-REPLICA = "-s -u -o readonly=on -o volmode=none -o test:role=replica -x quota -x refreservation"
+REPLICA = "-s -u -o readonly=on -o volmode=none -o test:role=replica -x refreservation"
 PASSPHRASE, OTHER = "first passphrase", "second passphrase"
 ENCRYPTED = ("-o", "encryption=on", "-o", "keyformat=passphrase", "-o", "mountpoint=none")
 
@@ -51,7 +51,9 @@ def opened(host: Host, name: str, passphrase: str = PASSPHRASE) -> str:
 
 
 def raw_replica(pair: Pair, here: str, there: str) -> None:
-    """It is an encryption root of its own, of which nobody has loaded the key. All that a sync does needs none."""
+    """It is an encryption root of its own, of which nobody has loaded the key. All that a sync does needs none. A raw
+    stream follows only the newest snapshot, even if nothing is in a newer one.
+    """
     volume, target = secret(pair, here), pair.target
     pair.sent(f"-w {volume}@1", f"{REPLICA} {there}")
     assert target.get(there, "encryptionroot") == there
@@ -65,8 +67,9 @@ def raw_replica(pair: Pair, here: str, there: str) -> None:
     target.zfs("hold", "tag", f"{there}@1")
     target.zfs("snapshot", f"{there}@others")
     more(pair, volume, "2")
-    pair.sent(f"-w -i @1 {volume}@2", f"-s -u {there}")
+    assert "has been modified" in pair.refused(f"-w -i @1 {volume}@2", f"-s -u {there}")
     target.zfs("destroy", f"{there}@others")
+    pair.sent(f"-w -i @1 {volume}@2", f"-s -u {there}")
     target.zfs("rollback", f"{there}@2")
     target.zfs("release", "tag", f"{there}@1")
     target.zfs("destroy", f"{there}@1")

@@ -23,7 +23,7 @@ BUDGET = {
     "host_info": 270,
     "host_metrics": 240,
     "host_status": 240,
-    "host_step": 467,
+    "host_step": 470,
     "progress_info": 50,
     "replica_info": 310,
     "vm": 340,

@@ -118,6 +118,24 @@ def test_a_replica_whose_key_comes_from_above(world):
     )
 
 
+def test_snapshots_that_others_take_of_a_replica(world):
+    """A raw stream follows only the newest snapshot, so they go. What has arrived of a stream is given up if one was
+    taken meanwhile.
+    """
+    assert world.sync() == (True, True)
+    world.peer.ok("zfs", "snapshot", *[f"{name}@auto-1" for name in replicas(world)])
+    world.write(0, 9, 5)
+    world.write(1, 9, 5)
+    world.cut = 3 << 20
+    assert world.sync() == (True, False)
+    world.cut = 0
+    world.peer.ok("zfs", "snapshot", *[f"{name}@auto-2" for name in replicas(world)])
+    assert world.sync() == (True, True)
+    assert world.sync() == (False, True)
+    assert world.hashes_there() == world.hashes()
+    assert not [point for name in replicas(world) for point in world.peer.points(name) if point.startswith("auto")]
+
+
 def test_the_peer_looks_for_itself(world):
     """A transfer that says otherwise than its replicas is refused before anything can come."""
     assert world.sync() == (True, True)

@@ -57,7 +57,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from tests.unit.domains.conftest import domain
 
 from .controller import Controller
-from .linux import NVRAM, LinuxWorld
+from .linux import NVRAM, LinuxWorld, SecretLinuxWorld
 from .test_engine import TWIN, _fill
 from .test_other_tasks import DATA, ROOT, done, task
 from .world import REPLICAS, VM, Fuse, Killed, TwoSecretsWorld, World
@@ -89,15 +89,22 @@ def smartos(tmp_path, monkeypatch, kind=World):
 
 def secret(tmp_path, monkeypatch):
     """Both pools are encrypted. There are replicas, whose keys somebody has loaded for a move."""
-    made = smartos(tmp_path, monkeypatch, TwoSecretsWorld)
+    return with_keys(smartos(tmp_path, monkeypatch, TwoSecretsWorld))
+
+
+def secret_linux(tmp_path, monkeypatch):
+    return with_keys(linux(tmp_path, monkeypatch, SecretLinuxWorld))
+
+
+def with_keys(made):
     assert made.sync() == (True, True)
     for uuid in made.disks():
         made.peer.load(f"{REPLICAS}/{uuid}")
     return made
 
 
-def linux(tmp_path, monkeypatch):
-    made = LinuxWorld(tmp_path, monkeypatch)
+def linux(tmp_path, monkeypatch, kind=LinuxWorld):
+    made = kind(tmp_path, monkeypatch)
     disks = [{**ROOT, "pci_slot": "2:0:0"}, {**DATA, "pci_slot": "3:0:0", "preserve": True}, FILE]
     done(made, *disks, flexible_disk_size=113)
     made.home.ok("guest", "write", made.home.disks(VM)[2]["dataset"], "0", "9", "file")
@@ -106,7 +113,7 @@ def linux(tmp_path, monkeypatch):
     return made
 
 
-MAKE = {"vmadm": smartos, "libvirt": linux, "encrypted": secret}
+MAKE = {"vmadm": smartos, "libvirt": linux, "encrypted": secret, "encrypted-libvirt": secret_linux}
 BOTH = pytest.mark.parametrize("world", ["vmadm", "libvirt"], indirect=True)
 EACH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
 
@@ -295,7 +302,14 @@ def there(world):
 
 @pytest.mark.parametrize(
     ("world", "scenario"),
-    [("vmadm", here), ("vmadm", there), ("libvirt", here), ("libvirt", there), ("encrypted", here)],
+    [
+        ("vmadm", here),
+        ("vmadm", there),
+        ("libvirt", here),
+        ("libvirt", there),
+        ("encrypted", here),
+        ("encrypted-libvirt", here),
+    ],
     indirect=["world"],
 )
 def test_killed_anywhere(world, scenario):
@@ -307,7 +321,7 @@ def test_killed_anywhere(world, scenario):
     print(f"{scenario.__name__}: {points} points")
 
 
-@EACH
+@pytest.mark.parametrize("world", ["vmadm", "libvirt", "encrypted"], indirect=True)
 def test_given_up_anywhere(world):
     """As long as the VM has its disks it can stay: as it was, with nothing left there but replicas."""
     before, hashes, saved = config(world.home), world.hashes(), world.saved()

@@ -243,8 +243,10 @@ class World:
         return made
 
     def node(self, seed: int) -> Node:
-        passphrase = self.passphrases[seed - 1] if seed <= len(self.passphrases) else ""
-        return Node.create(None, [PoolSpec(name="zones", passphrase=passphrase)], seed)
+        return Node.create(None, [PoolSpec(name="zones", passphrase=self.passphrase(seed))], seed)
+
+    def passphrase(self, seed: int) -> str:
+        return self.passphrases[seed - 1] if seed <= len(self.passphrases) else ""
 
     def make(self) -> None:
         """The VM on its home."""

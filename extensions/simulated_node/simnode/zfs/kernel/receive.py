@@ -42,6 +42,8 @@ def begin(storage: Storage, target: Dataset, header: Dict[str, Any], short: str)
     base = next((snap for snap in target.snapshots if snap.guid == header["fromguid"]), None)
     if base is None:
         raise ZfsError("ENODEV", target.name)
+    if header.get("raw") and base is not target.snapshots[-1]:
+        raise ZfsError("ETXTBSY", target.name)  # a raw stream follows the newest snapshot only
     if (target.extents, target.volsize) != (base.extents, base.volsize):
         raise ZfsError("ETXTBSY", target.name)
     target.partial = _state(header, False)

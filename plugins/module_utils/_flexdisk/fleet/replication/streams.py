@@ -88,7 +88,7 @@ def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Op
     if replica.token:
         wanted = next((point for point in disk.snapshots if point.guid == replica.token_guid), None)
         # What ZFS has begun to receive takes no rollback, and a snapshot of its name stands in its way.
-        clashes = wanted is not None and _clashing(replica, [wanted])
+        clashes = wanted is not None and (_clashing(replica, [wanted]) or _in_the_way(disk, replica))
         return Resume(replica.token, wanted) if wanted and not clashes else GiveUp(replica.token)
     if any(point.guid == to.guid for point in replica.snapshots):
         return None
@@ -118,7 +118,8 @@ def _rollback_before(disk: Original, replica: Replica, base: Point) -> t.Optiona
     newer = snapshots[place + 1 :]
     clashing = _clashing(replica, [point for point in disk.snapshots if point.createtxg > base.createtxg])
     strange = [point for point in newer if not (point.from_disk or is_synced(point.name))]
-    unchanged = len(strange) == len(newer) and not any(point.written for point in newer)
+    # A raw stream follows the newest snapshot only.
+    unchanged = not disk.encryptionroot and len(strange) == len(newer) and not any(point.written for point in newer)
     lost = [point for point in snapshots if point in clashing or (point in newer and not unchanged)]
     if not lost:
         return None
@@ -132,6 +133,13 @@ def _rollback_before(disk: Original, replica: Replica, base: Point) -> t.Optiona
         )
     left = [point for point in snapshots if point not in lost]
     return Rollback(left[-1], tuple(point.name for point in lost))
+
+
+def _in_the_way(disk: Original, replica: Replica) -> bool:
+    """Return whether others have taken snapshots of a replica since its base, and its streams are raw."""
+    base = common(disk, replica) if disk.encryptionroot else None
+    newest = replica.snapshots[-1] if replica.snapshots else None
+    return base is not None and newest is not None and newest.guid != base.guid
 
 
 def _clashing(replica: Replica, coming: t.Iterable[Point]) -> t.List[Point]:
