@@ -10,6 +10,7 @@ import re
 import typing as t
 
 from ansible.errors import AnsibleError
+from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
@@ -26,6 +27,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_vari
 _Dict = t.Dict[str, t.Any]
 
 ARGUMENTS: _Dict = {"playbook": {"type": "str", "required": True}}
+COMPARES = "flexible_disks_expect_plan"
+MORE = ("flexible_disks_plan_only", "flexible_disks_recalculate_quota")
 NAME = re.compile(r"[A-Za-z0-9]+(_|$)")
 
 specifications()  # Ansible loads this file before it forks, so the process of each host has them
@@ -54,28 +57,42 @@ class ActionModule(ActionBase):
     def _checked(self, playbook: str, variables: _Dict) -> _Dict:
         """Check the variables of a playbook and return what the result gets."""
         readers = specifications()
-        specification = readers.arguments[playbook]
+        specification = slices.specified(readers.arguments[playbook], variables)
         given = templated(self._templar, specification, _of_host(variables, specification, variables))
         checked = answers(given, specification)
-        meant: _Dict = _of_host(checked["variables"], specification, variables)
-        problems = [*checked["problems"], *_limit(variables)]
-        problems += unknown_variables(filter(NAME.match, variables), playbook, readers)
+        meant, unclear = slices.joined(_of_host(checked["variables"], specification, variables), specification)
+        problems = [*checked["problems"], *unclear, *_limit(variables)]
+        names = {slices.base_name(name) for name in filter(NAME.match, variables)}
+        problems += unknown_variables(names, playbook, readers)
         problems += self._foreign(meant, variables)
         if not problems and playbook == "list_disks":
             problems = layout.problems(meant, specification["flexdisk_list_fields"]["choices"])
+        groups = variables.get("groups") or {}
+        hosts = groups.get(slices.GROUP, ())
         if not problems:
-            hidden = slices.refusal(playbook, meant, len((variables.get("groups") or {}).get(slices.GROUP, ())))
+            hidden = slices.refusal(playbook, meant, len(hosts))
             problems = [hidden] if hidden else []
         if problems:
             return {"failed": True, "msg": ". ".join(problems)}
         secret = any(re.match(readers.secret, name) for name in given)
-        stands = {"play": variables.get("ansible_play_name"), "playbook": playbook}
+        stands: _Dict = {"play": variables.get("ansible_play_name"), "playbook": playbook}
+        if playbook in slices.HAND_ON:
+            stands["suffix"], stands["elsewhere"] = slices.suffix(meant, hosts), {}
+            if stands["suffix"]:
+                meant, stands["elsewhere"] = slices.of_inventory(meant, groups["all"])
+        if playbook == "converge":
+            stands["asks_more"] = self._asks_more(variables)
         return {**meant, "stands": stands, "_ansible_no_log": secret}
 
-    def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
-        """Return what is wrong with hosts that variables name. Modules run there, also on the controller, as
-        localhost.
+    def _asks_more(self, variables: _Dict) -> bool:
+        """Whether the role flexible_disks is asked for a plan, for a comparison with one, or for the quota of other
+        VMs.
         """
+        wanted = templated(self._templar, MORE, variables).values()
+        return COMPARES in variables or any(boolean(str(value), strict=False) for value in wanted)
+
+    def _foreign(self, meant: _Dict, variables: _Dict) -> t.List[str]:
+        """Return what is wrong with hosts that variables name. Modules run there, on localhost on the controller."""
         if not named_hosts.named(meant):
             return []
         more = self._templar.template(variables.get("flexdisk_hosts")) or []

@@ -24,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_vari
     plain,
     templated,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing import checked_variables
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import WatchedPlan
 
 ROLE = "flexible_disks"
@@ -58,6 +59,9 @@ class ActionModule(WatchedPlan):
             return _nothing(step)
         if step == "compare" and (plans_only or "expect_plan" not in variables):
             return {"skipped": True, "changed": False}
+        environment = checked_variables(task_vars or {}).get("flexdisk_environment")
+        if environment:
+            self._task.environment = [*(self._task.environment or ()), environment]
         asks = step != "change"
         result = self._module_of_host("vm_disks", arguments(variables), tmp, task_vars, asks)
         if asks:
@@ -98,9 +102,7 @@ def _true(value: object) -> bool:
 
 
 def _nothing(step: str) -> _Dict:
-    """Return the result for a host without declarations. The comparison does not show it: another step comes
-    after it.
-    """
+    """Return the result for a host without declarations. The comparison shows nothing: another step follows."""
     result: _Dict = {"skipped": True, "changed": False}
     if step == "compare":
         return result

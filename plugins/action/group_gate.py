@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action group_gate: whether members of a group serve. It runs on the controller and probes over its own
-sockets.
-"""
+"""The action group_gate: whether members of a group serve. It runs on the controller and probes over own sockets."""
 
 from __future__ import annotations
 
@@ -12,12 +10,10 @@ import time
 import typing as t
 from dataclasses import replace
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.gate import parse_gate
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.watch import Clock, watch
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller import ControllerAction
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._display import show_now
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._probing import probe_all
 
@@ -52,24 +48,19 @@ ARGUMENTS: t.Dict[str, t.Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action. It changes nothing, so check mode asks too, but once: what would serve later cannot be waited for."""
 
-    _requires_connection = False
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def decide(self, given: t.Dict[str, t.Any], variables: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         """Probe the members and return the result of the task. It fails if the gate is refused."""
-        _core.check()
-        answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
-        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
-        gate, problems = parse_gate(checked[1])
+        gate, problems = parse_gate(given)
         if problems:
-            return {**answer, **refusal(problems, noun=""), "failed": True}
+            return {**refusal(problems, noun=""), "failed": True}
         if self._task.check_mode:
             gate = replace(gate, retries=0, stable_for=0)
-        return {**answer, **watch(gate, probe_all, Clock(time.monotonic, time.sleep), self._notify)}
+        return watch(gate, probe_all, Clock(time.monotonic, time.sleep), self._notify)
 
     def _notify(self, text: str) -> None:
         show_now(self._display, f"group_gate: {text}")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.declared import parse_group
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.members import CLASSES
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.plan import (
@@ -25,7 +23,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     RETURN,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import refusal
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller import ControllerAction
 
 MEMBER: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -59,25 +57,19 @@ ARGUMENTS: t.Dict[str, t.Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action. All that it knows of a group are its arguments."""
 
-    _requires_connection = False
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def decide(self, given: t.Dict[str, t.Any], variables: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         """Return the plan as the result of a task, which fails for a group that is refused."""
-        _core.check()
-        answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
-        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
-        arguments: t.Dict[str, t.Any] = checked[1]
-        declared, problems = parse_group(arguments)
+        declared, problems = parse_group(given)
         plan: t.Optional[GroupPlan] = None
         if not problems:
             plan = plan_group(declared.group, declared.policy, declared.homes)
             problems = list(plan.problems)
         if plan is None or problems:
             refused = {**refusal(problems, noun=""), "failures": sorted(declared.group.failed)}
-            return {**answer, **refused, "failed": True}
-        return {**answer, **result(declared.group, plan)}
+            return {**refused, "failed": True}
+        return result(declared.group, plan)

@@ -10,13 +10,9 @@ import os
 import time
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.memory import TurnInput
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.groups.turn import take
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller import ControllerAction
 
 ARGUMENTS: t.Dict[str, t.Any] = {
     "group": {"type": "dict", "required": True},
@@ -29,42 +25,22 @@ ARGUMENTS: t.Dict[str, t.Any] = {
 HOOKS = ("before_step", "before_member", "after_member", "after_step")
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action. What a turn is to do can hold secrets of the template, so nobody sees it; a refusal holds none."""
 
-    _requires_connection = False
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
+    wants = "what flexdisk.hypervisor.instance_group gives it"
 
-    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def decide(self, given: t.Dict[str, t.Any], variables: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         """Return the next turn as the result of a task, which fails if the group is refused."""
-        _core.check()
-        answer: t.Dict[str, t.Any] = super().run(tmp, task_vars)
-        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
-        given: t.Dict[str, t.Any] = checked[1]
-        hosts = list((task_vars or {})["ansible_play_hosts"])
         heard = {key: given[key] for key in ("answers", "serving", "bad", "placed")}
-        try:
-            turn = take(
-                given["group"],
-                given["last"],
-                TurnInput(
-                    time.time(), hosts, missing=_missing(given["group"]), check_mode=self._task.check_mode, **heard
-                ),
-            )
-        except FlexdiskError as exc:
-            raise AnsibleActionFail(f"group_turn: {exc.message}") from exc
-        except (AttributeError, LookupError, TypeError, ValueError) as exc:
-            wants = "group_turn wants what flexdisk.hypervisor.instance_group gives it"
-            raise AnsibleActionFail(f"{wants} ({exc!r})") from exc
-        except (MemoryError, OverflowError, RecursionError) as exc:
-            raise AnsibleActionFail("group_turn: a number is too large, or a value lies in too many others") from exc
-        return {**answer, "_ansible_no_log": not turn.refused, **turn.result()}
+        hosts, check_mode = list(variables["ansible_play_hosts"]), self._task.check_mode
+        now = TurnInput(time.time(), hosts, missing=_missing(given["group"]), check_mode=check_mode, **heard)
+        turn = take(given["group"], given["last"], now)
+        return {"_ansible_no_log": not turn.refused, **turn.result()}
 
 
 def _missing(group: t.Mapping[str, t.Any]) -> t.List[str]:
-    """Return the task files that are not there. Those whose place depends on where they are named are not
-    looked for.
-    """
+    """Return the task files that are not there. Those whose place depends on where they are named are not checked."""
     files = [path for key in HOOKS for path in group[key]] + list(group["gate"].get("tasks") or ())
     return [path for path in files if os.path.isabs(path) and not os.path.isfile(path)]

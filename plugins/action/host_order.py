@@ -9,13 +9,10 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
-
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.order import Play, decide
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.playbooks import PLAYBOOKS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller import ControllerAction
 
 ARGUMENTS: t.Dict[str, t.Any] = {
     "playbook": {"type": "str", "required": True, "choices": sorted(PLAYBOOKS)},
@@ -28,41 +25,38 @@ SECRET = ("create_vm",)  # what new VMs are given can be
 _Dict = t.Dict[str, t.Any]
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action. Of each host of the play it knows the variables, and the results that its tasks have registered."""
 
-    _requires_connection = False
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
+    wants = "what the playbooks of flexdisk.hypervisor give it"
 
-    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+    def decide(self, given: _Dict, variables: _Dict) -> _Dict:
         """Return the order as the result of a task, which fails if the playbook refuses what was asked for."""
-        _core.check()
-        answer: _Dict = super().run(tmp, task_vars)
-        checked = self.validate_argument_spec(argument_spec=ARGUMENTS)  # type: ignore[no-untyped-call]
-        args: _Dict = checked[1]
-        try:
-            order = decide(PLAYBOOKS[args["playbook"]], _play(task_vars or {}, args))
-        except (AttributeError, LookupError, StopIteration, TypeError, ValueError) as exc:
-            wants = "host_order wants what the playbooks of flexdisk.hypervisor give it"
-            raise AnsibleActionFail(f"{wants} ({exc!r})") from exc
-        except (MemoryError, OverflowError, RecursionError) as exc:
-            raise AnsibleActionFail("host_order: a number is too large, or a value lies in too many others") from exc
+        order = decide(PLAYBOOKS[given["playbook"]], _play(variables, given))
         if order.problems:
             *others, last = cut(order.problems)
             texts = [text if text.endswith(".") else f"{text}." for text in others]
-            return {**answer, "failed": True, "msg": " ".join([*texts, last])}
-        return {**answer, "_ansible_no_log": args["playbook"] in SECRET, **dataclasses.asdict(order)}
+            return {"failed": True, "msg": " ".join([*texts, last])}
+        return {"_ansible_no_log": given["playbook"] in SECRET, **dataclasses.asdict(order)}
+
+
+def _first(variables: _Dict) -> _Dict:
+    """Return the variables of the playbook for its first host, which alone has those by host for all hosts."""
+    first = variables["ansible_play_hosts_all"][0]
+    return t.cast("_Dict", variables["hostvars"][first].get("_flexdisk") or {})
 
 
 def _play(variables: _Dict, args: _Dict) -> Play:
-    hosts = list(variables["ansible_play_hosts"])
+    hosts, every = list(variables["ansible_play_hosts"]), variables["ansible_play_hosts_all"]
     known = {host: variables["hostvars"][host] for host in hosts}
     looked = [known[host].get("_flexdisk_orphans") or {} for host in hosts] if args["orphans"] else []
     return Play(
         {host: known[host]["_flexdisk"] for host in hosts},
         {host: known[host]["_flexdisk_read"] for host in hosts} if args["read"] else {},
-        [host for host in variables["ansible_play_hosts_all"] if host not in hosts],
+        [host for host in every if host not in hosts],
         [disk for result in looked for disk in result.get("disks", ())] if args["orphans"] else None,
+        approved=_first(variables).get("flexdisk_plan_digests") or {},
+        inventory_hosts=variables["groups"]["all"],
         placed=args["placed"],
     )

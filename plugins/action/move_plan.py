@@ -10,7 +10,6 @@ import time
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.answers import (
     answer,
@@ -32,7 +31,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.report import result
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import Problems, refusal
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.naming import check_names
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller import ControllerAction
 
 HOST: t.Dict[str, t.Any] = {
     "name": {"type": "str", "required": True},
@@ -85,30 +84,20 @@ ARGUMENTS: t.Dict[str, t.Any] = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action. All that it knows of hosts and VMs are its arguments."""
 
-    _requires_connection = False
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
+    rules = {"mutually_exclusive": [["new_vms", "answers"]]}  # noqa: RUF012 - nobody changes it
 
-    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[t.Dict[str, t.Any]] = None) -> t.Dict[str, t.Any]:
+    def decide(self, given: t.Dict[str, t.Any], variables: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         """Return the plan as the result of a task, which fails for a request that is refused."""
-        _core.check()
-        result_of_task: t.Dict[str, t.Any] = super().run(tmp, task_vars)
-        arguments = self._checked()
-        if arguments["answers"] is not None:
-            given = {key: value for key, value in self._task.args.items() if key != "answers"}
-            self._task.args = {**given, "new_vms": _answered(arguments["answers"])}
-            arguments = self._checked()
-        plan = move_plan(arguments, time.time())
-        return {**result_of_task, **plan, "failed": "error_code" in plan}
-
-    def _checked(self) -> t.Dict[str, t.Any]:
-        checked = self.validate_argument_spec(  # type: ignore[no-untyped-call]
-            argument_spec=ARGUMENTS, mutually_exclusive=[["new_vms", "answers"]]
-        )
-        return t.cast("t.Dict[str, t.Any]", checked[1])
+        if given["answers"] is not None:
+            others = {key: value for key, value in self._task.args.items() if key != "answers"}
+            self._task.args = {**others, "new_vms": _answered(given["answers"])}
+            given = self._checked()
+        plan = move_plan(given, time.time())
+        return {**plan, "failed": "error_code" in plan}
 
 
 def _answered(answers: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:

@@ -25,10 +25,15 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Move,
     move_vm,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.restore_calls import (
+    Restore,
+    restore_disk,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_arguments import Sync
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_calls import (
     give_up_replicas,
     keep_replicas,
+    replicate,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _calling, _core
 
@@ -37,7 +42,9 @@ _Flow = t.Callable[[_Dict, Run], Flow]
 
 TASKS: t.Mapping[str, _Flow] = {
     "keep": lambda given, run: keep_replicas(Sync(**given), run),
+    "replicate": lambda given, run: replicate(Sync(**given), run),
     "give_up": lambda given, run: give_up_replicas(Sync(**given), run),
+    "restore": lambda given, run: restore_disk(Restore(**{**given, "sync": Sync(**given["sync"])}), run),
     "move": lambda given, run: move_vm(Move(**{**given, "sync": Sync(**given["sync"])}), run),
 }
 
@@ -49,9 +56,7 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """Return the result of the module, with what is next. It fails if the task ends with the failure of this
-        module.
-        """
+        """Return the result of the module, with what is next. It fails if the task ends with that module's failure."""
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -94,9 +99,7 @@ class ActionModule(ActionBase):
 
 
 def _next_task(turn: Turn) -> _Dict:
-    """Return what the task that comes next needs: its file among the tasks of the role vm_replica, its name and its
-    host.
-    """
+    """Return what the next task needs: its file among the tasks of the role vm_replica, its name and its host."""
     task: _Dict = {"file": "done", "result": turn.result}
     if turn.call is not None:
         task = {"file": "hidden" if turn.call.hidden else "call", "name": turn.call.name, "host": turn.call.host}

@@ -48,9 +48,7 @@ class ActionModule(ActionBase):
     _supports_diff = True
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
-        """Return the next turn, which fails if the flow is stopped; with a turn, the result of the module of
-        this host.
-        """
+        """Return the next turn, failed if the flow is stopped; with a turn, the result of this host's module."""
         _core.check()
         start: _Dict = super().run(tmp, task_vars)
         variables = task_vars or {}
@@ -89,9 +87,7 @@ class ActionModule(ActionBase):
 
 
 def _answer(every: t.Mapping[str, t.Any], host: str) -> _Dict:
-    """Return the result of a host's last call. It is read from variables, because arguments can be shown, and it has
-    secrets.
-    """
+    """Return the result of a host's last call, from variables: it has secrets, and arguments can be shown."""
     return every[host].get("_flexdisk_heard") or {}
 
 

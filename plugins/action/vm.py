@@ -2,9 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The action of vm and, by meta/runtime.yml, of all modules that carry out plans: shows where the module is, if
-flexdisk_progress asks for it.
-"""
+"""The action of vm and, by meta/runtime.yml, of all modules with plans: shows progress if flexdisk_progress is set."""
 
 from __future__ import annotations
 

@@ -135,3 +135,29 @@ attributes:
       - When run twice in a row outside check mode, with the same arguments, the second invocation indicates no change.
       - This assumes that the system controlled/queried by the module has not changed in a relevant way.
 """
+
+    # Beside ATTRIBUTES, for a module that changes nothing
+    READS = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: N/A
+    details:
+      - Nothing is changed.
+  idempotent:
+    support: full
+"""
+
+    # Beside ATTRIBUTES, for a module that changes something
+    CHANGES = r"""
+options: {}
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+"""

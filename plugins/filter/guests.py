@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Filters of the role guest_growth and the playbook grow_guests: which guests and disks are meant, and what grew."""
+"""Filters of the role guest_growth: which disks are meant, and what grew."""
 
 from __future__ import annotations
 
@@ -10,25 +10,11 @@ import typing as t
 
 from ansible.errors import AnsibleFilterError
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet import guest_batches as batches
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet import guest_disks as disks
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
 
 _Dict = t.Mapping[str, t.Any]
 _Result = t.TypeVar("_Result")
-
-
-def guest_batches(
-    vms: t.Mapping[str, _Dict],
-    group: t.Optional[str] = None,
-    declared: t.Sequence[_Dict] = (),
-    unseen: t.Sequence[str] = (),
-) -> t.Dict[str, t.Any]:
-    """vms: flexdisk_vm of each host, empty for a host without one. declared: the groups that hosts know of.
-
-    unseen: the hypervisors of the VMs that are not in the inventory.
-    """
-    return _guarded("guest_batches", batches.batches, vms, group, declared, unseen)
 
 
 def guest_disks(
@@ -48,7 +34,7 @@ def _guarded(name: str, work: t.Callable[..., _Result], *args: t.Any) -> _Result
     try:
         return work(*args)
     except (AttributeError, LookupError, TypeError, ValueError) as exc:
-        wanted = f"{name} wants what flexdisk.hypervisor.guest_growth and grow_guests give it"
+        wanted = f"{name} wants what flexdisk.hypervisor.guest_growth gives it"
         raise AnsibleFilterError(f"{wanted} ({type(exc).__name__})") from exc
 
 
@@ -56,4 +42,4 @@ class FilterModule:
     """Filters of the collection in this file."""
 
     def filters(self) -> t.Dict[str, t.Callable[..., t.Any]]:
-        return _core.filters({"guest_batches": guest_batches, "guest_disks": guest_disks, "guest_grown": guest_grown})
+        return _core.filters({"guest_disks": guest_disks, "guest_grown": guest_grown})

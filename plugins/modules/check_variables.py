@@ -20,15 +20,7 @@ description:
   - Its results are not shown if one of the variables may hold secrets of VMs.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.reads
 options:
   playbook:
     description:
@@ -46,7 +38,11 @@ EXAMPLES = r"""
 
 RETURN = r"""
 stands:
-  description: Where messages find the user, the play and its playbook. Beside it are the variables, as they are meant.
+  description:
+    - Where messages find the user, the play and its playbook. Beside it are the variables, as they are meant.
+    - For C(plan) and C(apply), also what a slice of the hosts appends to the names of what it hands on, as C(suffix),
+      and what is said of digests for hosts of other slices, as C(elsewhere).
+    - For C(converge), also whether more is asked for than to change disks, as C(asks_more).
   returned: success
   type: dict
   sample: {"play": "Change the disks of the declared VMs", "playbook": "converge"}

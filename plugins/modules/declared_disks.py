@@ -21,13 +21,7 @@ description:
   - C(module_defaults) of M(flexdisk.hypervisor.vm_disks) apply.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.changes
 options:
   step:
     description:

@@ -117,6 +117,7 @@ options:
     description:
       - The snapshot of O(source) to use, as C(zfs) names it after the C(@). Without this option, the current state of
         the disk is copied. If a guest uses the disk, the copy looks like a disk after a power failure.
+      - With O(replica), the snapshot of the replica to use. Without this option, it is the newest one of a sync.
     type: str
   source_method: &source_method
     description:
@@ -124,6 +125,14 @@ options:
         That snapshot cannot be destroyed while the clone exists.
     type: str
     choices: [copy, clone]
+  replica: &replica
+    description:
+      - UUID of a disk of which this host has a replica. The new disk is a copy of a snapshot of this replica. It gets a
+        UUID of its own, and needs a name. The replica stays as it is.
+      - A second run changes nothing. If a disk of this name exists that was made from something else, or from another
+        snapshot, the task is refused.
+    type: str
+    version_added: 0.3.0
   model: &model
     description:
       - Device model in the VM.
@@ -197,6 +206,7 @@ options:
       source: *source
       source_snapshot: *source_snapshot
       source_method: *source_method
+      replica: *replica
       model: *model
       compression: *compression
       preserve: *preserve
@@ -259,6 +269,11 @@ EXAMPLES = r"""
     vm: web02
     state: detached
     allow_restart: true
+
+- name: Make a disk from the replica of a disk of another host
+  flexdisk.hypervisor.disk:
+    name: data-restored
+    replica: 7c1e6f2a-9a44-4a6e-b0c5-2f3f0f9b7d11
 
 - name: Destroy it, unless it has been changed since it was read
   flexdisk.hypervisor.disk:
@@ -378,6 +393,7 @@ ENTRY = {
     "source": {"type": "str"},
     "source_snapshot": {"type": "str"},
     "source_method": {"type": "str", "choices": ["copy", "clone"]},
+    "replica": {"type": "str"},
     "serial_no": {"type": "int"},
     "release_holds": {"type": "bool"},
     "destroy_clones": {"type": "list", "elements": "str"},

@@ -25,14 +25,8 @@ description:
   - Each run plans everything from what the guest says. So the same task ends the work of a run that was killed.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.changes
   - flexdisk.hypervisor._flexdisk.disk_of_guest
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 options:
   logical_volume:
     description:

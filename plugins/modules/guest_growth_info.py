@@ -23,16 +23,8 @@ description:
     physical volumes of LVM and open LUKS devices. Everything else takes the whole disk.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.reads
   - flexdisk.hypervisor._flexdisk.disk_of_guest
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
 seealso:
   - module: flexdisk.hypervisor.guest_growth
   - module: flexdisk.hypervisor.vm_disks

@@ -21,15 +21,7 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.reads
 options: {}
 notes:
   - On SmartOS, C(sysinfo) tells the memory and the number of CPUs, and C(kstat) the number of free pages, which are

@@ -37,6 +37,27 @@ options:
       - The file is replaced whole, and everybody may read it. It is written again if nothing has changed, so that
         C(node_textfile_mtime_seconds) tells when the host was last read.
     type: path
+  replicas:
+    description:
+      - Which VMs are replicated where and how often, as the variable C(flexdisk_replicas) of the playbook C(replicate)
+        says. The metric C(flexdisk_vm_replica_every_seconds) has it, so that an alert can compare the age of replicas
+        with it.
+    type: list
+    elements: dict
+    suboptions:
+      vm:
+        description: A VM, by its UUID or alias. One that is not on this host counts nothing.
+        type: str
+      group:
+        description: A group of VMs, instead of O(replicas[].vm).
+        type: str
+      host:
+        description: The host of the replicas.
+        type: str
+        required: true
+      every:
+        description: How old a replica may become, in seconds. Without it, the entry counts nothing.
+        type: int
 seealso:
   - module: flexdisk.hypervisor.disk_verify
   - module: flexdisk.hypervisor.host_info
@@ -66,20 +87,31 @@ text:
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils._flexdisk.engine.modules.host_metrics import parse, run
+from ..module_utils._flexdisk.engine.modules.host_metrics import MetricsArguments, parse, run
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
+
+REPLICA = {"vm": {"type": "str"}, "group": {"type": "str"}, "every": {"type": "int"}}
+OPTIONS = {
+    "path": {"type": "path"},
+    "replicas": {
+        "type": "list",
+        "elements": "dict",
+        "options": {**REPLICA, "host": {"type": "str", "required": True}},
+    },
+    **HOST,
+}
 
 
 def main() -> None:
     """Read the arguments, and do what host_metrics does."""
-    module = AnsibleModule(argument_spec={"path": {"type": "path"}, **HOST}, supports_check_mode=True)
+    module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
     run_module(module, __version__, "", parse, body, reads=True)
 
 
-def body(call: Call, path: str) -> Answer:
+def body(call: Call, arguments: MetricsArguments) -> Answer:
     """The run of host_metrics."""
-    result, warnings = run(call.zfs, call.hypervisor, call.pool, path, call.check_mode)
+    result, warnings = run(call.zfs, call.hypervisor, call.pool, arguments, call.check_mode)
     return Answer(result, warnings=warnings)
 
 

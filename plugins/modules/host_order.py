@@ -21,15 +21,7 @@ description:
   - Its results for C(create_vm) are not shown, because they can hold secrets of new VMs.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.reads
 options:
   playbook:
     description:
@@ -52,6 +44,7 @@ options:
       - replicate
       - resize_disk
       - restart_vm
+      - restore_disk
       - rollback
       - snapshot
       - start_vm

@@ -22,15 +22,7 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.reads
 options: {}
 seealso:
   - module: flexdisk.hypervisor.disk_verify
@@ -98,7 +90,8 @@ half_done:
     kind:
       description: >-
         V(run) for an interrupted run; V(leaves), V(comes) and V(tombstone) of a move; V(taken_over) and V(takes_over)
-        of a failover; V(replica) for a transfer; V(lease) of a group; V(drained) for a member that is out of service;
+        of a failover; V(replica) for a transfer; V(restore) for a restored
+        disk that is not whole yet; V(lease) of a group; V(drained) for a member that is out of service;
         V(overlay) for a volume that the list of disks hides; V(stopped) for a VM with failover for which nobody has
         asked since the boot; V(diverged) for a disk that is kept after a failover; V(unreadable) for a record of a
         move or failover that cannot be read.

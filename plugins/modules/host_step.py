@@ -15,9 +15,9 @@ author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
   - Does one step on the host of the task. It is internal to the roles P(flexdisk.hypervisor.vm_move#role) and
-    P(flexdisk.hypervisor.vm_replica#role), and to the playbooks C(move_vm), C(replicate), C(failover_vm) and
-    C(start_host), which put the steps of several hosts together. Use these. Its steps, their arguments and results may
-    change with any release.
+    P(flexdisk.hypervisor.vm_replica#role), and to the playbooks C(move_vm), C(replicate), C(failover_vm),
+    C(restore_disk) and C(start_host), which put the steps of several hosts together. Use these. Its steps, their
+    arguments and results may change with any release.
   - Each step can be repeated. What it needs to know lies with the data, so what was killed goes on with the next run.
   - The code has a table with the arguments of each step, C(fleet/replication/host_steps.py).
 extends_documentation_fragment:
@@ -39,7 +39,7 @@ options:
       - What the step belongs to. V(send) and V(receive) are the two sides of a sync.
     type: str
     required: true
-    choices: [move, failover, send, receive]
+    choices: [move, failover, send, receive, restore]
   step:
     description:
       - Which step is done.
@@ -87,7 +87,7 @@ from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
 from ..module_utils._flexdisk.engine.run.host_run import HostRun, checked, run_step
 
 OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
-    "run": {"type": "str", "required": True, "choices": ["move", "failover", "send", "receive"]},
+    "run": {"type": "str", "required": True, "choices": ["move", "failover", "send", "receive", "restore"]},
     "step": {"type": "str", "required": True},
     "arguments": {"type": "dict", "default": {}},
 }
@@ -109,6 +109,10 @@ def of_run(name: str) -> HostRun:
         from ..module_utils._flexdisk.engine.replication.replica_send_run import SEND
 
         return SEND
+    if name == "restore":
+        from ..module_utils._flexdisk.engine.replication.restore_run import RESTORE
+
+        return RESTORE
     from ..module_utils._flexdisk.engine.replication.replica_receive_run import RECEIVE
 
     return RECEIVE

@@ -24,15 +24,7 @@ description:
     host.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.reads
 options:
   request:
     description:

@@ -21,20 +21,14 @@ description:
   - It fails if the module fails and the task ends with that. C(module_defaults) of the module apply.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.changes
 options:
   task:
     description:
       - V(move) is the role P(flexdisk.hypervisor.vm_move#role), V(keep) and V(give_up) are the states C(present) and
-        C(absent) of the role P(flexdisk.hypervisor.vm_replica#role).
+        C(absent) of the role P(flexdisk.hypervisor.vm_replica#role). V(restore) is of the playbook C(restore_disk).
     type: str
-    choices: [move, keep, give_up]
+    choices: [move, keep, replicate, give_up, restore]
     required: true
   arguments:
     description:

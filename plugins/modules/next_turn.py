@@ -21,13 +21,7 @@ description:
   - A decision is not shown, because it can hold secrets of a VM.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.changes
 options:
   do:
     description:

@@ -20,15 +20,7 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
+  - flexdisk.hypervisor._flexdisk.reads
 options:
   pool:
     description:
@@ -154,6 +146,14 @@ replicas:
     key_loaded:
       description: Whether its key is loaded here. A replica needs none, a failover does. True if it is not encrypted.
       type: bool
+      returned: always
+    snapshots:
+      description:
+        - Its snapshots that have come from its disk, oldest first. C(synced) is when the disk was like C(name), or
+          earlier, by the clock of this host; empty if that is not known. The playbook C(restore_disk) restores a disk
+          from one of them.
+      type: list
+      elements: dict
       returned: always
     sync:
       description: What a sync must know.

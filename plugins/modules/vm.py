@@ -416,6 +416,7 @@ from ..module_utils._flexdisk.engine.run.arguments import (
 )
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
 from ..module_utils._flexdisk.engine.run.results import answer
+from ..module_utils._flexdisk.engine.run.whole_vms import WHOLE_VMS
 from ..module_utils._flexdisk.model.errors import Problem, refusal
 
 VM = {
@@ -487,7 +488,8 @@ def main() -> None:
         shown = {"module_args": {**module.params, "vms": secrets.hidden(vms)}}
         module.fail_json(invocation=shown, **refusal(exposed))
     # New VMs have a pool, those that are there any.
-    run_module(module, __version__, f"vm of {', '.join(vm['vm'] for vm in vms)}", checked, body, every_pool=True)
+    task = f"vm of {', '.join(vm['vm'] for vm in vms)}"
+    run_module(module, __version__, task, checked, body, every_pool=True, drivers=WHOLE_VMS)
 
 
 def named(params: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:

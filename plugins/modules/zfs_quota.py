@@ -25,16 +25,10 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.changes
   - flexdisk.hypervisor._flexdisk.lock
   - flexdisk.hypervisor._flexdisk.refusal
   - flexdisk.hypervisor._flexdisk.approval
-attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 options:
   vms:
     description:

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How actions run a call of a flow on the host of their task."""
+"""How actions run others on the host of their task."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ PREFIX = "flexdisk.hypervisor."
 _Dict = t.Dict[str, t.Any]
 
 
-def run_call(action: ActionBase, call: Call, variables: _Dict) -> _Dict:
-    """Return the result of the module, as its own task would have it."""
-    name, task = PREFIX + call.module, action._task.copy()
-    task.action, task.args = name, _core.with_defaults(name, action._task, call.options, action._templar)
-    task.check_mode, task.no_log = task.check_mode or call.check, task.no_log or call.hidden
+def run_action(action: ActionBase, name: str, options: _Dict, variables: _Dict, **keywords: bool) -> _Dict:
+    """Return the result of an action or a module, as its own task would have it. keywords: of that task."""
+    task = action._task.copy()
+    task.action, task.args = name, _core.with_defaults(name, action._task, options, action._templar)
+    for keyword, value in keywords.items():
+        setattr(task, keyword, value)
     loader = action._shared_loader_obj.action_loader
     module = loader.get(
         name if loader.has_plugin(name) else "ansible.legacy.normal",
@@ -34,8 +35,16 @@ def run_call(action: ActionBase, call: Call, variables: _Dict) -> _Dict:
         templar=action._templar,
         shared_loader_obj=action._shared_loader_obj,
     )
+    result: _Dict = module.run(task_vars=variables)
+    return result
+
+
+def run_call(action: ActionBase, call: Call, variables: _Dict) -> _Dict:
+    """Return the result of the module of a call."""
+    task = action._task
+    check_mode, no_log = task.check_mode or call.check, task.no_log or call.hidden
     try:
-        result: _Dict = module.run(task_vars=variables)
+        result = run_action(action, PREFIX + call.module, call.options, variables, check_mode=check_mode, no_log=no_log)
     except AnsibleConnectionFailure as exc:
         if not call.may_be_lost:
             raise

@@ -25,9 +25,7 @@ _Filters = t.Dict[str, t.Callable[..., t.Any]]
 
 
 def trust_as_template(value: str) -> str:
-    """Return the same text, which Ansible may take for a template. Only since ansible-core 2.19, so check() comes
-    first.
-    """
+    """Return the same text, which Ansible may take for a template. Since ansible-core 2.19, so check() is first."""
     return template.trust_as_template(value)
 
 
@@ -48,9 +46,7 @@ def check(version: str = __version__) -> None:
 
 
 def filters(functions: _Filters, version: str = __version__) -> _Filters:
-    """The same filters, with errors in words; where ansible-core is too old, each raises AnsibleFilterError when it is
-    used.
-    """
+    """Return the filters, with errors in words; each raises AnsibleFilterError if ansible-core is too old."""
     too_old = core_version.refusal(version)
 
     def refuse(*_values: t.Any, **_options: t.Any) -> t.Any:

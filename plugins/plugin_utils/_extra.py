@@ -37,9 +37,7 @@ def playbooks() -> t.Optional[t.Set[str]]:
 
 
 def _named(argument: str) -> t.Optional[t.Set[str]]:
-    """Return the playbooks of this collection that a playbook is, or of which it consists; None if it has other
-    plays.
-    """
+    """Return the playbooks of this collection that a playbook consists of; None if it has other plays."""
     if argument.startswith(_PREFIX):
         return {argument[len(_PREFIX) :]}
     path = os.path.realpath(argument)

@@ -16,6 +16,7 @@ import yaml
 from ansible.errors import AnsibleError
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import slices
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.text import cut
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse import unknown, unread
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse.answers import Wanted, meant
@@ -124,7 +125,8 @@ def unknown_variables(given: t.Iterable[str], playbook: str, readers: unread.Rea
 
 def _unread_variables(names: unknown.VariableNames, readers: unread.Readers) -> t.List[str]:
     """Return what is wrong with variables of -e, as far as all playbooks of the run are known."""
-    extra = {name: value for name, value in _extra.variables().items() if not names.misses(name)}
+    given = {slices.base_name(name): value for name, value in _extra.variables().items()}
+    extra = {name: value for name, value in given.items() if not names.misses(name)}
     playbooks = _extra.playbooks() if extra else None
     if not playbooks or not playbooks <= set(readers.arguments):
         return []

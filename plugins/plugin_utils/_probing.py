@@ -129,9 +129,7 @@ def _target(url: str) -> str:
 
 
 def _first_line(connected: socket.socket, end: float) -> bytes:
-    """Return what is answered up to the end of a line. Raises TimeoutError at `end`, however slowly the answer
-    drips.
-    """
+    """Return an answer up to the end of a line. Raises TimeoutError at `end`, however slowly it drips."""
     line = b""
     while b"\n" not in line and len(line) < _MAX_LINE:
         connected.settimeout(max(0.001, end - time.monotonic()))

@@ -59,12 +59,19 @@ def for_user(
     return translated
 
 
+def checked_variables(task_vars: _Dict) -> _Dict:
+    """Return what check_variables has left in a playbook of this collection; nothing in a play of somebody else, which
+    may follow one of ours.
+    """
+    checked: _Dict = task_vars.get("_flexdisk") or {}
+    play = (checked.get("stands") or {}).get("play")
+    return checked if play and play == task_vars.get("ansible_play_name") else {}
+
+
 def _of_playbook(task_vars: _Dict) -> t.Set[str]:
-    """Return the variables of the playbook that runs; none in a play of somebody else, which may follow one of ours."""
-    stands = (task_vars.get("_flexdisk") or {}).get("stands")
-    if not stands or stands.get("play") != task_vars.get("ansible_play_name"):
-        return set()
-    return set(specifications().arguments.get(stands.get("playbook"), ()))
+    """Return the variables of the playbook that runs."""
+    stands = checked_variables(task_vars).get("stands") or {}
+    return set(specifications().arguments.get(str(stands.get("playbook")), ()))
 
 
 # Any: see above.

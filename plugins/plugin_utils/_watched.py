@@ -51,9 +51,7 @@ class Watched(ActionBase):
         raise NotImplementedError
 
     def pause(self, took: float) -> float:
-        """Return seconds between two looks. More if a look takes long: on a slow host, looks would take time from the
-        work.
-        """
+        """Return seconds between two looks, more if a look takes long: looks take time from the work."""
         return max(LOOK_INTERVAL, 4 * took)
 
     def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:

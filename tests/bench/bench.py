@@ -13,6 +13,7 @@ import argparse
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -39,6 +40,7 @@ import controller
 import group
 import pages
 import placement
+import replicas
 
 MEASURE = """
 import json, resource, runpy, sys, time
@@ -76,6 +78,7 @@ def make_node(vms: int) -> Path:
     from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
     folder = WORK / f"node{vms}"
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
     command = [sys.executable, "-m", "simnode", "--dir", str(folder), "init", "--scenario", f"bench:{vms}"]
     subprocess.run(command, check=True, env=dict(os.environ, PYTHONPATH=str(SIMNODE)), stdout=subprocess.DEVNULL)
     with Node.open(folder) as node:
@@ -231,9 +234,13 @@ def main() -> int:
     parser.add_argument("--compare", type=int, default=100, help="number of VMs beside community.general.zfs; 0: not")
     parser.add_argument("--hosts", type=int, default=10, help="number of hosts of a real roll; 0: none")
     parser.add_argument("--placement", type=int, default=1, help="the planner of placement beside hail; 0: not")
+    parser.add_argument("--replicas", type=int, default=100, help="number of VMs of a run of replicate; 0: none")
     parser.add_argument(
         "--controller", default="10,100", help="numbers of hosts of one controller (10,100,1000); 0: none"
     )
+    parser.add_argument("--play", action="append", default=[], help="of --controller, only this: update_group, ...")
+    parser.add_argument("--forks", default=str(controller.FORKS), help="of --controller, numbers of forks")
+    parser.add_argument("--delay", type=float, default=0, help="of --controller, how many seconds each module takes")
     options = parser.parse_args()
     WORK.mkdir(parents=True, exist_ok=True)
     missed = []
@@ -254,9 +261,10 @@ def main() -> int:
     if options.hosts:
         missed += group.calls(options.hosts)
     if options.controller != "0":
-        missed += controller.controller(WORK / "controller", [int(n) for n in options.controller.split(",")])
-    if options.placement:
-        missed += placement.placement()
+        hosts, forks = ([int(n) for n in text.split(",")] for text in (options.controller, options.forks))
+        missed += controller.controller(WORK / "controller", hosts, options.play, forks, options.delay)
+    missed += placement.placement() if options.placement else []
+    missed += replicas.replicas(options.replicas) if options.replicas else []
     print("   VMs  disks  processes  seconds  ms per VM  peak MiB  MiB per VM  floors")
     measured = []
     for vms in (int(n) for n in options.sizes.split(",")):

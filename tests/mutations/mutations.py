@@ -24,6 +24,8 @@ HOSTILE = "tests/unit/replication/test_hostile.py"
 WHEREABOUTS = "tests/unit/replication/test_whereabouts.py"
 TAKERS = "tests/unit/replication/test_takers.py"
 CLAIMS = "tests/unit/replication/test_claims.py"
+DOMAINS = "tests/unit/domains/test_failover.py"
+STARTING = "tests/unit/replication/test_starting.py"
 START_CLAIMS = "tests/unit/replication/test_start_claims.py"
 IN_USE = "tests/unit/domains/test_in_use.py"
 IN_USE_HERE = "tests/unit/engine/steps/test_in_use.py"
@@ -454,7 +456,7 @@ MUTATIONS = (
     ),
     Mutation(
         "libvirt's snapshots not read",
-        "hypervisor/libvirt_driver.py",
+        "hypervisor/libvirt_disks.py",
         "snapshots = self._domains.snapshots(status.uuid)",
         "snapshots: t.List[str] = []",
         IN_USE,
@@ -917,12 +919,12 @@ MUTATIONS = (
     Mutation(
         "vm: a half imported image used",
         "engine/steps/apply_vm.py",
-        """    tools.hypervisor.import_image(step.file, volume)
+        """    whole_vms(tools.hypervisor).import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
     tools.zfs.snapshot(last)
 """,
         """    tools.zfs.snapshot(last)
-    tools.hypervisor.import_image(step.file, volume)
+    whole_vms(tools.hypervisor).import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
 """,
         "tests/unit/domains/test_vm.py",
@@ -1220,6 +1222,48 @@ MUTATIONS = (
         "if boot and hypervisor.boot_id() != boot:",
         "if False:",
         START_CLAIMS,
+    ),
+    Mutation(
+        "start_host: a host with replicas that is silent counts as asked",
+        "fleet/replication/starting.py",
+        'claims[name] = "" if _said(answers[name]) is None else []',
+        "claims[name] = []",
+        STARTING,
+    ),
+    Mutation(
+        "start_host: where a VM has gone counts as not asked",
+        "fleet/replication/starting.py",
+        'named.update(str(one["host"]) for one in said if one.get("host"))',
+        "named.update(())",
+        STARTING,
+    ),
+    Mutation(
+        "start_host: hosts that --limit leaves out are not asked",
+        "fleet/replication/starting.py",
+        "asked = dict.fromkeys([*peers, *every] if peers else [])",
+        "asked = dict.fromkeys(peers)",
+        STARTING,
+    ),
+    Mutation(
+        "libvirt: a domain whose memory is saved counts as one that runs",
+        "rules/power.py",
+        'return config.state in ("stopped", SAVED)',
+        'return config.state == "stopped"',
+        DOMAINS,
+    ),
+    Mutation(
+        "libvirt: a host that starts all domains after a boot gets failover",
+        "engine/failover/failover_home.py",
+        "for vm in new if all_start]",
+        "for vm in new if False]",
+        DOMAINS,
+    ),
+    Mutation(
+        "libvirt: the setting of libvirt-guests is not read",
+        "engine/failover/guests_service.py",
+        'if values and values[-1] != "start":',
+        "if False:",
+        "tests/unit/domains/test_guests_service.py",
     ),
     Mutation(
         "a VM that may have been taken over leaves the host",
@@ -1560,7 +1604,7 @@ MUTATIONS = (
     Mutation(
         "a copy that runs is an old one",
         "engine/moves/vm_departure.py",
-        'old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home',
+        "old = vm.config.failover and is_off(vm.config) and not vm.at_home",
         "old = vm.config.failover",
         "tests/unit/replication/test_move_without_source.py",
     ),

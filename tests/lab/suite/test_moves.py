@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-import guests
 import pytest
-from guests import Disk, Guest
+from guests import Guest
 from harness import Lab
 from pair import Both, changed
+from paired_domains import contents, converge, definition, disks, fill, paired_domains
 
 pytestmark = pytest.mark.full
 VM = "aaaaaaaa-0000-4000-8000-000000000202"
@@ -51,53 +51,8 @@ def both(lab: Lab, peer: Lab) -> Iterator[Both]:
 
 @pytest.fixture
 def domains(lab: Lab, peer: Lab) -> Iterator[Both]:
-    """A domain with three named disks and data. The second disk is preserved, and the third is a file."""
-    here, there = (Guest(one, "db01") for one in (lab, peer))
-    for guest, machine_ in ((here, lab), (there, peer)):
-        guest.remove()
-        machine_.reset()
-    root = f"zones/{guests.uuid(1)}"
-    lab.zfs("create", "-o", "mountpoint=none", "-o", "volmode=dev", root)
-    volumes = [Disk(f"{root}/disk{number}", number + 1, f"unknown-{number}") for number in range(2)]
-    for volume in volumes:
-        lab.zfs("create", "-V", "48M", volume.dataset)
-    lab.run(["udevadm", "settle"])
-    here.define(volumes)
-    here.virsh("desc", "--title", "It costs $5")
-    here.virsh("autostart")
-    entries: list[dict[str, Any]] = [{"name": "root", "pci_slot": "1:0:0"}, {"name": "data", "pci_slot": "2:0:0"}]
-    entries[1]["preserve"] = True
-    entries.append({"name": "logs", "type": "file", "size": 32})
-    converge(lab, {"flexible_disk_size": "1GiB", "disks": entries})
-    for disk in disks(lab).values():
-        fill(lab, disk["path"], 0, 32)
-    variables = {"flexible_disks_hypervisor": "libvirt", "flexible_disks_stop_timeout": 600}
-    yield Both(lab, peer, flexdisk_replicas=[{"vm": "db01", "host": peer.name}], **variables)
-    for guest, machine_ in ((here, lab), (there, peer)):
-        guest.remove()
-        machine_.reset()
-
-
-def converge(lab: Lab, declared: dict[str, Any]) -> None:
-    """The domain gets these disks."""
-    words = {"hypervisor": "libvirt", "vms": [{"vm": "db01", **declared}]}
-    lab.ad_hoc("flexdisk.hypervisor.vm_disks", json.dumps(words))
-
-
-def disks(lab: Lab) -> dict[str, Any]:
-    """The disks of the domain by their names."""
-    said = lab.ad_hoc("flexdisk.hypervisor.disk_info", json.dumps({"hypervisor": "libvirt"})).stdout
-    return {disk["name"]: disk for disk in json.loads(said[said.index("{") :])["disks"]}
-
-
-def fill(lab: Lab, path: str, start: int, count: int) -> None:
-    """Write so many MiB of random data."""
-    lab.run(["dd", "if=/dev/urandom", f"of={path}", "bs=1M", f"seek={start}", f"count={count}", "conv=fsync,notrunc"])
-
-
-def contents(lab: Lab) -> dict[str, str]:
-    """The hashes of the domain's disks by their names."""
-    return {name: lab.run(["sha256sum", disk["path"]]).stdout.split()[0] for name, disk in disks(lab).items()}
+    """A domain with three named disks and data."""
+    yield from paired_domains(lab, peer)
 
 
 def write(lab: Lab, disk: int, start: int, count: int) -> None:
@@ -161,11 +116,6 @@ def test_there_and_back(lab: Lab, peer: Lab, both: Both) -> None:
     assert machine(peer) == {}
     lawful(lab)
     assert '"changed": false' in snapshot(lab, *smartos)
-
-
-def definition(lab: Lab) -> list[str]:
-    """The lines of the domain's configuration. libvirt puts controllers in an order of its own."""
-    return sorted(Guest(lab, "db01").virsh("dumpxml", "--inactive", "--security-info").splitlines())
 
 
 def snapshot(lab: Lab, hypervisor: str, names: list[str], **words: Any) -> str:

@@ -42,11 +42,12 @@ def template(playbook: str) -> dict[str, Any]:
 
 
 class Job(NamedTuple):
-    """What AWX keeps of a job: its state, its output without colours, and what it leaves for later jobs."""
+    """What AWX keeps of a job: its state, its output without colours, what it leaves for later jobs, and its events."""
 
     status: str
     stdout: str
     artifacts: dict[str, Any]
+    events: list[dict[str, Any]]
 
 
 class Jobs:
@@ -160,9 +161,10 @@ class Jobs:
         command = [sys.executable, "-m", "ansible_runner", "run", str(folder), "-p", playbook, "-i", identity, "-q"]
         subprocess.run(command, env=env, check=False, stdin=subprocess.DEVNULL)
         left = folder / "artifacts" / identity
-        events = [json.loads(path.read_text()) for path in (left / "job_events").glob("*-*.json")]
+        files = [json.loads(path.read_text()) for path in (left / "job_events").glob("*-*.json")]
+        events = sorted(files, key=lambda event: event["counter"])
         artifacts: dict[str, Any] = {}
-        for event in sorted(events, key=lambda event: event["counter"]):
+        for event in events:
             artifacts = event.get("event_data", {}).get("artifact_data") or artifacts
         stdout = re.sub(r"\x1b\[[0-9;]*[mK]", "", (left / "stdout").read_text())
-        return Job((left / "status").read_text(), stdout, artifacts)
+        return Job((left / "status").read_text(), stdout, artifacts, events)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import Counter
 
 import pytest
 from fetched import core, cores
@@ -110,7 +111,7 @@ def test_a_slice_does_what_each_host_does_by_itself_and_no_more(nodes):
     before = volumes(nodes)
     for playbook, answers, why in (
         ("list_disks", {"flexdisk_list_vm": "web01"}, "web01 must be looked for on all hosts"),
-        ("plan", {}, "plan needs all hosts"),
+        ("plan", {"flexdisk_vm": "web01"}, "web01 must be looked for on all hosts"),
         ("delete_vm", {"flexdisk_vm": "web01", "flexdisk_destroy_disks": "true"}, "delete_vm needs all hosts"),
     ):
         job = jobs.launch(playbook, answers, part=(1, 2))
@@ -120,6 +121,52 @@ def test_a_slice_does_what_each_host_does_by_itself_and_no_more(nodes):
     assert volumes(nodes) == before
     assert jobs.launch("converge", part=(2, 2)).status == "successful"
     assert len(volumes(nodes)[1].splitlines()) == len(before[1].splitlines()) + 1
+
+
+def test_plans_of_slices_are_approved_once(nodes):
+    """AWX hands on one variable of each name, of all slices of a job: the one of the slice that has ended last."""
+    jobs = Jobs(nodes)
+    nodes.variables["all"]["flexdisk_host_count"] = 2
+    artifacts: dict[str, object] = {}
+    for part in ((2, 2), (1, 2)):
+        plan = jobs.launch("plan", part=part)
+        assert plan.status == "successful", plan.stdout
+        artifacts.update(plan.artifacts)
+    assert len(artifacts) == 4
+    before = volumes(nodes)
+
+    nodes.variables["hv02"] = declared("db01", "9GiB")
+    for part, status in (((2, 2), "failed"), ((1, 2), "successful")):
+        job = jobs.launch("apply", workflow=artifacts, part=part)
+        assert job.status == status, job.stdout
+        assert ("[PlanChanged]" in job.stdout) == (status == "failed")
+    text = "other slices: 1 host has a digest, but is not in the inventory of this slice"
+    assert text in job.stdout
+    assert volumes(nodes)[0] != before[0]
+    assert volumes(nodes)[1] == before[1], "its own plan is another one now, whatever the other slice has done"
+
+    nodes.variables["hv02"] = declared("db01", "8GiB")
+    (missing,) = [name for name in artifacts if "digests" in name and "hv02" in artifacts[name]]
+    others = {name: value for name, value in artifacts.items() if name != missing}
+    job = jobs.launch("apply", workflow=others, part=(2, 2))
+    assert job.status == "failed", job.stdout
+    assert "hv02 has declared VMs, but flexdisk_plan_digests has no digest of it." in " ".join(job.stdout.split())
+    assert volumes(nodes)[1] == before[1]
+    whole = jobs.launch("apply", workflow=artifacts)  # not sliced: it joins them, too
+    assert whole.status == "successful", whole.stdout
+    assert volumes(nodes)[1] != before[1]
+
+
+def test_a_host_without_changes_has_five_events(nodes):
+    """AWX stores each of them: with more, its pages are slow for a thousand hosts. The first host also has the tasks
+    that one host does for all.
+    """
+    jobs = Jobs(nodes)
+    assert jobs.launch("converge").status == "successful"
+    job = jobs.launch("converge")
+    assert "changed=1" not in job.stdout
+    found = [event["event"] for event in job.events if event.get("event_data", {}).get("host") == "hv02"]
+    assert Counter(found) == {"runner_on_start": 2, "runner_on_ok": 2, "runner_on_file_diff": 1}
 
 
 IMAGE = "aaaaaaaa-0000-4000-8000-000000000001"
@@ -180,6 +227,7 @@ ALL = [
     ("restart_group", {"flexdisk_group": "web", "flexdisk_generation": "again", "flexdisk_most_steps": 1}, "web-0"),
     ("scale_group", {"flexdisk_group": "web", "flexdisk_size": 0}, "web-0"),
     ("replicate", {"flexdisk_vm": "app01", "flexdisk_replica_host": "hv01"}, "app01"),
+    ("restore_disk", {"flexdisk_vm": "app01", "flexdisk_disk": "root", "flexdisk_restored_name": "before"}, "+ before"),
     ("plan_moves", {"flexdisk_move_request": "evacuate", "flexdisk_move_from_hosts": "hv02"}, "app01"),
     ("evacuate_host", {"flexdisk_move_from_hosts": "hv02", "flexdisk_move_digest": "aaaaaaaaaaaaaaaa"}, "! digest"),
     (

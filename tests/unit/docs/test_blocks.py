@@ -139,6 +139,8 @@ def check_variables(given):
 def checkable(spec):
     """Without what is for documentation."""
     plain = {key: value for key, value in spec.items() if key not in ("description", "version_added", "as_is")}
+    if plain.pop("duration", False):
+        plain["type"] = "raw"
     if "options" in plain:
         plain["options"] = {name: checkable(option) for name, option in plain["options"].items()}
     return plain

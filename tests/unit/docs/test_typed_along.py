@@ -22,7 +22,7 @@ from ..playbooks.nodes import Nodes
 
 ROOT = Path(__file__).resolve().parents[3]
 HINT = "tests/tools/renew_excerpts.py writes it into the page"
-PAGES = ("metrics", "status")  # and uninstall
+PAGES = ("metrics", "replicas", "restore", "status")  # and uninstall
 
 
 def typed(monkeypatch, page, home):
@@ -77,7 +77,13 @@ def test_nothing_is_left(monkeypatch, tmp_path):
 def test_the_page_names_each_place():
     """Where the collection has a new place on hosts, the page must say how it goes."""
     text = (ROOT / "docs" / "uninstall.md").read_text()
-    parts = (layout.container, layout.replicas_container, layout.diverged_container, layout.moves_container)
+    parts = (
+        layout.container,
+        layout.replicas_container,
+        layout.restoring_container,
+        layout.diverged_container,
+        layout.moves_container,
+    )
     for part in parts:
         assert f"`{part('POOL')}`" in text
     for place in (lock.ROOT_FOLDER, records._FOLDER, SYNC):

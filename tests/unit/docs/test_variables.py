@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.slices import base_name
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.inventory import Host
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.metrics import families
 
@@ -127,5 +128,13 @@ def test_pages_name_only_variables_that_exist(page):
     files = {"flexdisk_vms"}
     settings = yaml.safe_load((ROOT / "extensions" / "awx" / "objects" / "settings.yml").read_text())
     metrics = {family.name for family in families(Host((), {}, {}), "vmadm", [], [])}
-    names = {*re.findall(NAME, text)} - known - {*results} - prefixes - {*PLAYBOOKS} - files - {*settings}
+    names = (
+        {base_name(name) for name in re.findall(NAME, text)}
+        - known
+        - {*results}
+        - prefixes
+        - {*PLAYBOOKS}
+        - files
+        - {*settings}
+    )
     assert names - (metrics if page.name == "metrics.md" else set()) == set()

@@ -11,7 +11,10 @@ import types
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import libvirt_connection
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import (
+    libvirt_connection,
+    libvirt_host,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices
 
@@ -71,7 +74,7 @@ def library(monkeypatch, **more):
 
 def connection(monkeypatch, recorder, volume_at=devices.at):
     library(monkeypatch, open=lambda uri: recorder)
-    return libvirt_connection.Connection(URI, volume_at)
+    return libvirt_host.HostConnection(URI, volume_at)
 
 
 FOUND = ("lookupByUUIDString", VM)

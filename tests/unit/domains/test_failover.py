@@ -2,23 +2,138 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Failover is for vmadm only. It is said in check mode, which the role vm_replica asks for first."""
+"""Failover with libvirt: autostart, and domains whose memory is saved."""
 
 from __future__ import annotations
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_home
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_home import (
     FailoverHome,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
+    FailoverReturn,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm as vms
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from tests.unit.replication.test_failover import protect, said_by, start, take
+from tests.unit.replication.test_move import POLICY, config, linux, move, swap
+from tests.unit.replication.test_other_tasks import DATA, ROOT, done
+from tests.unit.replication.world import VM
+
+FILE = {"name": "logs", "type": "file", "size": 16}
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    """A running domain with failover, two disks on volumes and one in a file. It starts with its host."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    made = linux(tmp_path, monkeypatch)
+    made.listed = (FILE,)
+    made.before = config(made.home)
+    protect(made)
+    return made
+
+
+def booted(world):
+    """The host has lost power, and has booted."""
+    world.home.power_off(VM)
+    world.home.reboot()
+
+
+def saved(world):
+    """The host was shut down and has booted: libvirt-guests has saved the domain."""
+    world.home.domains.save(VM)
+    world.home.reboot()
+
+
+def declared(world, **words):
+    return vms.run(world.home.zfs(), world.home.driver(), [{"vm": "db01", **words}], [], POLICY, "zones", False)
+
+
+def test_autostart_is_off_while_a_domain_has_failover(world):
+    """Whatever is done: a task of the module vm, of vm_disks, a move there and back. It is back without failover."""
+    assert world.before["autoboot"] is True
+    for step in (
+        lambda: declared(world, state="stopped"),
+        lambda: declared(world, state="stopped", autoboot=False),
+        lambda: declared(world, state="running", autoboot=True),
+        lambda: done(world, ROOT, {**DATA, "pci_slot": "5:0:0"}, allow_restart=True),
+        lambda: move(world),
+    ):
+        step()
+        assert (world.home.autoboots(VM), world.peer.autoboots(VM)) == (False, False)
+    swap(world)
+    FailoverHome(world.home.zfs(), world.home.driver(), world.home).set_failover([VM], False, "hv02", False)
+    assert world.home.autoboots(VM) is True
+
+
+def test_the_domain_comes_back_with_all_that_it_has(world):
+    """UEFI variables, metadata, settings of its disks. Only autostart is off; start_host knows that it shall start."""
+    booted(world)
+    hashes = world.hashes()
+    assert take(world)
+    assert (config(world.peer), world.peer.hashes(VM)) == ({**world.before, "autoboot": False}, hashes)
+    swap(world)
+    booted(world)
+    assert start(world, {"hv01": []}, unasked=True).started
+    assert world.home.power(VM) == "running"
+
+
+def test_nobody_starts_a_domain_before_start_host_has_asked(world):
+    booted(world)
+    (problem,) = declared(world, state="running").problems
+    assert (problem.code, world.home.power(VM)) == ("NotAtHome", "stopped")
+    assert start(world, {"hv02": said_by(world.peer)}).started
+    assert world.home.power(VM) == "running"
 
 
 @pytest.mark.parametrize("check", [True, False])
-def test_a_domain_cannot_have_failover(linux, check):
-    linux.adopted(32)
-    before = linux.fingerprint()
-    home = FailoverHome(linux.zfs(), linux.driver(), linux.runner)
-    [told] = home.set_failover(["web01"], True, "lab01", check).problems
-    assert (told.code, told.vm[:5]) == ("NotSupported", "web01")
-    assert told.message == "failover works with vmadm only, not with libvirt; replicas work with both"
-    assert linux.fingerprint() == before
+def test_a_saved_domain_goes_on_at_home(world, check):
+    saved(world)
+    done_ = start(world, {"hv02": said_by(world.peer)}, check=check)
+    assert (done_.started, done_.failures) == ([f"db01 ({VM})"], [])
+    assert world.home.power(VM) == ("saved" if check else "running")
+
+
+def test_a_saved_domain_that_was_taken_over_stays_saved(world):
+    """It does not run, so it is no second copy that runs. What it would write is given up by hand before it ends."""
+    saved(world)
+    assert [one["running"] for one in said_by(world.home, "db01")] == [False]
+    assert take(world)
+    left = start(world, {"hv02": said_by(world.peer)})
+    assert (left.started, left.failures, left.left) == ([], [], [f"db01 ({VM}): hv02 has taken it over"])
+    assert world.home.power(VM) == "saved"
+    back = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
+    request = EndRequest("db01", read_claims({"hv02": said_by(world.peer, "db01")}))
+    with pytest.raises(FlexdiskError, match=rf"it is saved here.*Stop it here \(virsh managedsave-remove {VM}\)"):
+        back.end(request)
+    world.home.domains.saves.discard(VM)
+    back.end(request)
+    assert VM not in world.home.domains.configs
+
+
+def test_messages_name_the_commands_of_libvirt(world):
+    booted(world)
+    assert take(world)
+    world.home.power_on(VM)
+    (words,) = start(world, {"hv02": said_by(world.peer)}).failures
+    assert f"Stop it here (virsh shutdown {VM})" in words
+
+
+def test_a_host_that_starts_all_domains_gets_no_failover(world, monkeypatch):
+    """libvirt-guests asks nobody. A VM that has failover keeps it, and each sync says what is wrong."""
+    home = FailoverHome(world.home.zfs(), world.home.driver(), world.home)
+    monkeypatch.setattr(failover_home, "why_guests_start", lambda: "libvirt-guests starts all")
+    marked = home.set_failover([VM], True, "hv01", False, "hv02")
+    assert (marked.problems, len(marked.records), marked.failures) == ([], 1, ["hv01: libvirt-guests starts all"])
+    assert not home.set_failover([VM], False, "hv01", False).failures
+    (problem,) = home.set_failover([VM], True, "hv01", False, "hv02").problems
+    assert (problem.code, problem.message) == ("NotSupported", "on this host, libvirt-guests starts all")
+    assert world.home.autoboots(VM) is True

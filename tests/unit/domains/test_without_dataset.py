@@ -9,7 +9,6 @@ from __future__ import annotations
 import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter.disk_table import disk_table
-from ansible_collections.flexdisk.hypervisor.plugins.filter.verify_lines import verify_lines
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_adopt import run
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_info import (
     Filters,
@@ -20,9 +19,13 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     verify,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.vm_departure import MoveSource
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.registered import (
+    show_findings,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import calls, relocation
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.knobs import for_playbooks
+from tests.unit.operators.plays import registered
 
 from .conftest import OTHER, VM, domain
 from .test_disk_adopt import refusal, settle
@@ -65,7 +68,8 @@ def test_a_volume_that_is_not_there(linux):
     assert words in refusal(linux, "ResourceNotFound", vms=[{"vm": "web01"}])
     found = verify(linux.zfs(), linux.driver(), None, [], None, 30, True, 0)
     assert found.findings == []
-    [one] = verify_lines(result(found), "lab01")[1:]
+    host = {"_flexdisk": {}, "disk_verify": result(found)}
+    [one] = show_findings(registered({"lab01": host}, "disk_verify")).lines[1:]
     assert one.startswith("web01 was not looked at: not adopted: it has no dataset")
     assert words in one
     [shown] = disk_table(result_of_disks(linux))[1:]

@@ -54,6 +54,7 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/replication/replica_receive.py Receiver._prepare_replica: roll_back_replica": 1,
     "engine/replication/replica_receive.py Receiver._keep_set: destroy_with_holds": 1,
     "engine/replication/replica_receive.py Receiver.remove: drop_own_copy": 1,
+    "engine/replication/restore_target.py RestoreTarget._give_up: drop_own_copy": 1,
     "engine/replication/way_back.py roll_back_replica: destroy_with_holds": 1,
     "engine/replication/way_back.py roll_back_replica: copies.roll_back": 1,  # to the newest: ZFS refuses any other
     "engine/moves/vm_arrival.py MoveTarget._remove_leftovers: drop_own_copy": 1,
@@ -65,14 +66,14 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/failover/failover_return.py FailoverReturn._destroy: self._zfs.destroy": 1,  # as drop_own_copy
 }
 BY_HYPERVISOR = {  # right after the last look
-    "engine/steps/apply_vm.py delete_vm: tools.hypervisor.delete_vm": 1,
-    "engine/steps/apply_vm.py delete_config_only: hypervisor.delete_vm": 1,
-    "engine/steps/apply_vm.py remove_unfinished: tools.hypervisor.delete_vm": 1,
+    "engine/steps/apply_vm.py delete_vm: whole_vms(tools.hypervisor).delete_vm": 1,
+    "engine/steps/apply_vm.py delete_config_only: whole_vms(hypervisor).delete_vm": 1,
+    "engine/steps/apply_vm.py remove_unfinished: whole_vms(tools.hypervisor).delete_vm": 1,
     "engine/moves/vm_departure.py remove_leftovers: delete_config_only": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: self._storage.delete_snapshot": 1,
     "engine/steps/storage.py ByHypervisor.delete_snapshot: super().delete_snapshot": 1,
     "hypervisor/libvirt_connection.py Connection.destroy: domain.destroy": 1,  # it switches a domain off
-    "hypervisor/libvirt_driver.py Libvirt.stop: self._domains.destroy": 1,  # as above
+    "hypervisor/libvirt_disks.py LibvirtDisks.stop: self._domains.destroy": 1,  # as above
 }
 TABLES = {  # who carries out a step of a plan, and which storage a VM has
     "engine/steps/performers.py: apply_moves.destroy": 1,
@@ -89,7 +90,7 @@ FACTS = {  # that an interrupted run was going back to a snapshot
 }
 # Words of commands in the rooms above and in what they send to other hosts, beside the commands themselves
 SAID = {
-    "hypervisor/libvirt_driver.py: destroy",  # a word of libvirt's XML: what happens when a guest has ended
+    "hypervisor/libvirt_disks.py: destroy",  # a word of libvirt's XML: what happens when a guest has ended
     "fleet/replication/trust.py: receive",  # the receiver of a replica, which the next one is for
     "fleet/replication/trust.py: -F",
 }

@@ -16,7 +16,7 @@ DOOR = "rules/usage.py"
 # Who tells what a hypervisor says. fleet/placement has a field of this name, too, of jobs.
 TELL = {
     "hypervisor/domain_uses.py",
-    "hypervisor/libvirt_driver.py",
+    "hypervisor/libvirt_disks.py",
     "hypervisor/vmadm_read.py",
     "fleet/placement/jobs.py",
 }

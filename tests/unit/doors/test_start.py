@@ -14,7 +14,8 @@ FILES = {path.relative_to(PLUGINS).as_posix(): ast.parse(path.read_text()) for p
 DOOR = "module_utils/_flexdisk/engine/steps/power.py"
 # What vmadm and virsh start VMs with. A rollback by vmadm starts the VM, whatever it was before.
 PROGRAMS = {"start", "reboot", "rollback-snapshot", "reset", "sysrq", "boot", "resume"}
-DRIVERS = ("module_utils/_flexdisk/hypervisor/vmadm.py", "module_utils/_flexdisk/hypervisor/libvirt_driver.py")
+DRIVERS = tuple(f"module_utils/_flexdisk/hypervisor/{name}.py" for name in ("vmadm_disks", "libvirt_disks"))
+MAKES_VMS = "module_utils/_flexdisk/hypervisor/vmadm.py"
 
 
 def calls(tree: ast.Module) -> list[tuple[str, str, ast.Call]]:
@@ -87,7 +88,7 @@ def test_a_new_vm_does_not_boot_by_itself():
     created = ast.unparse(
         next(
             node
-            for node in ast.walk(FILES[DRIVERS[0]])
+            for node in ast.walk(FILES[MAKES_VMS])
             if isinstance(node, ast.FunctionDef) and node.name == "create_vm"
         )
     )

@@ -14,7 +14,7 @@ from ansible.errors import AnsibleFilterError
 from jinja2.nativetypes import NativeEnvironment
 
 from ansible_collections.flexdisk.hypervisor.plugins.filter import guests
-from ansible_collections.flexdisk.hypervisor.plugins.filter.guests import guest_batches, guest_disks, guest_grown
+from ansible_collections.flexdisk.hypervisor.plugins.filter.guests import guest_disks, guest_grown
 
 UUIDS = [f"11c1a5a7-aaaa-4bbb-8ccc-{number:012}" for number in range(4)]
 SMARTOS, LINUX = "/dev/zvol/rdsk/", "/dev/zvol/"
@@ -128,86 +128,6 @@ def test_what_has_grown():
     crashed = guest_grown([{}], targets[:1], "db01")
     assert crashed["failures"] == ["db01, disk root: the module failed"]
     assert crashed["table"][1].split() == ["root", "-", "-", "FAILED"]
-
-
-def vms(*names, **states):
-    return {name: {"alias": name, "hypervisor": "hv01", "state": states.get(name, "running")} for name in names}
-
-
-WEB = vms("web-0", "web-1", "web-2", "web-3", "web-10", "web", "web-01", "web-1-0", "db-1")
-
-
-def rolled(policy, size=4, hosts=None):
-    """(guests, pause) of each batch, and the budget."""
-    found = guest_batches(hosts or WEB, "web", [{"name": "web", "size": size, "policy": policy}, {"name": "db"}])
-    assert found["problems"] == []
-    return [(batch["guests"], batch["pause"]) for batch in found["batches"]], found["budget"]
-
-
-def test_without_a_group_all_that_run_are_one_batch():
-    found = guest_batches({**vms("a", "b", b="stopped"), "c": {}, "d": {"alias": "d", "reason": "not adopted"}})
-    assert found == {
-        "batches": [{"guests": ["a", "c"], "pause": 0}],
-        "left_out": ["b: it is stopped", "d: not adopted"],
-        "absent": [],
-        "budget": -1,
-        "problems": [],
-    }
-    assert guest_batches({})["batches"] == []
-
-
-@pytest.mark.parametrize(
-    ("policy", "batches", "budget"),
-    [
-        ({}, [(["web-10"], 0), (["web-3"], 0), (["web-2"], 0), (["web-1"], 0), (["web-0"], 0)], 0),
-        ({"max_batch_size": 2, "pause_time": 5, "failure_budget": 1},
-         [(["web-10", "web-3"], 5), (["web-2", "web-1"], 5), (["web-0"], 0)], 1),
-        ({"max_unavailable": "75%", "canary": ["web-1"], "canary_pause": 9, "failure_budget": "50%"},
-         [(["web-1"], 9), (["web-10", "web-3", "web-2"], 0), (["web-0"], 0)], 2),
-        ({"max_batch_size": 9, "canary": 1, "pause_time": 4, "on_failure": "continue"},
-         [(["web-10"], 4), (["web-3", "web-2", "web-1", "web-0"], 0)], -1),
-        ({"max_batch_size": 9, "canary": 9, "canary_pause": 9, "on_failure": "revert"},
-         [(["web-10", "web-3", "web-2", "web-1", "web-0"], 0)], 0),
-    ],
-)  # fmt: skip
-def test_batches_of_a_policy(policy, batches, budget):
-    assert rolled(policy) == (batches, budget)
-
-
-def test_members_that_are_left_out_or_not_there():
-    found = guest_batches(vms("web-0", "web-1", **{"web-1": "stopped"}), "web", [{"name": "web", "size": 3}] * 2)
-    assert [batch["guests"] for batch in found["batches"]] == [["web-0"]]
-    assert found["left_out"] == ["web-1: it is stopped", "web-2: not among the guests of this run"]
-    assert found["absent"] == ["web-2"]
-
-
-@pytest.mark.parametrize(
-    ("group", "declared", "words"),
-    [
-        ("api", [{"name": "web"}], "group api is not declared; flexdisk_groups has web"),
-        ("", [], "group  is not declared; flexdisk_groups has no group"),
-        ("web", [{"name": "web", "size": 1}, {"name": "web", "size": 2}], "group web is declared in 2 ways"),
-        ("web", [{"name": "web", "size": 1, "policy": {"max_batch": 1}}], 'policy has no option "max_batch"'),
-        ("web", [{"name": "web", "size": 1, "policy": "x"}], "policy of group web is 'x', which is not a dictionary"),
-        ("web", [{"name": "web", "size": "two"}], "size is 'two', which is not a whole number"),
-    ],
-)
-def test_groups_that_are_refused(group, declared, words):
-    found = guest_batches(WEB, group, declared)
-    assert found["batches"] == []
-    assert words in " ".join(found["problems"])
-
-
-def test_hypervisors_that_may_declare_the_group():
-    words = "these hypervisors of the VMs are not in this inventory: hv01, hv02"
-    assert guest_batches(WEB, "web", [], ["hv01", "hv02"])["problems"][1:] == [words]
-    assert guest_batches(WEB, "web", [{"name": "web", "size": 1}], ["hv01"])["problems"] == []
-
-
-def test_a_name_that_two_vms_have_is_refused():
-    other = {"0dd5e7c4": {"alias": "web-0", "hypervisor": "hv02", "state": "stopped"}}
-    found = guest_batches({**WEB, **other}, "web", [{"name": "web", "size": 1}])
-    assert (found["batches"], found["problems"]) == ([], ["web-0 is web-0 of hv01 and 0dd5e7c4 of hv02"])
 
 
 def test_an_error_of_strange_input_shows_no_values():

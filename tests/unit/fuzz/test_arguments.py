@@ -206,7 +206,7 @@ def run(module: str, sim: Watched, capsys: Any, monkeypatch: Any, args: dict[str
     ansible-core itself breaks on some numbers for an option of type int (too many digits, a list that looks like a
     decimal), and on a list of nothing for a dict with suboptions, before our code begins; that counts as its refusal.
     """
-    monkeypatch.setattr(module_run, "open_host", lambda params, runner, core: (Zfs(sim.runner), Vmadm(sim.runner)))
+    monkeypatch.setattr(module_run, "open_host", lambda *_given: (Zfs(sim.runner), Vmadm(sim.runner)))
     capsys.readouterr()
     try:
         with patch_module_args(args), pytest.raises(SystemExit):

@@ -105,8 +105,8 @@ def test_an_undo_that_fails_does_not_hide_the_cause(disk, tmp_path):
     )
     with pytest.raises(FlexdiskError) as failed:
         doer(tmp_path).apply(Plan(str(disk), 0, steps=steps, table=3))
-    words = r"ls /the cause ended .*; what was done before could not be undone: no-such-program .*; ls /nowhere ended"
-    assert re.match(words, failed.value.message.replace("\n", " "))
+    message = r"ls /the cause ended .*; what was done before could not be undone: no-such-program .*; ls /nowhere ended"
+    assert re.match(message, failed.value.message.replace("\n", " "))
     assert failed.value.code == "GrowthFailed"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["disk", "first", "second"]
 

@@ -38,7 +38,7 @@ def lists_no_disk(argv, stdin="", timeout=0):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words", "code"),
+    ("arguments", "message", "code"),
     [
         ({}, "one of the following is required", None),
         ({"serial": "a", "disk_uuid": UUID}, "mutually exclusive", None),
@@ -47,12 +47,12 @@ def lists_no_disk(argv, stdin="", timeout=0):
         ({"serial": "no such disk"}, "no disk with the serial number no such disk", "ResourceNotFound"),
     ],
 )
-def test_refused_arguments(answer_of, names, monkeypatch, arguments, words, code):
+def test_refused_arguments(answer_of, names, monkeypatch, arguments, message, code):
     module, engine = names
     monkeypatch.setattr(engine.os, "geteuid", lambda: 0)
     monkeypatch.setattr(engine, "SubprocessRunner", lambda: lists_no_disk)
     failed = answer_of(module, **arguments)
-    assert words in failed["msg"]
+    assert message in failed["msg"]
     assert failed.get("error_code") == code
     failure = {key for key, value in yaml.safe_load(module.RETURN).items() if value["returned"] == "failure"}
     assert code is None or failure <= set(failed)
@@ -65,12 +65,12 @@ def test_only_root(answer_of, names, monkeypatch):
 
 
 def test_the_page_names_all_options(names):
-    told = {**DISK, **yaml.safe_load(names[0].DOCUMENTATION).get("options", {})}
-    assert set(re.findall(r"`(\w+)[`:]", PAGE.read_text())) >= {"min_size_mib", "relocate", *told}
+    options = {**DISK, **yaml.safe_load(names[0].DOCUMENTATION).get("options", {})}
+    assert set(re.findall(r"`(\w+)[`:]", PAGE.read_text())) >= {"min_size_mib", "relocate", *options}
 
 
 def test_all_options_are_documented(answer_of, names):
     """The error of an unknown argument lists those that there are."""
-    told = {**DISK, **yaml.safe_load(names[0].DOCUMENTATION).get("options", {})}
+    options = {**DISK, **yaml.safe_load(names[0].DOCUMENTATION).get("options", {})}
     listed = answer_of(names[0], serial="a", no_such=1)["msg"].partition("Supported parameters include: ")[2]
-    assert set(listed.rstrip(".").split(", ")) == set(told)
+    assert set(listed.rstrip(".").split(", ")) == set(options)

@@ -53,15 +53,15 @@ def test_a_table_of_which_sfdisk_tells_nothing_is_named(tmp_path):
         "blkid": Answer(0, "DEVNAME=/dev/vda\nPTUUID=1\nPTTYPE=gpt\n", ""),
         "sfdisk": Answer(1, "", "sfdisk: invalid option -- 'J'"),
     }
-    old = RoomReader(lambda argv, **_more: answers[argv[0]], str(tmp_path))
-    words = r"has a partition table \(gpt\), of which sfdisk -J tells nothing \(before util-linux 2.27 it has no -J\)"
-    with pytest.raises(FlexdiskError, match=words):
-        old.read("vda", GrowthOptions())
-    assert "a partition table (gpt), of which" in old.room("vda").reason
+    reader = RoomReader(lambda argv, **_more: answers[argv[0]], str(tmp_path))
+    message = r"has a partition table \(gpt\), of which sfdisk -J tells nothing \(before util-linux 2.27 it has no -J\)"
+    with pytest.raises(FlexdiskError, match=message):
+        reader.read("vda", GrowthOptions())
+    assert "a partition table (gpt), of which" in reader.room("vda").reason
 
 
 @pytest.mark.parametrize(
-    ("serial", "address", "found"),
+    ("serial", "address", "kname"),
     [
         ("11c1a5a7aaaabbbbcccc", None, "vda"),
         ("fromsysfs", None, "vdb"),
@@ -70,12 +70,12 @@ def test_a_table_of_which_sfdisk_tells_nothing_is_named(tmp_path):
         (None, "01:00.0", "vdb"),
     ],
 )
-def test_found(guest, serial, address, found):
-    assert guest.find(serial, address) == found
+def test_found(guest, serial, address, kname):
+    assert guest.find(serial, address) == kname
 
 
 @pytest.mark.parametrize(
-    ("serial", "address", "code", "words"),
+    ("serial", "address", "code", "message"),
     [
         (
             "11c1",
@@ -90,8 +90,8 @@ def test_found(guest, serial, address, found):
         (None, "/dev/vda", "InvalidArgument", "pci_address /dev/vda is not like"),
     ],
 )
-def test_not_found(guest, serial, address, code, words):
-    with pytest.raises(FlexdiskError, match=words) as refused:
+def test_not_found(guest, serial, address, code, message):
+    with pytest.raises(FlexdiskError, match=message) as refused:
         guest.find(serial, address)
     assert refused.value.code == code
 
@@ -134,14 +134,14 @@ def booted(tmp_path, disks, mount):
         if argv[0] == "zpool":
             assert argv[1:3] == ("list", "-HvLP")
             return Answer(0, POOLS[argv[3]], "")
-        found = {"lsblk": {"blockdevices": disks}, "findmnt": {"filesystems": rows}}[argv[0]]
-        return Answer(0, json.dumps(found), "")
+        answer = {"lsblk": {"blockdevices": disks}, "findmnt": {"filesystems": rows}}[argv[0]]
+        return Answer(0, json.dumps(answer), "")
 
     return Guest(run, str(tmp_path))
 
 
 @pytest.mark.parametrize(
-    ("disks", "mount", "found"),
+    ("disks", "mount", "expected"),
     [
         ([PLAIN, LUKS], "plain", ("vda", None)),
         ([LUKS, PLAIN], "old name", ("vda", None)),
@@ -150,12 +150,12 @@ def booted(tmp_path, disks, mount):
         ([LUKS, PLAIN], "zfs", ("vda", None)),
     ],
 )
-def test_the_disk_below_a_mount_point(tmp_path, disks, mount, found):
-    assert booted(tmp_path, disks, mount).below("/") == found
+def test_the_disk_below_a_mount_point(tmp_path, disks, mount, expected):
+    assert booted(tmp_path, disks, mount).below("/") == expected
 
 
 @pytest.mark.parametrize(
-    ("disks", "mount", "where", "code", "words"),
+    ("disks", "mount", "where", "code", "message"),
     [
         ([PLAIN], "plain", "/home", "NotMounted", "nothing is mounted at /home"),
         ([PLAIN], "overlay", "/", "ResourceNotFound", "no disk is below overlay on overlay at /"),
@@ -164,7 +164,7 @@ def test_the_disk_below_a_mount_point(tmp_path, disks, mount, found):
         ([LUKS, OTHER], "lvm", "/", "Ambiguous", "several disks are below /: vdb, vdc"),
     ],
 )
-def test_no_disk_below_a_mount_point(tmp_path, disks, mount, where, code, words):
-    with pytest.raises(FlexdiskError, match=words) as refused:
+def test_no_disk_below_a_mount_point(tmp_path, disks, mount, where, code, message):
+    with pytest.raises(FlexdiskError, match=message) as refused:
         booted(tmp_path, disks, mount).below(where)
     assert refused.value.code == code

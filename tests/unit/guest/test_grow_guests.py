@@ -78,25 +78,25 @@ class Guests(Nodes):
             (folder / host).mkdir()
 
     def inventory(self, unreachable):
-        own = {
+        variables = {
             "ansible_connection": "mortal",
             "ansible_python_interpreter": sys.executable,
             "flexdisk_environment": {"PATH": self.path},
         }
         groups = {
-            "hypervisor_hv01": {"hosts": self.hosts, "vars": own},
+            "hypervisor_hv01": {"hosts": self.hosts, "vars": variables},
             "hypervisors": {"hosts": {"hv01": self.hv01}},
         }
-        found = self.folder / "inventory.yml"
-        found.write_text(yaml.safe_dump(groups))
-        return found
+        path = self.folder / "inventory.yml"
+        path.write_text(yaml.safe_dump(groups))
+        return path
 
     def calls(self):
         return super().calls() if (self.folder / "calls").exists() else []
 
-    def grow(self, *words, status=0):
+    def grow(self, *options, status=0):
         """What the playbook prints."""
-        ended, printed = self.play("grow_guests", *words)
+        ended, printed = self.play("grow_guests", *options)
         assert ended == status, printed
         return printed
 
@@ -150,10 +150,10 @@ def test_four_steps(new_disk, grown, full, tmp_path):
     """As the page has it: a disk grows, one has nothing to grow, and one is left out."""
     root, target = grown, grown.mounts[0][1]
     text = section("All disks of all guests")
-    (check, real), (own, _other) = commands(text), re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
+    (check, real), (playbook, _other) = commands(text), re.findall(r"```yaml\n(.*?)```", text, re.DOTALL)
     (shown,) = re.findall(r"```text\n(.*?)```", text, re.DOTALL)
     hosts = {
-        "db01": {"flexdisk_vm": reported("root", "logs", "raw"), **yaml.safe_load(own)},
+        "db01": {"flexdisk_vm": reported("root", "logs", "raw"), **yaml.safe_load(playbook)},
         "db02": {"flexdisk_vm": reported("root", state="stopped")},
     }
     guests = Guests(tmp_path / "guests", hosts, {"root": root, "logs": full, "raw": new_disk(30)})
@@ -171,14 +171,14 @@ def test_four_steps(new_disk, grown, full, tmp_path):
 
     predicted = guests.grow(*check)
     assert root.dump() == table
-    said = ["batch 1: db01", "left out: db02: it is stopped"]
-    assert [line.split() for line in lines(predicted)] == [line.split() for line in [*said, *shown.splitlines()]]
+    message = ["batch 1: db01", "left out: db02: it is stopped"]
+    assert [line.split() for line in lines(predicted)] == [line.split() for line in [*message, *shown.splitlines()]]
     assert f"~ {root.kname}p1 350 MiB -> 598 MiB\n" in predicted, "the diff"
     done = guests.grow(*real)
     assert (lines(done), changed(done), changed(predicted)) == (lines(predicted), ["db01"], ["db01"])
     assert hashes(target) == before
-    kept = re.sub(r"^sector-size: .*\n", "", table, flags=re.MULTILINE)  # which sfdisk 2.35 does not read
-    assert kept in "".join(path.read_text() for path in BACKUPS.glob("*.sfdisk"))
+    normalised = re.sub(r"^sector-size: .*\n", "", table, flags=re.MULTILINE)  # which sfdisk 2.35 does not read
+    assert normalised in "".join(path.read_text() for path in BACKUPS.glob("*.sfdisk"))
     table = root.dump()
     again, last = guests.grow(*check), guests.grow(*real)
     assert lines(again) == lines(last)
@@ -189,7 +189,7 @@ def test_four_steps(new_disk, grown, full, tmp_path):
 
 def test_a_group(new_disk, grown, full, tmp_path):
     """One member is away, one does not run, and one has a disk on which nothing can grow."""
-    (words,) = commands(section("A group, batch by batch"))
+    (command,) = commands(section("A group, batch by batch"))
     hosts = {
         name: {"flexdisk_vm": reported("full", alias=name)} for name in ("web-4", "web-3", "web-1", "web-0", "db01")
     }
@@ -203,7 +203,7 @@ def test_a_group(new_disk, grown, full, tmp_path):
         tmp_path / "guests", hosts, {"data": grown, "full": full, "raw": new_disk(30)}, {"flexdisk_groups": [web]}
     )
     (guests.folder / "web-4" / "dead").touch()
-    printed = guests.grow(*words, "-v", status=2)
+    printed = guests.grow(*command, "-v", status=2)
     assert "very secret words" not in printed
     assert told(printed)[:6] == [
         *("batch 1: web-4", "batch 2: web-3", "batch 3: web-2", "batch 4: web-1"),
@@ -232,7 +232,7 @@ def test_guests_that_the_inventory_chooses_are_refused(tmp_path, variables):
     """The hosts of a play are known before the variables of hosts."""
     guests = Guests(
         tmp_path / "guests",
-        {host: {"flexdisk_vm": reported("root"), **own} for host, own in variables.items()},
+        {host: {"flexdisk_vm": reported("root"), **variables_of_host} for host, variables_of_host in variables.items()},
         {},
         {"flexdisk_groups": [{"name": "db", "size": 1, "template": {}}]},
     )
@@ -261,9 +261,9 @@ def test_members_that_are_not_in_the_inventory_count(tmp_path):
     web = {"name": "web", "size": 3, "template": {}, "policy": {"failure_budget": 1}}
     hosts = {"web-0": {"flexdisk_vm": reported()}}
     guests = Guests(tmp_path / "guests", hosts, {})
-    words = ("-e", json.dumps({"flexdisk_group": "web", "flexdisk_groups": [web]}))
-    assert fatal(guests.grow(*words, status=2)) == {"web-0": "web-0 was not tried, because of web-1, web-2"}
-    assert fatal(guests.grow(*words, "--limit", "web-0")) == {}, "nobody has asked for the others"
+    options = ("-e", json.dumps({"flexdisk_group": "web", "flexdisk_groups": [web]}))
+    assert fatal(guests.grow(*options, status=2)) == {"web-0": "web-0 was not tried, because of web-1, web-2"}
+    assert fatal(guests.grow(*options, "--limit", "web-0")) == {}, "nobody has asked for the others"
 
 
 def test_a_group_of_hypervisors_that_are_not_in_the_inventory(tmp_path):
@@ -296,13 +296,13 @@ def test_a_vm_of_smartos_through_the_inventory_plugin(tools, tmp_path):
         pytest.skip("only root can grow file systems")
     nodes = Nodes(tmp_path, {"hv01": ""})
     nodes.create("hv01", "db01", 1024, 2, {}, more=[1])
-    words = {
+    hostvars = {
         "ansible_connection": "'local'",
         "ansible_python_interpreter": repr(sys.executable),
         "flexdisk_environment": repr({"PATH": programs(tmp_path / "bin", {})}),
     }
     source = tmp_path / "flexdisk_vms.yml"
-    plugin = {"plugin": "flexdisk.hypervisor.vms", "inventory": ["inventory.yml"], "compose": words}
+    plugin = {"plugin": "flexdisk.hypervisor.vms", "inventory": ["inventory.yml"], "compose": hostvars}
     source.write_text(yaml.safe_dump(plugin))
     status, printed = nodes.play("grow_guests", "--check", "-i", str(source))
     assert status == 2, printed
@@ -319,5 +319,5 @@ def test_the_disks_that_the_page_names():
     assert {key for disk in asked for key in disk} <= set(options)
     texts = (guest_growth.DOCUMENTATION, ModuleDocFragment.DISK_OF_GUEST)
     assert set(options) == {"disk", *(key for text in texts for key in yaml.safe_load(text)["options"])}
-    found = guest_disks(reported("root", "data", "logs"), asked)
-    assert [disk["disk_uuid"] for disk in found["disks"]] == [identity("root"), identity("data")]
+    targets = guest_disks(reported("root", "data", "logs"), asked)
+    assert [disk["disk_uuid"] for disk in targets["disks"]] == [identity("root"), identity("data")]

@@ -67,11 +67,11 @@ def test_ext4():
 
 
 @pytest.mark.parametrize(
-    ("features", "state", "below", "words"),
+    ("features", "state", "below", "message"),
     [("64bit ", "clean with errors", GIB, "has errors"), ("", "clean", 17 * 1024 * GIB, "no feature 64bit")],
 )
-def test_ext4_that_cannot_grow(features, state, below, words):
-    with pytest.raises(FlexdiskError, match=words):
+def test_ext4_that_cannot_grow(features, state, below, message):
+    with pytest.raises(FlexdiskError, match=message):
         layers.ext_layer("root", "/dev/vda1", EXT.format(features, state), below)
 
 
@@ -83,8 +83,8 @@ def test_xfs_and_btrfs():
 
 
 def test_a_btrfs_on_several_devices():
-    words = r"/dev/vda1 has 2 devices \(/dev/vdc, /dev/vda1\); make .* run: btrfs filesystem resize 3:max MOUNT_POINT"
-    with pytest.raises(FlexdiskError, match=words) as refused:
+    message = r"/dev/vda1 has 2 devices \(/dev/vdc, /dev/vda1\); make .* run: btrfs filesystem resize 3:max MOUNT_POINT"
+    with pytest.raises(FlexdiskError, match=message) as refused:
         layers.full_btrfs(("/dev/vda1", "/dev/mapper/x"), BTRFS, GIB)
     assert refused.value.code == "UnknownLayout"
     with pytest.raises(FlexdiskError, match="resize DEVID:max"):
@@ -129,11 +129,11 @@ def lv(name, segment="linear", attributes="-wi-ao----", size=10 * GIB):
 
 
 def test_the_only_logical_volume_takes_the_space_and_another_one_by_name():
-    found, name = layers.lvm_layers("/dev/vda3", report("pv", PV), report("lv", lv("root"), lv("root")), None)
+    volumes, name = layers.lvm_layers("/dev/vda3", report("pv", PV), report("lv", lv("root"), lv("root")), None)
     assert name == "my--vg-root"
-    assert found[0].argv == ("pvresize", "/dev/vda3")
-    assert found[1].argv == ("lvextend", "-l", "+100%FREE", "my-vg/root", "/dev/vda3")
-    assert found[1].grown(found[0].grown(20 * GIB + MIB)) == 10 * GIB + 4 * MIB
+    assert volumes[0].argv == ("pvresize", "/dev/vda3")
+    assert volumes[1].argv == ("lvextend", "-l", "+100%FREE", "my-vg/root", "/dev/vda3")
+    assert volumes[1].grown(volumes[0].grown(20 * GIB + MIB)) == 10 * GIB + 4 * MIB
     both = report("lv", lv("root"), lv("swap_1"))
     assert layers.lvm_layers("/dev/vda3", report("pv", PV), both, "root")[1] == "my--vg-root"
     alone, name = layers.lvm_layers("/dev/vda3", report("pv", PV), both, "")
@@ -141,7 +141,7 @@ def test_the_only_logical_volume_takes_the_space_and_another_one_by_name():
 
 
 @pytest.mark.parametrize(
-    ("rows", "wanted", "code", "words"),
+    ("rows", "wanted", "code", "message"),
     [
         ([lv("root"), lv("swap_1")], None, "Ambiguous", "has the volumes root, swap_1; name one"),
         ([lv("root")], "home", "ResourceNotFound", "my-vg has no such volume; it has root"),
@@ -151,8 +151,8 @@ def test_the_only_logical_volume_takes_the_space_and_another_one_by_name():
         ([lv("root", attributes="owi-aos---")], None, "UnknownLayout", "my-vg/root is not a plain"),
     ],
 )
-def test_refused_volumes(rows, wanted, code, words):
-    with pytest.raises(FlexdiskError, match=words) as refused:
+def test_refused_volumes(rows, wanted, code, message):
+    with pytest.raises(FlexdiskError, match=message) as refused:
         layers.lvm_layers("/dev/vda3", report("pv", PV), report("lv", *rows), wanted)
     assert refused.value.code == code
 
@@ -188,9 +188,9 @@ def test_real_lvm_takes_the_space(new_disk, monkeypatch, tmp_path):
         shape = ("--reportformat", "json", "--units", "b", "--nosuffix", "-o")
         pvs = run("pvs", *shape, "pv_name,vg_name,pv_size,pv_free,pe_start,vg_extent_size", part)
         lvs = run("lvs", *shape, "lv_name,vg_name,lv_size,segtype,lv_attr")
-        own, _name = layers.lvm_layers(part, pvs, lvs, "root")
-        below = own[0].grown(int(Path(f"/sys/class/block/{disk.kname}p1/size").read_text()) * 512)
-        return own[1], own[1].grown(below)
+        volumes, _name = layers.lvm_layers(part, pvs, lvs, "root")
+        below = volumes[0].grown(int(Path(f"/sys/class/block/{disk.kname}p1/size").read_text()) * 512)
+        return volumes[1], volumes[1].grown(below)
 
     logical, size = grown()
     assert size > logical.size
@@ -204,7 +204,7 @@ def mount(target, options="rw", kind="ext4", source="/dev/vda1"):
 
 
 @pytest.mark.parametrize(
-    ("mounts", "words"),
+    ("mounts", "message"),
     [
         ([], "the ext4 on /dev/vda1 is not mounted"),
         ([mount("/", source="/dev/vdb1")], "is not mounted"),
@@ -215,8 +215,8 @@ def mount(target, options="rw", kind="ext4", source="/dev/vda1"):
         ),
     ],
 )
-def test_refused_mounts(mounts, words):
-    with pytest.raises(FlexdiskError, match=words):
+def test_refused_mounts(mounts, message):
+    with pytest.raises(FlexdiskError, match=message):
         layers.chosen_mount(Content("ext4"), "/dev/vda1", "254:1", mounts)
 
 

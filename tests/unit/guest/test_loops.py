@@ -52,8 +52,8 @@ class Killed(BaseException):
 
 
 def space(target):
-    found = os.statvfs(target)
-    return found.f_blocks * found.f_frsize
+    figures = os.statvfs(target)
+    return figures.f_blocks * figures.f_frsize
 
 
 def swap_entry(disk, number):
@@ -62,9 +62,9 @@ def swap_entry(disk, number):
     start, size = (int(word.split("=")[1]) for word in line.split(" : ")[1].split(",")[:2])
     where = ("-O", str(start * 512), "-S", str(size * 512), disk.device)
     run("blockdev", "--flushbufs", disk.device)  # read before mkswap wrote through the partition, it would be old
-    found = run("blkid", "-p", "-o", "export", *where).splitlines()
-    own = [each for each in found if each.startswith(("UUID", "LABEL", "TYPE", "VERSION"))]
-    return own, size, line.split(",", 2)[2]
+    lines = run("blkid", "-p", "-o", "export", *where).splitlines()
+    identity = [each for each in lines if each.startswith(("UUID", "LABEL", "TYPE", "VERSION"))]
+    return identity, size, line.split(",", 2)[2]
 
 
 def guest(new_disk, layout, kind, *, swap_on=True):
@@ -219,10 +219,10 @@ def killed_before(monkeypatch, disk, number):
     steps = count()
     plain = guest_apply.GuestApplier.step
 
-    def step(self, device, what):
+    def step(self, device, label):
         if next(steps) == number:
             raise Killed
-        plain(self, device, what)
+        plain(self, device, label)
 
     with monkeypatch.context() as patch:
         patch.setattr(guest_apply.GuestApplier, "step", step)
@@ -279,20 +279,20 @@ def test_the_active_flag_of_a_protective_mbr_is_kept(new_disk, active):
 
 
 def test_the_active_flag_is_kept_by_a_killed_run_and_the_next(new_disk, monkeypatch):
-    kept = 0
+    count_retained = 0
     for number in count():
         disk, _target, _swap = guest(new_disk, "gpt", "xfs")
         run("sfdisk", "-q", "--no-reread", "--no-tell-kernel", "-A", disk.device, "1")
         before = mbr_entry(disk)
         if not killed_before(monkeypatch, disk, number):
             break
-        kept += mbr_entry(disk) == before
+        count_retained += mbr_entry(disk) == before
         disk.grow()
         assert mbr_entry(disk) == before
         assert not list((disk.folder / "backups").glob("*.active"))
         assert not disk.grow()["changed"]
         disk.close()
-    assert number - 1 == kept, "it is off before one of the steps only"
+    assert number - 1 == count_retained, "it is off before one of the steps only"
 
 
 def test_a_failed_write_of_the_table_leaves_the_swap_on(new_disk, monkeypatch):
@@ -380,9 +380,9 @@ def test_somebody_changes_the_table_meanwhile(new_disk, monkeypatch):
     disk, _target, _swap = guest(new_disk, "gpt", "xfs")
     plan = guest_grow.plan
 
-    def slow(found):
+    def slow(result):
         run("sfdisk", "-q", "--no-reread", "--part-label", disk.device, "1", "other")
-        return plan(found)
+        return plan(result)
 
     monkeypatch.setattr(guest_grow, "plan", slow)
     with pytest.raises(FlexdiskError, match="somebody has changed"):
@@ -418,9 +418,9 @@ def test_refused_layouts(new_disk):
     target = read_only.put("xfs", read_only.part(1))
     run("mount", "-o", "remount,ro", str(target))
     read_only.to_size(GROWN)
-    for disk, words in ((unknown, "the last one, has nothing that is known"), (read_only, "mounted read-only at")):
+    for disk, message in ((unknown, "the last one, has nothing that is known"), (read_only, "mounted read-only at")):
         table = disk.dump()
         for check_mode in (True, False):
-            with pytest.raises(FlexdiskError, match=words):
+            with pytest.raises(FlexdiskError, match=message):
                 disk.grow(check_mode=check_mode)
         assert disk.dump() == table

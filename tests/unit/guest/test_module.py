@@ -37,7 +37,7 @@ def disk(new_disk, monkeypatch):
     made.put("ext4", made.part(1))
     made.to_size(400)
     made.asked = asked
-    monkeypatch.setattr(engine.Guest, "find", lambda _self, *what: asked.append(what) or made.kname)
+    monkeypatch.setattr(engine.Guest, "find", lambda _self, *label: asked.append(label) or made.kname)
     monkeypatch.setattr(engine, "SubprocessRunner", new_runner)
     return made
 

@@ -104,8 +104,8 @@ def test_the_program_needs_no_other_file(program):
 
 def test_tables_are_saved_where_the_module_has_them():
     options = yaml.safe_load(guest_growth.DOCUMENTATION)["options"]
-    (found,) = re.findall(r'^BACKUPS = "(.*?)"', PROGRAM.read_text(), re.MULTILINE)
-    assert f"/{found}" == options["backup_dir"]["default"]
+    (folder,) = re.findall(r'^BACKUPS = "(.*?)"', PROGRAM.read_text(), re.MULTILINE)
+    assert f"/{folder}" == options["backup_dir"]["default"]
 
 
 @pytest.mark.parametrize("python", PYTHONS)
@@ -127,11 +127,11 @@ def test_the_whole_disk_is_used(program, new_disk, layout, kind):
     before, table, swap_before = hashes(target), disk.dump(), swap and swap_entry(disk, swap)
     done = boots(program, disk, target)
     assert (done.returncode, done.stderr) == (0, "")
-    said = done.stdout.splitlines()
-    assert said[0].startswith(f"flexdisk: {disk.device}: ~ {disk.kname}p")
-    assert ("moves to the end, 40 MiB, UUID kept" in said[0]) == bool(swap)
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith(f"flexdisk: {disk.device}: ~ {disk.kname}p")
+    assert ("moves to the end, 40 MiB, UUID kept" in lines[0]) == bool(swap)
     (backup,) = (disk.root / "var" / "lib" / "flexdisk").iterdir()
-    assert said[1:] == [f"flexdisk: the partition table as it was is in {backup}"]
+    assert lines[1:] == [f"flexdisk: the partition table as it was is in {backup}"]
     assert restorable(table) in backup.read_text()
     assert space(target) > 700 << 20
     if swap:
@@ -182,16 +182,16 @@ def test_the_next_boot_goes_on_where_a_killed_one_was(program, new_disk, layout,
 def outside(disk, end):
     """The hash of what lies on a disk before the first partition, behind the first one, and at the end."""
     run("blockdev", "--flushbufs", disk.device)
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(disk.device, "rb") as file:
         for start, size in ((0, 1), (end, 60), (SMALL - 1, 2), (GROWN - 1, 1)):
             file.seek(start << 20)
-            found.update(file.read(size << 20))
-    return found.hexdigest()
+            digest.update(file.read(size << 20))
+    return digest.hexdigest()
 
 
 @pytest.mark.parametrize(
-    ("script", "words"),
+    ("script", "message"),
     [
         ("label: gpt\nsize=300MiB\nsize=20MiB\n", "p2, the last one, has nothing that is known on it"),
         ("label: dos\nsize=300MiB\nsize=20MiB, type=27\nsize=20MiB, type=82\n", "p2, before the swap at the end, has"),
@@ -199,23 +199,23 @@ def outside(disk, end):
         ("label: gpt\nsize=300MiB\n", "mounted read-only at"),
     ],
 )
-def test_what_is_not_known_stays_as_it_is(program, new_disk, script, words):
+def test_what_is_not_known_stays_as_it_is(program, new_disk, script, message):
     disk = new_disk(SMALL)
     disk.partition(script)
     target = disk.put("xfs", disk.part(1))
-    if "swap" in words:
+    if "swap" in message:
         run("mkswap", "-q", disk.part(3))
-    if "hybrid" in words:
+    if "hybrid" in message:
         with open(disk.device, "r+b") as file:
             file.seek(446 + 16)
             file.write(bytes([0, 0, 2, 0, 0x83, 0, 0, 0, 0, 8, 0, 0, 0, 0x60, 9, 0]))
-    if "read-only" in words:
+    if "read-only" in message:
         run("mount", "-o", "remount,ro", str(target))
     disk.to_size(GROWN)
     before = outside(disk, 301)
     done = boots(program, disk, target)
     assert (done.returncode, done.stdout) == (1, "")
-    assert words in done.stderr
+    assert message in done.stderr
     assert "[UnknownLayout]" in done.stderr or "[NotMounted]" in done.stderr
     assert outside(disk, 301) == before
     assert not (disk.root / "var").exists()

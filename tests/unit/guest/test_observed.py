@@ -12,7 +12,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.gues
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
+    ("content", "message"),
     [
         (Content(), "nothing that is known"),
         (Content("ext4"), "ext4"),
@@ -23,5 +23,5 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.gues
         ),
     ],
 )
-def test_what_is_there(content, words):
-    assert content.name == words
+def test_what_is_there(content, message):
+    assert content.name == message

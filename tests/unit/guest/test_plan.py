@@ -116,14 +116,14 @@ def test_nothing_to_do():
     assert plan(disk("dos", ROOT, 20 * 1024 + 10, found="ext4", layers=(file_system(20 * GIB),))).steps == ()
 
 
-@pytest.mark.parametrize(("parts", "found", "number"), [(SWAP, "ext4 swap", 2), (DEBIAN, "ext4 - swap", 5)])
-def test_swap_behind_moves(parts, found, number):
+@pytest.mark.parametrize(("parts", "signatures", "number"), [(SWAP, "ext4 swap", 2), (DEBIAN, "ext4 - swap", 5)])
+def test_swap_behind_moves(parts, signatures, number):
     node = f"/dev/vda{number}"
     here = disk(
         "dos",
         parts,
         50 * 1024,
-        found=found,
+        found=signatures,
         layers=(file_system(20 * GIB),),
         swaps=(Swap("/elsewhere", 0, -2, f"254:{number}"),),
     )
@@ -169,8 +169,8 @@ def test_a_swap_in_use_is_not_turned_off_without_memory_for_it(used, memory, ref
     if not refused:
         assert "swapoff /dev/vda2" in programs(plan(here))
         return
-    words = r"holds (2 GiB|960 MiB), and only (1 GiB|1023 MiB) of memory are available, of which 64 MiB must stay"
-    with pytest.raises(FlexdiskError, match=words) as failed:
+    message = r"holds (2 GiB|960 MiB), and only (1 GiB|1023 MiB) of memory are available, of which 64 MiB must stay"
+    with pytest.raises(FlexdiskError, match=message) as failed:
         plan(here)
     assert failed.value.code == "InsufficientSpace"
 
@@ -208,7 +208,7 @@ def test_what_a_killed_run_has_left_is_done():
 
 
 @pytest.mark.parametrize(
-    ("kernel", "words"),
+    ("kernel", "message"),
     [
         ({1: KernelPartition(M, 30 * 1024 * M)}, "another vda1"),
         ({1: KernelPartition(M + 1, 20 * 1024 * M)}, "another vda1"),
@@ -216,8 +216,8 @@ def test_what_a_killed_run_has_left_is_done():
         ({1: KernelPartition(M, 20 * 1024 * M), 3: KernelPartition(5, 5)}, "a partition 3 of /dev/vda"),
     ],
 )
-def test_a_kernel_that_knows_another_table(kernel, words):
-    with pytest.raises(FlexdiskError, match=words):
+def test_a_kernel_that_knows_another_table(kernel, message):
+    with pytest.raises(FlexdiskError, match=message):
         plan(disk("dos", ROOT, 50 * 1024, found="ext4", kernel=kernel))
 
 
@@ -232,7 +232,7 @@ LOGICAL_ROOT = [(1, M, 100 * M, "83"), (2, 200 * M, 300 * M, "5"), (5, 201 * M, 
 
 
 @pytest.mark.parametrize(
-    ("label", "parts", "found", "words"),
+    ("label", "parts", "signatures", "message"),
     [
         ("dos", [], "", "there is no partition that can grow; found: dos: no partition"),
         ("dos", ROOT, "swap", "no partition that can grow; found: dos: vda1 swap"),
@@ -250,14 +250,14 @@ LOGICAL_ROOT = [(1, M, 100 * M, "83"), (2, 200 * M, 300 * M, "5"), (5, 201 * M, 
         ("dos", [*ROOT, (2, (1 + 20 * 1024) * M, 300 * M, "f")], "ext4", "an extended partition lies behind vda1"),
     ],
 )
-def test_refused_layouts(label, parts, found, words):
-    with pytest.raises(FlexdiskError, match=words) as refused:
-        plan(disk(label, parts, 50 * 1024, found=found))
+def test_refused_layouts(label, parts, signatures, message):
+    with pytest.raises(FlexdiskError, match=message) as refused:
+        plan(disk(label, parts, 50 * 1024, found=signatures))
     assert refused.value.code == "UnknownLayout"
 
 
 @pytest.mark.parametrize(
-    ("label", "kinds", "parts", "words"),
+    ("label", "kinds", "parts", "message"),
     [
         ("gpt", [0xEE, 0x83], ROOT, "hybrid of GPT and MBR; the MBR has types ee, 83"),
         ("gpt", [0x83], ROOT, "hybrid"),
@@ -270,8 +270,8 @@ def test_refused_layouts(label, parts, found, words):
         ("dos", None, [(1, M, 9 * M, "5"), (5, 2 * M, 5 * M, "83"), (2, 9 * M, M, "83")], "vda1 and vda2 overlap"),
     ],
 )
-def test_refused_tables(label, kinds, parts, words):
-    with pytest.raises(FlexdiskError, match=words):
+def test_refused_tables(label, kinds, parts, message):
+    with pytest.raises(FlexdiskError, match=message):
         disk(label, parts, 50 * 1024, found="ext4 ext4", kinds=kinds)
 
 
@@ -286,10 +286,10 @@ def test_a_gpt_whose_entries_are_not_behind_its_header():
 
 def test_the_size_of_sectors():
     """Old sfdisk does not say it, so the kernel is asked. What sfdisk says is what it counts in."""
-    found = {"label": "dos", "device": "/dev/vda", "partitions": []}
+    table = {"label": "dos", "device": "/dev/vda", "partitions": []}
 
     def sector(kernel, **more):
-        return parse_table(json.dumps({"partitiontable": {**found, **more}}), head("dos"), GIB, kernel).sector
+        return parse_table(json.dumps({"partitiontable": {**table, **more}}), head("dos"), GIB, kernel).sector
 
     assert (sector(4096), sector(512, sectorsize=4096), sector(0, sectorsize=512)) == (4096, 4096, 512)
     with pytest.raises(FlexdiskError, match="neither sfdisk nor the kernel tells") as refused:
@@ -316,10 +316,12 @@ def test_a_swap_whose_headers_would_overlap_stays(off, logical):
     """With space between it and the root, the swap may have nowhere to go. Its header is never written over itself."""
     start, size = 600 * M - off, 100 * M
     swap = [(2, start - 2, size + 2, "5"), (5, start, size, "82")] if logical else [(2, start, size, "82")]
-    parts, found = [(1, M, 500 * M, "83"), *swap], "ext4 - swap" if logical else "ext4 swap"
+    parts, signatures = [(1, M, 500 * M, "83"), *swap], "ext4 - swap" if logical else "ext4 swap"
     node = f"/dev/vda{swap[-1][0]}"
     for size_of_disk in (701, 702):
-        planned = plan(disk("dos", parts, size_of_disk, found=found, swaps=(Swap(node, 0, -2, f"254:{swap[-1][0]}"),)))
+        planned = plan(
+            disk("dos", parts, size_of_disk, found=signatures, swaps=(Swap(node, 0, -2, f"254:{swap[-1][0]}"),))
+        )
         copies = [step for step in planned.steps if isinstance(step, CopySwapHeader)]
         assert all(step.target >= step.source + MIB for step in copies)
         moves = (size_of_disk - 100) * M - start >= M

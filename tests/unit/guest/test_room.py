@@ -61,12 +61,12 @@ def disk(tools, tmp_path):
 
 
 def test_a_gpt_counts_with_all_that_its_header_allows(disk):
-    found = disk(GPT.format(102400)).room()
-    assert (found.end, found.backup) == (51 * MIB, 33 * 512)
-    assert (found.min_bytes, found.reason) == (found.size, "its GPT lets partitions reach to its end")
-    assert found.relocate == (("sfdisk", "--relocate", "gpt-bak-mini", "disk"),)
-    assert found.compact == 51 * MIB + 34 * 512
-    assert found.description() == (
+    free = disk(GPT.format(102400)).room()
+    assert (free.end, free.backup) == (51 * MIB, 33 * 512)
+    assert (free.min_bytes, free.reason) == (free.size, "its GPT lets partitions reach to its end")
+    assert free.relocate == (("sfdisk", "--relocate", "gpt-bak-mini", "disk"),)
+    assert free.compact == 51 * MIB + 34 * 512
+    assert free.description() == (
         "disk: 100 MiB, cannot shrink: its GPT lets partitions reach to its end; "
         "to 52 MiB after sfdisk --relocate gpt-bak-mini disk"
     )
@@ -76,12 +76,12 @@ def test_a_gpt_whose_second_header_has_moved_leaves_room(disk):
     made = disk(GPT.format(102400))
     before, foretold = made.places(), made.room().compact
     made.relocate()
-    found = made.room()
-    assert (found.min_bytes, found.relocate, found.reason) == (foretold, (), "")
-    assert found.description() == "disk: 100 MiB, can shrink to 52 MiB"
-    made.shrink(found.min_bytes)
+    free = made.room()
+    assert (free.min_bytes, free.relocate, free.reason) == (foretold, (), "")
+    assert free.description() == "disk: 100 MiB, can shrink to 52 MiB"
+    made.shrink(free.min_bytes)
     assert made.places() == before
-    assert (made.room().min_bytes, made.room().reason) == (found.min_bytes, "disk1 reaches to its end")
+    assert (made.room().min_bytes, made.room().reason) == (free.min_bytes, "disk1 reaches to its end")
     made.relocate("std")
     assert "No errors" in run("sfdisk", "--verify", str(made.path))
     assert made.places() == before
@@ -122,16 +122,16 @@ def test_a_gpt_that_is_shrunk_as_it_is_is_lost(disk):
 
 @pytest.mark.parametrize(("entries", "backup"), [(128, 33), (256, 65), (12, 4)])
 def test_the_room_of_the_second_header_is_that_of_its_entries(disk, entries, backup):
-    found = disk(f"label: gpt\ntable-length: {entries}\nstart=2048, size=8192\n").room()
-    assert (found.backup, found.end) == (backup * 512, 5 * MIB)
+    free = disk(f"label: gpt\ntable-length: {entries}\nstart=2048, size=8192\n").room()
+    assert (free.backup, free.end) == (backup * 512, 5 * MIB)
 
 
 def test_an_empty_gpt_keeps_its_first_header(disk):
     made = disk("label: gpt\n")
     made.relocate()
-    found = made.room()
-    assert found.end == 0
-    assert 67 * 512 <= found.min_bytes <= 2 * MIB + 33 * 512
+    free = made.room()
+    assert free.end == 0
+    assert 67 * 512 <= free.min_bytes <= 2 * MIB + 33 * 512
 
 
 @pytest.mark.parametrize(
@@ -144,8 +144,8 @@ def test_an_empty_gpt_keeps_its_first_header(disk):
     ids=["last", "not the last number", "extended"],
 )
 def test_an_mbr_ends_with_its_last_partition(disk, script, end):
-    found = disk(script).room()
-    assert (found.table, found.end, found.min_bytes, found.backup, found.relocate) == ("dos", end, end, 0, ())
+    free = disk(script).room()
+    assert (free.table, free.end, free.min_bytes, free.backup, free.relocate) == ("dos", end, end, 0, ())
 
 
 def test_an_empty_mbr_keeps_its_sector(disk):
@@ -178,10 +178,10 @@ def test_a_shrunk_gpt_is_whole(tools, tmp_path_factory, layout):
     made = FileDisk(tmp_path_factory.mktemp("disk") / "disk", 120 * MIB, "label: gpt\n" + "".join(lines))
     before = made.places()
     made.relocate()
-    found = made.room()
-    assert found.end == end * 512
-    assert 33 * 512 <= found.min_bytes - found.end <= 34 * 512
-    made.shrink(room.whole_mib(found.min_bytes) * MIB)
+    free = made.room()
+    assert free.end == end * 512
+    assert 33 * 512 <= free.min_bytes - free.end <= 34 * 512
+    made.shrink(room.whole_mib(free.min_bytes) * MIB)
     made.relocate("std")
     assert made.places() == before
     assert "No errors" in run("sfdisk", "--verify", str(made.path))
@@ -191,14 +191,14 @@ def test_a_shrunk_gpt_is_whole(tools, tmp_path_factory, layout):
 
 
 def test_what_is_not_known_takes_the_whole_disk():
-    found = room.unknown("/dev/vda", 5 * MIB + 512, "nobody knows")
-    assert (found.min_bytes, found.end, room.whole_mib(found.min_bytes)) == (5 * MIB + 512, 5 * MIB + 512, 6)
-    assert found.description() == "/dev/vda: 5.0 MiB, cannot shrink: nobody knows"
+    free = room.unknown("/dev/vda", 5 * MIB + 512, "nobody knows")
+    assert (free.min_bytes, free.end, room.whole_mib(free.min_bytes)) == (5 * MIB + 512, 5 * MIB + 512, 6)
+    assert free.description() == "/dev/vda: 5.0 MiB, cannot shrink: nobody knows"
 
 
 def test_what_fills_a_disk_ends_it():
-    found = room.filled("/dev/vda", 9 * MIB, "xfs", 5 * MIB + 1)
-    assert (found.min_bytes, found.reason, found.description()) == (
+    free = room.filled("/dev/vda", 9 * MIB, "xfs", 5 * MIB + 1)
+    assert (free.min_bytes, free.reason, free.description()) == (
         5 * MIB + 1,
         "",
         "/dev/vda: 9 MiB, can shrink to 6 MiB",
@@ -258,7 +258,7 @@ def test_a_physical_volume_ends_with_its_extents():
 
 
 @pytest.mark.parametrize(
-    ("pvs", "code", "words"),
+    ("pvs", "code", "message"),
     [
         (report(vg_extent_size=0), "UnknownLayout", "vda is a physical volume without volume group"),
         (report(pv_mda_count=2), "UnknownLayout", "a second copy of LVM's metadata at its end"),
@@ -266,7 +266,7 @@ def test_a_physical_volume_ends_with_its_extents():
         ("{}", "UnexpectedOutput", "pvs printed"),
     ],
 )
-def test_a_physical_volume_that_is_not_known(pvs, code, words):
-    with pytest.raises(FlexdiskError, match=words) as refused:
+def test_a_physical_volume_that_is_not_known(pvs, code, message):
+    with pytest.raises(FlexdiskError, match=message) as refused:
         room.physical_end("vda", pvs)
     assert refused.value.code == code

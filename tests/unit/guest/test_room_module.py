@@ -54,10 +54,10 @@ def test_a_gpt_shrinks_to_its_last_partition(new_disk, sector):
     assert whole["relocated_min_size_mib"] == 502
     assert disk.dump() == table
     run(*whole["relocate"].split())
-    found = asked(disk)
-    assert (found["min_size_mib"], found["relocate"], found["reason"]) == (502, "", "")
-    assert not found["changed"]
-    disk.to_size(found["min_size_mib"])
+    actual = asked(disk)
+    assert (actual["min_size_mib"], actual["relocate"], actual["reason"]) == (502, "", "")
+    assert not actual["changed"]
+    disk.to_size(actual["min_size_mib"])
     run("sfdisk", "-q", "--relocate", "gpt-bak-std", disk.device)
     assert asked(disk)["min_size_mib"] == 502
     disk.boot()
@@ -80,8 +80,8 @@ def test_growth_puts_the_second_header_back(new_disk):
 def test_an_mbr_shrinks_to_its_last_partition(new_disk):
     disk = new_disk(700)
     disk.partition("label: dos\nsize=400MiB\nstart=821248, size=100000, type=5\nstart=823296, size=97951, type=82\n")
-    found = asked(disk)
-    assert (found["table"], found["min_size_bytes"], found["min_size_mib"]) == ("dos", 921248 * 512, 450)
+    actual = asked(disk)
+    assert (actual["table"], actual["min_size_bytes"], actual["min_size_mib"]) == ("dos", 921248 * 512, 450)
 
 
 @pytest.mark.parametrize("kind", ["ext4", "xfs", "btrfs"])
@@ -89,10 +89,10 @@ def test_a_file_system_on_the_whole_disk(new_disk, kind):
     disk = new_disk(400)
     target = disk.put(kind, disk.device)
     disk.to_size(700)
-    found = asked(disk)
-    assert (found["table"], found["content"], found["min_size_mib"]) == ("", kind, 400)
+    actual = asked(disk)
+    assert (actual["table"], actual["content"], actual["min_size_mib"]) == ("", kind, 400)
     before = hashes(target)
-    disk.to_size(found["min_size_mib"])
+    disk.to_size(actual["min_size_mib"])
     assert asked(disk)["reason"] == f"the {kind} on it takes all of it"
     assert hashes(target) == before
     run("umount", str(target))
@@ -116,9 +116,9 @@ def test_real_lvm_on_the_whole_disk(new_disk, monkeypatch, tmp_path):
     disk.to_size(400)
     assert 297 <= asked(disk)["min_size_mib"] <= 301
     run("pvresize", "-q", "-y", "--setphysicalvolumesize", "200M", disk.device)
-    found = asked(disk)
-    assert (found["content"], found["min_size_mib"]) == ("LVM2_member", 201)
-    disk.to_size(found["min_size_mib"])
+    actual = asked(disk)
+    assert (actual["content"], actual["min_size_mib"]) == ("LVM2_member", 201)
+    disk.to_size(actual["min_size_mib"])
     assert "smaller" not in run("vgck", group)
     disk.to_size(400)
     run("vgremove", "-q", "-y", group)
@@ -175,17 +175,17 @@ class Played:
         return Answer(0, json.dumps({"filesystems": []}), "")
 
 
-def played(*what, **more):
-    return result(RoomReader(Played(*what, **more), "/nowhere").room("vdb"))
+def played(*changes, **more):
+    return result(RoomReader(Played(*changes, **more), "/nowhere").room("vdb"))
 
 
 def test_luks_ends_with_what_is_open():
-    found = played()
-    assert (found["content"], found["min_size_bytes"], found["min_size_mib"]) == ("crypto_LUKS", 26 * MIB, 26)
+    actual = played()
+    assert (actual["content"], actual["min_size_bytes"], actual["min_size_mib"]) == ("crypto_LUKS", 26 * MIB, 26)
 
 
 @pytest.mark.parametrize(
-    ("what", "reason"),
+    ("changes", "reason"),
     [
         ({"above": ()}, "its LUKS device is not open, or nothing uses it"),
         ({"above": [("data", "crypt"), ("more", "crypt")]}, "its LUKS device is not open, or data, more uses it"),
@@ -196,10 +196,10 @@ def test_luks_ends_with_what_is_open():
         ({"kind": "", "table": 0, "above": [("md0", "raid1")]}, "md0 uses it as a whole"),
     ],
 )
-def test_what_takes_the_whole_disk(what, reason):
-    found = played(**what)
-    assert re.fullmatch(reason, found["reason"])
-    assert (found["min_size_bytes"], found["min_size_mib"]) == (50 * MIB, 50)
+def test_what_takes_the_whole_disk(changes, reason):
+    actual = played(**changes)
+    assert re.fullmatch(reason, actual["reason"])
+    assert (actual["min_size_bytes"], actual["min_size_mib"]) == (50 * MIB, 50)
 
 
 def test_a_table_that_sfdisk_does_not_print_is_an_error(monkeypatch):
@@ -217,8 +217,8 @@ def test_a_damaged_gpt_takes_the_whole_disk(new_disk):
     with open(disk.device, "r+b") as file:
         file.seek(1024 + 56)
         file.write(b"b")
-    found = asked(disk)
-    assert (found["min_size_mib"], found["reason"][:20]) == (100, "sfdisk says of it: T")
+    actual = asked(disk)
+    assert (actual["min_size_mib"], actual["reason"][:20]) == (100, "sfdisk says of it: T")
 
 
 def test_a_disk_that_cannot_be_read():
@@ -238,10 +238,10 @@ def test_results_are_as_documented(module, monkeypatch):
     looked_for = []
     monkeypatch.setattr(engine.os, "geteuid", lambda: 0)
     monkeypatch.setattr(engine, "SubprocessRunner", Played)
-    monkeypatch.setattr(engine.RoomReader, "find", lambda _self, *what: looked_for.append(what) or "vdb")
-    told, done = (module(check, disk_uuid=UUID.upper()) for check in (True, False))
+    monkeypatch.setattr(engine.RoomReader, "find", lambda _self, *label: looked_for.append(label) or "vdb")
+    predicted, done = (module(check, disk_uuid=UUID.upper()) for check in (True, False))
     assert looked_for == [("11c1a5a7aaaa4bbb8ccc", None)] * 2
-    assert told == done
+    assert predicted == done
     success = {key for key, value in DOCUMENTED.items() if value["returned"] != "failure"}
     assert set(done) - {"changed", "invocation"} == success
     assert done["msg"] == "/dev/vdb: 50 MiB, can shrink to 26 MiB"

@@ -65,7 +65,7 @@ def more_of(label):
     names = st.sampled_from(["", ', name="a name"', ', name="root"']) if label == "gpt" else st.just("")
     marks = ["", ', attrs="RequiredPartition LegacyBIOSBootable GUID:49"'] if label == "gpt" else [""]
     return st.tuples(st.sampled_from(TYPES[label]), names, st.sampled_from(marks)).map(
-        lambda words: f"type={words[0]}{words[1]}{words[2]}"
+        lambda message: f"type={message[0]}{message[1]}{message[2]}"
     )
 
 
@@ -93,24 +93,24 @@ def read(path):
 
 def places(dump):
     """Number of each partition: (start, size, the rest of its line)."""
-    found = {}
+    places_by_number = {}
     for line in dump.splitlines():
         match = re.match(r"\S+?(\d+) : start=\s*(\d+), size=\s*(\d+),(.*)", line)
         if match:
-            found[int(match[1])] = (int(match[2]), int(match[3]), match[4])
-    return found
+            places_by_number[int(match[1])] = (int(match[2]), int(match[3]), match[4])
+    return places_by_number
 
 
 def head_lines(dump):
     return [line for line in dump.splitlines() if ":" in line and " : " not in line and "last-lba" not in line]
 
 
-def no_overlap(found, extended):
-    inner = sorted(where for number, where in found.items() if number not in extended)
+def no_overlap(partitions, extended):
+    inner = sorted(where for number, where in partitions.items() if number not in extended)
     assert all(one[0] + one[1] <= two[0] for one, two in pairwise(inner))
     for number in extended:
-        start, size, _rest = found[number]
-        for other, (at, length, _more) in found.items():
+        start, size, _rest = partitions[number]
+        for other, (at, length, _more) in partitions.items():
             inside = other >= 5 and start < at and at + length <= start + size
             assert other == number or inside or at + length <= start or start + size <= at
 
@@ -119,11 +119,11 @@ def check_gpt(path):
     """Both headers where they belong, each naming the other, with the checksum of its own entries."""
     data, last = Path(path), os.path.getsize(path) // 512 - 1
     with data.open("rb") as file:
-        for own, other in ((1, last), (last, 1)):
-            file.seek(own * 512)
+        for variables, other in ((1, last), (last, 1)):
+            file.seek(variables * 512)
             header = file.read(92)
             assert header[:8] == b"EFI PART"
-            assert struct.unpack_from("<QQ", header, 24) == (own, other)
+            assert struct.unpack_from("<QQ", header, 24) == (variables, other)
 
 
 def disk_with(folder, script, mib):
@@ -149,17 +149,17 @@ def planned(path, table, dump, cast, contents):
     return [step.text for step in steps if isinstance(step, Backup)], written
 
 
-def check_kept(cast, old, new, named):
+def check_kept(cast, before, new, named):
     """What is not named is as it was, the grown one begins where it began, and none has become smaller."""
-    assert old.keys() == new.keys()
-    assert {number: old[number] for number in old.keys() - named} == {
-        number: new[number] for number in old.keys() - named
+    assert before.keys() == new.keys()
+    assert {number: before[number] for number in before.keys() - named} == {
+        number: new[number] for number in before.keys() - named
     }
-    assert all(old[number][2] == new[number][2] for number in old)
-    assert new[cast.grown.number][0] == old[cast.grown.number][0]
-    assert all(new[number][1] >= old[number][1] for number in old)
+    assert all(before[number][2] == new[number][2] for number in before)
+    assert new[cast.grown.number][0] == before[cast.grown.number][0]
+    assert all(new[number][1] >= before[number][1] for number in before)
     if cast.swap is not None:
-        assert new[cast.swap.number][1] == old[cast.swap.number][1]
+        assert new[cast.swap.number][1] == before[cast.swap.number][1]
 
 
 @pytest.mark.parametrize("swap", [False, True], ids=["last", "swap behind"])
@@ -174,8 +174,8 @@ def test_random_tables_grow(tools, record_property, label, logical, swap):
         counted[grows(label, layout, free, more, swap)] += 1
 
     one()
-    for words, count in counted.items():
-        record_property(f"random partition tables {words}", count)
+    for case, count in counted.items():
+        record_property(f"random partition tables {case}", count)
     assert counted["grown"] > 0
 
 

@@ -189,10 +189,10 @@ def test_what_is_unknown_after_the_steps_is_no_refusal(grown, monkeypatch):
     disk, guest = grown("label: gpt\nsize=550MiB\n", 1)
     planned = []
 
-    def plan_once(found):
+    def plan_once(result):
         if planned:
             raise FlexdiskError("UnknownLayout", "nobody knows it")
-        planned.append(plan(found))
+        planned.append(plan(result))
         return planned[0]
 
     plan = guest_grow.plan
@@ -270,12 +270,12 @@ def test_one_of_several_devices_is_refused_on_a_grown_disk(grown, kind):
 
 def test_a_pool_takes_the_whole_disk(grown):
     disk, guest = grown("", 0)
-    found = RoomReader(guest, str(disk.root)).room(disk.kname)
-    assert (found.reason, found.min_bytes) == ("a ZFS pool cannot shrink", 900 * MIB)
+    free = RoomReader(guest, str(disk.root)).room(disk.kname)
+    assert (free.reason, free.min_bytes) == ("a ZFS pool cannot shrink", 900 * MIB)
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         ("cannot open '/dev/sdb1': No such file", "printed no label"),
         ("LABEL 0 \n    version: 5000\n", "printed something unknown"),
@@ -284,8 +284,8 @@ def test_a_pool_takes_the_whole_disk(grown):
         (CACHE, "/dev/sdb1 is a spare or cache of a ZFS pool"),
     ],
 )
-def test_labels_that_are_refused(text, words):
-    with pytest.raises(FlexdiskError, match=words):
+def test_labels_that_are_refused(text, message):
+    with pytest.raises(FlexdiskError, match=message):
         zfs.parse_label("/dev/sdb1", text)
 
 
@@ -295,35 +295,35 @@ def test_a_label_is_read():
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "code", "words"),
+    ("text", "line", "code", "message"),
     [
         (label_text(), "", "NotMounted", "is not imported"),
         (label_text(), f"{POOL}\tONLINE\ton\ttank\n", "NotMounted", "tank on /dev/sdb1 is imported read-only"),
         (label_text(), f"{POOL}\tDEGRADED\toff\ttank\n", "UnknownLayout", "is DEGRADED, not ONLINE"),
     ],
 )
-def test_pools_that_are_refused(text, line, code, words):
-    with pytest.raises(FlexdiskError, match=words) as refused:
+def test_pools_that_are_refused(text, line, code, message):
+    with pytest.raises(FlexdiskError, match=message) as refused:
         zfs.pool_name("/dev/sdb1", zfs.parse_label("/dev/sdb1", text), f"5\tONLINE\toff\trpool\n{line}")
     assert refused.value.code == code
 
 
 @pytest.mark.parametrize(
-    ("text", "words"),
+    ("text", "message"),
     [
         (rows("/dev/sda1", 512 * MIB), "which does not use it"),  # sdb is a copy of sda
         (rows("/dev/sdb1", 512 * MIB, "FAULTED"), "/dev/sdb1 is FAULTED in the ZFS pool tank"),
         ("tank\t1\n\t/dev/sdb1\t-\t-\t-\n", "printed something unknown"),
     ],
 )
-def test_devices_that_are_refused(text, words):
+def test_devices_that_are_refused(text, message):
     label = zfs.parse_label("/dev/sdb1", label_text())
-    with pytest.raises(FlexdiskError, match=words):
+    with pytest.raises(FlexdiskError, match=message):
         zfs.pool_layer("tank", "/dev/sdb1", label, "tank", text)
 
 
 @pytest.mark.parametrize(
-    ("text", "gained", "words"),
+    ("text", "gained", "message"),
     [
         (shared_rows("/dev/sdb1"), 16 * MIB, "part of a mirror"),
         (shared_rows("/dev/sdb1", expandsz="1048576"), 0, "part of a mirror"),
@@ -333,10 +333,10 @@ def test_devices_that_are_refused(text, words):
         ("\tmirror-0\t1\n" + shared_rows("/dev/sdb1").splitlines()[-1], 0, "part of a mirror"),
     ],
 )
-def test_one_of_several_devices_that_is_refused(text, gained, words):
+def test_one_of_several_devices_that_is_refused(text, gained, message):
     label = zfs.parse_label("/dev/sdb1", label_text(kind="mirror"))
     zfs.check_member("/dev/sdb1", label, "tank", shared_rows("/dev/sdb1"), 16 * MIB - 1)
-    with pytest.raises(FlexdiskError, match=words):
+    with pytest.raises(FlexdiskError, match=message):
         zfs.check_member("/dev/sdb1", label, "tank", text, gained)
 
 

@@ -22,13 +22,13 @@ REAL = pytest.mark.skipif(shutil.which("qemu-img") is None, reason="there is no 
 MIB = 1 << 20
 
 
-def said(**found):
-    text = json.dumps({"virtual-size": MIB, "format": "raw", **found})
+def said(**result):
+    text = json.dumps({"virtual-size": MIB, "format": "raw", **result})
     return lambda argv, stdin="", timeout=300: Answer(0, text, "")
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("result", "message"),
     [
         ({"format": "vmdk"}, "it must be raw or qcow2"),
         ({"virtual-size": 0}, "and 0 bytes; it must be raw"),
@@ -37,9 +37,9 @@ def said(**found):
         ({"virtual-size": "x"}, "no JSON of an image"),
     ],
 )
-def test_what_is_not_taken(found, words):
-    with pytest.raises(FlexdiskError, match=words):
-        probe(said(**found), "/image")
+def test_what_is_not_taken(result, message):
+    with pytest.raises(FlexdiskError, match=message):
+        probe(said(**result), "/image")
 
 
 @pytest.mark.parametrize("path", ["image", "", "/a\nb", "json:{}"])
@@ -65,9 +65,9 @@ def test_a_real_image_comes_whole(tmp_path, kind):
     subprocess.run(["qemu-img", "convert", "-f", "raw", "-O", kind, raw, image], check=True)
     device.write_bytes(bytes(4 * MIB))
     runner = SubprocessRunner()
-    found = probe(runner, str(image))
-    assert (found.format, found.size) == (kind, 3 * MIB)
-    convert(runner, found, str(device))
+    image_file = probe(runner, str(image))
+    assert (image_file.format, image_file.size) == (kind, 3 * MIB)
+    convert(runner, image_file, str(device))
     assert device.read_bytes() == raw.read_bytes() + bytes(MIB)
 
 
@@ -117,19 +117,19 @@ def swap(image):
 @pytest.mark.parametrize("copies", [False, True])
 def test_a_file_that_is_swapped_is_never_read(image, copies):
     """What was opened is read, and then the difference is seen."""
-    found = probe(swapping("before", lambda: None, INFO), str(image))
+    image_file = probe(swapping("before", lambda: None, INFO), str(image))
     runner = swapping("before", lambda: swap(image), INFO)
     with pytest.raises(FlexdiskError, match=f"image_file {image} changed since it was read"):
-        convert(runner, found, "/dev/null") if copies else probe(runner, str(image))
+        convert(runner, image_file, "/dev/null") if copies else probe(runner, str(image))
     assert runner.read == b"good"
 
 
 def test_a_file_that_is_swapped_after_the_plan_is_not_copied(image):
-    found = probe(swapping("before", lambda: None, INFO), str(image))
+    image_file = probe(swapping("before", lambda: None, INFO), str(image))
     swap(image)
     runner = swapping("before", lambda: None)
     with pytest.raises(FlexdiskError, match="changed since it was read") as caught:
-        convert(runner, found, "/dev/null")
+        convert(runner, image_file, "/dev/null")
     assert (caught.value.code, hasattr(runner, "read")) == ("Changed", False)
 
 
@@ -137,9 +137,9 @@ def test_a_file_that_is_swapped_after_the_plan_is_not_copied(image):
 def test_a_file_that_is_written_to_is_refused(image, when):
     with pytest.raises(FlexdiskError, match="changed since it was read"):
         probe(swapping(when, lambda: image.write_bytes(b"more than good"), INFO), str(image))
-    found = probe(swapping("before", lambda: None, INFO), str(image))
+    image_file = probe(swapping("before", lambda: None, INFO), str(image))
     with pytest.raises(FlexdiskError, match="changed since it was read"):
-        convert(swapping(when, lambda: image.write_bytes(b"good")), found, "/dev/null")
+        convert(swapping(when, lambda: image.write_bytes(b"good")), image_file, "/dev/null")
 
 
 def test_messages_have_the_path_of_the_user(image):

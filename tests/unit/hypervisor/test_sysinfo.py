@@ -54,7 +54,7 @@ def test_free_memory_is_rounded_down():
 
 
 @pytest.mark.parametrize(
-    ("sysinfo", "kstat", "said"),
+    ("sysinfo", "kstat", "message"),
     [
         ("", KSTAT, "sysinfo did not print a JSON object"),
         ("[]", KSTAT, "sysinfo did not print a JSON object"),
@@ -71,11 +71,11 @@ def test_free_memory_is_rounded_down():
         (SYSINFO, KSTAT.replace("freemem", "availrmem"), "kstat printed 'unix:"),
     ],
 )
-def test_what_is_no_answer(sysinfo, kstat, said):
+def test_what_is_no_answer(sysinfo, kstat, message):
     with pytest.raises(FlexdiskError) as caught:
         sysinfo_read.parse_resources(sysinfo, kstat)
     assert caught.value.code == "UnexpectedOutput"
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
 VALUES = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers())
@@ -87,10 +87,10 @@ def test_any_text_is_read_or_refused(sysinfo, kstat):
     try:
         sysinfo_read.parse_resources(sysinfo, kstat)
     except FlexdiskError as exc:
-        said = exc.code
+        code = exc.code
     else:
-        said = "UnexpectedOutput"
-    assert said == "UnexpectedOutput"
+        code = "UnexpectedOutput"
+    assert code == "UnexpectedOutput"
 
 
 class Recorded:

@@ -91,18 +91,18 @@ class Recorded:
 def test_what_another_host_needs_of_the_disk_for_cloud_init():
     """Without the hash vmadm fills it again where it is made again."""
     metadata = {"cloudinit_datasource": "nocloud", "cloudinit_nocloud_path": D1}
-    told = vm(internal_metadata={**metadata, "cloudinit_nocloud_hash": "0" * 32})
-    assert Vmadm(Recorded(told)).description(U).options["internal_metadata"] == metadata
+    config = vm(internal_metadata={**metadata, "cloudinit_nocloud_hash": "0" * 32})
+    assert Vmadm(Recorded(config)).description(U).options["internal_metadata"] == metadata
 
 
 def test_a_vm():
-    found = vmadm_read.parse_vm(VM)
-    assert (found.uuid, found.alias, found.brand, found.state) == (U, "web0", "bhyve", "stopped")
-    assert (found.pool, found.dataset, found.flexible_disk_size) == ("zones", "zones/" + U, 20480)
-    assert (found.autoboot, found.indestructible, found.transition) == (False, False, "")
-    assert (found.hidden_paths, found.tags) == ({D1}, {"role": "web", "cns": "true", "n": "1"})
+    config = vmadm_read.parse_vm(VM)
+    assert (config.uuid, config.alias, config.brand, config.state) == (U, "web0", "bhyve", "stopped")
+    assert (config.pool, config.dataset, config.flexible_disk_size) == ("zones", "zones/" + U, 20480)
+    assert (config.autoboot, config.indestructible, config.transition) == (False, False, "")
+    assert (config.hidden_paths, config.tags) == ({D1}, {"role": "web", "cns": "true", "n": "1"})
     image = "aaaaaaaa-0000-4000-8000-000000000001"
-    assert found.disks == (
+    assert config.disks == (
         DiskConfig(D0, f"zones/{U}/disk0", True, "virtio", "disk", image, 10240, "0:4:0", UUID.lower()),
         DiskConfig(D1, f"zones/{U}/disk1", False, "virtio", "disk", "", 0, "4:1", ""),
         DiskConfig("/isos/x.iso", "", False, "ahci", "cdrom"),
@@ -111,9 +111,9 @@ def test_a_vm():
 
 
 def test_what_is_absent_has_a_meaning():
-    found = vmadm_read.parse_vm({"uuid": U, "disks": [{"boot": "true"}]})
-    assert (found.flexible_disk_size, found.hidden_paths, found.state) == (None, frozenset(), "unknown")
-    assert found.disks == (DiskConfig("", boot=True),)
+    config = vmadm_read.parse_vm({"uuid": U, "disks": [{"boot": "true"}]})
+    assert (config.flexible_disk_size, config.hidden_paths, config.state) == (None, frozenset(), "unknown")
+    assert config.disks == (DiskConfig("", boot=True),)
     assert vmadm_read.parse_vm({"uuid": U, "flexible_disk_size": 0}).flexible_disk_size is None
     assert all(vmadm_read.parse_vm({"uuid": U, "tags": odd}).tags == {} for odd in (None, "x", [1], {}))
 
@@ -135,10 +135,10 @@ def test_any_json_is_read_or_refused(value):
         try:
             vmadm_read.parse_lookup(text)
         except FlexdiskError as exc:
-            said = exc.code
+            code = exc.code
         else:
-            said = "UnexpectedOutput"
-        assert said in ("UnexpectedOutput", "PlatformTooOld")
+            code = "UnexpectedOutput"
+        assert code in ("UnexpectedOutput", "PlatformTooOld")
 
 
 @pytest.mark.parametrize("odd", [{"zpool": "-x"}, {"zfs_filesystem": "other/x"}, {"disks": ["x"]}])
@@ -154,10 +154,10 @@ def test_no_vms():
     assert vmadm_read.parse_lookup("[]") == []
 
 
-@pytest.mark.parametrize(("stamp", "old"), [("20181205T235959Z", True), ("20181206T000000Z", False), ("", False)])
-def test_platforms_that_could_destroy_disk0(stamp, old):
+@pytest.mark.parametrize(("stamp", "affected"), [("20181205T235959Z", True), ("20181206T000000Z", False), ("", False)])
+def test_platforms_that_could_destroy_disk0(stamp, affected):
     text = json.dumps([vm(platform_buildstamp=stamp)])
-    if not old:
+    if not affected:
         assert len(vmadm_read.parse_lookup(text)) == 1
         return
     with pytest.raises(FlexdiskError, match=r"20181205.*before 20181206") as caught:
@@ -352,7 +352,7 @@ def test_not_root():
 
 
 @pytest.mark.parametrize(
-    ("stdout", "found"),
+    ("stdout", "expected"),
     [
         ('[{"uuid": "a", "alias": "web", "nics": [{"mac": "2:8:20:AA:bb:1"}]}]', {"02:08:20:aa:bb:01": "web"}),
         ('[{"uuid": "a", "nics": [{"mac": "02:08:20:aa:bb:01"}, {"mac": 7}, 7]}, 7]', {"02:08:20:aa:bb:01": "a"}),
@@ -361,13 +361,13 @@ def test_not_root():
         ("no JSON", {}),
     ],
 )
-def test_the_mac_addresses_of_other_vms(stdout, found):
+def test_the_mac_addresses_of_other_vms(stdout, expected):
     """However they are written. What is malformed counts for nothing."""
-    assert vmadm_read.taken_macs(stdout, "own") == found
+    assert vmadm_read.taken_macs(stdout, "own") == expected
 
 
 @pytest.mark.parametrize(
-    ("answer", "found"),
+    ("answer", "expected"),
     [
         (Answer(0, "", ""), []),
         (Answer(1, "", "storage\n"), ["the network tag storage"]),
@@ -376,7 +376,7 @@ def test_the_mac_addresses_of_other_vms(stdout, found):
         (FlexdiskError("CommandNotFound", "nictagadm"), []),
     ],
 )
-def test_network_tags_that_the_host_lacks(answer, found):
+def test_network_tags_that_the_host_lacks(answer, expected):
     """vmadm would refuse the VM. A host that does not tell lacks none; a text that is no tag never becomes a word."""
     asked = []
 
@@ -391,7 +391,7 @@ def test_network_tags_that_the_host_lacks(answer, found):
     nics = [
         {"mac": f"02:08:20:aa:bb:0{n}", "nic_tag": tag} for n, tag in enumerate(("storage", "admin", "-v", "o/7", 7))
     ]
-    assert Vmadm(runner).lacks(U, {"options": {"nics": nics}}, []) == found
+    assert Vmadm(runner).lacks(U, {"options": {"nics": nics}}, []) == expected
     assert asked == [("nictagadm", "exists", "-l", "admin", "storage")]
 
 

@@ -52,10 +52,11 @@ def test_what_is_visible_is_so_for_good():
 
 
 @pytest.mark.parametrize(
-    ("number", "said"), [(0, "0 changes"), (1, "1 change"), (2, "2 changes"), (-1, "-1 change"), (1000, "1000 changes")]
+    ("number", "message"),
+    [(0, "0 changes"), (1, "1 change"), (2, "2 changes"), (-1, "-1 change"), (1000, "1000 changes")],
 )
-def test_numbers_and_nouns(number, said):
-    assert count(number, "change") == said
+def test_numbers_and_nouns(number, message):
+    assert count(number, "change") == message
 
 
 def test_words_of_other_forms():

@@ -14,6 +14,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import WHOLE_VMS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Approval, Policy
 
 MODULES = "ansible_collections.flexdisk.hypervisor.plugins.modules"
@@ -91,7 +92,7 @@ ALL = {"vms": None, "vm": None}
         ("disk_adopt", {**ALL, "state": "released"}, "disk_adopt (released) of all VMs", {}),
         ("disk_verify", {**VMS, "repair": []}, "disk_verify of web01, db01", {"reads": True}),
         ("disk_verify", {**ALL, "repair": ["x"]}, "disk_verify of all VMs", {"reads": False}),
-        ("vm", {"vms": [{"vm": "web01"}]}, "vm of web01", {"every_pool": True}),
+        ("vm", {"vms": [{"vm": "web01"}]}, "vm of web01", {"every_pool": True, "drivers": WHOLE_VMS}),
         ("vm_disks", {"vms": [{"vm": "web01"}, {"vm": "b"}]}, "vm_disks of web01, b", {}),
         ("vm_snapshot", VMS, "vm_snapshot of web01, db01", {}),
         ("vm_snapshot", ALL, "vm_snapshot of all VMs", {}),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.order import Play, decide
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.playbooks import PLAYBOOKS
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.registered import Registered
 
 WEB, DB, ZONE = (f"{start}0000-0000-4000-8000-000000000000" for start in ("cafe", "abcd", "beef"))
 DATA, OLD = (f"0000000{number}-0000-4000-8000-000000000000" for number in (1, 2))
@@ -53,3 +54,9 @@ def calls(playbook, given, **more):
     found = order(playbook, given, **more)
     assert (found.problems, found.reads and not more.get("read", READ), found.orphans) == ([], False, {})
     return found.calls
+
+
+def registered(variables, *names, hosts=None):
+    """What tasks have registered for the first host. variables: of all hosts. hosts: those that have not failed."""
+    every = list(variables)
+    return Registered(every, every if hosts is None else hosts, variables.__getitem__, every[0], names)

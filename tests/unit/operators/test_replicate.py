@@ -7,8 +7,18 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given as draws
+from hypothesis import strategies as st
 
-from .plays import DATA, DB, READ, WEB, calls, disk, host, order, refused
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import (
+    replicate,
+    replicate_report,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.replicate_report import (
+    report,
+)
+
+from .plays import DATA, DB, READ, WEB, calls, disk, host, order, refused, vm
 
 ENTRIES = [
     {"vm": "web", "host": "hv02"},
@@ -19,34 +29,43 @@ ENTRIES = [
 GIVEN = {"flexdisk_replicas": ENTRIES}
 
 
-def peer(name, *vms, pool=""):
-    return {"host": name, "pool": pool, "vms": list(vms)}
+NAMES = {WEB: "web", DB: "db"}
+
+
+def peer(name, *vms, ages=(None, None), **more):
+    rows = [{"vm": uuid, "name": NAMES.get(uuid, uuid), "age": age} for uuid, age in zip(vms, ages, strict=False)]
+    return {"host": name, "failover": "unchanged", **more, "vms": list(vms), "rows": rows}
+
+
+def to(*peers, fresh=0, rounds=None):
+    """The call of a host, which has nothing to do in the rounds after its own."""
+    return {"peers": [*peers, *[None] * ((rounds or len(peers)) - len(peers))], "fresh": fresh}
 
 
 def test_each_host_has_the_peers_of_its_vms():
     assert order("replicate", GIVEN, {}).reads
     assert calls("replicate", GIVEN) == {
-        "hv01": {"peers": [peer("hv02", WEB), peer("hv03", WEB, pool="tank")]},
-        "hv02": {"peers": [peer("hv01", DB)]},
+        "hv01": to(peer("hv02", WEB), peer("hv03", WEB, pool="tank")),
+        "hv02": to(peer("hv01", DB), rounds=2),
     }
-    assert calls("replicate", {**GIVEN, "flexdisk_vm": "db"})["hv01"] == {"peers": []}
+    assert calls("replicate", {**GIVEN, "flexdisk_vm": "db"})["hv01"] == to(rounds=1)
     given = {**GIVEN, "flexdisk_vm": "web", "flexdisk_replica_host": "hv09"}
-    assert calls("replicate", given)["hv01"] == {"peers": [peer("hv09", WEB)]}
+    assert calls("replicate", given)["hv01"] == to(peer("hv09", WEB))
 
 
 def test_a_host_without_an_entry_has_nothing_to_replicate():
     """As where each home has its own in host_vars."""
     found = order("replicate", {}, inventory={"hv01": GIVEN})
-    assert (found.problems, found.calls["hv02"]) == ([], {"peers": []})
+    assert (found.problems, found.calls["hv02"]["peers"][0]) == ([], None)
     assert found.calls["hv01"]["peers"]
     found = order("replicate", {"flexdisk_vm": "web"}, inventory={"hv01": GIVEN})
-    assert (found.problems, found.calls["hv02"]) == ([], {"peers": []})
+    assert (found.problems, found.calls["hv02"]["peers"][0]) == ([], None)
 
 
 def test_a_name_that_means_none_is_left_out_and_told_at_the_end():
     found = order("replicate", {"flexdisk_replicas": [*ENTRIES, {"vm": "nobody", "host": "hv02"}]})
     assert (found.problems, found.left_out) == ([], ["VM nobody is on none of hv01, hv02."])
-    assert found.calls["hv02"] == {"peers": [peer("hv01", DB)]}
+    assert found.calls["hv02"] == to(peer("hv01", DB), rounds=2)
 
 
 def test_replicas_of_a_vm_that_is_gone_can_be_given_up_if_all_hosts_are_read():
@@ -55,10 +74,10 @@ def test_replicas_of_a_vm_that_is_gone_can_be_given_up_if_all_hosts_are_read():
     given = {"flexdisk_vm": gone, "flexdisk_replica_host": "hv01"}
     assert order("replicate", given, read).left_out
     given["flexdisk_replica_state"] = "absent"
-    assert order("replicate", given, read).calls["hv02"] == {"peers": [peer("hv01", gone)]}
+    assert order("replicate", given, read).calls["hv02"] == to(peer("hv01", gone))
     found = order("replicate", given, read, unread=["hv03"])
     assert "hv03 could not be read" in found.left_out[0]
-    assert found.calls["hv02"] == {"peers": []}
+    assert found.calls["hv02"] == to()
     assert not order("replicate", GIVEN, unread=["hv03"]).left_out
 
 
@@ -95,3 +114,159 @@ def test_without_entries_any_name_is_missing():
     failover = {"flexdisk_vm": "web", "flexdisk_replica_host": "hv02", "flexdisk_failover": True}
     assert calls("replicate", {**failover, "flexdisk_replica_state": "present"})
     assert calls("replicate", {**failover, "flexdisk_failover": False, "flexdisk_replica_state": "absent"})
+
+
+# -- policies
+
+
+def replicated(uuid, alias, member="", **ages):
+    """A VM with two disks, whose replicas have these ages by hosts. The second disk is hidden and has none."""
+    one = disk("root", uuid)
+    one.update(hidden=False, replicas=[{"host": name, "synced": "x", "age": age} for name, age in ages.items()])
+    return {**vm(uuid, alias, one, {**disk("seed", uuid), "hidden": True, "replicas": []}), "member": member}
+
+
+@pytest.mark.parametrize(
+    ("age", "every", "due"),
+    [(None, 900, True), (0, None, True), (0, 900, False), (809, 900, False), (810, 900, True), (9999, 900, True)],
+)
+def test_a_replica_is_due_after_nine_tenths_of_its_interval(age, every, due):
+    """So that a timer that runs as often, and takes a little longer now and then, finds it due each time."""
+    assert replicate.is_due(age, every) is due
+
+
+def test_what_is_fresh_is_left_alone():
+    read = {**READ, "hv01": host(replicated(WEB, "web", hv02=60, hv03=4000))}
+    entries = [{"vm": "web", "host": name, "every": 3600} for name in ("hv02", "hv03")]
+    given = {"flexdisk_replicas": entries}
+    assert calls("replicate", given, read=read)["hv01"] == to(peer("hv03", WEB, ages=[4000]), fresh=1)
+    named = {**given, "flexdisk_vm": "web"}
+    both = to(peer("hv02", WEB, ages=[60]), peer("hv03", WEB, ages=[4000]))
+    assert calls("replicate", named, read=read)["hv01"] == both
+
+
+def test_a_disk_without_a_replica_makes_its_vm_due():
+    web = replicated(WEB, "web", hv02=60)
+    web["disks"].append({**disk("new", DATA), "hidden": False, "replicas": []})
+    given = {"flexdisk_replicas": [{"vm": "web", "host": "hv02", "every": 3600}]}
+    assert calls("replicate", given, read={**READ, "hv01": host(web)})["hv01"] == to(peer("hv02", WEB))
+
+
+def test_groups():
+    """All members, wherever they are. The entry of a VM itself comes first."""
+    members = {f"aaaa000{number}-0000-4000-8000-000000000000": f"app-{number}" for number in range(3)}
+    first, second, third = members
+    read = {
+        "hv01": host(*(replicated(uuid, members[uuid], members[uuid]) for uuid in (first, second))),
+        "hv02": host(replicated(third, "app-2", "app-2"), replicated(DB, "db", None)),
+    }
+    entries = [{"group": "app", "host": "hv03", "every": 900}, {"vm": "app-0", "host": "hv03", "keep": {"daily": 2}}]
+    assert order("replicate", {"flexdisk_replicas": entries[:1]}, {}).reads
+    found = calls("replicate", {"flexdisk_replicas": entries}, read=read)
+    assert [(one["vms"], one.get("keep"), "keep_home" in one) for one in found["hv01"]["peers"]] == [
+        ([first], {"daily": 2}, False),
+        ([second], None, False),
+    ]
+    assert found["hv02"]["peers"][0]["vms"] == [third]
+    (problem,) = order("replicate", {"flexdisk_replicas": [{"group": "none", "host": "hv03"}]}, read).left_out
+    assert problem == "Group none has no VM on hv01, hv02."
+    twice = {**read, "hv02": host(replicated(first, "app-0", "app-0"))}
+    found = order("replicate", {"flexdisk_replicas": entries[:1]}, twice)
+    assert [one["vms"] for one in found.calls["hv01"]["peers"]] == [[second]]
+    assert first in found.left_out[0]
+
+
+def test_what_the_run_says_comes_before_the_entry():
+    entry = {"vm": "web", "host": "hv02", "failover": True, "bandwidth_limit": "50MiB", "keep_home": {"last": 2}}
+    given = {"flexdisk_replicas": [entry]}
+    (one,) = calls("replicate", given)["hv01"]["peers"]
+    assert one == peer("hv02", WEB, failover="present", bandwidth_limit="50MiB", keep_home={"last": 2})
+    given.update(flexdisk_failover=False, flexdisk_bandwidth_limit=7)
+    (one,) = calls("replicate", given)["hv01"]["peers"]
+    assert (one["failover"], one["bandwidth_limit"]) == ("absent", 7)
+    given.update(flexdisk_vm="web", flexdisk_replica_host="hv02")  # the entry of the same VM and host counts
+    assert calls("replicate", given)["hv01"]["peers"] == [one]
+
+
+@pytest.mark.parametrize(
+    ("entry", "text"),
+    [
+        ({}, "flexdisk_replicas: an entry needs either vm or group"),
+        ({"vm": "a", "group": "b"}, "flexdisk_replicas, vm a: an entry needs either vm or group"),
+        ({"vm": "a", "keep": {"daily": 0}}, "flexdisk_replicas, vm a: keep: it needs a number above 0"),
+        ({"group": "a", "keep_home": {"x": 1}}, "flexdisk_replicas, group a: keep_home: it has x, but can have last"),
+    ],
+)
+def test_an_entry_that_is_none(entry, text):
+    assert refused("replicate", {"flexdisk_replicas": [{**entry, "host": "hv02"}]}, read={})[0].startswith(text)
+
+
+@draws(
+    sends=st.dictionaries(
+        st.sampled_from("abcdef"), st.lists(st.sampled_from("uvwxyz"), max_size=6, unique=True), min_size=1
+    ),
+    most=st.integers(1, 3),
+)
+def test_rounds(sends, most):
+    """Each sync is in one round; in a round a host sends to one other, and not too many send to one."""
+    peers = {home: [{"host": name} for name in names] for home, names in sends.items()}
+    rounds = replicate._rounds(peers, most)
+    assert {home: sorted(one["host"] for one in some if one) for home, some in rounds.items()} == {
+        home: sorted(names) for home, names in sends.items()
+    }
+    assert len({len(some) for some in rounds.values()}) == 1
+    for one in zip(*rounds.values(), strict=True):
+        receivers = [peer["host"] for peer in one if peer]
+        assert receivers
+        assert max(map(receivers.count, receivers)) <= most
+
+
+# -- the end
+
+
+def ended(uuid, peer_name="hv02", failure="", **more):
+    row = {"vm": uuid, "complete": not failure, "sent_bytes": 3 << 20, "seconds": 1.5, "age": 4, "failure": failure}
+    return {"peer": peer_name, "rows": [{**row, **more}]}
+
+
+def test_the_table():
+    call = {"peers": [peer("hv02", WEB, DB, ages=[4000, None]), None], "fresh": 2}
+    results = {"hv01": [{"peer": "hv02", "rows": [*ended(WEB)["rows"], *ended(DB, failure="no room")["rows"]]}]}
+    found = report({"hv01": call, "hv03": {"peers": [], "fresh": 1}}, results, ["VM x is on none."])
+    assert found.lines == [
+        "VM   host  to    sent   took  age before  age after  failed",
+        "web  hv01  hv02  3 MiB  2 s   1 h 6 min   4 s",
+        "db   hv01  hv02  3 MiB  2 s   never       never      yes",
+        "2 replicas were due, 3 replicas are fresh, 2 failed",
+    ]
+    assert found.failures == ["VM x is on none.", "db to hv02: no room"]
+    found = report({"hv01": call}, results, check=True)
+    assert found.lines[0].split() == ["VM", "host", "to", "to", "send", "age", "failed"]
+    assert "about 3 MiB" in found.lines[1]
+    assert found.lines[-1] == "2 replicas would be due, 2 replicas are fresh, 1 failed"
+
+
+def test_a_host_that_was_lost_in_the_middle_has_failed():
+    found = report({"hv01": to(peer("hv02", WEB))}, {})
+    assert found.failures == ["web to hv02: hv01 was lost in the middle of the run"]
+    assert found.lines[-1] == "1 replica was due, 1 failed"
+
+
+def test_nothing_is_due():
+    assert report({"hv01": to(fresh=1)}, {}) == (["no replica is due, 1 replica is fresh"], [])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (None, "never"),
+        (0, "0 s"),
+        (119, "119 s"),
+        (120, "2 min"),
+        (86400, "1 d"),
+        (90061, "1 d 1 h"),
+        (3660, "1 h 1 min"),
+    ],
+)
+def test_ages_for_people(seconds, text):
+    assert replicate_report._age(seconds) == text

@@ -65,7 +65,8 @@ def check(command):
         assert [entry["vm"] for entry in options["vms"]] == [WEB]
         return
     if command.startswith("as root on "):
-        assert command.split(": ", 1)[1].startswith("zfs inherit flexdisk:")
+        begins = ("zfs inherit flexdisk:", "zfs destroy -r zones/flexdisk/restoring/")
+        assert command.split(": ", 1)[1].startswith(begins)
         return
     program, name, *words = shlex.split(command)
     assert program == "ansible-playbook"
@@ -290,6 +291,15 @@ def test_transfers():
     (row,) = shown({"hv02": host(STREAM)})
     assert row[0].endswith("; hv01, which sends it, was not read, so it may be at work")
     assert row[1:] == ("", "")
+
+
+def test_a_restored_disk_that_is_not_whole():
+    half = one(kinds.RESTORE, volume="zones/flexdisk/restoring/x", since="")
+    (row,) = shown({"hv01": host(half, vms=HERE)})
+    assert row[0].endswith("The playbook restore_disk with the same variables goes on")
+    assert row[1:] == ("", "as root on hv01: zfs destroy -r zones/flexdisk/restoring/x")
+    (row,) = shown({"hv01": host(half, vms=HERE), "hv02": host(transfers=[WEB])})
+    assert (row[0][:7], row[1:]) == ("at work", ("", ""))
 
 
 def test_a_transfer_belongs_to_its_move():

@@ -134,15 +134,30 @@ def test_disks_of_one_vm_or_all_are_listed():
     assert calls("list_disks", {"flexdisk_list_vm": uuid}, read={**READ, "hv02": gone}) == {"hv02": {"vms": [uuid]}}
 
 
-@pytest.mark.parametrize("playbook", ["plan", "apply"])
-def test_declared_disks_of_one_vm_or_all(playbook):
+@pytest.mark.parametrize(
+    ("playbook", "more"), [("plan", {}), ("apply", {"approved": {"hv01": "1f"}, "inventory_hosts": {"hv01"}})]
+)
+def test_declared_disks_of_one_vm_or_all(playbook, more):
     lists = {"hv01": {"flexible_disks_vms": [{"vm": WEB}, {"vm": "x"}]}, "hv02": {"flexible_disks_vms": []}}
-    assert calls(playbook, {}, inventory=lists, read={}) == {"hv01": {"only": ""}}
-    assert calls(playbook, {"flexdisk_vm": "web"}, inventory=lists) == {"hv01": {"only": WEB}}
+    assert calls(playbook, {}, inventory=lists, read={}, **more) == {"hv01": {"only": ""}}
+    assert calls(playbook, {"flexdisk_vm": "web"}, inventory=lists, **more) == {"hv01": {"only": WEB}}
     assert refused(playbook, {"flexdisk_vm": "db"}, inventory=lists) == [
         "VM db is on hv02, but flexible_disks_vms does not declare it there. It declares no VM."
     ]
     assert "hv03 could not be read" in refused(playbook, {"flexdisk_vm": "web"}, unread=["hv03"])[0]
+
+
+def test_digests_that_do_not_fit_the_hosts_are_refused():
+    lists = {"hv01": {"flexible_disks_vms": [{"vm": WEB}]}}
+    approved = {"hv02": "1f", "hv03": "2f", "hv07": "3f", "hv08": "4f"}
+    known = {"hv01", "hv02", "hv03", "hv07"}
+    assert refused("apply", {}, inventory=lists, unread=["hv03"], approved=approved, inventory_hosts=known) == [
+        "hv01 has declared VMs, but flexdisk_plan_digests has no digest of it.",
+        "hv08 is in flexdisk_plan_digests, but not in the inventory.",
+        "hv02 is in flexdisk_plan_digests, but none of the VMs that are meant is declared for it.",
+        "hv03 is in flexdisk_plan_digests, but none of the VMs that are meant is declared for it.",
+        "Nothing was changed. Look at a new plan, or leave hosts out with --limit.",
+    ]
 
 
 def test_a_problem_of_one_host_says_so():

@@ -85,9 +85,9 @@ def one(wanted, value, **options):
     ],
 )  # fmt: skip
 def test_what_can_be_understood(wanted, value, expected):
-    found = one(wanted, value)
-    assert found == expected
-    assert isinstance(found, bool) == isinstance(expected, bool)
+    value_read = one(wanted, value)
+    assert value_read == expected
+    assert isinstance(value_read, bool) == isinstance(expected, bool)
 
 
 KINDS = ["str", "path", "bool", "int", "float", "list", "dict", "raw"]
@@ -110,7 +110,7 @@ def test_empty_text_is_refused(kind, value):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "value", "words"),
+    ("wanted", "value", "text"),
     [
         ({}, 241, ["number 241", "241, 4:1 or 0361", """'{"x": "241"}'"""]),
         ({}, 7, ["number 7", "7 or 07"]),
@@ -155,25 +155,25 @@ def test_empty_text_is_refused(kind, value):
         ({"type": "str", "no_log": True}, 12, ["must be text"]),
     ],
 )  # fmt: skip
-def test_what_has_lost_its_meaning(wanted, value, words):
-    said = one(wanted, value)
-    assert isinstance(said, str)
-    assert [word for word in words if word not in said] == [], said
+def test_what_has_lost_its_meaning(wanted, value, text):
+    message = one(wanted, value)
+    assert isinstance(message, str)
+    assert [word for word in text if word not in message] == [], message
 
 
 def test_names_have_no_hidden_characters():
-    said = 'x "web[U+202E]01" has [U+202E]: a name has no control characters and no invisible ones'
-    assert one({}, "web\u202e01") == said
-    assert one(NAMES, ["a", "web\u202e01"]) == said.replace("x ", "x[1] ", 1)
-    assert one(ENTRIES, [{"vm": "web\u202e01"}]) == said.replace("x ", "x[0].vm ", 1)
+    message = 'x "web[U+202E]01" has [U+202E]: a name has no control characters and no invisible ones'
+    assert one({}, "web\u202e01") == message
+    assert one(NAMES, ["a", "web\u202e01"]) == message.replace("x ", "x[1] ", 1)
+    assert one(ENTRIES, [{"vm": "web\u202e01"}]) == message.replace("x ", "x[0].vm ", 1)
     assert one({"free": True}, "a\nb\u202e") == "a\nb\u202e"
     assert one({"no_log": True}, "a\nb") == "a\nb"
 
 
 def test_a_slot_is_shown_as_one():
-    said = meant({"pci_slot": {}}, {"pci_slot": 241}, read)[1]["pci_slot"]
-    assert '"4:1"' in said
-    assert """-e '{"pci_slot": "4:1"}'""" in said
+    message = meant({"pci_slot": {}}, {"pci_slot": 241}, read)[1]["pci_slot"]
+    assert '"4:1"' in message
+    assert """-e '{"pci_slot": "4:1"}'""" in message
 
 
 def test_a_secret_is_not_shown():
@@ -181,7 +181,7 @@ def test_a_secret_is_not_shown():
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "words"),
+    ("kind", "value", "message"),
     [
         ("list", [], "x is an empty list. Leave it out instead"),
         ("dict", {}, "x is an empty dictionary. Leave it out instead"),
@@ -190,11 +190,11 @@ def test_a_secret_is_not_shown():
         ("raw", 0, "x is 0, which chooses nothing. Leave it out instead"),
     ],
 )
-def test_a_choice_is_not_empty(kind, value, words):
+def test_a_choice_is_not_empty(kind, value, message):
     """Hosts must not become all hosts with it."""
-    assert one({"type": kind, "filled": True}, value) == words
+    assert one({"type": kind, "filled": True}, value) == message
     assert one({"type": kind, "filled": True}, None) is None
-    assert one({"type": "dict", "options": {"y": {"type": kind, "filled": True}}}, {"y": value}) == "x.y" + words[1:]
+    assert one({"type": "dict", "options": {"y": {"type": kind, "filled": True}}}, {"y": value}) == "x.y" + message[1:]
     assert "truth value" in one({"type": "raw", "filled": True}, False)
 
 
@@ -237,11 +237,11 @@ def test_the_filter_says_all_that_is_wrong():
         "state": {"type": "str", "choices": ["there", "gone"]},
         "size": {"type": "int"},
     }
-    found = answers(
+    checked = answers(
         {"vm": None, "disk": '"no"', "slot": 241, "state": "here", "size": "big", "other": 1}, specification
     )
-    assert found["variables"] == {"disk": "no", "state": "here", "size": "big"}
-    problems = found["problems"]
+    assert checked["variables"] == {"disk": "no", "state": "here", "size": "big"}
+    problems = checked["problems"]
     assert len(problems) == 4, problems
     assert "slot must be text" in problems[0]
     assert "missing required arguments: vm" in problems[1:]
@@ -259,7 +259,7 @@ def test_a_duration_becomes_seconds(value, seconds):
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "message"),
     [
         ("P1D", "x: 'P1D' is not a duration: write PT1H30M5S"),
         ("PT", "x is 0, but must be 1 to 86400"),
@@ -268,6 +268,6 @@ def test_a_duration_becomes_seconds(value, seconds):
         ("3m", "x: '3m' is not a duration: write seconds, or PT1H30M5S"),
     ],
 )
-def test_what_is_no_duration_is_refused(value, words):
+def test_what_is_no_duration_is_refused(value, message):
     (problem,) = answers({"x": value}, {"x": DURATION})["problems"]
-    assert words in problem
+    assert message in problem

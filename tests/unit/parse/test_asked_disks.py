@@ -53,7 +53,7 @@ def test_what_is_set_is_passed_on():
 
 
 @pytest.mark.parametrize(
-    ("variables", "plans_only", "recalculates", "words"),
+    ("variables", "plans_only", "recalculates", "message"),
     [
         ({}, False, True, ""),
         ({}, True, False, ""),
@@ -68,10 +68,10 @@ def test_what_is_set_is_passed_on():
         ({"only": "c"}, False, False, "flexible_disks_only is c, which flexible_disks_vms declares 0 times"),
     ],
 )  # fmt: skip
-def test_what_does_not_go_together(variables, plans_only, recalculates, words):
-    found = refusal({**HAS, **variables}, plans_only, recalculates)
-    assert found.startswith(words)
-    assert bool(found) == bool(words)
+def test_what_does_not_go_together(variables, plans_only, recalculates, message):
+    result = refusal({**HAS, **variables}, plans_only, recalculates)
+    assert result.startswith(message)
+    assert bool(result) == bool(message)
 
 
 @pytest.mark.parametrize(

@@ -23,21 +23,21 @@ PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 VARS = yaml.safe_load((PLAYBOOKS / "vars" / "arguments.yml").read_text())
 READERS = Readers(VARS)
 TARGET = {"flexdisk_target": "hv02"}
-SAID = ["flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm. Leave it out"]
+SAID = ["flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm, restore_disk. Leave it out"]
 
 
 @pytest.mark.parametrize("playbook", VARS["_flexdisk_arguments"])
 def test_each_variable_is_read_or_refused(playbook):
-    own = VARS["_flexdisk_arguments"][playbook]
+    variables = VARS["_flexdisk_arguments"][playbook]
     roles = tuple(role + "_" for role in VARS["_flexdisk_roles"].get(playbook, ()))
     for name in READERS.known:
-        beside = {other: values[0] for other, values in own.get(name, {}).get("only", {}).items()}
-        found = problems({name: "x", **beside}, [playbook], READERS)
-        if name in own or (name.startswith(roles or "?") and name in VARS["_flexdisk_of_roles"]):
-            assert found == []
+        beside = {other: values[0] for other, values in variables.get(name, {}).get("only", {}).items()}
+        texts = problems({name: "x", **beside}, [playbook], READERS)
+        if name in variables or (name.startswith(roles or "?") and name in VARS["_flexdisk_of_roles"]):
+            assert texts == []
         else:
-            (words,) = found
-            assert words.startswith(f"{name} is not read by {playbook}")
+            (text,) = texts
+            assert text.startswith(f"{name} is not read by {playbook}")
 
 
 @pytest.mark.parametrize(
@@ -95,8 +95,8 @@ def test_the_first_choice_is_what_a_playbook_takes():
     """Without the variable with which others count."""
     choosers = {
         (playbook, other)
-        for playbook, own in VARS["_flexdisk_arguments"].items()
-        for spec in own.values()
+        for playbook, variables in VARS["_flexdisk_arguments"].items()
+        for spec in variables.values()
         for other in spec.get("only", {})
     }
     assert len(choosers) == 5

@@ -89,7 +89,7 @@ def test_remaining_and_absent():
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "message"),
     [
         ({}, ["disks[0]", "name or a uuid"]),
         ({"name": "-a"}, ["-a", "64"]),
@@ -116,12 +116,12 @@ def test_remaining_and_absent():
         ({"name": "a", "tags": {"k": "v" * 8192}}, ["tags", "8191"]),
     ],
 )
-def test_one_bad_value_is_one_problem(entry, words):
+def test_one_bad_value_is_one_problem(entry, message):
     problems = disks(entry)[1]
     assert len(problems) == 1
     assert (problems[0].code, problems[0].vm) == ("InvalidArgument", "v")
     text = problems[0].disk + problems[0].message
-    assert [word for word in words if word not in text] == []
+    assert [word for word in message if word not in text] == []
 
 
 @pytest.mark.parametrize("slot", ["0:1:0", "5", 7, "255:31:7", "4:0"])
@@ -132,7 +132,7 @@ def test_slots_that_may_be(slot):
 
 
 @pytest.mark.parametrize(
-    ("entries", "words"),
+    ("entries", "message"),
     [
         ([{"name": "a"}, {"name": "a"}], "two disks have the name a"),
         ([{"uuid": UUID}, {"uuid": UUID.lower()}], "two disks have the uuid"),
@@ -142,9 +142,9 @@ def test_slots_that_may_be(slot):
         ([{"name": "a", "pci_slot": "4:1"}, {"name": "b", "pci_slot": "0:4:1"}], '"0:4:1" is asked for by a and b'),
     ],
 )
-def test_the_list_as_a_whole(entries, words):
+def test_the_list_as_a_whole(entries, message):
     problems = disks(*entries)[1]
-    assert [words in p.message for p in problems] == [True]
+    assert [message in p.message for p in problems] == [True]
 
 
 def test_what_goes_takes_no_part_in_the_list():

@@ -27,13 +27,13 @@ DEFAULTS = {
 ROLLBACK = {"state": "rolled_back", "name": "a"}
 
 
-def parse(**words):
-    return parse_snapshot({**DEFAULTS, **words})
+def parse(**options):
+    return parse_snapshot({**DEFAULTS, **options})
 
 
-def refused(**words):
+def refused(**options):
     """The messages of all problems."""
-    problems = parse(**words)[1]
+    problems = parse(**options)[1]
     assert {(p.code, p.vm, p.disk) for p in problems} == {("InvalidArgument", "", "")}
     return [problem.message for problem in problems]
 
@@ -59,12 +59,12 @@ def test_what_is_valid_becomes_a_declaration():
 
 @pytest.mark.parametrize("name", ["a b", "x" * 65, "a\n", "a@b", "-F", "ä"])
 def test_names_that_no_snapshot_can_have(name):
-    (said,) = refused(name=name)
-    assert said == f"snapshot name {name!r} is not valid: use 1 to 64 letters, digits and -_.:%, no dash first"
+    (message,) = refused(name=name)
+    assert message == f"snapshot name {name!r} is not valid: use 1 to 64 letters, digits and -_.:%, no dash first"
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("options", "text"),
     [
         ({"name": ""}, "state=present needs the name of a snapshot"),
         ({"state": "absent"}, "state=absent needs the name of a snapshot"),
@@ -88,14 +88,14 @@ def test_names_that_no_snapshot_can_have(name):
         ({**ROLLBACK, "keep": keep(1)}, "keep works only with state=present and state=absent"),
     ],
 )
-def test_each_problem(words, said):
-    (message,) = refused(**words)
-    assert said in message
+def test_each_problem(options, text):
+    (message,) = refused(**options)
+    assert text in message
 
 
 def test_two_wrong_values_of_one_entry_are_both_named():
-    said = refused(name="a b", keep=keep(-1, 100001))
-    assert [message.split(":")[0] for message in said] == [
+    text = refused(name="a b", keep=keep(-1, 100001))
+    assert [message.split(":")[0] for message in text] == [
         "snapshot name 'a b' is not valid",
         "keep needs at least one number above 0 and no negative ones",
         "keep",
@@ -105,12 +105,12 @@ def test_two_wrong_values_of_one_entry_are_both_named():
 
 
 def test_wrong_values_of_two_entries_are_all_named():
-    said = refused(
+    text = refused(
         name="a b",
         flexible_disk_size="much",
         packages=[{"name": "p", "disk": "x"}, {"name": "q", "disk": 5, "vcpus": 0}],
     )
-    assert [message.split(" is ")[0] for message in said] == [
+    assert [message.split(" is ")[0] for message in text] == [
         "snapshot name 'a b'",
         'flexible_disk_size "much"',
         "newer, destroy_newer and flexible_disk_size work only with state=rolled_back",

@@ -87,43 +87,47 @@ KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "value", "expected"), KEYS, ids=lambda what: what if isinstance(what, str) else "")
+@pytest.mark.parametrize(("name", "value", "expected"), KEYS, ids=lambda label: label if isinstance(label, str) else "")
 def test_a_misspelt_key_of_an_entry_is_told_in_short(name, value, expected):
     """Ansible would refuse it with the whole argument specification of the role."""
-    readers = [playbook for playbook, own in ARGUMENTS.items() if name in own]
+    readers = [playbook for playbook, specification in ARGUMENTS.items() if name in specification]
     assert readers
     for playbook in readers:
-        own = {name: ARGUMENTS[playbook][name]}
-        text = ". ".join(answers({name: value}, own)["problems"])
-        assert [words for words in expected if words not in text] == [], (playbook, text)
+        specification = {name: ARGUMENTS[playbook][name]}
+        text = ". ".join(answers({name: value}, specification)["problems"])
+        assert [part for part in expected if part not in text] == [], (playbook, text)
         assert len(text) < 700
 
 
 @pytest.mark.parametrize("name", ["flexible_disks_vms", "virtual_machine_vms", "disk_registry_disks"])
 def test_what_a_role_reads_is_checked_by_each_playbook_that_has_it(name):
     role = name.rpartition("_")[0]
-    assert {spec.get("role") for own in ARGUMENTS.values() for key, spec in own.items() if key == name} == {role}
+    assert {
+        spec.get("role") for specification in ARGUMENTS.values() for key, spec in specification.items() if key == name
+    } == {role}
     assert [playbook for playbook, roles in VARS["_flexdisk_roles"].items()
             if role in roles and name not in ARGUMENTS[playbook]] == []  # fmt: skip
 
 
 def test_keys_that_a_playbook_reads_itself_are_known():
-    readers = [own for own in ARGUMENTS.values() if "virtual_machine_vms" in own]
+    readers = [specification for specification in ARGUMENTS.values() if "virtual_machine_vms" in specification]
     assert readers
-    for own in readers:
+    for specification in readers:
         given = {"virtual_machine_vms": [{"vm": "web-0", "hypervisor": "auto"}]}
-        assert answers(given, {"virtual_machine_vms": own["virtual_machine_vms"]})["problems"] == []
+        assert answers(given, {"virtual_machine_vms": specification["virtual_machine_vms"]})["problems"] == []
 
 
 def test_what_is_needed_is_not_to_be_left_out():
     """Neither text nor a list."""
     count = 0
-    for playbook, own in ARGUMENTS.items():
-        for name, spec in own.items():
+    for playbook, specification in ARGUMENTS.items():
+        for name, spec in specification.items():
             for value in ["", " ", *([[]] if spec.get("filled") else [])]:
-                (words,) = [words for words in answers({name: value}, {name: spec})["problems"] if name in words]
-                assert ("Leave it out" in words) is not spec.get("required", False), (playbook, words)
-                assert (", but is needed" in words) is spec.get("required", False), (playbook, words)
+                (problem,) = [
+                    problem for problem in answers({name: value}, {name: spec})["problems"] if name in problem
+                ]
+                assert ("Leave it out" in problem) is not spec.get("required", False), (playbook, problem)
+                assert (", but is needed" in problem) is spec.get("required", False), (playbook, problem)
                 count += spec.get("required", False)
     assert count > 40
 
@@ -136,10 +140,10 @@ def test_the_table_is_long():
 def test_each_is_refused(case):
     (name, _kind), (playbook, _spec, values) = case, CASES[case]
     for value in values:
-        found = answers({name: value}, {**ARGUMENTS[playbook]})
-        said = [words for words in found["problems"] if name in words and "missing required" not in words]
-        assert said, (playbook, name, value, found)
-        assert all(len(words) < 700 for words in said), said
+        checked = answers({name: value}, {**ARGUMENTS[playbook]})
+        problems = [problem for problem in checked["problems"] if name in problem and "missing required" not in problem]
+        assert problems, (playbook, name, value, checked)
+        assert all(len(problem) < 700 for problem in problems), problems
 
 
 FRONT = {
@@ -158,9 +162,9 @@ FRONT = {
 
 @pytest.mark.parametrize("name", FRONT)
 def test_wrong_letters_in_front_are_found(name):
-    found = [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, READERS)]
-    assert found
-    assert all(words.startswith(f"{name} is unknown. Did you mean {FRONT[name]}?") for words in found), found
+    problems = [problem for playbook in ARGUMENTS for problem in unknown_variables([name], playbook, READERS)]
+    assert problems
+    assert all(problem.startswith(f"{name} is unknown. Did you mean {FRONT[name]}?") for problem in problems), problems
 
 
 @pytest.mark.parametrize(
@@ -168,13 +172,13 @@ def test_wrong_letters_in_front_are_found(name):
     [*OWN, "vertical_vm", "flexdata_vm", "exdisk", "flexdis", "felxible", "vritual", "instances_group", "feldisk_vm"],
 )
 def test_names_of_a_users_own_are_not_refused(name):
-    assert [words for playbook in ARGUMENTS for words in unknown_variables([name], playbook, READERS)] == []
+    assert [problem for playbook in ARGUMENTS for problem in unknown_variables([name], playbook, READERS)] == []
 
 
 @pytest.mark.parametrize("playbook", ARGUMENTS)
 def test_each_misspelt_variable_is_found(playbook):
     """A letter is missing, doubled, or has changed its place with the next. Names so made may be others that exist."""
-    known = {name for own in ARGUMENTS.values() for name in own}.union(
+    known = {name for specification in ARGUMENTS.values() for name in specification}.union(
         VARS["_flexdisk_left"], VARS["_flexdisk_of_roles"]
     )
     count = 0
@@ -186,8 +190,8 @@ def test_each_misspelt_variable_is_found(playbook):
             name[: at - 1] + name[at] + name[at - 1] + name[at + 1 :],
         }
         for misspelt in made - known:
-            found = unknown_variables([misspelt], playbook, READERS)
-            assert [words for words in found if f"{misspelt} is unknown" in words], misspelt
+            problems = unknown_variables([misspelt], playbook, READERS)
+            assert [problem for problem in problems if f"{misspelt} is unknown" in problem], misspelt
             count += 1
     assert count >= len(ARGUMENTS[playbook])
     assert (

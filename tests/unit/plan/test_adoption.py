@@ -26,18 +26,18 @@ MINE, OTHER = "aaaaaaaa-0000-4000-8000-000000000001", "bbbbbbbb-0000-4000-8000-0
 
 def machine(uuid="", serial=""):
     """A VM whose second disk has no identity but a uuid that the hypervisor may know, or a serial."""
-    found = host({})
-    (vm,) = found.vms
+    host_with_vm = host({})
+    (vm,) = host_with_vm.vms
     volume = replace(vm.disks[1].volume, user={})
     entry = replace(vm.config.disks[1], uuid=uuid, serial=serial)
     disk = replace(vm.disks[1], volume=volume, uuid=uuid, name="")
     config = replace(vm.config, identity_in_zfs=True, disks=(vm.config.disks[0], entry))
     root = replace(vm.disks[0], volume=replace(vm.disks[0].volume, user={**vm.disks[0].volume.user, "serial_no": "1"}))
-    return replace(found, vms=(replace(vm, disks=(root, disk), config=config),))
+    return replace(host_with_vm, vms=(replace(vm, disks=(root, disk), config=config),))
 
 
 @pytest.mark.parametrize(
-    ("known", "said", "fits"),
+    ("known", "released", "fits"),
     [
         ({}, {"index": 1}, True),
         ({}, {"index": 2}, False),
@@ -53,16 +53,16 @@ def machine(uuid="", serial=""):
         ({"serial": serial_of(MINE)}, {"uuid": OTHER, "index": 1}, False),
     ],
 )
-def test_an_entry_fits_by_its_place_and_its_uuid(known, said, fits):
+def test_an_entry_fits_by_its_place_and_its_uuid(known, released, fits):
     (vm,) = machine(**known).vms
-    entry = ReleasedIdentity(name="logs", **said)
+    entry = ReleasedIdentity(name="logs", **released)
     planned = plan_adoption(machine(**known), vm, AdoptionDeclaration("vm1", disks=(entry,)))
     assert [problem.code for problem in planned.problems] == ([] if fits else ["ResourceNotFound"])
     assert [step.kind for step in planned.steps if "logs" in step.text] == (["identity"] if fits else [])
 
 
 @pytest.mark.parametrize(
-    ("state", "frozen", "words"),
+    ("state", "frozen", "message"),
     [
         ("stopped", "", ""),
         ("stopped", "it is moving to hv2", "it is moving to hv2"),
@@ -70,11 +70,13 @@ def test_an_entry_fits_by_its_place_and_its_uuid(known, said, fits):
         ("running", "", "the VM must be stopped to be adopted: its paths change"),
     ],
 )
-def test_only_a_stopped_vm_that_may_change_comes_into_the_layout(state, frozen, words):
-    found = host({})
-    (vm,) = found.vms
+def test_only_a_stopped_vm_that_may_change_comes_into_the_layout(state, frozen, message):
+    host_with_vm = host({})
+    (vm,) = host_with_vm.vms
     config = replace(vm.config, state=state, frozen=frozen)
     problems = Problems(vm.label)
-    step = relocation.adopt(found, replace(vm, config=config, root=replace(vm.root, kind="")), "/dev/zvol/", problems)
+    step = relocation.adopt(
+        host_with_vm, replace(vm, config=config, root=replace(vm.root, kind="")), "/dev/zvol/", problems
+    )
     assert step is not None
-    assert [(problem.code, problem.message) for problem in problems] == ([("VmNotStopped", words)] if words else [])
+    assert [(problem.code, problem.message) for problem in problems] == ([("VmNotStopped", message)] if message else [])

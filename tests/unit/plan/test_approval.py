@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.images import ImageFile
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset, DatasetId
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
+    ImageFile,
     NewVm,
     Policy,
     SnapshotDeclaration,
@@ -293,8 +293,8 @@ def test_the_volume_that_loses_a_snapshot_counts():
 def unprotected(number: int) -> str:
     """The end of a VM's protection, and of the snapshot that it has, with this guid and createtxg."""
     vm = host({"indestructible": True}).vms[0]
-    own = Dataset(vm.root.name + PROTECTION, "snapshot", guid=number, createtxg=number)
-    vm = replace(vm, snapshots=(own,))
+    protection = Dataset(vm.root.name + PROTECTION, "snapshot", guid=number, createtxg=number)
+    vm = replace(vm, snapshots=(protection,))
     step = SetProperties(StepReport("~ indestructible"), indestructible=False)
     return approval.digest([VmPlan(uuid(1), vm, predict.apply(vm, step, GEOMETRY), (step,))])
 

@@ -65,10 +65,10 @@ def machine(before: Mapping[str, Any]) -> Any:
     if detached is not None:
         facts = {"uuid": LOST, "name": "x", "vm": uuid(1), "slot": "0:4:5", "index": "7", "model": "nvme"}
         extra = [Dataset("zones/flexdisk", "filesystem"), volume(PLACE, 512, {**facts, **detached})]
-    found = host({"alias": "web01", **fields}, detached=extra)
-    vm = found.vms[0]
+    host_with_vm = host({"alias": "web01", **fields}, detached=extra)
+    vm = host_with_vm.vms[0]
     changed = tuple(_with_snapshot(disk) if disk.name in snapshots else disk for disk in vm.disks)
-    return replace(found, vms=(replace(vm, disks=changed),))
+    return replace(host_with_vm, vms=(replace(vm, disks=changed),))
 
 
 def _with_snapshot(disk: Any) -> Any:

@@ -59,11 +59,11 @@ def test_an_alias_and_a_prefix_are_one_name_space():
     assert planner.find_vm(host({**begins}), name.upper()).config.uuid == uuid(1)
     assert planner.find_vm(host({**called}), name).config.uuid == uuid(20)
     both = host(begins, called)
-    found = planner.find_vm(both, name)
-    assert isinstance(found, Problem)
-    assert found.code == "Ambiguous"
+    match = planner.find_vm(both, name)
+    assert isinstance(match, Problem)
+    assert match.code == "Ambiguous"
     for config in both.configs:
-        assert config.label in found.message
+        assert config.label in match.message
         assert planner.find_vm(both, config.uuid).config is config
 
 
@@ -72,15 +72,15 @@ def test_an_alias_and_a_prefix_are_one_name_space():
     [("VM1", "ResourceNotFound"), ("ccc", "ResourceNotFound"), ("cccc", "Ambiguous"), ("", "ResourceNotFound")],
 )
 def test_or_it_is_said_why_not(wanted, code):
-    found = planner.find_vm(host({}, {"number": 2}), wanted)
-    assert isinstance(found, Problem)
-    assert found.code == code
+    match = planner.find_vm(host({}, {"number": 2}), wanted)
+    assert isinstance(match, Problem)
+    assert match.code == code
 
 
 @pytest.mark.parametrize(("wanted", "question"), [("VM1", ". Did you mean vm1?"), ("web01", "")])
 def test_a_name_that_is_almost_one(wanted, question):
-    found = planner.find_vm(host({}, {"number": 2}), wanted)
-    assert found.message == f"no VM with this uuid, uuid prefix or alias{question}"
+    match = planner.find_vm(host({}, {"number": 2}), wanted)
+    assert match.message == f"no VM with this uuid, uuid prefix or alias{question}"
 
 
 def test_other_brands_and_vms_without_a_dataset():
@@ -243,9 +243,9 @@ def test_a_disk_of_another_vm_comes_with_its_space():
     planned = plan(machine, {"disks": [ROOT, {"name": "a"}, {"uuid": lost}]})
     assert planner.demand(planned, GEOMETRY) == (-512 * MIB, 0)
     idle = plan(machine, {"flexible_disk_size": 5120}, which=1)
-    told, problems = planner.resolve_claims([planned, idle])
+    plans, problems = planner.resolve_claims([planned, idle])
     assert problems == []
-    assert ([d.name for d in idle.after.detached], told[1].after.detached) == (["x"], ())
+    assert ([d.name for d in idle.after.detached], plans[1].after.detached) == (["x"], ())
     rival = plan(machine, {"disks": [ROOT, {"name": "a"}, {"name": "x"}]}, which=1)
     assert [(p.code, p.vm) for p in planner.resolve_claims([planned, rival])[1]] == [
         ("Ambiguous", "vm1"),
@@ -262,8 +262,8 @@ def test_admission_sums_over_the_pool_in_the_best_order():
     assert ordered[0].vm == uuid(2)
     ordered, problems = planner.admit(machine, [plan(machine, more, 0), plan(machine, {}, 1)])
     assert [(p.code, p.vm) for p in problems] == [("InsufficientSpace", "vm1")]
-    for words in ("pool zones has 1 GiB left", "needs 2 GiB"):
-        assert words in problems[0].message
+    for message in ("pool zones has 1 GiB left", "needs 2 GiB"):
+        assert message in problems[0].message
 
 
 def test_words():

@@ -85,5 +85,5 @@ def test_snapshots_that_go_are_counted(sim):
     sim.run("zfs", "snapshot", f"zones/{VM}/disk2@one")
     sim.run("zfs", "snapshot", f"zones/{VM}/disk2@two")
     gone = {**B, "state": "absent", "destroy_snapshots": True}
-    said = sim.converge(entries(A, gone)).msg
-    assert said == "1 VM: 1 change, no restarts, -1 GiB, 1 GiB destroyed, 2 snapshots destroyed"
+    message = sim.converge(entries(A, gone)).msg
+    assert message == "1 VM: 1 change, no restarts, -1 GiB, 1 GiB destroyed, 2 snapshots destroyed"

@@ -35,5 +35,5 @@ def test_no_fact_has_the_name_of_a_variable_of_tasks():
     every = [one for path in FILES for one in named(yaml.safe_load(path.read_text()))]
     facts, variables = ({name for what, name in every if what == kind} for kind in ("fact", "vars"))
     assert "_flexdisk_order" in facts
-    assert "_flexdisk_pools" in variables
+    assert "_flexdisk_planned" in variables
     assert sorted(facts & variables) == []

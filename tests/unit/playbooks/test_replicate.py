@@ -192,3 +192,27 @@ def test_a_host_that_is_another_one(nodes):
         assert "replica/" not in nodes.run(host, "zfs", "list", "-H", "-o", "name")
     nodes.connect("hv01", "hv02")
     replicated(nodes)
+
+
+def test_policies(nodes):
+    """What is fresh is left alone, what fails stops nothing else, and the run ends with a table."""
+    disks = vm_with_disks(nodes)
+    vm_with_disks(nodes, "web01")
+    entries = [
+        {"vm": "web01", "host": "hv02", "pool": "tank", "every": "PT15M"},
+        {"vm": "db01", "host": "hv02", "every": "PT1H", "keep": {"hourly": 2}, "bandwidth_limit": "50MiB"},
+    ]
+    nodes.variables["all"] = {"flexdisk_replicas": entries}
+    printed = replicated(nodes, "--check", status=2)
+    assert re.search(r"db01 +hv01 +hv02 +about 18.9 MiB +never", printed)
+    assert "2 replicas would be due, 1 failed" in printed
+    printed = replicated(nodes, status=2)
+    assert re.search(r"web01 +hv01 +hv02 +0 B +0 s +never +never +yes", printed)
+    assert "web01 to hv02: hv02 has no pool tank, but zones [ResourceNotFound]" in printed
+    assert same(nodes, disks)
+    nodes.variables["all"] = {"flexdisk_replicas": entries[1:]}
+    for words in (["--check"], []):
+        printed = replicated(nodes, *words)
+        assert "no replica is due, 1 replica is fresh" in printed
+        assert "Plan the sync" not in printed
+    assert "db01: its replicas on hv02 have everything" in replicated(nodes, "-e", "flexdisk_vm=db01")

@@ -20,9 +20,9 @@ TASKS = {
     "plan": 2,
     "apply": 3,  # the plans of all hosts are compared before one is changed
     "report": 3,
-    "report, page": 8,
+    "report, page": 7,
     "list_disks": 3,
-    "verify_disks": 4,
+    "verify_disks": 3,
     "plan_moves": 3,
     "update_group": 23,  # of a group without changes: each turn has two tasks that choose what is next
 }

@@ -89,7 +89,6 @@ ROLES = {
 SKIPPED: dict[str, Any] = {"skipped": True}
 READ: dict[str, Any] = {"vms": []}
 FOUR = {"vm_placement_vms": ["a", "b"], "_vm_placement_by_vm": ["v"], "_vm_placement_by_name": ["n"]}
-COUNTS = {"flexdisk_verify": {"counts": {"error": 2, "warning": 3, "info": 4}}}
 
 
 # By play or role, task and key: variables, and what the value is with them
@@ -97,53 +96,13 @@ CASES: dict[str, list[Case]] = {
     **{f"{role}: {task}: {role}_chosen": cases for role, (names, cases) in ROLES.items()
        for task in ("Refuse the name of a VM that is not declared", *names)},
     **{f"{role}: {task}: expect_plan": approved(role) for role, (names, _cases) in ROLES.items() for task in names},
-    "apply: Refuse digests that do not fit the hosts: _flexdisk_problems": [
-        ({"_flexdisk_open": ["hv1"], "_flexdisk_strange": ["hv8"], "_flexdisk_idle": ["hv3"]},
-         ["hv1 has declared VMs, but flexdisk_plan_digests has no digest of it.",
-          "hv8 is in flexdisk_plan_digests, but not in the inventory.",
-          "hv3 is in flexdisk_plan_digests, but none of the VMs that are meant is declared for it."])],
-    "grow_guests: Choose the guests: _flexdisk_unknown": [
-        (meant(flexdisk_guests="g"), {}), (meant(), {"reason": "it is no VM of the inventory plugin"})],
-    "grow_guests: Choose the guests: _flexdisk_tellers": [
-        ({**meant(flexdisk_group="web"), "_flexdisk_all": [{"g": 1}], "_flexdisk_homes": ["hv1"],
-          "hostvars": {"hv1": {"h": 2}}}, [{"g": 1}, {"h": 2}]),
-        ({**meant(), "_flexdisk_all": [{"g": 1}], "_flexdisk_homes": []}, [])],
-    "grow_guests: Say which guests are touched: _flexdisk_rows": [
-        ({"_flexdisk_growth": {"batches": [{"guests": ["a", "b"]}, {"guests": ["c"]}]}}, [[1, "a, b"], [2, "c"]])],
-    "grow_guests: Say which guests are touched: _flexdisk_batches": [
-        ({"_flexdisk_rows": [[1, "a, b"], [2, "c"]]}, ["batch 1: a, b", "batch 2: c"]),
-        ({"_flexdisk_rows": []}, ["no guest is touched"])],
-    "grow_guests: Let the guests of each batch grow: _flexdisk_missing": [
-        ({**meant(), "_flexdisk_growth": {"absent": ["g"]}}, ["g"]),
-        ({**meant(), "_flexdisk_growth": {"absent": ["g"]}, "ansible_limit": "a"}, []),
-        ({**meant(flexdisk_guests="all"), "_flexdisk_growth": {"absent": ["g"]}}, [])],
-    "grow_guests: Let the guests of each batch grow: _flexdisk_bad": [
-        ({"_flexdisk_planned": ["a", "b"], "_flexdisk_healthy": ["a"], "_flexdisk_missing": ["c"]}, ["b", "c"])],
-    "grow_guests: Let the guests of each batch grow: _flexdisk_over": [
-        ({"_flexdisk_bad": ["a", "b"], "_flexdisk_growth": {"budget": budget}}, over)
-        for budget, over in ((0, ["a", "b"]), (1, ["a", "b"]), (2, []), (-1, []))],
-    "recalculate_quota: Report which figures were wrong: _flexdisk_lines": [
-        ({"_flexdisk_drift": "%d and %d bytes", "flexdisk_quota": {"vms": [
-            {"alias": "a", "uuid": "u1", "cause": "set by hand", "drift": {"quota_bytes": 1, "reservation_bytes": -2}},
-            {"alias": "", "uuid": "u2", "cause": "older", "drift": {"quota_bytes": 3, "reservation_bytes": 4}},
-            {"alias": "b", "uuid": "u3", "cause": "", "drift": None}]}},
-         "a: set by hand, 1 and -2 bytes\nu2: older, 3 and 4 bytes\n")],
     "restart_group: Restart a group of VMs: _flexdisk_more": [
         ({**meant(flexdisk_replace=True), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}},
          {"generation": "g", "replace": True}),
         ({**meant(), "_flexdisk_generation": "g", "_flexdisk_anew": {"replace": True}}, {"generation": "g"})],
-    "tasks/report_page: Write the pages: content": [
-        ({"_flexdisk_file": {"summary": True}, "_flexdisk_summary": "s", "_flexdisk_single": "p"}, "s"),
-        ({"_flexdisk_file": {"summary": False}, "_flexdisk_summary": "s", "_flexdisk_single": "p"}, "p")],
-    "tasks/report_page: Write the pages: _flexdisk_missing": [
-        ({"_flexdisk_files": [1], "_flexdisk_unread": {"hv9": "w"}}, {"hv9": "w"}),
-        ({"_flexdisk_files": [1, 2, 3], "_flexdisk_unread": {"hv9": "w"}}, {})],
-    "tasks/show_plans: Show the plans: _flexdisk_why": [
-        (meant(flexdisk_vm="a"), "does not have a"), (meant(), "nothing is declared")],
-    "verify_disks: Fail if a finding is as severe as flexdisk_verify_fail_on: _flexdisk_bad": [
-        ({**meant(flexdisk_verify_fail_on="warning"), **COUNTS}, 5),
-        ({**meant(flexdisk_verify_fail_on="error"), **COUNTS}, 2),
-        ({**meant(flexdisk_verify_fail_on="never"), **COUNTS}, 0), ({**meant(), **COUNTS}, 0)],
+    "tasks/replicate_round: Note what became of it: _flexdisk_ended_syncs": [
+        ({"_vm_replica_ended": {"peer": "hv02"}}, [{"peer": "hv02"}]),
+        ({"_flexdisk_ended_syncs": [1], "_vm_replica_ended": 2}, [1, 2])],
     "instance_group: Note that it failed: _instance_group_bad": [
         ({"_instance_group_bad": ["a"], "instance_group_member": {"name": "b"}}, ["a", "b"])],
     "vm_placement: Ask again for each of those that it cannot take beside the others: loop": [
@@ -191,7 +150,7 @@ def test_each_part_of_a_value_is_seen(name):
 
 
 # They are about to be decided in Python
-COMING = ("start_host", "replicate", "tasks/carry_out_move", "tasks/read_for_moves",
+COMING = ("replicate", "tasks/carry_out_move", "tasks/read_for_moves",
           "tasks/plan_moves", "tasks/check_variables")  # fmt: skip
 
 

@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import random
 import re
 from collections import Counter
@@ -34,7 +33,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
 from .test_failover import mark, said_by, start, store, take
-from .test_move import POLICY, findings, hosts, look, move, smartos, swap
+from .test_move import PAIR, POLICY, findings, hosts, look, move, swap
 from .test_other_tasks import DATA, ROOT, task
 from .world import VM, Foreign, Fuse, Host, Killed
 
@@ -53,12 +52,12 @@ class Refused(Exception):
 class Journey:
     """A VM on its way. trace: what was done. counts: how often."""
 
-    def __init__(self, seed: int, folder: Path, monkeypatch: Any) -> None:
+    def __init__(self, seed: int, folder: Path, monkeypatch: Any, backend: str = "vmadm") -> None:
         self.random = random.Random(seed)
         self.trace: list[str] = []
         self.counts: Counter[str] = Counter()
         monkeypatch.setattr(records, "_FOLDER", str(folder))
-        self.world = smartos(folder, monkeypatch)
+        self.world = PAIR[backend](folder, monkeypatch)
         self.monkeypatch, self.folder = monkeypatch, folder
         self.first = self.world.home
         self.world.acting = self.use
@@ -225,14 +224,14 @@ class Journey:
     def converges(self) -> None:
         """The task vm_disks changes something, and is killed."""
         tags = {"tag": str(self.random.randint(0, 99))}
-        model = self.random.choice(("virtio", "nvme"))
+        cold = self.random.choice(self.world.choices)
         with self.disturbed(most=60):
-            self.converge({"tags": tags, "model": model})
+            self.converge({"tags": tags, **cold})
         if self.random.random() < 0.5:
             with self.disturbed():  # somebody moves it meanwhile
                 self.move()
             self.end_of_move(True)
-        self.calmly(lambda: self.converge({"tags": tags, "model": model}))
+        self.calmly(lambda: self.converge({"tags": tags, **cold}))
 
     def converge(self, data: dict[str, Any]) -> None:
         ended = task(self.world, ROOT, {**DATA, **data}, **self.sizes)
@@ -288,7 +287,8 @@ class Journey:
             self.calmly(self.declare)
 
     def crash(self) -> None:
-        self.world.home.node.run(["vmadm", "stop", VM, "-F"])
+        if self.world.home.runs(VM):
+            self.world.home.power_off(VM)
 
     # -- failover
 
@@ -414,4 +414,3 @@ class Journey:
         self.converge({})
         assert not task(world, ROOT, DATA, **self.sizes).changed
         assert {*findings(world)} <= HARMLESS, findings(world)
-        assert json.loads(world.home.ok("vmadm", "lookup", "-j"))

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import copy
 import xml.etree.ElementTree as ET
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from simnode import Node, PoolSpec
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import guests_service
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_driver import Libvirt
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from tests.unit.domains.conftest import domain
-from tests.unit.domains.fake import FakeDomains
+from tests.unit.domains.fake import FakeDomains, child
 from tests.unit.domains.files import FakeFiles
 
 from .world import OTHER, PASSPHRASE, VM, Host, World
@@ -35,13 +38,17 @@ OWN_WORDS = "<title>It costs $5</title><metadata><mine xmlns='http://example.com
 class LinuxHost(Host):
     """Every change of a domain or a file is a command, too: the run can be killed before it or after."""
 
+    stop = "virsh shutdown"
+
     def __init__(self, node: Node, folder: Any, world: World) -> None:
         super().__init__(node, folder, world)
         self.domains = FakeDomains(self._size)
         self.files = FakeFiles(node.pools)
         self.domains.hook = self.files.hook = self._hooked
+        self.boots_counted = 1
 
     def _hooked(self, _name: str, _arguments: Any, when: str) -> None:
+        self.world.acting(self)
         if when == "after":
             self.world.watch()
             self.world.guard()
@@ -96,11 +103,59 @@ class LinuxHost(Host):
             element.text, element.tail = (element.text or "").strip(), ""
         elements = sorted(ET.tostring(one, encoding="unicode") for one in root.findall("devices/*"))
         others = [ET.tostring(one, encoding="unicode") for one in root if one.tag != "devices"]
-        words = {"state": status.state, "autostart": status.autostart, "variables": self.domains.variables(NVRAM)}
+        words = {"state": status.state, "autoboot": status.autostart, "variables": self.domains.variables(NVRAM)}
         return {**words, "devices": elements, "others": others}
 
     def power(self, uuid: str) -> str:
         return self.domains.status(uuid).state if uuid in self.domains.configs else ""
+
+    def power_on(self, uuid: str) -> None:
+        self.domains.boot(uuid)
+        self.domains.saves.discard(uuid)
+
+    def suspend(self, uuid: str) -> None:
+        self.domains.save(uuid)
+
+    def forget_memory(self, uuid: str) -> None:
+        self.domains.saves.discard(uuid)
+
+    def power_off(self, uuid: str) -> None:
+        self.domains.lives.pop(uuid, None)
+
+    def reboot(self) -> None:
+        self.boots_counted += 1
+        self.domains.booted = f"9d0e6f1c-0000-4000-8000-{self.boots_counted:012}"
+
+    def autoboots(self, uuid: str) -> bool:
+        return self.domains.autostarts.get(uuid, False)
+
+    def set_autoboot(self, uuid: str, autoboot: bool) -> None:
+        self.domains.autostarts[uuid] = autoboot
+
+    def rename(self, uuid: str, alias: str) -> None:
+        for root in [roots[uuid] for roots in (self.domains.configs, self.domains.lives) if uuid in roots]:
+            child(root, "name").text = alias
+
+    def annotate(self, uuid: str, text: str) -> None:
+        child(self.domains.configs[uuid], "title").text = text
+
+    def create(self, payload: dict[str, Any]) -> None:
+        """A domain with this uuid and alias, and the first of the disks."""
+        uuid, paths = payload["uuid"], []
+        self.ok("zfs", "create", f"zones/{uuid}")
+        for disk in payload.get("disks", ())[:1]:
+            paths = [f"zones/{uuid}/disk0"]
+            serial = disk.get("uuid", "")
+            self.ok(
+                "zfs", "create", "-V", f"{disk['size']}M", *(["-o", f"flexdisk:uuid={serial}"] * bool(serial)), paths[0]
+            )
+        text = domain(paths, uuid=uuid, name=payload["alias"], machine="pc-q35-7.2")
+        self.domains.add(text.replace("52:54:00:aa:bb:cc", "52:54:00:aa:bb:dd"))
+
+    def delete(self, uuid: str) -> None:
+        self.domains.lives.pop(uuid, None)
+        del self.domains.configs[uuid]
+        self.ok("zfs", "destroy", "-r", f"zones/{uuid}")
 
 
 class LinuxWorld(World):
@@ -108,11 +163,20 @@ class LinuxWorld(World):
 
     names = ("root", "data", "logs")
     allocatable = 1 << 20
+    cold: Mapping[str, str] = {"pci_slot": "5:0:0"}
+    choices = ({"pci_slot": "3:0:0"}, {"pci_slot": "5:0:0"})
+    scarce = 20
+
+    def __init__(self, folder: Path, monkeypatch: Any) -> None:
+        # Whatever the machine does on which the tests run.
+        monkeypatch.setattr(guests_service, "_UNITS", str(folder / "none"))
+        super().__init__(folder, monkeypatch)
 
     def host(self, seed: int) -> Host:
         vdevs = [{"type": "disk", "disks": 1}]
         spec = PoolSpec("zones", 64 << 30, 12, vdevs, "openzfs-2.1", self.passphrase(seed))
-        return LinuxHost(Node.create(None, [spec], seed), self.folder, self)
+        made = self.named[f"hv{seed:02}"] = LinuxHost(Node.create(None, [spec], seed), self.folder, self)
+        return made
 
     def make(self) -> None:
         home = cast(LinuxHost, self.home)

@@ -17,9 +17,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves import vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import (
+    host_steps,
+    starting,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .controller import Controller, Lost
@@ -76,7 +78,7 @@ class Plays:
     def _failover(self, on: str, check: bool = False, **given: Any) -> dict[str, Any]:
         """A step of a failover on a host."""
         params = host_steps.defaults()
-        params.update(vm=VM, authorized_keys=str(self.world.authorized), **given)
+        params.update({"vm": VM, "authorized_keys": str(self.world.authorized), **given})
         call = self._call(on, check)
         arguments, problems = vm_failover.parse(params)
         assert problems == []
@@ -174,10 +176,12 @@ class Plays:
 
     def start_host(self, name: str, unasked: bool = False) -> list[str]:
         """What it complains of."""
-        said: dict[str, Any] = dict.fromkeys(self.dead, "")
-        for other, one in self._looks().items():
-            said.update({} if other == name else {other: one["vms"] + one["moved"]})
-        host = self.hv[name]
-        self.world.acting(host)
-        claims = read_claims(said)
-        return failover_start.start(host.zfs(), host.driver(), claims, unasked, False, name).failures
+        looks = {name: self._all_of(name)}
+        others = starting.hosts_to_ask(looks, NAMES, NAMES)
+        answers = {one: self._all_of(one) if one in self.alive else {} for one in [name, *others]}
+        peers = starting.claims_for(looks, answers)[name]
+        given = {"name": name, "boot": looks[name]["boot"], "peers": peers, "unasked": unasked}
+        return list(self._failover(name, step="start", **given)["failures"])
+
+    def _all_of(self, name: str) -> dict[str, Any]:
+        return self._failover(name, step="look", vm=None)

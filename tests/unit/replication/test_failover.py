@@ -47,40 +47,39 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
     is_complete,
     snapshots_of,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
 from .controller import Controller
 from .test_engine import TWIN, _fill
-from .test_move import EVERY, POLICY, config, created, findings, guid, hosts, look, move, swap, tombstones
-from .test_move import world as world_of_moves
+from .test_move import EVERY, POLICY, VMADM, config, created, findings, guid, hosts, look, move, swap, tombstones
+from .test_move import both as on_both
 from .test_other_tasks import DATA, ROOT, done
 from .world import REPLICAS, VM, Fuse, Killed
 
-world = world_of_moves
+world = on_both
 FACT = "flexdisk:failover"
 
 
 def wish(host):
     """What the VM's dataset says, and what the hypervisor would do."""
-    (vm,) = observe(Zfs(host), Vmadm(host)).vms
+    (vm,) = observe(host.zfs(), host.driver()).vms
     assert vm.config.failover
     fact = host.ok("zfs", "get", "-H", "-o", "value", FACT, f"zones/{VM}")
     assert vm.config.autoboot is fact.startswith("on:")
-    return fact, config(host)["autoboot"]
+    return fact, host.autoboots(VM)
 
 
 def kept(world, autoboot="on"):
     """The VM has failover, and is at home."""
-    home = f"flexdisk:at_home={Vmadm(world.home).boot_id()}"
+    home = f"flexdisk:at_home={world.home.driver().boot_id()}"
     world.home.ok("zfs", "set", f"{FACT}={autoboot}:0", home, f"zones/{VM}")
-    world.home.node.run(["vmadm", "update", VM], '{"autoboot": false}')
+    world.home.set_autoboot(VM, False)
 
 
 def snapshot(world, state):
     """A snapshot of the whole VM is taken, used or deleted."""
-    what = (Zfs(world.home), Vmadm(world.home, lambda _seconds: None), ["db01"], wanted(name="one", state=state))
+    what = (world.home.zfs(), world.home.driver(), ["db01"], wanted(name="one", state=state))
     ended = vm_snapshot.run(*what, POLICY, None, False, NOW)
     assert (ended.problems, ended.failure) == ([], None)
 
@@ -90,17 +89,17 @@ def test_no_task_turns_autoboot_on(world, autoboot):
     """A restart, a rollback and a move leave the wish as it was, and the hypervisor's autoboot off."""
     kept(world, autoboot)
     before = (f"{autoboot}:0", False)
-    done(world, ROOT, {**DATA, "model": "nvme"}, allow_restart=True)
-    assert (wish(world.home), config(world.home)["state"]) == (before, "running")
+    done(world, ROOT, {**DATA, **world.cold}, allow_restart=True)
+    assert (wish(world.home), world.home.power(VM)) == (before, "running")
     for state in ("stopped", "running"):
         assert not created(world, {"vm": "db01", "state": state}).problems
-        assert (wish(world.home), config(world.home)["state"]) == (before, state)
+        assert (wish(world.home), world.home.power(VM)) == (before, state)
     done(world, ROOT, DATA, flexible_disk_size=512)
     for state in ("present", "rolled_back", "absent"):
         snapshot(world, state)
         assert wish(world.home) == before
     assert move(world)
-    assert (wish(world.peer), config(world.peer)["state"]) == (before, "running")
+    assert (wish(world.peer), world.peer.power(VM)) == (before, "running")
     swap(world)
     assert findings(world) == []
 
@@ -110,10 +109,10 @@ def test_the_hypervisor_starts_no_vm_that_has_left(world):
     off before the tombstone is written.
     """
     kept(world, "off")
-    world.home.ok("vmadm", "stop", VM, "-F")
-    world.home.node.run(["vmadm", "update", VM], '{"autoboot": true}')
+    world.home.power_off(VM)
+    world.home.set_autoboot(VM, True)
     for _point in tombstones(world):
-        assert config(world.home)["autoboot"] is False
+        assert world.home.autoboots(VM) is False
 
 
 def test_the_wish_changes(world):
@@ -130,7 +129,7 @@ def test_the_wish_changes(world):
 
 
 def mark(world, wanted=None, check=False):
-    home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
+    home = FailoverHome(world.home.zfs(), world.home.driver(), world.home)
     marked = home.set_failover(["db01"], wanted, world.home_name, check, world.peer_name)
     assert (marked.problems, marked.failures) == ([], [])
     return marked
@@ -144,7 +143,7 @@ def store(world, found, check=False):
 
 
 def stored(world, given, check=False):
-    return failover_records.store(Zfs(world.peer), Vmadm(world.peer), world.peer, given, {VM: "zones"}, check)
+    return failover_records.store(world.peer.zfs(), world.peer.driver(), world.peer, given, {VM: "zones"}, check)
 
 
 def protect(world):
@@ -165,7 +164,7 @@ def test_the_peer_gets_the_record(world):
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert "secret" in path.read_text()
     assert store(world, mark(world).records) == []
-    world.home.node.run(["vmadm", "update", VM], json.dumps({"set_customer_metadata": {"root_pw": "another"}}))
+    world.home.annotate(VM, "another")
     assert store(world, mark(world).records) == ["db01"]
     assert "another" in path.read_text()
 
@@ -173,10 +172,10 @@ def test_the_peer_gets_the_record(world):
 @pytest.mark.parametrize("autoboot", [True, False])
 def test_failover_is_given_up(world, autoboot):
     """autoboot is as it was."""
-    world.home.node.run(["vmadm", "update", VM], json.dumps({"autoboot": autoboot}))
+    world.home.set_autoboot(VM, autoboot)
     before = config(world.home)
     protect(world)
-    assert config(world.home)["autoboot"] is False
+    assert world.home.autoboots(VM) is False
     for check, changed in ((True, True), (False, True), (True, False), (False, False)):
         gone = failover_records.drop([VM], [guid(world.home)], check)
         assert (bool(gone), mark(world, False, check).changed) == (changed, changed)
@@ -193,8 +192,8 @@ def test_terms_go_up_for_ever(world):
     assert world.home.ok("zfs", "get", "-H", "-o", "value", FACT, f"zones/{VM}") == "none:3"
     assert move(world)
     swap(world)
-    assert (config(world.home)["autoboot"], findings(world)) == (True, [])
-    (vm,) = observe(Zfs(world.home), Vmadm(world.home)).vms
+    assert (world.home.autoboots(VM), findings(world)) == (True, [])
+    (vm,) = observe(world.home.zfs(), world.home.driver()).vms
     assert (vm.config.failover, vm.config.autoboot) == (False, True)
     assert mark(world, True).changed
     assert wish(world.home) == ("on:3", False)
@@ -205,36 +204,36 @@ def test_without_replicas_there_is_no_failover(world):
     protect(world)
     world.sender().remove(["db01"], world.peer_name, False)
     assert mark(world).changed
-    assert config(world.home)["autoboot"] is True
+    assert world.home.autoboots(VM) is True
     assert not mark(world).changed
 
 
 def test_a_vm_that_cannot_move_gets_no_failover(world):
     world.home.ok("zfs", "create", f"zones/{VM}/data")
-    marked = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home).set_failover(["db01"], True, "hv01", False)
+    marked = FailoverHome(world.home.zfs(), world.home.driver(), world.home).set_failover(["db01"], True, "hv01", False)
     assert [problem.code for problem in marked.problems] == ["NotSupported"]
-    assert config(world.home)["autoboot"] is True
+    assert world.home.autoboots(VM) is True
 
 
 def test_a_vm_that_has_changed_since_its_sync(world):
     """The record would name a disk that has no replica. The old one stays."""
     protect(world)
-    done(world, ROOT, DATA, {"name": "more", "size": 16}, flexible_disk_size=512)
+    done(world, ROOT, DATA, {"name": "more", "size": 24}, flexible_disk_size=512)
     given = mark(world).records
     _news, problems = stored(world, given)
     assert [(problem.code, problem.disk) for problem in problems] == [("Changed", "more")]
-    assert len(records.load(VM, records.FAILOVER)["record"]["disks"]) == 2
+    assert len(records.load(VM, records.FAILOVER)["record"]["disks"]) == len(world.names)
 
 
 def same_uuid(world):
     """A VM of the other host has a disk with the UUID of one of these."""
     disk = {"boot": True, "model": "virtio", "size": 32, "uuid": next(iter(world.disks()))}
     twin = {**TWIN, "alias": "twin", "flexible_disk_size": 64, "disks": [disk]}
-    assert world.peer.node.run(["vmadm", "create"], json.dumps(twin))[0] == 0
+    world.peer.create(twin)
 
 
 def same_name(world):
-    assert world.peer.node.run(["vmadm", "create"], json.dumps({**TWIN, "alias": "db01"}))[0] == 0
+    world.peer.create({**TWIN, "alias": "db01"})
 
 
 @pytest.mark.parametrize(
@@ -242,7 +241,7 @@ def same_name(world):
     [
         (same_uuid, "AlreadyExists", "has a disk with this uuid already, zones/"),
         (same_name, "InvalidArgument", "the uuid of VM db01 .* is not"),
-        (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
+        (lambda w: _fill(w.peer, w.scarce), "InsufficientSpace", r"[\d.]+ [MG]iB"),
         (lambda w: w.peer.ok("zfs", "create", "-V", "8M", f"zones/{VM}"), "AlreadyExists", "belongs to no VM, and may"),
         (lambda w: destroyed(w), "NoCompleteSet", "data has none"),  # pylint: disable=unnecessary-lambda
         (lambda w: written(w), "ReplicaChanged", "was written to since"),  # pylint: disable=unnecessary-lambda
@@ -291,7 +290,7 @@ def take(world, most=None):
 
 
 def taker(world):
-    return TakeOver(Zfs(world.peer), Vmadm(world.peer, lambda _s: None), world.peer, str(world.authorized))
+    return TakeOver(world.peer.zfs(), world.peer.driver(), world.peer, str(world.authorized))
 
 
 def burnt(world):
@@ -303,8 +302,8 @@ def taken(world, before, hashes, term=1):
     """The VM is on the other host as it was at the sync, and lawful. The hypervisor does not start it by itself."""
     after = config(world.peer)
     assert after == {**before, "autoboot": False}
-    assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in after["disks"]] == hashes
-    host = observe(Zfs(world.peer), Vmadm(world.peer))
+    assert world.peer.hashes(VM) == hashes
+    host = observe(world.peer.zfs(), world.peer.driver())
     (found,) = host.vms
     assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
     assert (space.allocatable(found), found.interrupted, host.moves) == (world.allocatable, None, {})
@@ -391,12 +390,12 @@ def test_snapshots_come_back_as_far_as_they_have_come(world):
     done(world, ROOT, DATA, flexible_disk_size=512)
     snapshot(world, "present")
     protect(world)
-    what = (Zfs(world.home), Vmadm(world.home, lambda _seconds: None), ["db01"], wanted(name="two", state="present"))
+    what = (world.home.zfs(), world.home.driver(), ["db01"], wanted(name="two", state="present"))
     assert vm_snapshot.run(*what, POLICY, None, False, NOW).problems == []
     store(world, mark(world).records)
     assert [one["name"] for one in records.load(VM, records.FAILOVER)["record"]["snapshots"]] == ["one", "two"]
     assert take(world)
-    (found,) = observe(Zfs(world.peer), Vmadm(world.peer)).vms
+    (found,) = observe(world.peer.zfs(), world.peer.driver()).vms
     assert [(one.name, is_complete(found, one)) for one in snapshots_of(found)] == [("one", True)]
     assert not take(world)
 
@@ -448,12 +447,11 @@ def test_killed_anywhere(world, scenario):
 
 def refused(world, code, said, most=None):
     """Nothing is changed, in check mode or for real."""
-    before = world.saved()[1].pools.to_json()
+    before = world.peer.stored()
     with pytest.raises(FlexdiskError, match=said) as caught:
         take(world, most)
     assert caught.value.code == code
-    after = world.saved()[1].pools.to_json()
-    assert after == before
+    assert world.peer.stored() == before
 
 
 def replica(world, number):
@@ -504,9 +502,9 @@ def of_another_home(world):
         (strange, "ReplicaChanged", "@mine is newer than the set, and does not come from the disk"),
         (of_another, "InUse", "says that it is a replica of"),
         (of_another_home, "InUse", "is the replica of this disk on .* .pool guid 42., not of the one here"),
-        (lambda w: _fill(w.peer, 900), "InsufficientSpace", r"[\d.]+ [MG]iB"),
+        (lambda w: _fill(w.peer, w.scarce), "InsufficientSpace", r"[\d.]+ [MG]iB"),
         (
-            lambda w: w.peer.node.run(["vmadm", "create"], json.dumps({**TWIN, "alias": "db01"})),
+            lambda w: same_name(w),  # pylint: disable=unnecessary-lambda
             "InvalidArgument",
             "the uuid of VM db01 .* is not",
         ),
@@ -566,7 +564,7 @@ def test_a_snapshot_that_others_take_during_a_failover(world):
         take(world)
         after = config(world.peer)
         assert after == {**before, "autoboot": False}, at
-        assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in after["disks"]] == hashes, at
+        assert world.peer.hashes(VM) == hashes, at
 
 
 def noted(world, seconds, *numbers):
@@ -579,14 +577,15 @@ def noted(world, seconds, *numbers):
 def test_how_much_may_be_lost(world):
     """The age is that of the set, by the clock of the host with the replicas: an older one is refused."""
     protect(world)
-    noted(world, time.time() - 1000, 0, 1)
+    every = range(len(world.names))
+    noted(world, time.time() - 1000, *every)
     refused(world, "TooOld", r"what the replicas have is \d+ s old; flexdisk_max_data_loss allows 900 s", 900)
     old = time.time() - 100
-    noted(world, old, 0, 1)
+    noted(world, old, *every)
     ready = taker(world).look("db01")
     assert 100 <= ready.takeover.age(time.time()) < 200
     refused(world, "TooOld", r"is 1\d\d s old; flexdisk_max_data_loss allows 90 s", 90)
-    noted(world, 32472144000, 0, 1)
+    noted(world, 32472144000, *every)
     refused(world, "TooOld", "is of a time that is not known", 9000)
     noted(world, old, 0)
     assert take(world, 9000)
@@ -624,7 +623,7 @@ def test_a_newer_set_is_younger_than_the_last_that_was_noted(world):
     assert 100 <= taker(world).look("db01").takeover.age(time.time()) < 200
     refused(world, "TooOld", r"is 1\d\d s old; flexdisk_max_data_loss allows 90 s", 90)
     assert take(world, 900)
-    assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in config(world.peer)["disks"]] == hashes
+    assert world.peer.hashes(VM) == hashes
 
 
 # -- several hosts with replicas
@@ -652,7 +651,7 @@ def rivals(world):
     (record,) = mark(world, True).records
     found = {}
     for name, host in world.others.items():
-        told_ = failover_start._result_of_record(Zfs(host), Copies(host), KnownVm(record, "zones"), True)
+        told_ = failover_start._result_of_record(host.zfs(), Copies(host), KnownVm(record, "zones"), True)
         found.update({one.host: one for one in read_rivals({name: [json.loads(json.dumps(told_))]}, VM)})
     return found["hv02"], found["hv03"]
 
@@ -710,9 +709,9 @@ def test_a_host_whose_replicas_were_written_to_is_named(three):
 def more(world):
     """The VM has got a third disk, and its replica has come; the record could not be stored."""
     protect(world)
-    done(world, ROOT, DATA, {"name": "more", "size": 16}, flexible_disk_size=512)
+    done(world, ROOT, DATA, {"name": "more", "size": 24}, flexible_disk_size=512)
     assert world.sync()[1]
-    return list(world.disks())[2]
+    return list(world.disks())[-1]
 
 
 def test_a_disk_that_the_record_does_not_have(world):
@@ -721,19 +720,19 @@ def test_a_disk_that_the_record_does_not_have(world):
     (words,) = taker(world).look("db01").takeover.losses
     assert f"{REPLICAS}/{uuid} is of a disk that the record of db01 lacks" in words
     assert take(world)
-    assert uuid not in [disk["uuid"] for disk in config(world.peer)["disks"]]
-    assert world.peer.ok("guest", "hash", f"{REPLICAS}/{uuid}") == world.hashes()[2]
+    assert uuid not in [disk["uuid"] for disk in world.peer.disks(VM)]
+    assert world.peer.ok("guest", "hash", f"{REPLICAS}/{uuid}") == world.hashes()[-1]
 
 
 def test_a_disk_whose_replica_is_still_coming(world):
     """Not one snapshot of it is whole."""
     protect(world)
-    done(world, ROOT, DATA, {"name": "more", "size": 16}, flexible_disk_size=512)
-    world.write(2, 9)
+    done(world, ROOT, DATA, {"name": "more", "size": 24}, flexible_disk_size=512)
+    world.home.ok("guest", "write", list(world.disks().values())[-1], "0", "9", "more")
     world.cut = 90000
     assert not world.sync()[1]
     world.cut = 0
-    assert "is of a disk that the record of db01 lacks" in taker(world).look("db01").takeover.losses[0]
+    assert "is of a disk that the record of db01 lacks" in " ".join(lost(world))
 
 
 def less(world):
@@ -749,7 +748,7 @@ def less(world):
 def test_a_disk_that_has_left_the_vm(world):
     """It is left out by word. A run that was killed goes on without it, whatever it is told."""
     uuid = less(world)
-    (hashes,) = world.hashes()
+    hashes = world.hashes()
     refused(world, "NoCompleteSet", r"If a disk had left the VM, flexdisk_leave_out names it: data")
     with pytest.raises(FlexdiskError, match="the record of VM db01 has no disk strange"):
         taker(world).take("db01", None, ["strange"])
@@ -769,8 +768,7 @@ def test_a_disk_that_has_left_the_vm(world):
         world.fuse = Fuse()
         begun = taker(world).look("db01").begun
         taker(world).take("db01", None, [] if begun else [uuid])
-        (disk,) = config(world.peer)["disks"]
-        assert world.peer.ok("guest", "hash", disk["zfs_filesystem"]) == hashes
+        assert world.peer.hashes(VM) == hashes
         assert world.peer.ok("zfs", "list", "-H", "-o", "name", f"{REPLICAS}/{uuid}")
 
 
@@ -788,7 +786,7 @@ def test_a_disk_that_has_become_one_of_another_vm(world):
     words = f"it is a disk of VM {OTHER} by now, says its replica {REPLICAS}/{uuid}, so it has left this VM"
     refused(world, "NoCompleteSet", f"{words}; flexdisk_leave_out names it")
     assert taker(world).take("db01", None, ["data"])
-    assert len(config(world.peer)["disks"]) == 1
+    assert len(world.peer.disks(VM)) == len(world.names) - 1
     assert world.peer.ok("zfs", "list", "-H", "-o", "name", f"{REPLICAS}/{uuid}")
 
 
@@ -814,9 +812,9 @@ def test_a_replica_that_was_going_back(world):
     world.peer.ok("zfs", "set", "readonly=off", where)
     world.peer.ok("guest", "write", where, "0", "1", "strange")
     assert take(world)
-    assert [world.peer.ok("guest", "hash", disk["zfs_filesystem"]) for disk in config(world.peer)["disks"]] == hashes
-    for disk in config(world.peer)["disks"]:
-        assert world.peer.ok("zfs", "get", "-H", "-o", "value", "flexdisk:replica.back", disk["zfs_filesystem"]) == "-"
+    assert world.peer.hashes(VM) == hashes
+    for disk in world.peer.disks(VM):
+        assert world.peer.ok("zfs", "get", "-H", "-o", "value", "flexdisk:replica.back", disk["dataset"]) == "-"
 
 
 def test_a_failover_that_was_begun_only_goes_on(world):
@@ -833,7 +831,7 @@ def test_a_failover_that_was_begun_only_goes_on(world):
         with pytest.raises(Killed):
             take(world)
         world.fuse = Fuse()
-        if observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True).moves:
+        if observe(world.peer.zfs(), world.peer.driver(), all_pools=True).moves:
             break
     target = hosts(world)[1]
     assert "InUse" in {problem.code for problem in target.refusals(look(world)["record"], "zones")}
@@ -849,15 +847,17 @@ def test_a_failover_that_was_begun_only_goes_on(world):
 def booted(world):
     """The home has lost power while the VM ran."""
     protect(world)
-    world.home.ok("vmadm", "stop", VM, "-F")
+    world.home.power_off(VM)
 
 
 def said_by(host, name=""):
-    return json.loads(json.dumps(failover_start.look(Zfs(host), Vmadm(host), Copies(host), name)))["vms"]
+    return json.loads(json.dumps(failover_start.look(host.zfs(), host.driver(), Copies(host), name)))["vms"]
 
 
 def start(world, said, unasked=False, check=False):
-    return failover_start.start(Zfs(world.home), Vmadm(world.home), read_claims(said), unasked, check, world.home_name)
+    return failover_start.start(
+        world.home.zfs(), world.home.driver(), read_claims(said), unasked, check, world.home_name
+    )
 
 
 def test_a_host_that_has_booted_starts_its_vms(world):
@@ -866,11 +866,11 @@ def test_a_host_that_has_booted_starts_its_vms(world):
     for check, started in ((True, True), (False, True), (True, False), (False, False)):
         done = start(world, said, check=check)
         assert (done.started, done.left, done.failures) == ([f"db01 ({VM})"] if started else [], [], [])
-    assert (wish(world.home), config(world.home)["state"]) == (("on:0", False), "running")
+    assert (wish(world.home), world.home.power(VM)) == (("on:0", False), "running")
 
 
 def test_a_vm_that_shall_not_run_is_not_started(world):
-    world.home.node.run(["vmadm", "update", VM], json.dumps({"autoboot": False}))
+    world.home.set_autoboot(VM, False)
     booted(world)
     assert start(world, {"hv02": []}) == ([], [], [], [])
 
@@ -881,7 +881,7 @@ def test_a_peer_that_cannot_be_asked(world, said):
     done = start(world, said)
     assert (done.started, done.left) == ([], [])
     assert "hv02 could not be asked whether they have taken it over" in done.failures[0]
-    assert config(world.home)["state"] == "stopped"
+    assert world.home.power(VM) == "stopped"
     assert start(world, said, unasked=True).started
 
 
@@ -905,12 +905,12 @@ def test_a_vm_that_was_taken_over_is_not_started(world):
         with pytest.raises(Killed):
             take(world)
         world.fuse = Fuse()
-        if observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True).moves:
+        if observe(world.peer.zfs(), world.peer.driver(), all_pools=True).moves:
             begun += 1
             assert start(world, {"hv02": said_by(world.peer)}, unasked=True).left
     assert begun
     take(world)
-    world.peer.ok("vmadm", "stop", VM, "-F")
+    world.peer.power_off(VM)
     swap(world)
     assert start(world, {"hv01": old}).started
 
@@ -948,6 +948,7 @@ def test_what_a_move_has_made_there_has_taken_nothing_over(world):
     assert start(world, {"hv02": said}).started
 
 
+@VMADM
 def test_autoboot_is_off_if_the_start_fails(world, monkeypatch):
     booted(world)
 
@@ -957,7 +958,7 @@ def test_autoboot_is_off_if_the_start_fails(world, monkeypatch):
 
     monkeypatch.setattr(Vmadm, "start", fails)
     assert "VmNotStarted" in start(world, {"hv02": []}).failures[0]
-    assert config(world.home)["autoboot"] is False
+    assert world.home.autoboots(VM) is False
 
 
 def test_a_failover_that_is_refused_late_leaves_nothing(world, monkeypatch):
@@ -970,7 +971,7 @@ def test_a_failover_that_is_refused_late_leaves_nothing(world, monkeypatch):
     monkeypatch.setattr(MoveTarget, "_rehearse", refuses)
     with pytest.raises(FlexdiskError, match="too small"):
         take(world)
-    host = observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True)
+    host = observe(world.peer.zfs(), world.peer.driver(), all_pools=True)
     assert (host.configs, host.moves) == ((), {})
     assert not taker(world).look("db01").begun
     monkeypatch.undo()
@@ -980,6 +981,6 @@ def test_the_record_names_replicas_on_third_hosts(world):
     """Not when they were brought up to date: a sync with one of them is no news for the others."""
     world.home.ok("zfs", "set", "flexdisk:replicas=0000002a=hv03@2026-01-01T00:00:00Z", *world.disks().values())
     assert world.sync()[1]
-    home = FailoverHome(Zfs(world.home), Vmadm(world.home), world.home)
+    home = FailoverHome(world.home.zfs(), world.home.driver(), world.home)
     (record,) = home.set_failover(["db01"], True, "hv01", False, "hv02").records
     assert {disk.replicas for disk in record.disks} == {f"0000002a=hv03@/{record.home}"}

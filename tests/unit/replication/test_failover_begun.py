@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 
 import pytest
 
@@ -23,18 +22,16 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 
 from .test_engine import TWIN
 from .test_failover import cut, said_by, start, take, taken, taker
 from .test_failover_return import APART
 from .test_move import EVERY, config, findings, never_both, startable
-from .test_move import world as world_of_moves
+from .test_move import pair as on_both
 from .world import REPLICAS, VM, Fuse, Killed
 
-world = world_of_moves
+world = on_both
 
 
 @pytest.fixture
@@ -42,7 +39,7 @@ def died(world):
     """The second sync was cut, and the home has lost power. It has what the VM wrote last."""
     world.before = config(world.home)
     world.synced = cut(world)
-    world.home.ok("vmadm", "stop", VM, "-F")
+    world.home.power_off(VM)
     world.uuids, world.left, world.kept = list(world.disks()), world.hashes(), records.load(VM, records.FAILOVER)
     world.restored = world.saved()
     return world
@@ -68,11 +65,11 @@ def killed(world, at, after):
 
 
 def stay(world, check=False):
-    return GiveUpTakeover(Zfs(world.peer), Vmadm(world.peer, lambda _s: None), world.peer).stay("db01", check)
+    return GiveUpTakeover(world.peer.zfs(), world.peer.driver(), world.peer).stay("db01", check)
 
 
 def end(world, begun=True):
-    home = FailoverReturn(Zfs(world.home), Vmadm(world.home, lambda _s: None), world.home)
+    home = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
     claims = read_claims({"hv02": said_by(world.peer, "db01")})
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(records, "_FOLDER", str(world.folder / "home"))  # each host has records of its own
@@ -81,7 +78,7 @@ def end(world, begun=True):
 
 def given_up(world):
     """The other host has its replicas and nothing else. The home has all, and starts the VM."""
-    host = observe(Zfs(world.peer), Vmadm(world.peer), all_pools=True)
+    host = observe(world.peer.zfs(), world.peer.driver(), all_pools=True)
     assert (host.configs, host.moves, host.detached) == ((), {}, ())
     assert not [name for name in host.datasets if name.startswith(f"zones/{VM}")]
     assert not list(world.folder.glob("moves/*"))
@@ -95,7 +92,7 @@ def works_on(world):
     assert [type(disk.streams[0]).__name__ for disk in planned.disks] == ["Increment"] * 2
     assert world.sync()[1]
     assert world.hashes_there() == world.left
-    world.home.ok("vmadm", "stop", VM, "-F")
+    world.home.power_off(VM)
     assert take(world)
     taken(world, {**world.before, "state": "running"}, world.left)
 
@@ -165,7 +162,7 @@ def test_it_goes_on_anywhere(died):
         assert kept == died.left
         assert take(died)
         taken(died, died.before, died.synced)
-        home = FailoverReturn(Zfs(died.home), Vmadm(died.home, lambda _s: None), died.home)
+        home = FailoverReturn(died.home.zfs(), died.home.driver(), died.home)
         home.give_up("db01", False)
         assert [died.home.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in died.uuids] == died.synced
 
@@ -174,17 +171,21 @@ def test_refusals(died):
     """Without the word, or while the VM runs on its old home."""
     begun = next(point for point in points(died) if killed(died, *point))
     killed(died, *begun)
-    before = died.saved()[0].pools.to_json()
+    before = died.home.stored()
     for running, word, said in (
         (False, False, "hv02 has begun to take it over; flexdisk_failover_state=taken_over"),
-        (True, True, f"stop it here .vmadm stop {VM}., or give that up with flexdisk_failover_state=stays"),
+        (
+            True,
+            True,
+            f"stop it here .(vmadm stop|virsh shutdown) {VM}., or give that up with flexdisk_failover_state=stays",
+        ),
     ):
         if running:
-            died.home.ok("vmadm", "start", VM)
+            died.home.power_on(VM)
         with pytest.raises(FlexdiskError, match=said):
             end(died, word)
-    assert died.saved()[0].pools.to_json() == before
-    died.home.ok("vmadm", "stop", VM, "-F")
+    assert died.home.stored() == before
+    died.home.power_off(VM)
     (words,) = start(died, {"hv02": said_by(died.peer)}).left
     assert "hv02 has begun to take it over; the playbook failover_vm goes on, or gives that up" in words
     assert stay(died) == "db01"
@@ -195,9 +196,8 @@ def test_the_target_is_asked_before_the_vm_ends_on_its_old_home(died):
     begun = next(point for point in points(died) if killed(died, *point) and not refused(died))
     killed(died, *begun)
     assert taker(died).look("db01").problems == []
-    assert observe(Zfs(died.peer), Vmadm(died.peer), all_pools=True).configs == ()
-    twin = json.dumps({**TWIN, "alias": "db01"})
-    assert died.peer.node.run(["vmadm", "create"], twin)[0] == 0
+    assert observe(died.peer.zfs(), died.peer.driver(), all_pools=True).configs == ()
+    died.peer.create({**TWIN, "alias": "db01"})
     assert {problem.code for problem in taker(died).look("db01").problems} == {"InvalidArgument"}
 
 

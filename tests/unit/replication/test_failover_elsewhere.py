@@ -67,7 +67,7 @@ def refused(answer):
 
 
 def renamed(world, name, alias):
-    world.hv[name].node.run(["vmadm", "update", VM], json.dumps({"alias": alias}))
+    world.hv[name].rename(VM, alias)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_the_old_home_ends_a_vm_that_was_renamed(taken):
 def test_the_home_answers(three):
     code, words = refused(fail_over(three, "hv02"))
     assert (code, words[:35]) == ("InUse", "hv01, the host of db01, answers: mo")
-    three.hv["hv01"].ok("vmadm", "delete", VM)
+    three.hv["hv01"].delete(VM)
     assert "does not have it any more" in refused(fail_over(three, "hv02"))[1]
     assert fail_over(three, "hv02", ["hv01"]).failure is None
 
@@ -179,7 +179,7 @@ def test_an_old_copy_is_no_vm_that_is_here(old):
 
 def test_a_vm_at_home_that_was_stopped_is_here(old):
     """Somebody has stopped it on its new home. The host has not booted since."""
-    old.hv["hv02"].ok("vmadm", "stop", VM, "-F")
+    old.hv["hv02"].power_off(VM)
     answer = fail_over(old, "hv02")
     assert (answer.failure, answer.result["changed"]) == (None, False)
 

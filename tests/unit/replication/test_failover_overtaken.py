@@ -52,7 +52,7 @@ class Died:
         take(three)
         between(three, "hv01", "hv02")
         self.saved = {name: host.state() for name, host in three.hv.items()}
-        self.kept = three.folder.parent / "kept"
+        self.kept = three.folder.with_name(f"{three.folder.name}-kept")  # of this test alone
         shutil.copytree(three.folder, self.kept, dirs_exist_ok=True)
 
     def begins(self, at=0, after=False):
@@ -132,7 +132,7 @@ def test_what_was_begun_ends_anywhere(died):
             assert [one.code for one in died.back().look(EndRequest(VM, claims, False, True)).problems] == [
                 "VmNotStopped"
             ]
-            died.world.hv["hv02"].ok("vmadm", "stop", VM, "-F")
+            died.world.hv["hv02"].power_off(VM)
         ending = died.back().look(EndRequest(VM, claims, False, True))
         assert ending.problems == []
         assert ending.messages[0] == LEFT
@@ -193,7 +193,7 @@ def test_one_disk_is_attached_and_the_other_is_not(died):
 def test_it_ends_only_if_another_host_has_it(died):
     """Nothing is done as long as no host says that it has the VM, or as it is not clear whose it is."""
     one_attached(died)
-    before = died.world.hv["hv02"].state().pools.to_json()
+    before = died.world.hv["hv02"].stored()
     said = died.look()
     for claims, old, code, words in (
         ({"hv01": "", "hv03": ""}, True, "Ambiguous", "no other host has it"),
@@ -203,12 +203,12 @@ def test_it_ends_only_if_another_host_has_it(died):
         ending = died.back().look(EndRequest(VM, read_claims(claims), False, old))
         assert [problem.code for problem in ending.problems] == [code]
         assert words in ending.problems[0].message
-    died.world.hv["hv02"].ok("vmadm", "start", VM)
+    died.world.hv["hv02"].power_on(VM)
     there_again = read_claims({"hv01": died.look("hv01"), "hv03": said})
     (problem,) = died.back().look(EndRequest(VM, there_again, False, True)).problems
     assert problem.code == "VmNotStopped"
-    died.world.hv["hv02"].ok("vmadm", "stop", VM, "-F")
-    assert died.world.hv["hv02"].state().pools.to_json() == before
+    died.world.hv["hv02"].power_off(VM)
+    assert died.world.hv["hv02"].stored() == before
     assert died.back().look(EndRequest(VM, there_again, False, True)).problems == []  # the copy on hv01 is older
 
 

@@ -33,20 +33,18 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     record_as_result,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.streams import Rollback
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.moves import read_sightings
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import sync_name
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .test_failover import protect, said_by, start, take
-from .test_move import EVERY, findings, gone, hosts, look, move, startable, swap
-from .test_move import world as world_of_moves
+from .test_move import EVERY, VMADM, findings, gone, hosts, look, move, startable, swap
+from .test_move import pair as on_both
 from .test_start_door import boot
 from .world import REPLICAS, VM, Fuse, Killed
 
-world = world_of_moves
+world = on_both
 APART = "zones/flexdisk/diverged"
 
 
@@ -55,14 +53,14 @@ def old(world):
     """The first disk was written to after the last sync, the other host has the VM, and the old home is there again."""
     protect(world)
     world.write(0, 3, 9)
-    world.home.ok("vmadm", "stop", VM, "-F")
+    world.home.power_off(VM)
     world.uuids, world.left = list(world.disks()), world.hashes()
     take(world)
     return world
 
 
 def back(world):
-    return FailoverReturn(Zfs(world.home), Vmadm(world.home, lambda _seconds: None), world.home)
+    return FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
 
 
 def claims(world):
@@ -85,7 +83,7 @@ def ended(world):
         assert f"auto-{world.foreign.taken}" in world.home.points(f"{APART}/{world.uuids[1]}")
     else:
         assert (apart[1], replica[1]) == ("", world.left[1])
-    host = observe(Zfs(world.home), Vmadm(world.home), all_pools=True)
+    host = observe(world.home.zfs(), world.home.driver(), all_pools=True)
     assert (host.vms, host.detached, host.moves[VM].phase, host.moves[VM].host) == ((), (), "moved", "hv02")
 
 
@@ -192,15 +190,16 @@ def test_no_journal_stays_behind(old):
         with pytest.raises(Killed):
             back(old).end(EndRequest("db01", said))
         old.fuse = Fuse()
-        host = observe(Zfs(old.home), Vmadm(old.home), all_pools=True)
+        host = observe(old.home.zfs(), old.home.driver(), all_pools=True)
         if host.intents and not host.vms:
             left += 1
             back(old).end(EndRequest("db01", said))
-            assert not observe(Zfs(old.home), Vmadm(old.home), all_pools=True).intents
+            assert not observe(old.home.zfs(), old.home.driver(), all_pools=True).intents
             ended(old)
     assert left
 
 
+@VMADM
 @pytest.mark.parametrize("point", ["delete halt", "delete uninstall", "delete volumes", "delete zonecfg"])
 @pytest.mark.parametrize("kind", ["kill", "fail"])
 def test_what_a_vmadm_that_ends_early_leaves_of_the_vm_goes(old, point, kind):
@@ -221,13 +220,14 @@ def test_what_a_vmadm_that_ends_early_leaves_of_the_vm_goes(old, point, kind):
     assert startable(old.peer)
 
 
+@VMADM
 @pytest.mark.parametrize("name", [f"zones/{VM}", f"zones/{VM}/disk0"])
 def test_what_has_come_in_the_place_of_a_vm_since_the_host_was_read_is_not_deleted_with_it(old, name):
     """vmadm was killed after it had destroyed the VM's datasets. It would destroy whatever it finds in their place."""
     assert COMMANDS["vm-fault"](old.home.node, ["delete volumes", "kill"])[0] == 0
     with contextlib.suppress(FlexdiskError):
         back(old).end(EndRequest("db01", claims(old)))
-    storage, hypervisor = Zfs(old.home), Vmadm(old.home)
+    storage, hypervisor = old.home.zfs(), old.home.driver()
     host = observe(storage, hypervisor, all_pools=True)
     assert leftovers_of(host, VM)[0], "vmadm still knows the VM"
     old.home.ok("zfs", "create", "-p", f"{name}/precious")
@@ -238,17 +238,17 @@ def test_what_has_come_in_the_place_of_a_vm_since_the_host_was_read_is_not_delet
 
 
 def refused(world, code, said):
-    before = world.saved()[0].pools.to_json()
+    before = world.home.stored()
     with pytest.raises(FlexdiskError, match=said) as caught:
         back(world).end(EndRequest("db01", claims(world)))
     assert caught.value.code == code
-    assert world.saved()[0].pools.to_json() == before
+    assert world.home.stored() == before
 
 
 def test_refusals(old):
-    old.home.ok("vmadm", "start", VM)
+    old.home.power_on(VM)
     refused(old, "VmNotStopped", "it is running here, and hv02 has taken it over. Stop it")
-    old.home.ok("vmadm", "stop", VM, "-F")
+    old.home.power_off(VM)
     old.peer.ok("zfs", "set", "flexdisk:failover=on:0", f"zones/{VM}")
     refused(old, "Ambiguous", "hv02 has it, too, and does not say that it has taken it over")
     old.peer.ok("zfs", "inherit", "flexdisk:failover", f"zones/{VM}")
@@ -264,12 +264,12 @@ def test_a_new_home_that_has_given_its_failover_up(old):
 
 
 def test_nobody_ends_a_vm_that_no_other_host_has(old):
-    before = old.saved()[0].pools.to_json()
+    before = old.home.stored()
     with pytest.raises(FlexdiskError, match="no other host has it, or only an older copy of it") as caught:
         back(old).end(EndRequest("db01", read_claims({"hv02": []}), is_old_home=True))
     assert caught.value.code == "Ambiguous"
     assert back(old).look(EndRequest("db01", read_claims({"hv02": []}))).move is None
-    assert old.saved()[0].pools.to_json() == before
+    assert old.home.stored() == before
 
 
 def test_two_hosts_have_taken_the_vm_over_equally_often(world, monkeypatch):
@@ -402,7 +402,7 @@ def test_a_snapshot_that_comes_in_between_is_kept(old):
             back(old).end(EndRequest("db01", said))
         old.watch = lambda: None
         back(old).end(EndRequest("db01", said))
-        host = observe(Zfs(old.home), Vmadm(old.home), all_pools=True)
+        host = observe(old.home.zfs(), old.home.driver(), all_pools=True)
         assert (host.vms, host.detached, host.moves[VM].phase) == ((), (), "moved")
         assert len(taken_of) == names_in(old, "zones").count("hourly") == 2, at
 
@@ -626,16 +626,16 @@ def test_what_an_earlier_failover_has_left_is_not_in_the_way(old):
     protect(old)
     old.write(0, 3, 30)
     second = old.hashes()
-    old.home.ok("vmadm", "stop", VM, "-F")
+    old.home.power_off(VM)
     take(old)
-    before = old.home.state().pools.to_json()
+    before = old.home.stored()
     (problem,) = back(old).look(EndRequest("db01", claims(old))).problems
     assert problem.code == "InUse"
     assert f"{APART}/{old.uuids[0]} is there already" in problem.message
     assert "flexdisk_failover_state=given_up" in problem.message
     with pytest.raises(FlexdiskError, match="is there already"):
         back(old).end(EndRequest("db01", claims(old)))
-    assert old.home.state().pools.to_json() == before
+    assert old.home.stored() == before
     back(old).give_up(VM, False)
     back(old).end(EndRequest("db01", claims(old)))
     assert old.home.ok("guest", "hash", f"{APART}/{old.uuids[0]}") == second[0]

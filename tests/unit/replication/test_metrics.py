@@ -26,9 +26,10 @@ def world(tmp_path, monkeypatch):
     return smartos(tmp_path, monkeypatch)
 
 
-def metrics(host, *labels):
+def metrics(host, *labels, policies=()):
     """The metrics of a host that have all of these labels, by their names and disks."""
-    text = host_metrics.run(host.zfs(), host.driver(), None, "", False)[0]["text"]
+    arguments = host_metrics.MetricsArguments("", policies)
+    text = host_metrics.run(host.zfs(), host.driver(), None, arguments, False)[0]["text"]
     lines = [re.fullmatch(r"flexdisk_([a-z_]+){(.*)} (-?[0-9]+)", line) for line in text.splitlines() if line[0] != "#"]
     found = [(match[1], dict(re.findall(r'([a-z_]+)="([^"]*)"', match[2])), int(match[3])) for match in lines]
     return {
@@ -74,3 +75,22 @@ def test_a_vm_that_has_moved(world):
     assert ("vm_quota_drift_bytes", "") not in told
     assert ("vm_quota_drift_bytes", "") in metrics(world.peer, ("vm", VM))
     assert all(("replica_used_bytes", disk["uuid"]) in told for disk in world.peer.disks(VM))
+
+
+def test_how_often_policies_ask_for_a_sync(world):
+    """For the VMs of this host only. The entry of a VM comes before that of its group."""
+    given = [
+        {"group": "web", "host": "hv02", "every": 60},
+        {"vm": "db01", "host": "hv02", "every": 900},
+        {"vm": VM, "host": "hv03", "every": 3600},
+        {"vm": "other", "host": "hv02", "every": 60},
+        {"vm": "db01", "host": "hv04"},
+    ]
+    policies = host_metrics.parse({"path": None, "replicas": given})[0].policies
+    for peer, every in {"hv02": 900, "hv03": 3600}.items():
+        told = metrics(world.home, ("vm", VM), ("replica_host", peer), policies=policies)
+        assert told == {("vm_replica_every_seconds", ""): every}
+    assert metrics(world.peer, ("replica_host", "hv02"), policies=policies) == {}
+    world.home.ok("zfs", "set", "flexdisk:member=web-1", f"zones/{VM}")
+    told = metrics(world.home, ("vm", VM), policies=policies[:1])
+    assert told["vm_replica_every_seconds", ""] == 60

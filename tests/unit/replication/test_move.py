@@ -103,6 +103,19 @@ def with_keys(made):
     return made
 
 
+def two_disks(tmp_path, monkeypatch):
+    """A domain without a disk in a file."""
+    made = LinuxWorld(tmp_path, monkeypatch)
+    made.names = ("root", "data")
+    driver = made.home.driver()
+    driver.vm(VM)
+    driver.add_ports(VM, [7])  # it would get one with its disks where it comes
+    done(made, {**ROOT, "pci_slot": "2:0:0"}, {**DATA, "pci_slot": "3:0:0"}, flexible_disk_size=97)
+    made.home.domains.boot(VM)
+    made.home.domains.set_autostart(VM, True)
+    return made
+
+
 def linux(tmp_path, monkeypatch, kind=LinuxWorld):
     made = kind(tmp_path, monkeypatch)
     disks = [{**ROOT, "pci_slot": "2:0:0"}, {**DATA, "pci_slot": "3:0:0", "preserve": True}, FILE]
@@ -116,6 +129,24 @@ def linux(tmp_path, monkeypatch, kind=LinuxWorld):
 MAKE = {"vmadm": smartos, "libvirt": linux, "encrypted": secret, "encrypted-libvirt": secret_linux}
 BOTH = pytest.mark.parametrize("world", ["vmadm", "libvirt"], indirect=True)
 EACH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
+PAIR = {"vmadm": smartos, "libvirt": two_disks}
+VMADM = pytest.mark.parametrize("world", ["vmadm"], indirect=True)
+
+
+@pytest.fixture(params=["vmadm", "libvirt"])
+def both(request, tmp_path, monkeypatch):
+    """Like world(), for each hypervisor. All tasks list the disk in a file, too."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    made = MAKE[request.param](tmp_path, monkeypatch)
+    made.listed = (FILE,) if len(made.names) > 2 else ()
+    return made
+
+
+@pytest.fixture(params=[*PAIR])
+def pair(request, tmp_path, monkeypatch):
+    """A running VM with two disks, for each hypervisor."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    return PAIR[request.param](tmp_path, monkeypatch)
 
 
 def hosts(world):
@@ -162,6 +193,7 @@ def leave(world, seen):
 def renew(world):
     """What the role does with the UEFI variables of the stopped VM."""
     record = look(world)["record"]
+    world.acting(world.peer)
     return hosts(world)[1].renew(record) if variables_of(record) else ""
 
 
@@ -755,7 +787,7 @@ def test_a_sync_names_the_disks_that_are_left_out(world):
     file_beside(world)
     there = json.loads(json.dumps(replica_info(Copies(world.peer), world.peer.driver())))
     call = Call(world.home.zfs(), world.home.driver(), None, True, world.home)
-    given = StepCall({"step": "prepare", "vms": ["db01"], "address": None}, print)
+    given = StepCall({"step": "prepare", "vms": ["db01"], "address": None, "goes_on": False}, print)
     answer = replica_send_run.run(call, given, SendArguments([], read_peer("hv02", "", there), 0))
     [warning] = answer.warnings
     assert warning.startswith(f"db01 ({VM}): disk vdz (/x.qcow2) is left alone: it is a file, and no volume of ZFS")

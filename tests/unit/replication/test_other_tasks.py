@@ -33,7 +33,9 @@ def world(tmp_path, monkeypatch):
 
 
 def task(world, *disks, **more):
-    declared = {"vm": "db01", **more, "disks": list(disks)}
+    """The task vm_disks, with the disks that each task of this world lists."""
+    disks = [*disks, *(one for one in world.listed if one["name"] not in [disk["name"] for disk in disks])]
+    declared = {"vm": "db01", **more, "disks": disks}
     policy = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
     return converge(world.home.zfs(), world.home.driver(), [declared], policy, None, False)
 

@@ -23,9 +23,10 @@ ACTIONS = int(os.environ.get("FLEXDISK_ACTIONS") or (300 if FULL else 10))
 
 
 @pytest.mark.parametrize("number", range(SEQUENCES))
-def test_random_sequences(number, tmp_path, monkeypatch, record_property):
+@pytest.mark.parametrize("backend", ["vmadm", "libvirt"])
+def test_random_sequences(backend, number, tmp_path, monkeypatch, record_property):
     seed = int(os.environ["FLEXDISK_SEED"]) * 1000 + number
-    journey = Journey(seed, tmp_path, monkeypatch)
+    journey = Journey(seed, tmp_path, monkeypatch, backend)
     try:
         for _action in range(ACTIONS):
             journey.act()

@@ -25,7 +25,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .plays import NAMES, Plays, Refused
-from .test_move import smartos
+from .test_move import PAIR
 from .test_other_tasks import DATA, ROOT, task
 from .world import REPLICAS, VM, Foreign, Fuse, Killed
 
@@ -54,10 +54,10 @@ class Voyage:
     it has left.
     """
 
-    def __init__(self, seed, folder, monkeypatch):
+    def __init__(self, seed, folder, monkeypatch, backend="vmadm"):
         self.random = random.Random(seed)
         self.trace, self.counts = [], Counter()
-        self.world = smartos(folder, monkeypatch)
+        self.world = PAIR[backend](folder, monkeypatch)
         assert not task(self.world, ROOT, {**DATA, "size": 64}, **SIZES).problems
         self.plays = Plays(self.world, monkeypatch)
         self.hv = self.plays.hv
@@ -67,7 +67,7 @@ class Voyage:
         self.half_started = set()
         """Hosts on which a run was killed right behind a start, with autoboot on. See docs/safety.md."""
         self.world.guard = self.never_two
-        self.hv["hv01"].node.run(["vmadm", "update", VM], json.dumps({"autoboot": True}))
+        self.hv["hv01"].set_autoboot(VM, True)
         self.plays.replicate("hv02")
 
     # -- what is true at any time
@@ -157,15 +157,15 @@ class Voyage:
         self.ways[self.now] = (*before, self.now)
 
     def dies(self, name=""):
-        """A host loses power. What runs there ends."""
+        """A host loses power, or is shut down. What runs there ends."""
         name = name or self.any_host()
         self.trace.append(f"{name} dies")
         self.looked()
         host = self.hv[name]
         if host.runs(VM):
-            (vm,) = json.loads(host.ok("vmadm", "lookup", "-j", f"uuid={VM}"))
-            host.ok("vmadm", "stop", VM, "-F")  # which turns autoboot off
-            host.node.run(["vmadm", "update", VM], json.dumps({"autoboot": vm["autoboot"]}))
+            autoboot = host.autoboots(VM)
+            (host.suspend if self.random.random() < 0.3 else host.power_off)(VM)  # vmadm turns autoboot off, too
+            host.set_autoboot(VM, autoboot)
         self.plays.dead.add(name)
 
     def comes_back(self):
@@ -173,19 +173,15 @@ class Voyage:
         for name in self.random.sample(sorted(self.plays.dead), min(1, len(self.plays.dead))):
             self.boots(name)
 
-    def autoboots(self, name):
-        return any(vm["autoboot"] for vm in json.loads(self.hv[name].ok("vmadm", "lookup", "-j", f"uuid={VM}")))
-
     def boots(self, name):
         self.trace.append(f"{name} is back")
-        self.half_started &= {one for one in self.half_started if self.autoboots(one)}
+        self.half_started &= {one for one in self.half_started if self.hv[one].autoboots(VM)}
         self.plays.dead.discard(name)
         host = self.hv[name]
-        host.node.vmadm_state["boots"] = host.node.vmadm_state.get("boots", 0) + 1
-        for vm in json.loads(host.ok("vmadm", "lookup", "-j", f"uuid={VM}")):
-            if vm["autoboot"] and vm["state"] == "stopped" and name not in self.half_started:
-                self.note("autoboot")
-                host.ok("vmadm", "start", VM)
+        host.reboot()
+        if host.autoboots(VM) and host.power(VM) in ("stopped", "saved") and name not in self.half_started:
+            self.note("autoboot")
+            host.power_on(VM)
         self.never_two()
 
     def replicate(self):
@@ -267,7 +263,7 @@ class Voyage:
         name = self.running()
         if name:
             with self.disturbed(0.7, 60):
-                self.converge(name, model=self.random.choice(["virtio", "nvme"]))
+                self.converge(name, **self.random.choice(self.world.choices))
 
     # -- the end
 
@@ -309,6 +305,8 @@ class Voyage:
         have = [name for name, one in self.plays.seen().items() if one["vm"] and not one["move"]]
         if len(have) == 1 and not self.running():  # without failover, the task that was interrupted goes on
             self.tried(said, f"vm_disks on {have[0]}", lambda: self.converge(have[0]))
+            if "virsh start" in said[-1]:
+                self.hv[have[0]].power_on(VM)
         for name, one in self.plays.seen().items():
             self.goes_on(name, one["move"] or {}, said)
         if not self.tried(said, "returned", lambda: self.plays.ends("returned")):
@@ -351,7 +349,9 @@ class Voyage:
         self.looked()
 
     def ended_first(self, name, message):
-        """Before an old home can end, what was interrupted there ends."""
+        """Before an old home can end, what was interrupted there ends, and saved memory goes."""
+        if "managedsave-remove" in message:
+            self.hv[name].forget_memory(VM)
         if "a task was interrupted" in message:
             self.converge(name)
 
@@ -425,9 +425,10 @@ class Voyage:
 
 
 @pytest.mark.parametrize("number", range(SEQUENCES))
-def test_random_sequences(number, tmp_path, monkeypatch, record_property):
+@pytest.mark.parametrize("backend", ["vmadm", "libvirt"])
+def test_random_sequences(backend, number, tmp_path, monkeypatch, record_property):
     seed = int(os.environ["FLEXDISK_SEED"]) * 1000 + number
-    voyage = Voyage(seed, tmp_path, monkeypatch)
+    voyage = Voyage(seed, tmp_path, monkeypatch, backend)
     try:
         for action in range(1, ACTIONS + 1):
             voyage.act()

@@ -38,12 +38,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 
 from .test_engine import TWIN
 from .test_failover import protect, take
-from .test_move import gone, guid, hosts, look, move
-from .test_move import world as world_of_moves
+from .test_move import VMADM, gone, guid, hosts, look, move
+from .test_move import pair as on_both
 from .test_start_door import boot, power
 from .world import VM
 
-world = world_of_moves
+world = on_both
 DISK = {"boot": True, "model": "virtio", "size": 64}
 
 
@@ -199,20 +199,20 @@ def fails(done):
 def test_a_vm_that_runs_on_its_old_home_is_a_failure(three):
     """Somebody has started it there by hand. Both hosts fail, until it is stopped and ended there."""
     taken_over(three)
-    three.hv["hv01"].ok("vmadm", "start", VM)
+    three.hv["hv01"].power_on(VM)
     for check in (True, False):
         words = fails(start(three, asked(three, "hv02", "hv03"), check=check))
         assert words.startswith(f"db01 ({VM}): it is running here, and hv02 has taken it over")
         assert "it also runs on hv02" in words
-        assert f"Stop it here (vmadm stop {VM})" in words
+        assert f"Stop it here ({three.home.stop} {VM})" in words
         assert "flexdisk_failover_state=returned" in words
         words = fails(start(three, asked(three, "hv01", "hv03"), here="hv02", check=check))
         assert "it is running here, and hv01 has it, too, and runs it" in words
         assert "flexdisk_old_host" in words
-    three.hv["hv02"].ok("vmadm", "stop", VM, "-F")
+    three.hv["hv02"].power_off(VM)
     assert "it also runs on" not in fails(start(three, asked(three, "hv02", "hv03")))
     assert powers(three) == {"hv01": "running", "hv02": "stopped", "hv03": ""}
-    three.hv["hv01"].ok("vmadm", "stop", VM, "-F")
+    three.hv["hv01"].power_off(VM)
     done = start(three, asked(three, "hv02", "hv03"))
     assert (done.failures, done.left) == ([], [f"db01 ({VM}): hv02 has taken it over"])
 
@@ -222,7 +222,7 @@ def test_it_runs_on_its_old_home_and_was_moved_on(three):
     taken_over(three)
     between(three, "hv02", "hv03")
     assert move(three)
-    three.hv["hv01"].ok("vmadm", "start", VM)
+    three.hv["hv01"].power_on(VM)
     words = fails(start(three, asked(three, "hv02", "hv03")))
     assert "hv02 says that it has moved on to hv03" in words
     assert "it also runs on hv03" in words
@@ -234,7 +234,7 @@ def test_it_runs_here_while_it_leaves_and_was_taken_over(three):
     found = begun(three)
     hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), found["digest"])
     taken_over(three)
-    three.hv["hv01"].ok("vmadm", "start", VM)
+    three.hv["hv01"].power_on(VM)
     assert "hv02 has taken it over" in fails(start(three, asked(three, "hv02")))
 
 
@@ -242,7 +242,7 @@ def test_it_runs_here_and_another_host_is_about_to_take_it_over(three):
     (claim,) = asked(three, "hv01")["hv01"]
     words = fails(start(three, {"hv02": [{**claim, "taking": "hv01", "running": False}]}))
     assert "it is running here, and hv02 has begun to take it over" in words
-    assert f"Stop it here (vmadm stop {VM}), then the playbook failover_vm goes on" in words
+    assert f"Stop it here ({three.home.stop} {VM}), then the playbook failover_vm goes on" in words
     assert "flexdisk_failover_state=stays" in words
 
 
@@ -335,7 +335,7 @@ def test_plans_of_moves_do_not_go_on_with_a_vm_that_was_taken_over(three, phase)
     else:
         gone(three, found)
     assert [job["operations"][0]["do"] for job in unfinished_moves(infos(three), Wanted())] == ["move"]
-    three.home.node.vmadm_state["boots"] = three.home.node.vmadm_state.get("boots", 0) + 1
+    three.home.reboot()
     between(three, "hv01", "hv02")
     take(three)
     (job,) = unfinished_moves(infos(three), Wanted())
@@ -358,9 +358,10 @@ def test_nothing_is_sent_of_a_vm_that_was_taken_over(three):
     assert planned.transfers == []
 
 
+@VMADM
 def test_the_other_vms_are_sent(three):
     """One that was taken over is left out, and named."""
-    three.home.node.run(["vmadm", "create"], json.dumps({**TWIN, "alias": "db02", "disks": [DISK]}))
+    three.home.create({**TWIN, "alias": "db02", "disks": [DISK]})
     boot(three.home)
     between(three, "hv01", "hv03")
     planned = three.planned([VM, TWIN["uuid"]])

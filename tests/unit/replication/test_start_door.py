@@ -13,17 +13,15 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     FailoverHome,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm, vm_snapshot
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
 from .test_failover import kept, mark, protect, said_by, snapshot, start, take, wish
 from .test_move import POLICY, config, created, hosts, leave, look
-from .test_move import world as world_of_moves
+from .test_move import pair as on_both
 from .test_other_tasks import DATA, ROOT, done
 from .world import VM, Killed
 
-world = world_of_moves
-COLD = {**DATA, "model": "nvme"}
+world = on_both
 
 
 def power(host):
@@ -33,8 +31,8 @@ def power(host):
 def boot(host):
     """The host loses power, and starts again. It starts no VM whose autoboot is off."""
     if power(host) == "running":
-        host.ok("vmadm", "stop", VM, "-F")
-    host.node.vmadm_state["boots"] = host.node.vmadm_state.get("boots", 0) + 1
+        host.power_off(VM)
+    host.reboot()
 
 
 def never(world, host):
@@ -55,7 +53,7 @@ def killed_when_stopped(world):
 
     world.watch = watch
     with pytest.raises(Killed):
-        done(world, ROOT, COLD, allow_restart=True)
+        done(world, ROOT, {**DATA, **world.cold}, allow_restart=True)
     world.watch = lambda: None
 
 
@@ -68,7 +66,7 @@ def test_an_interrupted_run_starts_no_vm_that_was_taken_over(world):
     assert power(world.peer) == "running"
     never(world, world.home)
     assert start(world, {"hv02": said_by(world.peer)}).started == []
-    done(world, ROOT, COLD, allow_restart=True)
+    done(world, ROOT, {**DATA, **world.cold}, allow_restart=True)
     assert (power(world.home), power(world.peer)) == ("stopped", "running")
     for check in (True, False):
         refused = vm.run(
@@ -85,11 +83,11 @@ def test_start_host_turns_off_what_a_killed_start_has_left_on(world):
     """Wherever the home is: at the next boot, the hypervisor would start the VM without asking."""
     protect(world)
     for claims in ({"hv02": []}, {"hv02": ""}):
-        world.home.ok("vmadm", "update", VM, "autoboot=true")
+        world.home.set_autoboot(VM, True)
         for check, on in ((True, True), (False, False)):
             done = start(world, claims, check=check)
             assert [label.partition(" ")[0] for label in done.repaired] == ["db01"]
-            assert config(world.home)["autoboot"] is on
+            assert world.home.autoboots(VM) is on
         for check in (True, False):
             assert start(world, claims, check=check).repaired == []
 
@@ -102,13 +100,13 @@ def test_start_host_starts_it_when_nobody_has_taken_it_over(world):
         killed_when_stopped(world)
         boot(world.home)
         if first:
-            done(world, ROOT, COLD, allow_restart=True)
+            done(world, ROOT, {**DATA, **world.cold}, allow_restart=True)
             assert power(world.home) == "stopped"
             assert start(world, {"hv02": said_by(world.peer)}).started
         else:
             (words,) = start(world, {"hv02": said_by(world.peer)}).failures
             assert "a run was interrupted" in words
-            done(world, ROOT, COLD, allow_restart=True)
+            done(world, ROOT, {**DATA, **world.cold}, allow_restart=True)
         assert (power(world.home), wish(world.home)[1]) == ("running", False)
         for state in ("stopped", "running"):
             assert not created(world, {"vm": "db01", "state": state}).problems
@@ -133,7 +131,7 @@ def test_a_restart_by_name_is_refused_as_a_start_is(world):
 def test_a_run_that_is_killed_is_taken_up_as_long_as_the_host_has_not_booted(world):
     protect(world)
     killed_when_stopped(world)
-    done(world, ROOT, COLD, allow_restart=True)
+    done(world, ROOT, {**DATA, **world.cold}, allow_restart=True)
     assert power(world.home) == "running"
 
 
@@ -227,9 +225,9 @@ def test_a_move_that_is_given_up_starts_what_ran_when_it_began(world):
 def test_a_host_that_does_not_tell_its_boots_apart(world, monkeypatch, autoboot):
     """The message names what starts the VM there, which is not start_host if it shall not start with its host."""
     protect(world)
-    monkeypatch.setattr(Vmadm, "boot_id", lambda _self: "")
+    monkeypatch.setattr(type(world.home.driver()), "boot_id", lambda _self: "")
     world.home.ok("zfs", "set", f"flexdisk:failover={autoboot}:0", f"zones/{VM}")
-    world.home.ok("vmadm", "stop", VM, "-F")
+    world.home.power_off(VM)
     (problem,) = created(world, {"vm": "db01", "state": "running"}).problems
     (words,) = not_marked(world, False)
     way = {
@@ -244,7 +242,7 @@ def test_a_host_that_does_not_tell_its_boots_apart(world, monkeypatch, autoboot)
     assert problem.code == "NotAtHome"
     assert bool(start(world, {"hv02": said_by(world.peer)}).started) is (autoboot == "on")
     if autoboot == "off":
-        world.home.ok("vmadm", "start", VM)
+        world.home.power_on(VM)
     assert mark(world, False).changed
 
 
@@ -278,7 +276,7 @@ def test_an_old_home_does_not_give_failover_up(world, taken):
             assert "flexdisk_failover_state=returned" in words
     problems = failover_records.in_use(world.peer.zfs(), world.peer.driver(), [VM])
     assert [one.code for one in problems] == (["InUse"] if taken else [])
-    assert config(world.home)["autoboot"] is False
+    assert world.home.autoboots(VM) is False
     assert [one.code for one in created(world, {"vm": "db01", "state": "running"}).problems] == ["NotAtHome"]
 
 
@@ -289,7 +287,7 @@ def test_nobody_loses_failover_with_its_replicas_on_an_old_home(world):
     assert not_marked(world, None)
     start(world, {}, unasked=True)
     assert mark(world).changed
-    assert config(world.home)["autoboot"] is True
+    assert world.home.autoboots(VM) is True
 
 
 @pytest.mark.parametrize("by_hand", [True, False])
@@ -298,11 +296,11 @@ def test_failover_is_given_up_at_home(world, by_hand):
     protect(world)
     boot(world.home)
     if by_hand:
-        world.home.ok("vmadm", "start", VM)
+        world.home.power_on(VM)
     else:
         start(world, {"hv02": said_by(world.peer)})
     assert mark(world, False).changed
-    assert config(world.home)["autoboot"] is True
+    assert world.home.autoboots(VM) is True
 
 
 # -- deleting the VM

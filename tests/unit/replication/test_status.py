@@ -19,24 +19,20 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     host_metrics,
     host_status,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.status import status
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
+from .test_failover import protect, said_by, start
 from .test_failover_return import back, claims, old
-from .test_move import move, smartos
+from .test_move import move
+from .test_move import pair as on_both
+from .test_start_door import boot
 from .world import VM, Fuse, Killed
 
+world = on_both
 old_home = old  # a fixture
 
 EVERY = 15 if os.environ.get("FLEXDISK_FULL") else 67  # an odd number: before and after a command by turns
-
-
-@pytest.fixture
-def world(tmp_path, monkeypatch):
-    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
-    return smartos(tmp_path, monkeypatch)
 
 
 def shown(world):
@@ -92,7 +88,8 @@ def test_a_transfer_that_was_cut_off(world):
 
 def phases(world):
     """The phases of moves that a monitoring is told of by the old home."""
-    text = host_metrics.run(Zfs(world.home), world.home.driver(), None, "", False)[0]["text"]
+    arguments = host_metrics.MetricsArguments("", ())
+    text = host_metrics.run(world.home.zfs(), world.home.driver(), None, arguments, False)[0]["text"]
     return set(re.findall(r'flexdisk_move_since_timestamp_seconds{.*phase="([a-z]+)"', text))
 
 
@@ -134,3 +131,17 @@ def test_a_record_of_a_move_that_cannot_be_read(world):
     found = shown(world)
     assert found.counts["half_done"] == 1
     assert f"zfs get flexdisk:move {place}" in found.lines[1]
+
+
+@pytest.mark.parametrize("ends", ["power_off", "suspend"])
+def test_a_vm_that_waits_for_start_host(world, ends):
+    """Its host has booted. With libvirt, its memory may be saved."""
+    protect(world)
+    assert shown(world).counts["half_done"] == 0
+    getattr(world.home, ends)(VM)
+    boot(world.home)
+    found = shown(world)
+    assert found.counts["half_done"] == 1
+    assert f"    go on:   ansible-playbook flexdisk.hypervisor.start_host --limit {world.home_name}" in found.lines
+    assert start(world, {"hv02": said_by(world.peer)}).started
+    assert shown(world).counts["half_done"] == 0

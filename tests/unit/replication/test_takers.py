@@ -11,16 +11,16 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records as stored
 
 from .plays import NAMES, POOL, Plays, Refused
-from .test_move import smartos
+from .test_move import PAIR
 from .world import VM
 
 ROOT = f"zones/{VM}"
 RIVALS = "flexdisk:failover.rivals"
 
 
-@pytest.fixture
-def plays(tmp_path, monkeypatch):
-    return Plays(smartos(tmp_path, monkeypatch), monkeypatch)
+@pytest.fixture(params=[*PAIR])
+def plays(request, tmp_path, monkeypatch):
+    return Plays(PAIR[request.param](tmp_path, monkeypatch), monkeypatch)
 
 
 def rivals(plays, name):
@@ -33,7 +33,7 @@ def records(plays):
 
 
 def dies(plays, name):
-    plays.hv[name].ok("vmadm", "stop", VM, "-F")
+    plays.hv[name].power_off(VM)
     plays.dead.add(name)
 
 

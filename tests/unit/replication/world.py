@@ -10,7 +10,7 @@ import copy
 import json
 import re
 import shlex
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_send import (
     Sender,
+    SyncPolicy,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.peers import read_peer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
@@ -97,6 +98,8 @@ class Foreign:
 
 class Host:
     """A node, and the runner of the engine on it."""
+
+    stop = "vmadm stop"  # what messages call the command that stops a VM
 
     def __init__(self, node: Node, folder: Path, world: World) -> None:
         self.node, self.folder, self.world = node, folder, world
@@ -199,6 +202,56 @@ class Host:
         found = json.loads(self.node.run(["vmadm", "lookup", "-j", f"uuid={uuid}"])[1])
         return str(found[0]["state"]) if found else ""
 
+    def power_on(self, uuid: str) -> None:
+        """Somebody starts the VM by hand, past all that asks."""
+        self.ok("vmadm", "start", uuid)
+
+    def power_off(self, uuid: str) -> None:
+        """The VM ends at once, by hand or because its host loses power."""
+        self.ok("vmadm", "stop", uuid, "-F")
+
+    def suspend(self, uuid: str) -> None:
+        """Its host is shut down in order: the memory of its guest is saved, where that is possible."""
+        self.power_off(uuid)
+
+    def forget_memory(self, uuid: str) -> None:
+        """Somebody gives the saved memory of the guest up, as messages say."""
+
+    def reboot(self) -> None:
+        """The host has booted. It has started nothing."""
+        self.node.vmadm_state["boots"] = self.node.vmadm_state.get("boots", 0) + 1
+
+    def autoboots(self, uuid: str) -> bool:
+        """Whether the hypervisor starts the VM with the host."""
+        return any(vm["autoboot"] for vm in json.loads(self.ok("vmadm", "lookup", "-j", f"uuid={uuid}")))
+
+    def set_autoboot(self, uuid: str, autoboot: bool) -> None:
+        self.node.run(["vmadm", "update", uuid], json.dumps({"autoboot": autoboot}))
+
+    def rename(self, uuid: str, alias: str) -> None:
+        """Somebody gives the VM another name."""
+        self.node.run(["vmadm", "update", uuid], json.dumps({"alias": alias}))
+
+    def annotate(self, uuid: str, text: str) -> None:
+        """Somebody changes something in the configuration of the VM."""
+        self.node.run(["vmadm", "update", uuid], json.dumps({"set_customer_metadata": {"root_pw": text}}))
+
+    def create(self, payload: dict[str, Any]) -> None:
+        """Somebody makes a VM, as vmadm has it."""
+        assert self.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
+
+    def delete(self, uuid: str) -> None:
+        """Somebody deletes the VM, with its disks."""
+        self.ok("vmadm", "delete", uuid)
+
+    def stored(self) -> str:
+        """All that its pools hold, to compare it."""
+        return json.dumps(self.node.pools.to_json())
+
+    def hashes(self, uuid: str) -> list[str]:
+        """What is on the disks of the VM."""
+        return [self.ok("guest", "hash", disk["dataset"]) for disk in self.disks(uuid)]
+
     def ok(self, *words: str) -> str:
         rc, out, err = self.node.run(list(words))
         assert rc == 0, (words, err)
@@ -216,6 +269,14 @@ class World:
     allocatable = 0
     passphrases: tuple[str, ...] = ()
     """Of the pools of the hosts, in the order of their seeds; "" for one that is not encrypted."""
+    listed: tuple[dict[str, Any], ...] = ()
+    """Disks of the VM beside the first two, that each task lists."""
+    cold: Mapping[str, str] = {"model": "nvme"}
+    """A change of a disk that a running VM does not take."""
+    choices: tuple[Mapping[str, str], Mapping[str, str]] = ({"model": "virtio"}, {"model": "nvme"})
+    """What the second disk has, and cold changes it to."""
+    scarce = 900
+    """So many MiB of a pool have room for the replicas, and not for the VM."""
 
     def __init__(self, folder: Path, monkeypatch: Any) -> None:
         self.fuse, self.cut = Fuse(), 0
@@ -302,7 +363,7 @@ class World:
 
     def planned(self, vms: list[str] | None = None, pool: str = "", fresh: bool = False) -> Any:
         there = json.loads(json.dumps(replica_info(Copies(self.peer), self.peer.driver())))
-        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), fresh)
+        return self.sender().plan(vms or ["db01"], read_peer(self.peer_name, pool, there), SyncPolicy(fresh))
 
     def send(self, transfers: list[VmTransfer], keys: list[str]) -> None:
         self.sender().send(transfers, Address("hv02"), keys, Progress())

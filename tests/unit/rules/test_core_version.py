@@ -35,9 +35,9 @@ def test_taken(version):
 
 @pytest.mark.parametrize("version", ["2.9.27", "2.16.19", "2.17.14", "2.18.19rc1", "1.9"])
 def test_refused(version):
-    said = f"flexdisk.hypervisor needs ansible-core 2.19 or later; this is {version}. Update ansible-core on the "
-    assert core_version.refusal(version) == said + "controller, or in the execution environment"
-    with pytest.raises(AnsibleError, match=said) as caught:
+    message = f"flexdisk.hypervisor needs ansible-core 2.19 or later; this is {version}. Update ansible-core on the "
+    assert core_version.refusal(version) == message + "controller, or in the execution environment"
+    with pytest.raises(AnsibleError, match=message) as caught:
         _core.check(version)
     assert caught.value.message == core_version.refusal(version) + _core.CODE
 

@@ -32,7 +32,7 @@ CHANGES = (birth_differences, config_changes, fact_changes)
 
 
 def test_what_is_not_said_does_not_differ():
-    assert [found(DiskDeclaration(), DISK) for found in CHANGES] == [{}, {}, {}]
+    assert [compare(DiskDeclaration(), DISK) for compare in CHANGES] == [{}, {}, {}]
 
 
 def test_what_is_so_does_not_differ():
@@ -45,11 +45,11 @@ def test_what_is_so_does_not_differ():
         block_size=8192,
         user_properties={"preserve": True, "description": "d", "tags": {"k": "v"}},
     )
-    assert [found(spec, DISK) for found in CHANGES] == [{}, {}, {}]
+    assert [compare(spec, DISK) for compare in CHANGES] == [{}, {}, {}]
 
 
 @pytest.mark.parametrize(
-    ("wanted", "found", "now"),
+    ("wanted", "kinds", "now"),
     [
         ({"block_size": 4096}, birth_differences, 8192),
         ({"image": "j"}, birth_differences, "i"),
@@ -62,8 +62,8 @@ def test_what_is_so_does_not_differ():
         ({"user_properties": {"tags": {}}}, fact_changes, {"k": "v"}),
     ],
 )
-def test_each_difference_is_of_one_kind(wanted, found, now):
+def test_each_difference_is_of_one_kind(wanted, kinds, now):
     ((key, value),) = wanted.get("user_properties", wanted).items()
     for other in CHANGES:
-        expected = {key: (now, value)} if other is found else {}
+        expected = {key: (now, value)} if other is kinds else {}
         assert other(DiskDeclaration(**wanted), DISK) == expected

@@ -14,7 +14,7 @@ LIST = "to allow it, write to the variables of hv02 in the inventory: flexdisk_i
 
 
 @pytest.mark.parametrize(
-    ("refused", "said"),
+    ("refused", "message"),
     [
         (["serial source /etc/cron.d/x y"], f'{LIST}["/srv/iso", "/etc/cron.d/x y"]'),
         (
@@ -29,6 +29,6 @@ LIST = "to allow it, write to the variables of hv02 in the inventory: flexdisk_i
         ),
     ],
 )
-def test_the_message_offers_only_what_can_be_allowed(refused, said):
+def test_the_message_offers_only_what_can_be_allowed(refused, message):
     """The line is to be pasted, so it has what is allowed already, too."""
-    assert way_out(refused, "hv01", "hv02", ["/srv/iso"]) == said
+    assert way_out(refused, "hv01", "hv02", ["/srv/iso"]) == message

@@ -40,8 +40,8 @@ def all_matchings(current, desired):
 
 def merit(current, desired, pairs, preserved=()):
     """Bytes kept that would be lost, disks kept, growth (less is better)."""
-    kept = sum(current[i].size for i, _j in pairs if i not in preserved)
-    return kept, len(pairs), -sum(desired[j].size - current[i].size for i, j in pairs)
+    size_retained = sum(current[i].size for i, _j in pairs if i not in preserved)
+    return size_retained, len(pairs), -sum(desired[j].size - current[i].size for i, j in pairs)
 
 
 def assert_valid(current, desired, pairs):
@@ -88,9 +88,9 @@ def test_max_retention_is_the_best_of_all_matchings(current, desired, preserved)
 
 @given(LONG, LONG)
 def test_max_retention_never_keeps_less_than_first_fit(current, desired):
-    kept = max_retention(current, desired)
-    assert_valid(current, desired, kept)
-    assert merit(current, desired, kept) >= merit(current, desired, first_fit(current, desired))
+    retained = max_retention(current, desired)
+    assert_valid(current, desired, retained)
+    assert merit(current, desired, retained) >= merit(current, desired, first_fit(current, desired))
 
 
 @given(LONG)

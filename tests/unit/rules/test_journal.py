@@ -35,11 +35,11 @@ def test_what_people_read_is_cut_to_what_zfs_holds():
     record = RECORD._replace(steps=("x\u00fc" * 4000,) * 90, moves=(MOVE,) * 500)
     text = journal.encode(record)
     assert len(text) <= property_text.LIMIT
-    found = journal.decode(text)
-    assert found is not None
-    assert found._replace(steps=(), moves=()) == record._replace(steps=(), moves=())
-    assert found.steps
-    assert found.moves
+    decoded = journal.decode(text)
+    assert decoded is not None
+    assert decoded._replace(steps=(), moves=()) == record._replace(steps=(), moves=())
+    assert decoded.steps
+    assert decoded.moves
 
 
 @pytest.mark.parametrize(

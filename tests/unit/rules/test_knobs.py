@@ -35,11 +35,11 @@ WEB = "cccccccc-0000-4000-8000-000000000001"
 def texts(path):
     """All text of a file but its docstrings."""
     tree = ast.parse(path.read_text())
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     return [
         node.value
         for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings
     ]
 
 
@@ -62,24 +62,26 @@ def test_each_option_in_a_message_is_in_the_table():
 
 
 def test_each_variable_of_the_table_is_there():
-    known = {name for own in VARS["_flexdisk_arguments"].values() for name in own} | {*VARS["_flexdisk_of_roles"]}
+    known = {name for variables in VARS["_flexdisk_arguments"].values() for name in variables} | {
+        *VARS["_flexdisk_of_roles"]
+    }
     assert {name for names in KNOBS.values() for name in names} <= known
 
 
 def test_each_option_without_a_variable_is_a_word_of_an_entry():
-    words = {name for options in SPECS for name in words_of_entries(options)}
+    keys = {name for options in SPECS for name in words_of_entries(options)}
     packages = {*VARS["_flexdisk_packages"]["options"]}
     leases = {"renew"}  # the roles say it themselves
-    assert {option for option, names in KNOBS.items() if not names} <= words | packages | leases
+    assert {option for option, names in KNOBS.items() if not names} <= keys | packages | leases
 
 
 @pytest.mark.parametrize("playbook", VARS["_flexdisk_arguments"])
 def test_a_playbook_with_such_a_variable_has_it_in_the_table(playbook):
     """Such as flexdisk_destroy_snapshots, which stands for destroy_snapshots."""
-    own = VARS["_flexdisk_arguments"][playbook]
+    variables = VARS["_flexdisk_arguments"][playbook]
     for option, names in KNOBS.items():
         form = re.compile(rf"[a-z0-9]+(_disks|_machine|_snapshot)?_{option}")
-        assert {name for name in own if form.fullmatch(name)} <= {*names}
+        assert {name for name in variables if form.fullmatch(name)} <= {*names}
 
 
 MODULES = sorted({path.stem for path in (ROOT / "plugins" / "modules").glob("*_*.py")})
@@ -91,8 +93,8 @@ def test_no_message_names_a_module_to_who_runs_a_playbook():
     left = []
     for path in sorted(path for path in CODE.rglob("*.py") if path.parent.name != "page"):
         for text in (one for one in texts(path) if " " in one.strip() and not any(call in one for call in OF_CALLS)):
-            said = with_variables(text, {"flexible_disks_stop_timeout"})
-            left += [f"{path.name}: {said}" for name in MODULES if re.search(rf"(?<![\w.]){name}\b(?!:)", said)]
+            message = with_variables(text, {"flexible_disks_stop_timeout"})
+            left += [f"{path.name}: {message}" for name in MODULES if re.search(rf"(?<![\w.]){name}\b(?!:)", message)]
     assert left == []
 
 
@@ -116,14 +118,14 @@ def test_modules_in_a_message_are_playbooks(module, playbook):
 
 
 def test_a_message_for_a_playbook():
-    said = "the VM is running; allow_restart: true allows a shutdown"
-    assert with_variables(said, {"flexible_disks_allow_restart"}) == (
+    message = "the VM is running; allow_restart: true allows a shutdown"
+    assert with_variables(message, {"flexible_disks_allow_restart"}) == (
         "the VM is running; -e flexible_disks_allow_restart=true allows a shutdown"
     )
-    assert with_variables(said, {"virtual_machine_allow_restart"}) == (
+    assert with_variables(message, {"virtual_machine_allow_restart"}) == (
         "the VM is running; -e virtual_machine_allow_restart=true allows a shutdown"
     )
-    assert with_variables(said, set()) == said
+    assert with_variables(message, set()) == message
     lost = "allow that with newer: [a, b], or with destroy_newer: true"
     assert with_variables(lost, VARS["_flexdisk_arguments"]["rollback"]) == (
         """allow that with -e '{"flexdisk_snapshot_newer": ["a", "b"]}', or """
@@ -135,9 +137,11 @@ def test_a_message_for_a_playbook():
 
 def test_a_vm_is_called_as_the_user_called_it():
     """Problems begin with VM, warnings with its name alone."""
-    said = f"VM {WEB}: disk a: no\nVM {WEB}: b\n{WEB}: c\nVM other: {WEB}: d"
+    message = f"VM {WEB}: disk a: no\nVM {WEB}: b\n{WEB}: c\nVM other: {WEB}: d"
     new = f"web\\1 ({WEB})"
-    assert with_user_names(said, {WEB: "web\\1"}) == f"VM {new}: disk a: no\nVM {new}: b\n{new}: c\nVM other: {WEB}: d"
+    assert (
+        with_user_names(message, {WEB: "web\\1"}) == f"VM {new}: disk a: no\nVM {new}: b\n{new}: c\nVM other: {WEB}: d"
+    )
 
 
 def standing(playbook="resize_disk", play="Resize", at="Resize"):
@@ -159,12 +163,12 @@ FAILED = {
 
 
 def test_a_result_in_a_playbook():
-    found = for_user(FAILED, SimpleNamespace(_role=None), standing())
+    result = for_user(FAILED, SimpleNamespace(_role=None), standing())
     restart = "-e flexible_disks_allow_restart=true"
-    assert found["msg"] == f"VM web ({WEB}): take: true [InUse]\nVM web ({WEB}): {restart} [VmNotStopped]"
-    assert found["problems"] == [{"message": restart, "vm": WEB}]
-    assert found["warnings"] == ["-e flexdisk_dangerous_allow_shrink=true"]
-    assert found["failure"] == {"message": restart, "step": "stop"}
+    assert result["msg"] == f"VM web ({WEB}): take: true [InUse]\nVM web ({WEB}): {restart} [VmNotStopped]"
+    assert result["problems"] == [{"message": restart, "vm": WEB}]
+    assert result["warnings"] == ["-e flexdisk_dangerous_allow_shrink=true"]
+    assert result["failure"] == {"message": restart, "step": "stop"}
 
 
 def test_a_result_in_a_play_of_somebody_else_stays():
@@ -176,8 +180,8 @@ def test_a_result_in_a_role():
     """Also of a task in a role that another one of this collection includes."""
     outer = _role("flexdisk.hypervisor.virtual_machine", {"virtual_machine_allow_restart": False})
     for role in (outer, _role("flexdisk.hypervisor.vm_placement", {}, outer)):
-        found = for_user(FAILED, SimpleNamespace(_role=role), {})
-        assert found["problems"][0]["message"] == "-e virtual_machine_allow_restart=true"
+        result = for_user(FAILED, SimpleNamespace(_role=role), {})
+        assert result["problems"][0]["message"] == "-e virtual_machine_allow_restart=true"
     role = _role("somebody.else.role", {"virtual_machine_allow_restart": False})
     assert for_user(FAILED, SimpleNamespace(_role=role), {}) == FAILED
 

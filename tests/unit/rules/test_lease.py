@@ -136,10 +136,10 @@ def test_a_run_whose_lease_was_taken_over_is_told_by_whom():
     taken = decide(THEIRS, take_over=True, now=NOW + 1)
     assert (taken.changed, taken.previous, taken.lease.since) == (True, HELD, NOW + 1)
     assert "before, deploy@ctl1 had it, renewed 1 s ago, expires at" in taken.msg
-    for renew, said in ((False, "web: ops@ctl2 has"), (True, "web: this run has lost the lease, ops@ctl2 has")):
+    for renew, message in ((False, "web: ops@ctl2 has"), (True, "web: this run has lost the lease, ops@ctl2 has")):
         done = decide(MINE, lease.encode(taken.lease), NOW + 2, renew=renew)
         assert (done.code, done.writes) == ("InUse", False)
-        assert done.msg.startswith(said)
+        assert done.msg.startswith(message)
 
 
 def test_to_take_over_what_one_has_is_a_renewal():
@@ -187,11 +187,11 @@ def test_what_cannot_be_read_is_refused_with_the_way_out():
     assert (taken.changed, taken.previous, taken.lease) == (True, None, HELD)
 
 
-@pytest.mark.parametrize(("back", "said"), [(60, "renewed 0 s ago"), (61, "which is 61 s from now: the clock")])
-def test_a_clock_that_was_set_back_makes_it_last_longer(back, said):
+@pytest.mark.parametrize(("back", "message"), [(60, "renewed 0 s ago"), (61, "which is 61 s from now: the clock")])
+def test_a_clock_that_was_set_back_makes_it_last_longer(back, message):
     done = decide(THEIRS, now=NOW - back)
     assert done.code == "InUse"
-    assert said in done.msg
+    assert message in done.msg
     assert decide(THEIRS, now=NOW + 899).code == "InUse"
     healed = decide(MINE, now=NOW - back)
     assert healed.lease.expires == NOW - back + 900
@@ -219,9 +219,9 @@ class Race(RuleBasedStateMachine):
         self.now, self.value = NOW, ""
         self.until = {TOKEN: 0, OTHER: 0}
 
-    def ask(self, token, **what):
+    def ask(self, token, **request):
         before = lease.decode(self.value)
-        wanted = LeaseDeclaration("web", token, "run " + token[-1], **what)
+        wanted = LeaseDeclaration("web", token, "run " + token[-1], **request)
         done = lease.decide(self.value, wanted, self.now, CLEAR)
         assert done.writes or not done.changed
         assert done.previous == before
@@ -260,9 +260,9 @@ class Race(RuleBasedStateMachine):
         holders = [token for token, until in self.until.items() if self.now < until]
         assert len(holders) <= 1
         if holders:
-            found = lease.decode(self.value)
-            assert found is not None
-            assert found.token == holders[0], "a run that has not been refused has the lease"
+            holder = lease.decode(self.value)
+            assert holder is not None
+            assert holder.token == holders[0], "a run that has not been refused has the lease"
 
 
 Race.TestCase.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)

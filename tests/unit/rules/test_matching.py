@@ -39,10 +39,10 @@ def vm(*disks, orphans=()):
 
 
 def run(machine, *specs, matching="name", of_other_vms=(), unlisted="refuse"):
-    found = Problems("web")
-    result = match(machine, specs, of_other_vms, matching, found, unlisted)
+    answer = Problems("web")
+    result = match(machine, specs, of_other_vms, matching, answer, unlisted)
     pairs = {spec.label: d.index for spec, d in result.pairs}
-    return pairs, [s.label for s in result.creates], [d.index for d in result.unlisted], found
+    return pairs, [s.label for s in result.creates], [d.index for d in result.unlisted], answer
 
 
 def spec(name="", **more):
@@ -56,8 +56,8 @@ def test_an_absent_disk_that_only_reports_call_so():
     machine = vm(ROOT, disk(1), disk(2, "disk1"))
     absent = spec("disk1", present=False)
     assert match(machine, [absent], (), "name", Problems("web")).warnings == []
-    (said,) = match(vm(ROOT, disk(1)), [absent], (), "name", Problems("web"), "keep").warnings
-    assert said.startswith("no disk is called disk1, so none is destroyed; zones/v/disk1 has no name yet")
+    (warning,) = match(vm(ROOT, disk(1)), [absent], (), "name", Problems("web"), "keep").warnings
+    assert warning.startswith("no disk is called disk1, so none is destroyed; zones/v/disk1 has no name yet")
 
 
 def test_uuid_before_name():
@@ -125,12 +125,12 @@ def test_hidden_disks_are_nobodys():
 def test_the_only_assignment_that_changes_no_size(sizes, wanted, pairs):
     machine = vm(ROOT, *(disk(n, size=s) for n, s in enumerate(sizes, 1)))
     specs = [spec(name, size=size) for name, size in zip("0123", wanted, strict=False)]
-    found, creates, unlisted, problems = run(machine, spec("root"), *specs)
+    matches, creates, unlisted, problems = run(machine, spec("root"), *specs)
     if pairs is None:
         assert [p.code for p in problems] == ["Ambiguous"]
-        assert (found, creates, unlisted) == ({"root": 0}, [], [])
+        assert (matches, creates, unlisted) == ({"root": 0}, [], [])
     else:
-        assert (found, problems) == ({"root": 0, **pairs}, [])
+        assert (matches, problems) == ({"root": 0, **pairs}, [])
         assert (creates, unlisted) == ([], [])
 
 
@@ -190,17 +190,17 @@ def wishes(wanted):
 def test_against_every_assignment(sizes, wanted):
     """Size alone matches exactly where trying all assignments of equal sizes finds one, and nothing is left over."""
     machine = vm(ROOT, *(disk(n, size=s) for n, s in enumerate(sizes, 1)))
-    found, creates, unlisted, problems = run(machine, spec("root"), *wishes(wanted))
+    matches, creates, unlisted, problems = run(machine, spec("root"), *wishes(wanted))
     labels = ["s%d" % n for n in range(len(wanted))]
     ways = [w for w in permutations(range(len(sizes))) if [sizes[k] for k in w] == wanted]
     if not sizes or not wanted:
-        assert (found, creates, problems) == ({"root": 0}, labels, [])
+        assert (matches, creates, problems) == ({"root": 0}, labels, [])
         assert unlisted == list(range(1, len(sizes) + 1))
     elif len(ways) == 1:
         pairs = {label: k + 1 for label, k in zip(labels, ways[0], strict=True)}
-        assert (found, creates, unlisted, problems) == ({"root": 0, **pairs}, [], [], [])
+        assert (matches, creates, unlisted, problems) == ({"root": 0, **pairs}, [], [], [])
     else:
-        assert (found, creates, unlisted) == ({"root": 0}, [], [])
+        assert (matches, creates, unlisted) == ({"root": 0}, [], [])
         assert [p.code for p in problems] == ["Ambiguous"]
         assert ("more than one" in problems[0].message) == bool(ways)
         assert all(uuid(n) in problems[0].message for n in range(1, len(sizes) + 1))
@@ -211,18 +211,18 @@ def test_the_law_of_boot_disks_and_names(names, sizes, wanted, unlisted, boot_na
     """No entry gets a boot disk or a disk of another name; size decides with unlisted=refuse alone."""
     data = [disk(n, name and f"{name}{n}", size=s) for n, (name, s) in enumerate(zip(names, sizes), 1)]  # noqa: B905
     machine = vm(disk(0, boot_name, size=10), *data)
-    found = Problems("web")
-    result = match(machine, wishes(wanted), [], "name", found, unlisted)
+    problems = Problems("web")
+    result = match(machine, wishes(wanted), [], "name", problems, unlisted)
     assert not any(d.boot or d.name for _s, d in result.pairs)
     assert all(s.size == d.size_mib for s, d in result.pairs)
     if unlisted != "refuse":
         assert result.pairs == []
         alike = {s.label for s in wishes(wanted) for d in machine.disks if not d.name and s.size == d.size_mib}
         assert {w.split()[0] for w in result.warnings if "no name" in w} == alike
-        assert (found, len(result.creates)) == ([], len(wanted))
+        assert (problems, len(result.creates)) == ([], len(wanted))
     elif result.pairs:
         assert not result.creates
-        assert len(result.pairs) == len(wanted) - len(found) == sum(not d.name for d in data)
+        assert len(result.pairs) == len(wanted) - len(problems) == sum(not d.name for d in data)
 
 
 @given(SIZES, WISHES, UNLISTED)
@@ -245,9 +245,9 @@ def test_a_boot_disk_of_the_size_leaves_a_choice():
 @pytest.mark.parametrize("unlisted", ["keep", "detach", "destroy"])
 def test_a_new_disk_of_a_size_that_an_unnamed_one_has_is_warned_of(unlisted):
     machine = vm(disk(0, size=10), disk(1, size=10), disk(2, "named", size=10), disk(3, size=10, uuid=""))
-    found = Problems("web")
-    result = match(machine, [spec("backup", size=10), spec("other", size=11)], [], "name", found, unlisted)
-    assert ([s.label for s in result.creates], result.pairs, found) == (["backup", "other"], [], [])
+    problems = Problems("web")
+    result = match(machine, [spec("backup", size=10), spec("other", size=11)], [], "name", problems, unlisted)
+    assert ([s.label for s in result.creates], result.pairs, problems) == (["backup", "other"], [], [])
     warning = result.warnings[0]
     assert [uuid(2) in w for w in result.warnings[1:]] == [True] * (unlisted == "destroy")
     assert "- {uuid: %s, name: backup}" % uuid(1) in warning
@@ -288,13 +288,13 @@ def test_each_entry_that_means_a_disk_of_another_name_is_told_so():
         assert "- {uuid: %s, name: %s}" % (uuid(number), problem.disk) in problem.message
 
 
-@pytest.mark.parametrize(("unlisted", "told"), [("keep", 1), ("detach", 0), ("destroy", 0)])
-def test_where_a_disk_of_another_name_may_go_or_stay_a_new_one_is_meant(unlisted, told):
+@pytest.mark.parametrize(("unlisted", "warnings"), [("keep", 1), ("detach", 0), ("destroy", 0)])
+def test_where_a_disk_of_another_name_may_go_or_stay_a_new_one_is_meant(unlisted, warnings):
     machine = vm(ROOT, disk(1, "one", size=10), disk(2, "two", size=10))
     entries = (spec("root"), spec("new", size=10), spec("more", size=20, pci_slot="0:4:1"))
     _pairs, creates, _unlisted, problems = run(machine, *entries, unlisted=unlisted)
-    assert [p.disk for p in problems] == ["more"] * told
-    assert creates == ["new", "more"][: 2 - told]
+    assert [p.disk for p in problems] == ["more"] * warnings
+    assert creates == ["new", "more"][: 2 - warnings]
 
 
 NAMES = st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True)
@@ -304,17 +304,17 @@ NAMES = st.lists(st.sampled_from(["a", "b", "c", "d"]), unique=True)
 def test_no_disk_twice_and_names_keep_to_themselves(have, want, sized, matching, unlisted):
     machine = vm(ROOT, *(disk(n, name) for n, name in enumerate(have, 1)))
     specs = [spec(name, size=1024 if sized else None) for name in want]
-    found = Problems("web")
-    result = match(machine, specs, [], matching, found, unlisted)
+    problems = Problems("web")
+    result = match(machine, specs, [], matching, problems, unlisted)
     claimed = [d.volume.name for _s, d in result.pairs]
     assert len(set(claimed)) == len(claimed)
     assert not set(claimed) & {d.volume.name for d in result.unlisted}
     new, left = set(want) - set(have), set(have) - set(want)
-    told = new if left and unlisted == "refuse" else set()
-    assert {p.disk for p in found} == told
+    refused = new if left and unlisted == "refuse" else set()
+    assert {p.disk for p in problems} == refused
     assert {(s.name, d.name) for s, d in result.pairs} == {(n, n) for n in want if n in have}
-    assert {s.name for s in result.creates} == new - told
-    assert {d.name for d in result.unlisted} == (set() if told else left)
+    assert {s.name for s in result.creates} == new - refused
+    assert {d.name for d in result.unlisted} == (set() if refused else left)
 
 
 # -- order
@@ -352,9 +352,9 @@ def test_order_never_takes_a_disk_of_another_name():
 
 def test_order_warns_of_a_new_disk_beside_one_that_is_destroyed():
     machine = vm(ROOT, disk(1, "x", size=10))
-    found = Problems("web")
-    result = match(machine, [spec("root"), spec("y", size=10)], [], "order", found, "destroy")
-    assert (found, [s.name for s in result.creates], [d.name for d in result.unlisted]) == ([], ["y"], ["x"])
+    problems = Problems("web")
+    result = match(machine, [spec("root"), spec("y", size=10)], [], "order", problems, "destroy")
+    assert (problems, [s.name for s in result.creates], [d.name for d in result.unlisted]) == ([], ["y"], ["x"])
     assert "y is a new disk, and unlisted=destroy destroys x of the same size" in result.warnings[0]
 
 
@@ -377,6 +377,6 @@ def test_destroy_of_a_named_disk_that_a_new_one_could_mean_is_warned_of():
     for unlisted, count in (("destroy", 1), ("detach", 0), ("keep", 0)):
         warnings = match(machine, specs, [], "name", Problems("web"), unlisted).warnings
         assert len(warnings) == count
-    (said,) = match(machine, specs, [], "name", Problems("web"), "destroy").warnings
-    assert "destroys disk1 of the same size" in said
-    assert said.endswith("- {uuid: %s, name: data}" % uuid(1))
+    (warning,) = match(machine, specs, [], "name", Problems("web"), "destroy").warnings
+    assert "destroys disk1 of the same size" in warning
+    assert warning.endswith("- {uuid: %s, name: data}" % uuid(1))

@@ -31,7 +31,7 @@ def test_a_number_counts_within_its_term():
 
 
 @pytest.mark.parametrize(
-    ("seen", "unseen", "words"),
+    ("seen", "unseen", "message"),
     [
         ({"hv02": moves.Sighting(VM, "")}, False, ""),
         ({"hv02": moves.Sighting("", ""), "hv03": moves.Sighting(VM, "")}, False, ""),
@@ -60,11 +60,11 @@ def test_a_number_counts_within_its_term():
         ({"hv02": moves.Sighting("bbbbbbbb-0000-4000-8000-000000000202", "")}, False, "hv02 does not have it"),
     ],
 )
-def test_who_must_have_a_vm_whose_tombstone_goes(seen, unseen, words):
+def test_who_must_have_a_vm_whose_tombstone_goes(seen, unseen, message):
     tombstone = moves.Move("moved", VM, "db01", "hv02", 1, "running", True, "2026-01-01T00:00:00Z")
     why = moves.why_needed(tombstone, seen, ["zones/a"], unseen)
-    assert words in why
-    assert bool(why) == bool(words)
+    assert message in why
+    assert bool(why) == bool(message)
 
 
 WENT = {"host": "hv03", "vm": VM}
@@ -72,7 +72,7 @@ WENT = {"host": "hv03", "vm": VM}
 
 @pytest.mark.parametrize("asks", [[], ["hv02"]])
 @pytest.mark.parametrize(
-    ("said", "fresh", "later"),
+    ("message", "fresh", "later"),
     [
         ({"vm": "", "move": None}, "", ""),
         ({"vm": VM, "move": None}, "hv02 has it, too", "hv02 has it, too"),
@@ -85,14 +85,14 @@ WENT = {"host": "hv03", "vm": VM}
         ("", "", "hv02 could not be asked"),
     ],
 )
-def test_what_other_hosts_say_against_a_move(said, fresh, later, asks):
+def test_what_other_hosts_say_against_a_move(message, fresh, later, asks):
     """asks: the VM has left, and its host has booted since."""
-    for seen in (moves.read_sightings({"hv02": said}), moves.read_sightings({"hv02": said, "hv04": ""})):
-        words = moves.why_not_on(VM, "hv03", seen, asks, 0)
+    for seen in (moves.read_sightings({"hv02": message}), moves.read_sightings({"hv02": message, "hv04": ""})):
+        text = moves.why_not_on(VM, "hv03", seen, asks, 0)
         expected = later if asks else fresh
-        assert expected in words
-        assert bool(words) is bool(expected)
-        assert bool(moves.why_not_on(VM, "hv03", seen, asks, 0, True)) is (bool(expected) and said != "")
+        assert expected in text
+        assert bool(text) is bool(expected)
+        assert bool(moves.why_not_on(VM, "hv03", seen, asks, 0, True)) is (bool(expected) and message != "")
 
 
 def test_the_target_says_nothing_against_a_move():

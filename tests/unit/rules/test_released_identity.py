@@ -100,14 +100,14 @@ def test_a_released_identity_counts_where_the_own_is_not_whole(user, counts, hal
 
 
 def test_what_a_task_says_wins():
-    said = ReleasedIdentity(index=1, name="new", user_properties={"description": "", "preserve": False})
-    found = released_identity.merged(said, WHOLE)
-    assert (found.name, found.user_properties) == (
+    declared = ReleasedIdentity(index=1, name="new", user_properties={"description": "", "preserve": False})
+    merged = released_identity.merged(declared, WHOLE)
+    assert (merged.name, merged.user_properties) == (
         "new",
         {**WHOLE.user_properties, "description": "", "preserve": False},
     )
-    assert (found.serial_no, found.uuid) == (7, UUID)
-    assert released_identity.merged(said, None) is said
+    assert (merged.serial_no, merged.uuid) == (7, UUID)
+    assert released_identity.merged(declared, None) is declared
 
 
 def test_a_serial_is_the_beginning_of_the_uuid_that_is_made_of_it():

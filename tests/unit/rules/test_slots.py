@@ -85,9 +85,9 @@ def test_legacy_positions():
         DiskConfig("/boot", boot=True),
         *(DiskConfig("/x%d" % n) for n in range(7)),
     ]
-    found = positions(disks, SMARTOS)
-    assert (found["/boot"], found["/d1"], found["/iso"], found["/d2"]) == ("0:4:0", "0:5:0", "0:3:0", "0:5:1")
-    assert [found["/x%d" % n] for n in range(7)] == ["0:5:%d" % n for n in range(2, 8)] + [""]
+    result = positions(disks, SMARTOS)
+    assert (result["/boot"], result["/d1"], result["/iso"], result["/d2"]) == ("0:4:0", "0:5:0", "0:3:0", "0:5:1")
+    assert [result["/x%d" % n] for n in range(7)] == ["0:5:%d" % n for n in range(2, 8)] + [""]
 
 
 def test_allocation_takes_the_lowest_free_function():

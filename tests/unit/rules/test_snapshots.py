@@ -21,12 +21,12 @@ MIB = 1 << 20
 
 
 def taken(*moments: str) -> list[VmSnapshot]:
-    found = []
+    result = []
     for number, moment in enumerate(moments):
         seconds = int(datetime.fromisoformat(moment).replace(tzinfo=UTC).timestamp())
         part = Dataset(f"zones/vm@vmsnap-{moment}", "snapshot", createtxg=number + 1, creation=seconds)
-        found.append(VmSnapshot(moment, (part,)))
-    return found
+        result.append(VmSnapshot(moment, (part,)))
+    return result
 
 
 NIGHTS = taken(
@@ -74,11 +74,11 @@ def test_a_rule_keeps_the_newest_and_never_more_than_it_says(moments, last, dail
         VmSnapshot(f"s{n}", (Dataset(f"zones/vm@vmsnap-s{n}", "snapshot", createtxg=n + 1, creation=moment),))
         for n, moment in enumerate(moments)
     ]
-    kept = snapshots.retained(every, last, daily, weekly)
-    assert len(kept) <= max(1, last) + daily + weekly
-    assert {s.name for s in every[-max(1, last) :]} <= kept
-    again = [s for s in every if s.name in kept]
-    assert snapshots.retained(again, last, daily, weekly) == kept
+    retained = snapshots.retained(every, last, daily, weekly)
+    assert len(retained) <= max(1, last) + daily + weekly
+    assert {s.name for s in every[-max(1, last) :]} <= retained
+    again = [s for s in every if s.name in retained]
+    assert snapshots.retained(again, last, daily, weekly) == retained
 
 
 def test_what_one_takes_and_gives_back():
@@ -95,28 +95,28 @@ def test_what_one_takes_and_gives_back():
 def moved(fact: str, *parts: tuple[int, int]) -> VmSnapshot:
     """A snapshot of a VM with this property; guid and createtxg of each part."""
     names = ("p/vm", *(f"p/vm/disk{number}" for number in range(len(parts) - 1)))
-    found = [
+    result = [
         Dataset(f"{name}@vmsnap-one", "snapshot", guid=guid, createtxg=createtxg, creation=9)
         for name, (guid, createtxg) in zip(names, parts, strict=True)
     ]
-    return VmSnapshot("one", (replace(found[0], user={snapshots.PARTS_PROPERTY: fact}), *found[1:]))
+    return VmSnapshot("one", (replace(result[0], user={snapshots.PARTS_PROPERTY: fact}), *result[1:]))
 
 
 def test_what_belongs_together_after_a_move():
     """The guids say it, for the transaction groups are those of the receives."""
     fact = snapshots.encode(snapshots.Origin(5, (21, 22)))
-    found = moved(fact, (1, 40), (21, 30), (22, 31), (23, 32))
-    assert [part.name for part in found.strange] == ["p/vm/disk2@vmsnap-one"]
-    assert found.creation == 5
-    assert snapshots.origin_of(found) == snapshots.Origin(5, (21, 22))
+    result = moved(fact, (1, 40), (21, 30), (22, 31), (23, 32))
+    assert [part.name for part in result.strange] == ["p/vm/disk2@vmsnap-one"]
+    assert result.creation == 5
+    assert snapshots.origin_of(result) == snapshots.Origin(5, (21, 22))
 
 
 @pytest.mark.parametrize(
     "fact", ["", "5", "x=15,", "5=15", "5=,", "5=15,;", "5=15,\n", "99999999999=", "5=" + "1" * 17 + ","]
 )
 def test_what_others_wrote_says_nothing(fact):
-    found = moved(fact, (1, 40), (0x15, 30))
-    assert (found.origin, found.creation, len(found.strange)) == (None, 9, 1)
+    result = moved(fact, (1, 40), (0x15, 30))
+    assert (result.origin, result.creation, len(result.strange)) == (None, 9, 1)
 
 
 @given(st.integers(0, 9_999_999_999), st.lists(st.integers(0, (1 << 64) - 1)).map(tuple))

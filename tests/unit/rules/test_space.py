@@ -48,8 +48,8 @@ def vm(*volumes, flexible=None, quota=1, orphans=(), hidden=0, **root):
     machine = Vm(config, Dataset("zones/v", "filesystem", **{**base, **root}), disks, strays, other_used=other)
     if "quota" in root:
         return machine
-    held = space.expected_quota(machine, PLAIN)
-    return replace(machine, root=replace(machine.root, quota=held, reservation=held))
+    on_hold = space.expected_quota(machine, PLAIN)
+    return replace(machine, root=replace(machine.root, quota=on_hold, reservation=on_hold))
 
 
 def test_the_quota_law():
@@ -186,16 +186,18 @@ def test_a_vm_without_disks_has_room_of_the_last_one():
     assert space.drift_cause(drifted, PLAIN) == REMOVED
 
 
-@pytest.mark.parametrize("bare", [False, True])
-def test_a_rollback_where_nobody_moves_the_quota_with_a_resize(bare):
+@pytest.mark.parametrize("in_zfs_only", [False, True])
+def test_a_rollback_where_nobody_moves_the_quota_with_a_resize(in_zfs_only):
     """Only vmadm does, so only there the quota tells a rollback from a reservation set by hand."""
     disk = volume(64, refreservation=automatic_reservation(128 * MIB, 8192, PLAIN))
     machine = vm(disk, flexible=300)
     snapshot = Dataset("zones/v/disk0@s", "snapshot")
-    kept = replace(machine, disks=(replace(machine.disks[0], snapshots=(snapshot,)),))
-    kept = replace(kept, config=replace(kept.config, identity_in_zfs=bare))
-    assert space.drift_cause(kept, PLAIN) == ("rollback over a resize" if bare else "refreservation off auto")
-    alone = replace(kept, disks=machine.disks)
+    with_snapshot = replace(machine, disks=(replace(machine.disks[0], snapshots=(snapshot,)),))
+    with_snapshot = replace(with_snapshot, config=replace(with_snapshot.config, identity_in_zfs=in_zfs_only))
+    assert space.drift_cause(with_snapshot, PLAIN) == (
+        "rollback over a resize" if in_zfs_only else "refreservation off auto"
+    )
+    alone = replace(with_snapshot, disks=machine.disks)
     assert space.drift_cause(alone, PLAIN) == "refreservation off auto"
 
 
@@ -216,14 +218,14 @@ def test_an_older_formula_is_no_drift():
 )
 def test_smallest_flexible_is_the_smallest(disks, flexible, data):
     machine = vm(*(volume(s, p) for s, p in disks), flexible=flexible, usedbydataset=data, usedbyrefreservation=0)
-    least = space.smallest_flexible_mib(machine)
+    smallest = space.smallest_flexible_mib(machine)
     at = {
         n: space.allocatable(replace(machine, config=replace(machine.config, flexible_disk_size=n)))
-        for n in (least, least - 1)
+        for n in (smallest, smallest - 1)
         if n > 0
     }
-    assert at.get(least, 0) >= 0
-    assert at.get(least - 1, -1) < 0
+    assert at.get(smallest, 0) >= 0
+    assert at.get(smallest - 1, -1) < 0
 
 
 @given(st.integers(1, 5000), st.integers(0, 2000))

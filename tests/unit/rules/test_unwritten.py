@@ -26,13 +26,19 @@ META = 28672
 
 
 def volume(logical: int, referenced: int = 57344, **more: object) -> Dataset:
-    words: Any = {"volsize": 16 * MIB, "volblocksize": 8192, "referenced": referenced, "written": referenced, **more}
-    return Dataset("p/flexdisk/v", "volume", logicalreferenced=logical, logicalused=logical, **words)
+    properties: Any = {
+        "volsize": 16 * MIB,
+        "volblocksize": 8192,
+        "referenced": referenced,
+        "written": referenced,
+        **more,
+    }
+    return Dataset("p/flexdisk/v", "volume", logicalreferenced=logical, logicalused=logical, **properties)
 
 
 def file(logical: int, **more: object) -> Dataset:
-    words: Any = {"volsize": 16 * MIB, "volblocksize": RECORD, **more}
-    return Dataset("p/flexdisk/f", "filesystem", logicalreferenced=logical, logicalused=logical, **words)
+    properties: Any = {"volsize": 16 * MIB, "volblocksize": RECORD, **more}
+    return Dataset("p/flexdisk/f", "filesystem", logicalreferenced=logical, logicalused=logical, **properties)
 
 
 # referenced and logicalreferenced of volumes of 16 MiB, by volblocksize, compression and what was written
@@ -135,6 +141,6 @@ def test_no_volume_with_a_block_of_data_is_unwritten(
 
 @given(st.integers(0, 1 << 50), st.integers(0, 1 << 50), st.integers(0, 1 << 50))
 def test_only_the_exact_figure_will_do(logical: int, referenced: int, empty: int) -> None:
-    found = unwritten(volume(logical, referenced), replace(EMPTY, logicalreferenced=empty))
-    assert found == (FRESH_VOLUMES.get((empty, False)) == logical)
+    is_unwritten = unwritten(volume(logical, referenced), replace(EMPTY, logicalreferenced=empty))
+    assert is_unwritten == (FRESH_VOLUMES.get((empty, False)) == logical)
     assert unwritten(file(logical), replace(EMPTY, logicalreferenced=empty)) == (0 < logical == empty)

@@ -99,8 +99,8 @@ def test_slots_are_compared_normalised_and_on_every_bus(slots, clash):
 
 
 def test_every_missing_volume_is_named():
-    found = [f for f in look(host(config(("0:4:0", "0:4:1"))), 0, 30, 7) if f.kind == "dangling_reference"]
-    assert [f.volume for f in found] == [f"{ROOT}/disk0", f"{ROOT}/disk1"]
+    result = [f for f in look(host(config(("0:4:0", "0:4:1"))), 0, 30, 7) if f.kind == "dangling_reference"]
+    assert [f.volume for f in result] == [f"{ROOT}/disk0", f"{ROOT}/disk1"]
 
 
 def test_the_table_of_kinds():

@@ -96,7 +96,7 @@ def test_ended_by_a_signal(status, code):
 
 
 @pytest.mark.parametrize(
-    ("properties", "words"),
+    ("properties", "message"),
     [
         ({"quota": 0, "reservation": 0}, "quota=none reservation=0"),  # zfs set takes no 0 as a limit
         ({"refquota": 0, "refreservation": 0}, "refquota=none refreservation=0"),
@@ -104,10 +104,10 @@ def test_ended_by_a_signal(status, code):
         ({"quota": 7}, "quota=7"),
     ],
 )
-def test_a_limit_of_nothing_is_none(properties, words):
+def test_a_limit_of_nothing_is_none(properties, message):
     recorded = Recorded(FINE)
     recorded.zfs().set("zones/d", **properties)
-    assert recorded.calls == [["zfs", "set", *words.split(), "zones/d"]]
+    assert recorded.calls == [["zfs", "set", *message.split(), "zones/d"]]
 
 
 def test_a_set_that_was_half_applied_says_what_stuck():
@@ -169,8 +169,8 @@ def test_busy_for_ever_is_an_error():
 
 def detached(monkeypatch, *partitions: int) -> Recorded:
     """The calls of moving out a volume on whose device so many partitions are found, the last number for ever."""
-    found = list(partitions)
-    monkeypatch.setattr(devices, "partitions", lambda _device: found.pop(0) if len(found) > 1 else found[0])
+    datasets = list(partitions)
+    monkeypatch.setattr(devices, "partitions", lambda _device: datasets.pop(0) if len(datasets) > 1 else datasets[0])
     recorded = Recorded()
     recorded.zfs().move_out("zones/u/disk1", "zones/flexdisk/d")
     assert recorded.calls.pop(0) == ["zfs", "rename", "zones/u/disk1", "zones/flexdisk/d"]

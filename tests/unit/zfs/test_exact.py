@@ -22,8 +22,8 @@ DISK = "zones/vm/disk0"
 class Library:
     """What libzfs_core answers, or raises; remembers what it was asked."""
 
-    def __init__(self, said):
-        self.said = said
+    def __init__(self, answer):
+        self.said = answer
         self.asked = None
 
     def lzc_channel_program(self, pool, program, params):
@@ -107,17 +107,17 @@ def test_a_guid_is_a_signed_number_in_a_channel_program():
     assert (exact._signed((1 << 64) - 5), exact._signed(7)) == ("-5", "7")
 
 
-@pytest.mark.parametrize("said", [b"guid", b"uuid", b"snapshots"])
-def test_another_volume_of_the_name_stays(bench, said):
-    message = refused(exact.destroy, bench.zfs, bench.planned(DISK), (), Library(said))
-    assert message.startswith(f"{DISK} changed since it was read: another {said.decode()}")
+@pytest.mark.parametrize("difference", [b"guid", b"uuid", b"snapshots"])
+def test_another_volume_of_the_name_stays(bench, difference):
+    message = refused(exact.destroy, bench.zfs, bench.planned(DISK), (), Library(difference))
+    assert message.startswith(f"{DISK} changed since it was read: another {difference.decode()}")
     assert bench.changes() == []
 
 
-@pytest.mark.parametrize("said", [b"busy", b"errno 16", 5, OSError("no /dev/zfs"), None])
-def test_what_the_library_cannot_do_the_command_line_does_by_name(bench, said):
+@pytest.mark.parametrize("error", [b"busy", b"errno 16", 5, OSError("no /dev/zfs"), None])
+def test_what_the_library_cannot_do_the_command_line_does_by_name(bench, error):
     """It waits for udev to let go of the device, and says in words why not."""
-    library = None if said is None else Library(said)
+    library = None if error is None else Library(error)
     snapshots = [bench.take(f"{DISK}@{short}") for short in "ab"]
     assert exact.destroy(bench.zfs, bench.planned(DISK), snapshots, library).by == "cli"
     assert bench.changes() == [f"destroy {DISK}@a,b", f"destroy {DISK}"]
@@ -133,16 +133,16 @@ def test_a_volume_that_is_not_as_planned_stays_whole(bench, library):
         f"{DISK}@s is another one now": (volume, [snapshot._replace(guid=7)]),
         f"{DISK}@t is gone": (volume, [snapshot, DatasetId(f"{DISK}@t", 7)]),
     }
-    for words, (name, snapshots) in wrong.items():
-        assert words in refused(exact.destroy, bench.zfs, name, snapshots, library)
+    for message, (name, snapshots) in wrong.items():
+        assert message in refused(exact.destroy, bench.zfs, name, snapshots, library)
     assert "zones/vm/gone is gone" in refused(exact.destroy, bench.zfs, DatasetId("zones/vm/gone", 7), (), library)
     assert bench.changes() == []
 
 
 def test_a_snapshot_that_comes_between_comparison_and_destroy_makes_it_fail(bench):
-    volume, old = bench.planned(DISK), bench.take(f"{DISK}@old")
+    volume, snapshot = bench.planned(DISK), bench.take(f"{DISK}@old")
     bench.before("zfs destroy", "snapshot", f"{DISK}@new")
-    assert f"{DISK}@new was added" in refused(exact.destroy, bench.zfs, volume, [old])
+    assert f"{DISK}@new was added" in refused(exact.destroy, bench.zfs, volume, [snapshot])
     assert bench.names() == [DISK, f"{DISK}@new", "zones/vm/disk1"]
 
 
@@ -220,9 +220,9 @@ def test_a_rollback_destroys_what_was_planned_by_name(bench):
     parts = [bench.take(f"{name}@s") for name in ("zones/vm", DISK)]
     newer = [bench.take(f"{DISK}@n1"), bench.take(f"{DISK}@n2"), bench.take("zones/vm@n1")]
     bench.run("bookmark", f"{DISK}@n1", f"{DISK}#mark")
-    told = []
-    exact.roll_back(bench.zfs, parts, newer, told.append)
-    assert told == ["zones/vm", DISK]
+    calls = []
+    exact.roll_back(bench.zfs, parts, newer, calls.append)
+    assert calls == ["zones/vm", DISK]
     assert bench.changes() == [
         "destroy zones/vm@n1",
         "rollback zones/vm@s",

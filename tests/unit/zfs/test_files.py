@@ -41,9 +41,9 @@ def test_a_file_is_made_and_sized(disk):
 def test_a_link_in_its_place_is_not_followed(disk, tmp_path):
     (tmp_path / "other").write_bytes(b"precious")
     os.symlink(tmp_path / "other", disk)
-    for what in (Files().make, Files().resize):
+    for method in (Files().make, Files().resize):
         with pytest.raises(ZfsError, match=r"disk\.raw"):
-            what(disk, 1)
+            method(disk, 1)
     assert (tmp_path / "other").read_bytes() == b"precious"
 
 
@@ -53,11 +53,11 @@ def test_a_copy_is_whole_leaves_holes_and_tells(disk, tmp_path, monkeypatch):
     content = os.urandom(MIB + 5) + bytes(3 * MIB) + b"end"
     source.write_bytes(content)
     Files().make(disk, len(content))
-    told = []
-    Files().copy(str(source), disk, len(content), told.append)
+    progress = []
+    Files().copy(str(source), disk, len(content), progress.append)
     with open(disk, "rb") as handle:
         assert handle.read() == content
-    assert told == [MIB, 2 * MIB, 3 * MIB, 4 * MIB, len(content)]
+    assert progress == [MIB, 2 * MIB, 3 * MIB, 4 * MIB, len(content)]
     assert os.stat(disk).st_blocks * 512 < 4 * MIB, "zeros are not written"
 
 

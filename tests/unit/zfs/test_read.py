@@ -28,7 +28,7 @@ def lines(*rows):
 
 
 def test_a_volume():
-    (found,) = read.parse_get(
+    (dataset,) = read.parse_get(
         lines(
             ("zones/u/disk0", "type", "volume", "-"),
             ("zones/u/disk0", "guid", "123", "-"),
@@ -46,7 +46,7 @@ def test_a_volume():
             ("zones/u/disk0", "flexdisk:tags", "-", "-"),
         )
     )
-    assert found == Dataset(
+    assert dataset == Dataset(
         "zones/u/disk0",
         "volume",
         guid=123,
@@ -178,8 +178,8 @@ def test_a_special_mirror_holds_no_volumes_data():
 def test_several_pools_and_their_names():
     text = status("zones", (0, "zones"), (1, "mirror-0"), (2, "a"), (2, "b"))
     text += "\n" + status("tank-1", (0, "tank-1"), (1, "raidz3-0"), *((2, "d%d" % n) for n in range(7)))
-    found = read.parse_status(text)
-    assert found == {"zones": (Vdev("plain", 0, 2, 0, 0),), "tank-1": (Vdev("raidz", 0, 7, 3, 0),)}
+    vdevs = read.parse_status(text)
+    assert vdevs == {"zones": (Vdev("plain", 0, 2, 0, 0),), "tank-1": (Vdev("raidz", 0, 7, 3, 0),)}
 
 
 def test_a_pool_called_like_a_section():
@@ -270,13 +270,13 @@ def test_an_answer_is_whole():
 
 
 @pytest.mark.parametrize(
-    ("rows", "words"),
+    ("rows", "message"),
     [([], "nothing of p,"), (ROWS[2:], "nothing of p,"), (ROWS[:2] + ROWS[4:], "nothing of p/v,")]
     + [(ROWS[:n] + ROWS[n + 1 :], "not all of ") for n in range(len(ROWS))]
     + [([*ROWS, ROWS[-1]], "not all of p/v@s,")],
 )
-def test_an_answer_that_is_not_whole(rows, words):
-    with pytest.raises(FlexdiskError, match=words) as caught:
+def test_an_answer_that_is_not_whole(rows, message):
+    with pytest.raises(FlexdiskError, match=message) as caught:
         whole(rows)
     assert caught.value.code == "UnexpectedOutput"
 

@@ -116,3 +116,28 @@ def _rolled(
 
 def _cut(guests: t.Sequence[str], most: int) -> t.List[t.List[str]]:
     return [list(guests[start : start + most]) for start in range(0, len(guests), most)]
+
+
+def planned_guests(growth: _Raw) -> t.List[str]:
+    """Return the guests of all batches. growth: the result of batches()."""
+    return [host for batch in growth["batches"] for host in batch["guests"]]
+
+
+def lines(growth: _Raw, unreached: t.Sequence[str], failed: t.Sequence[str]) -> t.List[str]:
+    """Return for a reader which guests are touched, and why others are not."""
+    rows = [f"batch {number}: {', '.join(batch['guests'])}" for number, batch in enumerate(growth["batches"], start=1)]
+    return [
+        *(rows or ["no guest is touched"]),
+        *(f"left out: {text}" for text in growth["left_out"]),
+        *(f"cannot be reached: {host}" for host in unreached),
+        *(f"failed above: {host}" for host in failed),
+    ]
+
+
+def too_many_lost(growth: _Raw, healthy: t.Container[str], of_all: bool) -> t.List[str]:
+    """Return the guests that keep the next batch from being begun: those that are lost, if they exceed the budget.
+
+    of_all: the run was to have all members, so one that is not there counts: its hypervisor may be lost.
+    """
+    lost = [host for host in planned_guests(growth) if host not in healthy] + (growth["absent"] if of_all else [])
+    return lost if 0 <= growth["budget"] < len(lost) else []

@@ -86,9 +86,7 @@ def _may_be_below(overlay: Mount, mounts: t.Sequence[Mount]) -> bool:
 
 
 def ext_layer(name: str, device: str, text: str, below: int) -> Layer:
-    """Return an ext2, ext3 or ext4 file system from the output of dumpe2fs -h. Raises UnknownLayout,
-    UnexpectedOutput.
-    """
+    """Return an ext file system (2 to 4) from the output of dumpe2fs -h. Raises UnknownLayout, UnexpectedOutput."""
     block = _figure(text, r"^Block size:\s+(\d+)", "dumpe2fs")
     state = re.search(r"^Filesystem state:\s+(.*)$", text, re.MULTILINE)
     if state and "errors" in state.group(1):

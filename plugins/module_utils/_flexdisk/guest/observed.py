@@ -84,9 +84,7 @@ class Swap:
 
 
 def parse_lsblk(text: str) -> t.Tuple[Device, ...]:
-    """Return the devices in the output of lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN. Raises
-    UnexpectedOutput.
-    """
+    """Return the devices from lsblk -J -b -o NAME,KNAME,TYPE,SIZE,SERIAL,MAJ:MIN. Raises UnexpectedOutput."""
     try:
         return tuple(map(_device, json.loads(text)["blockdevices"]))
     except (ValueError, KeyError, TypeError) as exc:
@@ -117,9 +115,7 @@ def parse_blkid(rc: int, text: str) -> Content:
 
 
 def parse_findmnt(text: str) -> t.Tuple[Mount, ...]:
-    """Return the mounts in the output of findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises
-    UnexpectedOutput.
-    """
+    """Return the mounts from findmnt -J -l -o SOURCE,TARGET,FSTYPE,OPTIONS,MAJ:MIN. Raises UnexpectedOutput."""
     try:
         rows = json.loads(text)["filesystems"]
         return tuple(
@@ -166,9 +162,7 @@ def available_memory(text: str) -> int:
 
 
 def fstab_swap(text: str, names: t.Iterable[str]) -> t.Optional[str]:
-    """Return the options of fstab's line for a swap with one of these names. None if there is none, or if it is not
-    turned on at boot.
-    """
+    """Return the options in fstab of a swap with one of these names. None if it is not turned on at boot."""
     wanted = {name.lower() for name in names}
     for line in text.splitlines():
         fields = line.split()

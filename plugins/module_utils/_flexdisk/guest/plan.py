@@ -60,9 +60,7 @@ class Disk:
 
 
 def plan(disk: Disk) -> Plan:
-    """Return the growth of a disk, without steps if there is nothing to do. Raises FlexdiskError with the
-    layout found.
-    """
+    """Return the growth of a disk, without steps if nothing is to do. Raises FlexdiskError with the layout found."""
     if disk.table is None or disk.growth is None:
         lines, runs = _layers(disk.layers, disk.size)
         return Plan(disk.device, disk.size, lines, runs, tests=_tests(disk.layers, runs))
@@ -113,9 +111,7 @@ def _tests(layers: t.Sequence[Layer], steps: t.Sequence[Run]) -> t.Tuple[Run, ..
 
 
 def _trial(write: t.Sequence[Step]) -> t.Tuple[Run, ...]:
-    """Return the call of sfdisk without writing, so that a table that it refuses is known before a swap is
-    turned off.
-    """
+    """Return the call of sfdisk without writing, so that a table it refuses is known before a swap is off."""
     runs = (step for step in write if isinstance(step, Run))
     return tuple(replace(run, argv=(run.argv[0], "--no-act", *run.argv[1:])) for run in runs)
 
@@ -192,17 +188,13 @@ class _Sync:
         return bool(self.dropped or self._added or self._resized)
 
     def before_write(self) -> t.Tuple[Run, ...]:
-        """Return the steps before the table is written: they remove partitions that move, a container after its
-        partitions.
-        """
+        """Return the steps before the table is written: partitions that move go, a container after its partitions."""
         return tuple(
             replace(self._partx("-d", part), undo=(self._partx("-a", part).argv,)) for part in reversed(self.dropped)
         )
 
     def after_write(self) -> t.Tuple[Run, ...]:
-        """Return the steps after the table is written. A partition that was not removed before would still be at its
-        old place.
-        """
+        """Return the steps after the table is written. A partition not removed before is still at its old place."""
         return (*(self._partx("-u", part) for part in self._resized), *(self._partx("-a", p) for p in self._added))
 
     def _partx(self, how: str, part: Partition) -> Run:

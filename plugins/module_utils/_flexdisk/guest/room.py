@@ -105,18 +105,14 @@ def partitioned(device: str, size: int, table: Table, head: bytes, ends: t.Itera
 
 
 def ext_end(device: str, text: str, mounted: bool) -> int:
-    """Return the end of an ext2, ext3 or ext4, from the output of dumpe2fs -h. Raises UnknownLayout,
-    UnexpectedOutput.
-    """
+    """Return the end of an ext file system (2 to 4) from dumpe2fs -h. Raises UnknownLayout, UnexpectedOutput."""
     if not mounted and re.search(r"^Filesystem features:.*\bneeds_recovery\b", text, re.MULTILINE):
         raise FlexdiskError("UnknownLayout", f"the file system on {device} was not unmounted; its journal may grow it")
     return ext_layer(device, device, text, 0).size
 
 
 def crypt_end(name: str, text: str) -> int:
-    """Return the end of an open LUKS device, from the output of cryptsetup status. Raises UnknownLayout,
-    UnexpectedOutput.
-    """
+    """Return the end of an open LUKS device from cryptsetup status. Raises UnknownLayout, UnexpectedOutput."""
     match = _BEYOND_STATUS.search(text)
     if match:
         raise FlexdiskError("UnknownLayout", f"{name} has {match.group(1)}, so it may use more than it shows")

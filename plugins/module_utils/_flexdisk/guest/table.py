@@ -135,9 +135,7 @@ def script(dump: str, parts: t.Iterable[Partition]) -> str:
 
 
 def restorable(dump: str) -> str:
-    """Return the output of sfdisk -d in the form that every sfdisk accepts: some refuse the sector size that they
-    print.
-    """
+    """Return the output of sfdisk -d as every sfdisk accepts it: some refuse the sector size that they print."""
     return "".join(line for line in dump.splitlines(keepends=True) if not line.startswith("sector-size:"))
 
 

@@ -40,9 +40,7 @@ _VOLUME = re.compile(r"[A-Za-z][A-Za-z0-9_.: -]*(/[A-Za-z0-9_.:-][A-Za-z0-9_.: -
 
 
 def volume_of(path: str) -> str:
-    """Return the dataset whose device is at a path; "" for any other path. udev writes a space as +, which no name
-    contains.
-    """
+    """Return the dataset of the device at a path, "" for others. udev writes a space as +, which no name has."""
     name = path[len(ZVOL) :].replace("+", " ") if path.startswith(ZVOL) else ""
     return name if _VOLUME.fullmatch(name) else ""
 
@@ -135,9 +133,7 @@ def parse_vm(xml: str, live: str, state: str, autostart: bool, persistent: bool)
 
 @contextlib.contextmanager
 def supported() -> t.Iterator[None]:
-    """Context manager around the parsing of a domain. It raises FlexdiskError UnexpectedOutput for a domain of another
-    form.
-    """
+    """Context manager around the parsing of a domain. An unknown form is FlexdiskError UnexpectedOutput."""
     try:
         yield
     except (IndexError, KeyError, RecursionError, ValueError) as exc:
@@ -204,9 +200,7 @@ def _memory(domain: Element) -> int:
 
 
 def _fixed(domain: Element) -> t.Dict[str, str]:
-    """Return why memory or vcpus cannot be changed: libvirt refuses a configuration that does not agree, or changes it
-    back.
-    """
+    """Return why memory or vcpus cannot change: libvirt refuses a contradictory configuration, or changes it back."""
     result = {}
     cells = any(numa.all("cell") for cpu in domain.all("cpu") for numa in cpu.all("numa"))
     if topology(domain):
@@ -219,9 +213,7 @@ def _fixed(domain: Element) -> t.Dict[str, str]:
 
 
 def min_vcpus(domain: Element) -> t.Dict[str, int]:
-    """Return how many vcpus each element of <cputune> needs, if it lists vcpus. libvirt refuses a list with more, or
-    cuts it.
-    """
+    """Return how many vcpus each element of <cputune> needs. libvirt refuses a list with more, or cuts it."""
     result = {}
     for part in domain.all("cputune"):
         for name in ("vcpusched", "cachetune", "memorytune"):
@@ -343,9 +335,7 @@ def _frozen(domain: Element, running: t.Optional[Element], persistent: bool) -> 
 
 
 def _unplugged(domain: Element, running: t.Optional[Element]) -> t.Tuple[str, ...]:
-    """Return the configured disks that the running guest lacks. It may have released one after nobody waited
-    any more.
-    """
+    """Return the configured disks that the running guest lacks. It may have released one when nobody waited."""
     there = {path_of(d) for d in disks(running)} if running is not None else set()
     paths = (path_of(d) for d in disks(domain) if managed(domain, d))
     return tuple(p for p in paths if p not in there) if running is not None else ()

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings of a disk in a libvirt domain beyond path, target, address and serial: read them as text, and write them
-back to an element.
-"""
+"""Settings of a disk in a libvirt domain beyond path, target, address and serial: read as text, written back."""
 
 from __future__ import annotations
 
@@ -40,9 +38,7 @@ DEVICE = re.compile(r"/dev/[^,\s\"'\\]+")
 
 
 def known(domain: Element, disk: Element, path: str, usual: str) -> DiskElement:
-    """Return the settings that the domain has of one of its disks. usual: the driver element of a new disk, "" for
-    none.
-    """
+    """Return the settings that the domain has of a disk. usual: the driver element of a new disk, "" for none."""
     parts = [dump(child) for child in disk.children if _is_kept(child)]
     inner = "".join(dump(c) for one in disk.all("source") for c in one.children if c.name in _OF_SOURCE)
     parts += [_wrap("source", {}, inner)] if inner else []
@@ -83,9 +79,7 @@ def _unresizable(disk: Element) -> str:
 
 
 def _is_kept(child: Element) -> bool:
-    """Whether a disk keeps an element. libvirt's own aliases are chosen again; of a backing chain only its end
-    stays.
-    """
+    """Whether a disk keeps an element. Aliases of libvirt are chosen again; of a backing chain only the end stays."""
     if child.name == "alias":
         return child.attributes.get("name", "").startswith(_OWN_ALIAS)
     if child.name == "backingStore":
@@ -157,9 +151,7 @@ def claims(others: t.Iterable[Element]) -> t.FrozenSet[str]:
 
 
 def mentions(domain: Element, disk: Element, path: str) -> t.Tuple[str, ...]:
-    """Return the elements that name the path of a disk or a partition of it, besides its own source and its limit in
-    <blkiotune>.
-    """
+    """Return the elements that name a disk or its partition, besides its own source and its limit in <blkiotune>."""
     token = re.compile(rf"(?<![{_NOT_A_PATH}]){re.escape(path)}(?:-part\d+)?(?![{_NOT_A_PATH}])")
     sources = disk.all("source")
     ours = [*sources, *(part for device in tunes(domain, path) for part in device.all("path"))]

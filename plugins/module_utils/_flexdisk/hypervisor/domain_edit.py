@@ -21,9 +21,7 @@ _Entry = t.Mapping[str, t.Any]
 
 
 def device(xml: str, disk: _Entry, live: str = "") -> str:
-    """Return the XML element of a new disk: path, uuid, pci_slot, model, boot. live: the running domain's XML,
-    or "".
-    """
+    """Return the XML element of a new disk: path, uuid, pci_slot, model, boot. live: the running domain's XML or ""."""
     domain = Text(xml).root
     both = [domain, Text(live).root] if live else [domain]
     boots = disk["boot"] and _by_os(domain)
@@ -176,9 +174,7 @@ def _devices(text: Text) -> Element:
 
 
 def _disk_at(text: Text, path: str, any_name: bool = False) -> Element:
-    """Return the managed disk with this path. any_name: also a disk with this name that is not managed because of its
-    name.
-    """
+    """Return the managed disk with this path. any_name: also one that only its name keeps from being managed."""
     disk = facts.find(text.root, path)
     if disk is None and any_name:
         disk = next((one for one in facts.hard_disks(text.root) if facts.name_of(one) == path), None)
@@ -199,9 +195,7 @@ def _put(text: Text, parent: Element, name: str, new: str) -> None:
 
 
 def _address(entry: _Entry, domains: t.Sequence[Element]) -> str:
-    """Return the address of a disk: its slot, or a unit at the first SCSI controller if that is not 0; "" if libvirt
-    chooses it.
-    """
+    """Return a disk's address: its slot, or a unit other than 0 at the first SCSI controller; "" if libvirt chooses."""
     if entry.get("pci_slot"):
         slot = parse_slot(entry["pci_slot"])
         return "<address type='pci' domain='0x0000' bus='0x%02x' slot='0x%02x' function='0x%x'/>" % slot
@@ -244,18 +238,14 @@ def _boot(text: Text, disk: Element) -> None:
 
 
 def _first(domain: Element, renamed: t.Container[str]) -> t.List[str]:
-    """Return the disk that boots only because it is the first, if it is renamed: afterwards it may not be the first any
-    more.
-    """
+    """Return the disk that boots only as the first one, if it is renamed: it may not be the first afterwards."""
     disk = facts.boot_disk(domain)
     path = facts.path_of(disk) if disk is not None and not facts.order_of(disk) else ""
     return [path] if path in renamed and not facts.boot_types(domain) else []
 
 
 def _target(model: str, domains: t.Iterable[Element], boots: bool = False) -> str:
-    """Return a free name after that of the first disk, which may boot only because it is the first. boots: this disk
-    boots.
-    """
+    """Return a free name after that of the first disk, which may boot only as the first. boots: this disk boots."""
     prefix = _PREFIX.get(model, "vd")
     names = {disk.get("target", "dev") for domain in domains for disk in facts.disks(domain)}
     free = [number for number in range(702) if _name(prefix, number) not in names]

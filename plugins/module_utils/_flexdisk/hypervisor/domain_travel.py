@@ -209,9 +209,7 @@ def ports(domain: Element) -> t.FrozenSet[int]:
 
 
 def _paths(element: Element, kind: str = "") -> t.Iterator[str]:
-    """Yield absolute paths that must exist, and the folders of files that will be created. kind: the type of the
-    element above.
-    """
+    """Yield absolute paths that must exist, and the folders of files to be created. kind: type of the parent."""
     if element.name in _NO_PATHS:
         return
     made = element.name == "log" or kind == "file" or element.attributes.get("mode") == "bind"

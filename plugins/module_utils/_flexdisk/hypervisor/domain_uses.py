@@ -89,9 +89,7 @@ def _by_other_name(
     entry: DiskConfig,
     device_at: t.Callable[[str], str],
 ) -> DiskConfig:
-    """Return the entry of a disk. If it is not managed only because of its name, such as /dev/zd16, `named` is its
-    volume.
-    """
+    """Return the entry of a disk. If only its name, such as /dev/zd16, is not managed, `named` is its volume."""
     kind = disk.attributes.get("type")
     plain = entry.left_out and entry.media == "disk" and kind in ("block", "volume") and not domain.is_bhyve(stored)
     name = domain.name_of(disk)
@@ -129,9 +127,7 @@ def _with_backup(entries: t.Iterable[DiskConfig], name: str, running: Element, b
 
 
 def _uses(name: str, both: t.Sequence[Element], snapshots: t.Sequence[Snapshot]) -> t.Dict[str, Use]:
-    """Return the paths that a domain names anywhere, POOL//VOLUME for a volume of libvirt's. The first use of a path
-    counts.
-    """
+    """Return the paths that a domain names, POOL//VOLUME for a volume of libvirt's. The first use counts."""
     result: t.Dict[str, Use] = {}
     for one in both:
         for path, use in _of_domain(name, one, one is both[0]):
@@ -213,9 +209,7 @@ def _end_of_job(name: str, target: str) -> str:
 
 
 def _paths(element: Element) -> t.Iterator[str]:
-    """Yield the paths that an element, or one below it, has as a source, and devices in arguments of QEMU's command
-    line.
-    """
+    """Yield the paths that an element or one below it has as a source, and devices in arguments of QEMU."""
     for one in element.walk():
         if one.name == "source":
             source = one.attributes
@@ -228,9 +222,7 @@ def _paths(element: Element) -> t.Iterator[str]:
 
 
 def _unclear(stored: Element, snapshots: t.Sequence[Snapshot]) -> t.Iterator[DiskConfig]:
-    """Return disks that may be overlays. libvirt does not store a chain that it has only detected, but reports it for a
-    running VM.
-    """
+    """Return disks that may be overlays. libvirt reports a chain that it only detected for running VMs alone."""
     for disk in domain.hard_disks(stored):
         if any(_is_told(one) for one in (disk, *_bases(disk, snapshots))):
             continue

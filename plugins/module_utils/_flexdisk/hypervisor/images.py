@@ -8,24 +8,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import typing as t
 
 from ..model.command import Runner
+from ..model.desired import ImageFile
 from ..model.errors import FlexdiskError
 
 FORMATS = ("raw", "qcow2")
 PATIENCE = 4 * 3600
-
-
-class ImageFile(t.NamedTuple):
-    """An image in a file."""
-
-    path: str
-    format: str
-    # Bytes, as a guest sees it.
-    size: int
-    # Identifies the file and its last change. "" if it cannot be opened here.
-    fingerprint: str = ""
 
 
 class _Opened:

@@ -12,10 +12,7 @@ import typing as t
 from ..model.errors import FlexdiskError
 from ..model.resources import Resources, checked
 from ..model.vm import SAVED
-from . import variable_files
 from .domain import volume_of
-from .domain_travel import Needs
-from .libvirt_host import LibvirtHost, unless
 from .xml_text import Text
 
 _STATES = {1: "running", 2: "running", 3: "paused", 4: "shutting down", 5: "stopped", 6: "crashed", 7: "suspended"}
@@ -52,21 +49,7 @@ class Domains(t.Protocol):
         """Return the XML of libvirt's own snapshots of a domain."""
 
     def backup(self, uuid: str) -> str:
-        """Return the XML of the backup that libvirt makes of a running domain; "" for none, or if libvirt does not
-        tell.
-        """
-
-    def keeps(self, uuid: str) -> t.List[str]:
-        """Return what libvirt keeps of a domain beside its configuration, in words."""
-
-    def lacks(self, needs: Needs) -> t.List[str]:
-        """Return what of these the host lacks, in words. Ports are not looked at."""
-
-    def variables(self, path: str) -> bytes:
-        """Return the content of a file with UEFI variables, as far as it may travel; none if it does not exist."""
-
-    def set_variables(self, path: str, content: bytes) -> None:
-        """Write such a file, whole or not at all."""
+        """Return the XML of the backup that libvirt makes of a running domain; "" for none or if it is unknown."""
 
     def secrets(self) -> t.Optional[t.List[str]]:
         """Return the uuids and usages of the secrets that libvirt has, None if it does not tell. Never their values."""
@@ -172,7 +155,13 @@ class Connection:
         return Status(domain.UUIDString(), domain.name(), state, autostart, persistent)
 
     def _unless(self, code: int, ask: t.Callable[[], t.Any]) -> t.Any:
-        return unless(self._library, code, ask)
+        """Return the answer of a call, or None if libvirt fails with this code."""
+        try:
+            return ask()
+        except self._library.libvirtError as exc:
+            if exc.get_error_code() != code:
+                raise
+            return None
 
     def snapshots(self, uuid: str) -> t.List[str]:
         with self._domain(uuid, "snapshots") as domain:
@@ -191,20 +180,6 @@ class Connection:
         inactive = 0 if live else self._library.VIR_DOMAIN_XML_INACTIVE
         with self._domain(uuid, "description") as domain:
             return str(domain.XMLDesc(self._library.VIR_DOMAIN_XML_SECURE | inactive))
-
-    def keeps(self, uuid: str) -> t.List[str]:
-        with self._domain(uuid, "what belongs to it") as domain:
-            return LibvirtHost(self._connection, self._library).keeps(domain)
-
-    def lacks(self, needs: Needs) -> t.List[str]:
-        with self._call("what a domain needs"):
-            return LibvirtHost(self._connection, self._library).lacks(needs)
-
-    def variables(self, path: str) -> bytes:
-        return variable_files.read(path)
-
-    def set_variables(self, path: str, content: bytes) -> None:
-        variable_files.write(path, content)
 
     def secrets(self) -> t.Optional[t.List[str]]:
         try:

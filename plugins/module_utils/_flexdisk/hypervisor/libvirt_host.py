@@ -8,44 +8,50 @@ from __future__ import annotations
 import os
 import typing as t
 
+from . import variable_files
 from .domain_travel import Needs
+from .libvirt_connection import Connection, Domains
 
 _NO_SUPPORT, _NO_NETWORK, _NO_FILTER = 3, 43, 62
 _INCOMPATIBLE = 0
 NET, KVM = "/sys/class/net", "/dev/kvm"
-_Ask = t.Callable[[], t.Any]
 
 
-def unless(library: t.Any, code: int, ask: _Ask) -> t.Any:
-    """Return the answer of a call, or None if libvirt fails with this code."""
-    try:
-        return ask()
-    except library.libvirtError as exc:
-        if exc.get_error_code() != code:
-            raise
-        return None
+class HostDomains(Domains, t.Protocol):
+    """Domains, and what their host has for them."""
+
+    def keeps(self, uuid: str) -> t.List[str]:
+        """Return what libvirt keeps of a domain beside its configuration, in words."""
+
+    def lacks(self, needs: Needs) -> t.List[str]:
+        """Return what of these the host lacks, in words. Ports are not looked at."""
+
+    def variables(self, path: str) -> bytes:
+        """Return the content of a file with UEFI variables, as far as it may travel; none if it does not exist."""
+
+    def set_variables(self, path: str, content: bytes) -> None:
+        """Write such a file, whole or not at all."""
 
 
-class LibvirtHost:
-    """A connection with its library. Methods raise the library's own errors."""
+class HostConnection(Connection):
+    """All calls to libvirt."""
 
-    def __init__(self, connection: t.Any, library: t.Any) -> None:
-        self._connection = connection
-        self._library = library
+    def keeps(self, uuid: str) -> t.List[str]:
+        with self._domain(uuid, "what belongs to it") as domain:
+            return self._keeps(domain)
 
-    def keeps(self, domain: t.Any) -> t.List[str]:
-        """Return what libvirt stores for a domain beside its configuration, as text."""
+    def _keeps(self, domain: t.Any) -> t.List[str]:
         result = ["a saved state (managed save)"] if self._unless(_NO_SUPPORT, domain.hasManagedSaveImage) else []
         for kind, ask in (("snapshots", domain.listAllSnapshots), ("checkpoints", domain.listAllCheckpoints)):
             names = sorted(one.getName() for one in self._unless(_NO_SUPPORT, ask) or ())
             result += [f"{kind} of libvirt ({', '.join(names)})"] if names else []
         return result
 
-    def _unless(self, code: int, ask: _Ask) -> t.Any:
-        return unless(self._library, code, ask)
-
     def lacks(self, needs: Needs) -> t.List[str]:
-        """Return which of these needs the host does not meet, as text. Ports are not checked."""
+        with self._call("what a domain needs"):
+            return self._lacks(needs)
+
+    def _lacks(self, needs: Needs) -> t.List[str]:
         missing = [
             *self._machine(needs),
             *(f"the network {name}" for name in needs.networks if not self._network(name)),
@@ -55,10 +61,14 @@ class LibvirtHost:
         missing += [f"the network device {name}" for name in needs.devices if not _is_net(name)]
         return missing + [path for path in needs.paths if not os.path.exists(path)]
 
+    def variables(self, path: str) -> bytes:
+        return variable_files.read(path)
+
+    def set_variables(self, path: str, content: bytes) -> None:
+        variable_files.write(path, content)
+
     def _machine(self, needs: Needs) -> t.Iterator[str]:
-        """Yield the machine or CPU that libvirt says it cannot provide. Without KVM, it would store a KVM domain, but
-        not start it.
-        """
+        """Yield the machine or CPU that libvirt cannot provide. Without KVM, a KVM domain is stored, but cannot run."""
         if needs.kind == "kvm" and not os.path.exists(KVM):
             yield "KVM"
         parts = (needs.emulator or None, needs.arch or None, needs.machine or None, needs.kind)

@@ -8,16 +8,13 @@ from __future__ import annotations
 import typing as t
 
 from ..model.capabilities import Capabilities
-from ..model.desired import Description, NewVm
+from ..model.desired import Description, ImageFile, NewVm
 from ..model.resources import Resources
 from ..model.vm import VmConfig
-from .images import ImageFile
 
 
 class Storage(t.Protocol):
-    """Commands of a hypervisor that manages sizes, quotas and snapshots of its VMs itself. Otherwise the engine
-    does.
-    """
+    """Commands of a hypervisor that manages sizes, quotas and snapshots of VMs itself. Else the engine does."""
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Resize a disk. shrink: the user permits a smaller size."""
@@ -38,65 +35,14 @@ class Storage(t.Protocol):
     def set_indestructible(self, vm: str, protected: bool) -> None: ...
 
 
-class Hypervisor(t.Protocol):
-    """A driver. Sizes are MiB. Every method raises FlexdiskError, and leaves the VM either as it was or as
-    requested.
-    """
-
-    capabilities: Capabilities
-
-    @property
-    def storage(self) -> t.Optional[Storage]:
-        """The hypervisor's own commands for storage; None if it leaves storage to ZFS."""
-
-    @property
-    def pause(self) -> t.Callable[[float], None]:
-        """A function that waits for a number of seconds."""
-
-    def vms(self) -> t.List[VmConfig]:
-        """Return all VMs, those of other brands too, by one process."""
-
-    def vm(self, vm: str) -> VmConfig:
-        """Return one VM."""
-
-    def resources(self) -> Resources:
-        """Return memory and CPUs of the host, by at most two processes."""
-
-    def boot_id(self) -> str:
-        """Return a text that differs for each boot of this host; "" if boots cannot be told apart."""
-
-    def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Tell a running guest the size of a disk. A smaller size is an error: no guest is told that a disk has
-        shrunk.
-        """
-
-    def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
-        """Change attached disks, all at once: for each path those of uuid, pci_slot, model and boot that change."""
-
-    def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
-        """Configure an existing volume as a disk: path, size, uuid, pci_slot, model, boot, image."""
-
-    def add_ports(self, vm: str, ports: t.Sequence[int]) -> None:
-        """Add root ports with these numbers to a stopped VM."""
-
-    def forget_disk(self, vm: str, path: str) -> None:
-        """Remove a disk from the configuration. Its volume may have been renamed before."""
-
-    def stop(self, vm: str, timeout: int, force: bool) -> None:
-        """Stop the VM. A guest that still runs after timeout seconds is an error, unless force permits to halt it."""
-
-    def start(self, vm: str) -> None: ...
-
-    def set_autoboot(self, vm: str, autoboot: bool) -> None:
-        """Store whether the VM starts with the host."""
+class WholeVms(t.Protocol):
+    """Commands that make, change, delete and move whole VMs."""
 
     def draft(self, new: NewVm) -> VmConfig:
         """Return the configuration that a new VM will have, without its disks. This changes nothing."""
 
     def hidden_disks(self, image: str) -> t.List[t.Tuple[int, int]]:
-        """Return size (MiB) and block size (bytes) of each disk that the platform adds to a VM that boots from this
-        image.
-        """
+        """Return size (MiB) and block size (bytes) of the disks that the platform adds to a VM with this image."""
 
     def image_file(self, path: str) -> ImageFile:
         """Return the image in a file on the host."""
@@ -142,3 +88,62 @@ class Hypervisor(t.Protocol):
 
     def set_machine(self, vm: str, changes: t.Mapping[str, int]) -> None:
         """Set memory (MiB) and vcpus, where given. A running VM has them after its next start."""
+
+
+class Hypervisor(t.Protocol):
+    """A driver. Sizes are MiB. Each method raises FlexdiskError, and leaves the VM as it was or as requested."""
+
+    capabilities: Capabilities
+
+    @property
+    def storage(self) -> t.Optional[Storage]:
+        """The hypervisor's own commands for storage; None if it leaves storage to ZFS."""
+
+    @property
+    def vms_as_a_whole(self) -> t.Optional[WholeVms]:
+        """What the driver does with whole VMs; None in a module that neither makes, changes nor moves any."""
+
+    @property
+    def pause(self) -> t.Callable[[float], None]:
+        """A function that waits for a number of seconds."""
+
+    def vms(self) -> t.List[VmConfig]:
+        """Return all VMs, those of other brands too, by one process."""
+
+    def vm(self, vm: str) -> VmConfig:
+        """Return one VM."""
+
+    def resources(self) -> Resources:
+        """Return memory and CPUs of the host, by at most two processes."""
+
+    def boot_id(self) -> str:
+        """Return a text that differs for each boot of this host; "" if boots cannot be told apart."""
+
+    def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        """Tell a running guest the size of a disk. A smaller size is an error: no guest learns that a disk shrank."""
+
+    def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        """Change attached disks, all at once: for each path those of uuid, pci_slot, model and boot that change."""
+
+    def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
+        """Configure an existing volume as a disk: path, size, uuid, pci_slot, model, boot, image."""
+
+    def add_ports(self, vm: str, ports: t.Sequence[int]) -> None:
+        """Add root ports with these numbers to a stopped VM."""
+
+    def forget_disk(self, vm: str, path: str) -> None:
+        """Remove a disk from the configuration. Its volume may have been renamed before."""
+
+    def stop(self, vm: str, timeout: int, force: bool) -> None:
+        """Stop the VM. A guest that still runs after timeout seconds is an error, unless force permits to halt it."""
+
+    def start(self, vm: str) -> None: ...
+
+    def set_autoboot(self, vm: str, autoboot: bool) -> None:
+        """Store whether the VM starts with the host."""
+
+
+def whole_vms(hypervisor: Hypervisor) -> WholeVms:
+    """Return what a driver does with whole VMs. Only a module that opens its host with it may ask."""
+    assert hypervisor.vms_as_a_whole is not None
+    return hypervisor.vms_as_a_whole

@@ -143,9 +143,7 @@ def _vm(row: t.Mapping[str, t.Any]) -> VmConfig:
 
 
 def _uses(row: t.Mapping[str, t.Any]) -> t.Iterator[t.Tuple[str, Use]]:
-    """Return the volumes that the VM uses other than as a disk: as a CD-ROM, by their other device, for bhyve
-    itself.
-    """
+    """Return the volumes that the VM uses other than as a disk: as a CD-ROM, by another device, for bhyve itself."""
     for disk in row.get("disks") or ():
         path, media = _text(disk, "path"), _text(disk, "media") or "disk"
         match = _ZVOL.fullmatch(path)
@@ -203,9 +201,7 @@ def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
 
 
 def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
-    """Return the disk, with the options and other disks of the VM that name its path, or another device of its
-    volume.
-    """
+    """Return the disk with the VM's options and other disks that name its path or another device of its volume."""
     match = _ZVOL.fullmatch(disk.path)
     name = rf"/dev/zvol/r?dsk/{re.escape(match.group(1))}(?:[sp]\d+)?" if match else re.escape(disk.path)
     path = re.compile(name + r"(?![A-Za-z0-9_.:/-])")

@@ -17,9 +17,7 @@ _ATTRIBUTE = r"""<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:"[^"]*"|'[^']*'))*?\s+%s\s*=\s*
 
 
 class Element:
-    """An element with its place in the text, in bytes: C(start) to C(end). inner_end: where its end tag begins, -1 if
-    it has none.
-    """
+    """An element with its bytes in the text, C(start) to C(end). inner_end: where its end tag begins, or -1."""
 
     def __init__(self, name: str, attributes: t.Mapping[str, str], start: int) -> None:
         self.name = name

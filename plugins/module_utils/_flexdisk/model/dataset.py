@@ -19,9 +19,7 @@ RAW_ZVOL = "/dev/zvol/rdsk/"
 
 
 class DatasetId(t.NamedTuple):
-    """The name and guid of a dataset or snapshot in a plan. Another one may get the same name later, but never the
-    guid.
-    """
+    """The name and guid of a dataset or snapshot in a plan. Another one may get the name later, never the guid."""
 
     name: str
     guid: int

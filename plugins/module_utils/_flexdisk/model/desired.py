@@ -92,9 +92,11 @@ class PlacedDiskDeclaration:
     serial: t.Optional[int] = None
     # uuid or name of a disk that a new one is a clone or copy of.
     source: str = ""
-    # The clone or copy is of this snapshot of the source.
+    # The clone or copy is of this snapshot of the source, or of the replica.
     source_snapshot: str = ""
     clone: bool = False
+    # uuid of a disk. A new disk is a copy of its replica on this host.
+    replica: str = ""
     # Holds that are released, and clones that are destroyed, with the disk.
     release_holds: bool = False
     destroy_clones: t.FrozenSet[str] = frozenset()
@@ -176,6 +178,17 @@ class VmDeclaration:
     options: t.Mapping[str, t.Any] = field(default_factory=dict)
     metadata: t.Mapping[str, t.Any] = field(default_factory=dict)
     template: str = ""
+
+
+class ImageFile(t.NamedTuple):
+    """An image in a file."""
+
+    path: str
+    format: str
+    size: int
+    """Bytes, as a guest sees it."""
+    fingerprint: str = ""
+    """Identifies the file and its last change. "" if it cannot be opened here."""
 
 
 @dataclass(frozen=True)

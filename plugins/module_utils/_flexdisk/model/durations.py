@@ -27,9 +27,7 @@ def parse_duration(text: object) -> int:
 
 
 def parse_seconds(value: object) -> int:
-    """Return seconds from a whole number, or from what parse_duration() accepts. Raises FlexdiskError
-    InvalidArgument.
-    """
+    """Return seconds from a whole number, or as parse_duration() does. Raises FlexdiskError InvalidArgument."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if isinstance(value, str) and _SECONDS.fullmatch(value) and len(value) <= _LONGEST:

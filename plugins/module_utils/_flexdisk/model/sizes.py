@@ -66,9 +66,7 @@ def parse_quota(value: object, *, name: str = "quota") -> int:
 
 
 def render_mib(mib: int) -> str:
-    """Return a size in MiB for people: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only if
-    exact.
-    """
+    """Return MiB for people: C(512 MiB), C(20 GiB), C(29.4 GiB), rounded down to a tenth. TiB only if exact."""
     return render_bytes(mib * MIB) if mib else "0 MiB"
 
 

@@ -19,9 +19,7 @@ _HIDDEN = re.compile(
 
 
 def visible(text: object) -> str:
-    """Return the text in one line, with each hidden character as its number: C(web[U+202E]10). Visible text is not
-    changed.
-    """
+    """Return the text in one line, each hidden character as its number: C(web[U+202E]10). The rest is unchanged."""
     shown = str(text)
     return shown if shown.isascii() and shown.isprintable() else _HIDDEN.sub(lambda match: _number(match[0]), shown)
 

@@ -247,9 +247,7 @@ class Disk:
 
     @property
     def adopted(self) -> bool:
-        """Whether a task has given this volume its identity. The uuid of a file alone does not count: it is part of the
-        path.
-        """
+        """Whether a task gave this volume its identity. A file's uuid alone does not count: its path has it anyway."""
         identity = "serial_no" if self.volume.kind == "filesystem" else "uuid"
         return bool(self.volume.user.get(identity) or self.volume.user.get("name"))
 

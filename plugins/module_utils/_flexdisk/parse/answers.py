@@ -96,9 +96,7 @@ def _unanswered(wanted: Wanted, value: object) -> bool:
 
 
 def _as_is(name: str, wanted: Wanted, value: object, read: Read) -> object:
-    """Return a variable that roles read themselves, unchanged. Only modules read commas, truth values and numbers in
-    text.
-    """
+    """Return a variable that roles read themselves, unchanged. Only modules read commas and numbers in text."""
     if value is None:
         raise Unclear(f"{name} is empty{LEAVE_OUT}")
     understood = _value(name, wanted, value, read)
@@ -158,9 +156,7 @@ def _size(path: str, value: object) -> object:
 
 
 def _matching(path: str, wanted: Wanted, value: object) -> object:
-    """Return text if it has the required form. It must be a name, a path or an address, unless the specification says
-    free.
-    """
+    """Return text of the required form: a name, a path or an address, unless the specification says free."""
     wrong = "" if wanted.get("free") or wanted.get("no_log") else why_not_seen(path, str(value))
     if wrong:
         raise Unclear(wrong)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..model.desired import PlacedDiskDeclaration
 from ..model.errors import Problem, Problems
 from ..rules import disk_properties
+from ..rules.identity import is_uuid
 from ..rules.released_identity import MOST_SERIAL
 from .disk_entry import parse_disk_entry
 from .values import Raw, check_seen, optional_slot
@@ -25,6 +26,7 @@ _OF_STATE = {
     "type": ("present", "attached"),
     "source": ("present",),
     "source_snapshot": ("present",),
+    "replica": ("present",),
     "model": ("present", "attached"),
     "compression": ("present", "attached"),
     **dict.fromkeys(disk_properties.PROPERTIES, ("present", "attached")),
@@ -64,6 +66,7 @@ def parse_disk(raw: Raw, number: int) -> t.Tuple[PlacedDiskDeclaration, t.List[P
         source=str(raw.get("source") or ""),
         source_snapshot=str(raw.get("source_snapshot") or ""),
         clone=raw.get("source_method") == "clone",
+        replica=str(raw.get("replica") or "").lower(),
         release_holds=bool(raw.get("release_holds")),
         destroy_clones=frozenset(map(str, raw.get("destroy_clones") or ())),
     )
@@ -130,7 +133,24 @@ def _check_source(problems: Problems, label: str, declared: PlacedDiskDeclaratio
         problems.add("InvalidArgument", "source and image exclude each other", label)
     if declared.source and declared.spec.block_size:
         problems.add("InvalidArgument", "block_size and source exclude each other: the source has its own", label)
-    if declared.source_snapshot and not declared.source:
-        problems.add("InvalidArgument", "source_snapshot needs source, the disk that has it", label)
+    if declared.source_snapshot and not (declared.source or declared.replica):
+        problems.add("InvalidArgument", "source_snapshot needs source or replica, which has it", label)
     if declared.clone and declared.source and not declared.source_snapshot:
         problems.add("InvalidArgument", "a clone needs source_snapshot, the snapshot that it will depend on", label)
+    if declared.replica:
+        _check_replica(problems, label, declared)
+
+
+def _check_replica(problems: Problems, label: str, declared: PlacedDiskDeclaration) -> None:
+    spec = declared.spec
+    for option, given in (("source", declared.source), ("image", spec.image), ("block_size", spec.block_size)):
+        if given:
+            problems.add("InvalidArgument", f"replica and {option} exclude each other", label)
+    if not is_uuid(declared.replica):
+        text = f"replica {declared.replica!r:.100} is not the UUID of a disk"
+        problems.add("InvalidArgument", text, label)
+    if declared.clone:
+        text = "a disk is restored as a copy: a clone would keep the syncs from destroying the snapshot of the replica"
+        problems.add("InvalidArgument", text, label)
+    if not spec.name:
+        problems.add("MissingParameter", "a restored disk needs a name of its own", label)

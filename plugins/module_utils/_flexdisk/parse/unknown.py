@@ -1,13 +1,12 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find variables that a playbook does not have: misspelt ones, and options of modules. They would be ignored
-silently.
-"""
+"""Find variables that a playbook does not have: misspelt ones, and options of modules. Nobody would read them."""
 
 from __future__ import annotations
 
 import difflib
+import functools
 import re
 import typing as t
 
@@ -37,10 +36,10 @@ class VariableNames(t.NamedTuple):
 
 def problems(given: t.Iterable[str], names: VariableNames) -> t.List[str]:
     """Return what is wrong with the names of variables that are set."""
-    known, given = set(names.known), set(given)
+    known, given = frozenset(names.known), set(given)
     options = {option(name): name for name in names.of_playbook if _OPTIONS.match(option(name))}
     messages, unknown = [], []
-    squeezed = {_squeezed(one): one for one in known}
+    squeezed, words = squeezed_names(known), first_words(known)
     for name in sorted(given - known):
         if name.startswith(_MARKED):
             unknown.append(name)
@@ -48,7 +47,7 @@ def problems(given: t.Iterable[str], names: VariableNames) -> t.List[str]:
             messages.append(f"{name} is unknown. Did you mean {squeezed[_squeezed(name)]}?")
         elif name in options and options[name] not in given:
             messages.append(f"{name} is an option of modules. This playbook has {options[name]}")
-        elif _OURS.match(name) or _begins_almost(name, known):
+        elif _OURS.match(name) or _begins_almost(name, words):
             messages += [f"{name} is unknown. Did you mean {meant}?" for meant in _alike(name, known)]
     unknown += sorted(filter(names.misses, given))
     if unknown:
@@ -63,14 +62,27 @@ def _squeezed(name: str) -> str:
     return name.replace("_", "").lower()
 
 
-def _begins_almost(name: str, known: t.Collection[str]) -> bool:
-    """Whether the first word is one of ours with a wrong, missing or additional letter, or two letters exchanged.
+@functools.lru_cache(maxsize=None)
+def squeezed_names(known: t.FrozenSet[str]) -> t.Mapping[str, str]:
+    """Return the names by what is left of them without capitals and underscores."""
+    return {_squeezed(name): name for name in known}
 
-    Short words that other projects use, too, do not count.
-    """
+
+@functools.lru_cache(maxsize=None)
+def first_words(known: t.FrozenSet[str]) -> t.FrozenSet[str]:
+    """Return the first words of names, without short ones that other projects use, too."""
+    return frozenset(word for word in (name.split("_")[0] for name in known) if len(word) >= _LONG)
+
+
+def _begins_almost(name: str, words: t.FrozenSet[str]) -> bool:
+    """Whether the first word is one of ours with a wrong, missing or additional letter, or two letters exchanged."""
     first, _line, rest = name.partition("_")
-    ours = {one.split("_")[0] for one in known}
-    return bool(rest) and any(len(word) >= _LONG and _is_slip(first, word) for word in ours)
+    return bool(rest) and _is_almost(first, words)
+
+
+@functools.lru_cache(maxsize=None)
+def _is_almost(word: str, words: t.FrozenSet[str]) -> bool:
+    return any(_is_slip(word, meant) for meant in words if abs(len(word) - len(meant)) <= 1)
 
 
 def _is_slip(word: str, meant: str) -> bool:

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Find variables of -e that have no effect in a run: only other playbooks read them, or another variable
-excludes them.
-"""
+"""Find variables of -e without effect in a run: only other playbooks read them, or another one excludes them."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ import typing as t
 
 from ..model.text import cut
 from .answers import LEAVE_OUT, Wanted
-from .unknown import option
+from .unknown import first_words, option, squeezed_names
 
 _NAMED = 5  # so many readers are named
 # AWX hands extra variables of a workflow to all its jobs. These show that a job belongs to one.
@@ -34,7 +32,8 @@ class Readers:
         self.arguments: t.Mapping[str, t.Mapping[str, Wanted]] = specification["_flexdisk_arguments"]
         self._roles: t.Mapping[str, t.Collection[str]] = specification.get("_flexdisk_roles", {})
         self._of_roles = set(specification["_flexdisk_of_roles"])
-        self.known = self._of_roles.union(specification["_flexdisk_left"], *self.arguments.values())
+        self.known = frozenset(self._of_roles.union(specification["_flexdisk_left"], *self.arguments.values()))
+        squeezed_names(self.known), first_words(self.known)  # once for all hosts
         self.choosing: str = specification["_flexdisk_choosing"]
         self.secret: str = specification["_flexdisk_secret"]
 

@@ -23,9 +23,7 @@ from .steps import StepReport
 
 
 def arrive(vm: Vm, target: Target, capabilities: Capabilities) -> t.Union[AttachDisk, CreateDisk]:
-    """Return the step that attaches or creates the disk. Both put the volume in place, then add it to the
-    configuration.
-    """
+    """Return the step that attaches or creates the disk. Both put the volume in place and add it to the VM."""
     if target.disk is not None:
         return attach(vm, target, target.disk, capabilities)
     return create(vm, target, capabilities)
@@ -69,9 +67,7 @@ def _free_index(vm: Vm, remembered: int) -> int:
 
 
 def used_indexes(vm: Vm) -> t.Set[int]:
-    """Return the indexes of the VM's volumes. A missing disk, a configured path without a volume, keeps its
-    index, too.
-    """
+    """Return the indexes of the VM's volumes. A configured path without a volume keeps its index, too."""
     return {index_of(name) for name in (*(v.name for v in vm.volumes), *vm.missing)}
 
 

@@ -65,9 +65,7 @@ def missing_facts(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:
 
 
 def facts_without_marks(disk: Disk) -> t.Dict[str, str]:
-    """Return the facts that remove, from a disk that is back in its place, the mark of a conversion and what it kept
-    while it was detached.
-    """
+    """Return the facts that end, for a disk back in its place, its conversion and what it kept while detached."""
     element = (
         {disk_element.ELEMENT_PROPERTY: ""} if disk.path and disk_element.ELEMENT_PROPERTY in disk.volume.user else {}
     )
@@ -80,9 +78,7 @@ def facts_without_marks(disk: Disk) -> t.Dict[str, str]:
 
 
 def write_identity(disk: Disk, target: Target) -> t.Optional[WriteFacts]:
-    """Return the step that writes facts that differ, or None. If only copies of what the hypervisor says differ, it is
-    a SyncFacts.
-    """
+    """Return the step that writes facts that differ, or None; a SyncFacts if only the hypervisor's copies differ."""
     changes = fact_changes(target.spec, disk)
     wanted = {key: value for key, (_now, value) in changes.items()}
     facts = facts_of(disk, remaining=target.basis if target.spec.remaining else "", **wanted)
@@ -121,9 +117,7 @@ def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
 
 # Any: as for facts_of().
 def give_identity(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, str]) -> WriteIdentity:
-    """Return the step that gives an attached disk its identity. more: properties to write that do not describe the
-    disk.
-    """
+    """Return the step that gives an attached disk its identity. more: properties that do not describe the disk."""
     facts = facts_of(disk, **changes)
     again = " again" if more.get("serial_no") else ""
     text = f"= {facts['name']} adopted{again} ({disk.volume.name} at {disk.pci_slot or 'legacy slot'})"
@@ -202,9 +196,7 @@ def grow(target: Target) -> t.Optional[Grow]:
 
 
 def shrink(target: Target) -> t.Optional[Shrink]:
-    """Return the step that makes the disk smaller; None if the target is not smaller. The disk still has its old type
-    then.
-    """
+    """Return the step that makes the disk smaller, or None. The disk still has its old type then."""
     disk = t.cast(Disk, target.disk)
     if target.bytes >= disk.size:
         return None
@@ -254,9 +246,7 @@ def convert(
 
 
 def short_names(disk: Disk) -> t.Tuple[DatasetId, ...]:
-    """Return the snapshots that are destroyed with a disk, by their short names, which stay the same when the disk is
-    renamed.
-    """
+    """Return the snapshots that are destroyed with a disk, by short names, which a rename does not change."""
     return tuple(DatasetId(s.name.split("@", 1)[1], s.guid) for s in disk.snapshots)
 
 

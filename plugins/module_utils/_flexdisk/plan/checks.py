@@ -162,9 +162,7 @@ def _check_removal(leaver: Leaver, problems: Problems) -> None:
 
 
 def check_destruction(leaver: Leaver, problems: Problems) -> None:
-    """Refuse to destroy a disk with replicas, clones, snapshots on hold or snapshots that the leaver does not
-    give up.
-    """
+    """Refuse to destroy a disk with replicas, clones, snapshots on hold or snapshots that must stay."""
     disk = leaver.disk
     _check_replicas(disk, "destroyed or replaced", problems)
     clones = [c for snapshot in disk.snapshots for c in snapshot.clones if c not in leaver.clones]
@@ -206,9 +204,7 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
 
 
 def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:
-    """Check volumes that are renamed: they must stay in their pool and below their encryption root, and the new name
-    must be free.
-    """
+    """Check renamed volumes: same pool, below their encryption root, and the new name must be free."""
     pool = resolved.vm.config.pool
     above = host.datasets.get(container(pool)) or host.datasets[pool]
     for leaver in resolved.leavers:
@@ -278,9 +274,7 @@ def _check_names(resolved: Resolved, problems: Problems) -> None:
 
 
 def _check_boot(resolved: Resolved, problems: Problems) -> None:
-    """Check the boot disk: a VM has at most one, keeps one if it has one, and the hypervisor must be able to boot from
-    it.
-    """
+    """Check the boot disk: a VM has at most one, keeps it, and the hypervisor must be able to boot from it."""
     vm = resolved.vm
     boots = [disk.label for disk in vm.disks if disk.boot and _stays_unmanaged(resolved, disk)]
     for target in resolved.targets:
@@ -428,9 +422,7 @@ def _converts(target: Target) -> bool:
 
 
 def _at_rest(resolved: Resolved, geometry: PoolGeometry) -> bool:
-    """Whether the VM follows the quota law, and the task changes neither disks nor sizes, flexible_disk_size or
-    quota.
-    """
+    """Whether the VM follows the quota law, and the task changes no disk, size, flexible_disk_size or quota."""
     vm = resolved.vm
     asked = (resolved.flexible, resolved.quota) != (vm.config.flexible_disk_size, vm.root.refquota)
     resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size or _converts(g) for g in resolved.targets)
@@ -438,9 +430,7 @@ def _at_rest(resolved: Resolved, geometry: PoolGeometry) -> bool:
 
 
 def _overdrawn(vm: Vm) -> int:
-    """Return the bytes that the VM lacks already, for example by a snapshot, at most 1 MiB. The plan may lack
-    as much.
-    """
+    """Return the bytes, at most 1 MiB, that the VM lacks already, as by a snapshot. The plan may lack as much."""
     room = space.allocatable(vm)
     return 0 if room is None else min(MIB, max(0, -room))
 

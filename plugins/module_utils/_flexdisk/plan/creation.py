@@ -83,9 +83,7 @@ def decide(
 
 
 def _check_vacant(host: Host, alias: str, pool: str, uuid: str, problems: Problems) -> None:
-    """Check that the place of the new VM is free. Unused leftovers of its own interrupted creation or deletion are
-    allowed.
-    """
+    """Check that the place of the new VM is free. Unused leftovers of its interrupted creation or deletion may be."""
     gone = why_moved_away(host.moves, alias) or why_moved_away(host.moves, uuid)
     if gone is not None:
         problems.add(gone.code, gone.message)
@@ -104,9 +102,7 @@ def _check_vacant(host: Host, alias: str, pool: str, uuid: str, problems: Proble
 
 
 def _uuid(host: Host, alias: str, pool: str) -> str:
-    """Return a free uuid. It is always the same for a name in a pool, so that a VM that is created again gets its old
-    uuid.
-    """
+    """Return a free uuid, always the same for a name in a pool: a VM that is created again gets its old uuid."""
     taken = {config.uuid for config in host.configs}
     guid = host.datasets[pool].guid
     return next(u for u in (identity.uuid_for(guid, alias, n) for n in range(len(taken) + 1)) if u not in taken)
@@ -268,9 +264,7 @@ def _resolved(
 def _with_hidden(
     blank: Vm, hidden: t.Sequence[Hidden], count: int, geometry: PoolGeometry, capabilities: Capabilities
 ) -> Vm:
-    """Return the VM with its hidden disks, numbered after count new disks. They get a slot when the platform starts the
-    VM.
-    """
+    """Return the VM with its hidden disks, numbered after count new ones. They get slots when the VM starts."""
     for number, (size, block_size) in enumerate(hidden, start=count):
         volume = disk_dataset(blank.root.name, number)
         entry = DiskConfig(capabilities.device_prefix + volume, volume, model=capabilities.models[0])
@@ -301,9 +295,7 @@ def _creation(
     capabilities: Capabilities,
     taken: t.Set[str],
 ) -> Step:
-    """Return the step that creates the VM and its new disks. It is one step, because a hypervisor that creates disks
-    itself creates all or none.
-    """
+    """Return the step that creates the VM with its new disks: a hypervisor that creates disks creates all or none."""
     seq = Sequence(resolved.vm, geometry)
     parts, disks = [], []
     for number, target in enumerate(resolved.targets):
@@ -336,9 +328,7 @@ def _creation(
 def _with_uuid(
     step: CreateDisk, target: Target, new: NewVm, number: int, capabilities: Capabilities, taken: t.Set[str]
 ) -> CreateDisk:
-    """Return the step with the uuid that a disk of a new VM has from the start. The disk boots only if that is
-    declared.
-    """
+    """Return the step with the uuid that a new VM's disk has from the start. It boots only if so declared."""
     uuid = uuid_of_new(new.uuid, number, taken)
     path = arrivals.path_of(capabilities, step.volume, target.type, uuid)
     attachment = step.attachment._replace(uuid=uuid, boot=bool(target.spec.boot), path=path)

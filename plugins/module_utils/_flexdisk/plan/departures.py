@@ -75,9 +75,7 @@ def detach_to_copy(vm: Vm, disk: Disk, label: str) -> Detach:
 
 
 def _renames(vm: Vm, disk: Disk) -> t.Dict[str, str]:
-    """Return new names for parts of VM snapshots, by the present ones. No later snapshot of another VM can have these
-    names.
-    """
+    """Return new names for parts of VM snapshots, by the present ones. No later snapshot can have these names."""
     parts = ((snapshot, snapshot.name.split("@", 1)[1]) for snapshot in disk.snapshots)
     return {
         short: f"{DETACHED_PREFIX}{vm.config.uuid[:8]}-{snapshot.createtxg}-{short}"

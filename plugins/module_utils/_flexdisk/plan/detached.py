@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
@@ -14,7 +14,7 @@ from ..model.desired import DiskDeclaration, PlacedDiskDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
-from ..rules import identity
+from ..rules import identity, restore
 from ..rules.disk import Place, find_source
 from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place, final, image_dataset
@@ -162,9 +162,7 @@ def _finish(disk: Disk, size: int, kind: str) -> Step:
 
 
 def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, problems: Problems) -> t.Iterator[Step]:
-    """Yield the steps that destroy a disk. Its clones in destroy_clones come first, because it cannot be destroyed
-    before them.
-    """
+    """Yield the steps that destroy a disk. Its clones in destroy_clones come first: they would prevent it."""
     given_up = declared.destroy_clones
     detached = {other.volume.name: other for other in host.detached}
     for clone in (c for snapshot in disk.snapshots for c in snapshot.clones if c in given_up):
@@ -202,21 +200,26 @@ def _creation(host: Host, pool: str, job: Job, capabilities: Capabilities, probl
         if origin.disk is not None:
             disk_travel.check_known(origin.disk, target.label, problems)
             disk_travel.check_size(replace(target, disk=replace(origin.disk, volume=origin.volume)), problems)
-        text = f" as a {'copy' if origin.copied else 'clone'} of {origin.name}"
-    elif not (spec.size or spec.image or job.declared.source):
+        text = f" as a {'copy' if origin.copied else 'clone'} of {origin.name}{origin.when}"
+    elif not (spec.size or spec.image or job.declared.source or job.declared.replica):
         problems.add("MissingParameter", "a new disk needs a size, an image or a source", target.label)
     if problems:
         return None
     return _create(host, pool, job, target, origin, text)
 
 
-class _Origin(t.NamedTuple):
+@dataclass(frozen=True)
+class _Origin:
     """What a new disk is made from: a snapshot that is cloned, or a disk or snapshot that is copied."""
 
     name: str
     volume: Dataset
     copied: bool
     disk: t.Optional[Disk] = None
+    # Of a replica: when its disk was like it, as the end of a text.
+    when: str = ""
+    # Of a replica: the property with which the new disk notes what it was made from.
+    facts: t.Mapping[str, str] = field(default_factory=dict)
 
 
 def _origin(
@@ -231,6 +234,8 @@ def _origin(
             problems.add("ResourceNotFound", message, declared.label)
             return None
         return _Origin(name, image, False)
+    if declared.replica:
+        return _of_replica(host, declared, problems)
     place = problems.attempt(declared.label, find_source, host, declared.source) if declared.source else None
     if place is None:
         return None
@@ -276,6 +281,23 @@ def _of_disk(
     return _Origin(one.name, volume, not declared.clone, disk)
 
 
+def _of_replica(host: Host, declared: PlacedDiskDeclaration, problems: Problems) -> t.Optional[_Origin]:
+    try:
+        replica = restore.find_replica(host, declared.replica)
+        snapshot = restore.choose(host, replica, declared.source_snapshot)
+        restore.check_restorable(replica)
+    except FlexdiskError as exc:
+        problems.add(exc.code, exc.message, declared.label)
+        return None
+    if declared.spec.type == FILE:
+        text = f"{replica.name} is not restored as a disk of type file; convert the disk when it is there"
+        problems.add("NotSupported", text, declared.label)
+    volume = replace(replica, volsize=snapshot.volsize or replica.volsize)
+    note = restore.Origin(declared.replica, snapshot.guid, restore.short_name(snapshot))
+    facts = {restore.RESTORED: restore.encode_origin(note)}
+    return _Origin(snapshot.name, volume, True, when=f" of {restore.time_of(snapshot)}", facts=facts)
+
+
 def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, problems: Problems) -> None:
     """Check that there is room for the snapshot of the source that a copy needs while it lasts."""
     pins = charge(place.disk.volume)
@@ -291,9 +313,7 @@ def _check_room(host: Host, place: Place, declared: PlacedDiskDeclaration, probl
 def _create(
     host: Host, pool: str, job: Job, target: Target, origin: t.Optional[_Origin], made_from: str
 ) -> CreateDetached:
-    """Return the step that creates the disk. Its uuid, and with it the name of its dataset, is chosen when the step is
-    carried out.
-    """
+    """Return the step that creates the disk. Its uuid, and so the name of its dataset, is chosen at that time."""
     spec, owner = target.spec, job.owner
     disk = Disk(volume=Dataset("", "volume"), vm=owner.config.uuid if owner is not None else "", index=0)
     facts = changes.facts_of(
@@ -310,7 +330,7 @@ def _create(
         volume=f"{container(pool)}/{target.label}",
         size_mib=target.size,
         type=target.type,
-        facts={**facts, **(disk_travel.facts_of_copy(origin.disk) if origin is not None and origin.disk else {})},
+        facts={**facts, **(_facts_of_origin(origin) if origin is not None else {})},
         compression=spec.compression or above.compression,
         block_size_bytes=target.block_size,
         own_compression=spec.compression or "",
@@ -319,3 +339,8 @@ def _create(
         vm=disk.vm,
         origin_guid=host.datasets[origin.name].guid if origin is not None else 0,
     )
+
+
+def _facts_of_origin(origin: _Origin) -> t.Mapping[str, str]:
+    """Return the properties that a disk gets from what it is made from."""
+    return {**origin.facts, **(disk_travel.facts_of_copy(origin.disk) if origin.disk else {})}

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plans for entries that each mean one disk, wherever it is: one plan for each VM, and one for the detached disks of
-each pool.
-"""
+"""Plans for entries that each mean one disk: one plan for each VM, and one for each pool's detached disks."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.desired import DiskDeclaration, PlacedDiskDeclaration, Policy, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.vm import FILE, Disk, Vm
+from ..rules import restore
 from ..rules.differences import birth_differences
 from ..rules.disk import Place, find_source, label_of, locate, serial_of
 from ..rules.identity import blank_in
@@ -163,9 +162,7 @@ class Registry:
             )
 
     def _nameless(self, job: Job) -> t.Optional[Disk]:
-        """Return the disk of the entry's VM that has no name yet, but that reports call by the last part of its
-        volume.
-        """
+        """Return the disk of the entry's VM without a name, which reports call by the last part of its volume."""
         disks = [d for d in job.owner.disks if not (d.hidden or d.adopted)] if job.owner is not None else []
         name = job.declared.spec.name
         return next((d for d in disks if names_volume(name, d.name, d.volume.name)), None)
@@ -196,6 +193,8 @@ class Registry:
 
     def _present(self, job: Job, place: Place) -> None:
         declared, disk = job.declared, place.disk
+        if declared.replica and not self._is_restored(declared, place):
+            return
         if place.vm is not None and place.vm.overlaid:
             self._add(declared, "InUse", place.vm.overlaid)
             return
@@ -217,6 +216,22 @@ class Registry:
             self._visit(place.vm).stays.append(job)
         else:
             self._add(declared, "InUse", f"{place.description} is not configured; attach or detach it first")
+
+    def _is_restored(self, declared: PlacedDiskDeclaration, place: Place) -> bool:
+        """Return whether the disk is the one that is to be restored. If it is not, refuse the entry."""
+        try:
+            replica = restore.find_replica(self._host, declared.replica)
+            snapshot = restore.choose(self._host, replica, declared.source_snapshot)
+        except FlexdiskError as exc:
+            if not restore.is_from(place.disk.volume.user, declared.replica, declared.source_snapshot):
+                self._add(declared, exc.code, exc.message)
+                return False
+            return True  # it is what the task wants, although nobody could make it once more
+        wanted = restore.Origin(declared.replica, snapshot.guid, restore.short_name(snapshot))
+        why = restore.why_not_same(place.disk.volume.user, wanted, bool(declared.source_snapshot))
+        if why:
+            self._add(declared, "NameConflict", f"{place.description} {why}")
+        return not why
 
     def _detached(self, place: Place) -> None:
         if place.vm is not None:
@@ -290,9 +305,7 @@ class Registry:
     # -- plans
 
     def _plans(self) -> t.List[VmPlan]:
-        """Return the plans in order. A VM that gives up a disk comes before the VM that takes it; otherwise, VMs that
-        release space come first.
-        """
+        """Return the plans in order: a VM gives a disk up before another takes it; then those that free space first."""
         plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())

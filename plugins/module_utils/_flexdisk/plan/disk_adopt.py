@@ -170,9 +170,7 @@ class _Candidate:
         self.shown = bool(self.uuid) and serial_shown(entry)
 
     def _uuid(self, vm: Vm, entry: DiskConfig) -> str:
-        """Return the uuid of a disk without a configured one; "" if it is unknown, or if the hypervisor gives one at
-        the next start.
-        """
+        """Return the uuid of a disk without a configured one; "" if unknown, or if the hypervisor gives one later."""
         report = vm.config.identity_in_zfs or vm.config.state == "stopped"
         known = self.identity.uuid or self.disk.uuid
         if known and may_have_uuid(entry, known):
@@ -291,9 +289,7 @@ def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:
 
 
 def _settled(disk: Disk, warnings: t.List[str]) -> t.Optional[Step]:
-    """Return the step for a disk that has its identity already: it corrects facts and removes the saved identity. None
-    if nothing is to do.
-    """
+    """Return the step for a disk with its identity: it corrects facts and removes the saved one. None for nothing."""
     step = changes.sync_facts(disk)
     if released_identity.RELEASED_PROPERTY not in disk.volume.user:
         return step

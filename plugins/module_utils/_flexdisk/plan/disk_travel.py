@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings that only the hypervisor has of a disk, when the disk leaves or returns: what plans say about them, and what
-prevents it.
-"""
+"""Settings that only the hypervisor has of a disk that leaves or returns: texts of plans, and what prevents it."""
 
 from __future__ import annotations
 
@@ -17,16 +15,12 @@ from .resolve import Leaver, Target
 
 
 def facts_of_leaver(disk: Disk) -> t.Dict[str, str]:
-    """Return the property in which a disk that leaves keeps its settings. check_leaving() has refused what cannot be
-    kept.
-    """
+    """Return the property in which a leaving disk keeps its settings. check_leaving() has refused the others."""
     return {disk_element.ELEMENT_PROPERTY: disk_element.encode(disk_element.storable(disk.element))}
 
 
 def facts_of_copy(disk: Disk) -> t.Dict[str, str]:
-    """Return the property for a copy or clone of a disk, whose data has the same format. {} if there is nothing to
-    keep.
-    """
+    """Return the property for a copy or clone of a disk, whose data has the same format; {} for nothing to keep."""
     value = disk_element.encode(disk_element.storable(disk.element))
     return {disk_element.ELEMENT_PROPERTY: value} if value else {}
 
@@ -37,16 +31,12 @@ def lost_text(disk: Disk) -> str:
 
 
 def coming(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
-    """Return the settings that a disk gets back when it is attached as the type kind, and those of them that its VM
-    cannot have.
-    """
+    """Return the settings that a disk gets back when it is attached as kind, and those that its VM cannot have."""
     return disk.element, disk_element.lacking(disk.element, config, model, kind == FILE)
 
 
 def replacing(config: VmConfig, disk: Disk, model: str, kind: str) -> t.Tuple[DiskElement, t.Tuple[str, ...]]:
-    """Return the settings that a new disk takes over from the one that it replaces. It has no data yet, so it has no
-    format.
-    """
+    """Return the settings that a new disk takes over from the one that it replaces, without its data's format."""
     element, lacking = coming(config, disk, model, kind)
     secrets = [need for need in element.needs if need.startswith("secret ")]
     return element, (*lacking, *secrets, *([disk_element.FORMAT] if element.format else ()))
@@ -117,9 +107,7 @@ def check_size(target: Target, problems: Problems) -> None:
 
 
 def check_busy(disk: Disk, label: str, problems: Problems) -> None:
-    """Refuse to resize or remove a disk while a job of the hypervisor uses it. QEMU would refuse it in the middle of
-    the work.
-    """
+    """Refuse to resize or remove a disk that a job of the hypervisor uses. QEMU would refuse it halfway."""
     if disk.path and disk.element.busy:
         problems.add("InUse", disk.element.busy, label)
 

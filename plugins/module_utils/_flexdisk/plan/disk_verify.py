@@ -156,9 +156,7 @@ def after(host: Host, repairs: HostRepairs) -> Host:
 
 
 def _fresh(disk: Disk, vm: Vm) -> Disk:
-    """Return a disk that was just detached: without its old stamps, and without what it inherited from the VM's
-    dataset.
-    """
+    """Return a disk that was just detached: without its old stamps and what it inherited from the VM's dataset."""
     volume = disk.volume
     user = {name: value for name, value in volume.user.items() if name not in _STAMPS}
     inherited = {n: s for n, s in volume.inherited.items() if not (s + "/").startswith(vm.root.name + "/")}

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Plan what is declared, starting from what is observed: one plan for each VM, and a check that the pool has room for
-all.
-"""
+"""Plan what is declared from what is observed: one plan for each VM, and a check that the pool has room."""
 
 from __future__ import annotations
 
@@ -37,9 +35,7 @@ from .warnings import warnings_of
 
 
 def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
-    """Return the VM with this uuid, else the only one with this alias or uuid prefix, or None. A Problem if several
-    match.
-    """
+    """Return the VM with this uuid, else the only one with this alias or uuid prefix; a Problem if several match."""
     matches = find_by_name(wanted, host.configs)
     if len(matches) > 1:
         text = (
@@ -51,9 +47,7 @@ def find_config(host: Host, wanted: str) -> t.Union[VmConfig, Problem, None]:
 
 
 def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem]:
-    """Return the VM that find_config() finds, or a Problem if it cannot be used. adopt: accept a VM without a
-    dataset.
-    """
+    """Return the VM that find_config() finds, or a Problem if it is unusable. adopt: accept one without a dataset."""
     config = find_config(host, wanted)
     if config is None:
         return why_moved_away(host.moves, wanted) or _unknown(host, wanted)
@@ -214,9 +208,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
 
 
 def resolve_claims(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
-    """Return the plans, with the detached disks that are taken removed from their VMs. A disk that two VMs take is a
-    problem of both.
-    """
+    """Return the plans, with detached disks that are taken off their VMs. One that two VMs take is refused to both."""
     takers: t.Dict[str, t.List[VmPlan]] = {}
     for plan in plans:
         for step in plan.steps:
@@ -238,9 +230,7 @@ def _reserved_bytes(vm: Vm) -> int:
 
 
 def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
-    """Return the plans in an order in which the pool does not run out of space, those that release space first; and
-    problems of pools.
-    """
+    """Return the plans in an order in which the pool has room, those that release space first; and its problems."""
     ordered = sorted(plans, key=lambda plan: rank(host, plan))
     return ordered, lacking(host, ordered)
 
@@ -291,8 +281,6 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
 
 
 def rank(host: Host, plan: VmPlan) -> t.Tuple[bool, int]:
-    """Sort key: plans that release space, least peak first; then the others, those that release most after their peak
-    first.
-    """
+    """Sort key: plans that release space, least peak first; then those that release most after their peak."""
     need = demand(plan, host.geometry[plan.before.config.pool])
     return need.net >= 0, need.peak if need.net < 0 else need.net - need.peak

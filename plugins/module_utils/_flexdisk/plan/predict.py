@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Predict the VM after each step. The plan, check mode and the comparison after the real run use the same
-arithmetic.
-"""
+"""Predict the VM after each step, by the arithmetic of plan, check mode and the comparison after the run."""
 
 from __future__ import annotations
 
@@ -48,9 +46,7 @@ def _with_root(vm: Vm, **changes: t.Any) -> Vm:
 
 
 def _with_refreservation(vm: Vm, refreservation: int) -> Vm:
-    """Return the VM with another refreservation of its own file system. The part that is not written yet stays
-    reserved.
-    """
+    """Return the VM with another refreservation of its file system. The part not written yet stays reserved."""
     root = vm.root
     unique = root.refreservation - root.usedbyrefreservation if root.usedbyrefreservation else root.written
     return _with_root(vm, refreservation=refreservation, usedbyrefreservation=max(0, refreservation - unique))
@@ -110,9 +106,7 @@ def _law(step: vm_steps.SettleQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> Vm:
-    """Return the VM after the step. The quota has room for what the volumes will hold, even if that is more than F;
-    later steps make it fit.
-    """
+    """Return the VM after the step. The quota has room for all that the volumes will hold, even beyond F."""
     before = sum(v.used for v in vm.volumes)
     for volume in step.names:
         vm = _change_disk(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
@@ -146,9 +140,7 @@ def _retire(step: vm_steps.RetireSyncs, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _recomputed(vm: Vm, thick: bool, geometry: PoolGeometry) -> Vm:
-    """Return the VM after a change of F or quota. vmadm (thick) then sets every volume to refreservation=auto, sparse
-    ones too.
-    """
+    """Return the VM after a change of F or quota. vmadm then sets every volume to refreservation=auto."""
     for disk in vm.disks + vm.orphans if thick else ():
         vm = _change_disk(
             vm, disk.volume.name, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry))
@@ -269,9 +261,7 @@ def _without_disk(vm: Vm, volume: str) -> t.Tuple[Vm, Disk]:
 
 
 def _settled(vm: Vm, geometry: PoolGeometry) -> Vm:
-    """Return the VM after a removal. A flexible VM gets the quota by the law; an inflexible one keeps room for a new
-    disk.
-    """
+    """Return the VM after a removal. A flexible VM gets the quota by the law; another keeps room for a new disk."""
     return _with_lawful_quota(vm, geometry) if vm.flexible else vm
 
 
@@ -420,9 +410,7 @@ def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeomet
 
 
 def with_hidden(vm: Vm, entry: DiskConfig, size: int, block_size: int, geometry: PoolGeometry) -> Vm:
-    """Return the VM with a hidden disk of the platform (size in MiB, block_size in bytes), and with the space
-    for it.
-    """
+    """Return the VM with a hidden disk of the platform (size in MiB, block_size in bytes), and its space."""
     blank = Dataset(entry.volume, "volume", volblocksize=block_size, compression=vm.root.compression)
     volume = resized(blank, size * MIB, geometry)
     config = vm.config

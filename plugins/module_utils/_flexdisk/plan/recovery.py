@@ -39,9 +39,7 @@ def power(vm: Vm, now: Vm, capabilities: Capabilities) -> t.Iterator[Step]:
 
 
 def stays_down(vm: Vm, after: Vm) -> t.Iterator[str]:
-    """Yield a warning if a VM that an interrupted run has stopped is not started again. after: the VM at the end of the
-    plan.
-    """
+    """Yield a warning if a VM that an interrupted run stopped is not started. after: the VM after the plan."""
     if vm.halted and after.config.state == "stopped" and why_not_started(after)[0]:
         yield f"{vm.label}: an interrupted run has stopped it, and it stays down: {why_not_started(after)[1]}"
 
@@ -58,9 +56,7 @@ def left_down(refused: t.Iterable[VmPlan]) -> t.Iterator[str]:
 
 
 def left_stopped(vm: Vm, capabilities: Capabilities) -> Vm:
-    """Return the VM for a task that declares it stopped: if an interrupted run has stopped it, it is not
-    started again.
-    """
+    """Return the VM for a task that declares it stopped: what an interrupted run stopped is not started."""
     left = vm.interrupted
     if left is None:
         return vm
@@ -74,9 +70,7 @@ def start(capabilities: Capabilities) -> Start:
 
 
 def _given_up(vm: Vm, entry: Intent) -> bool:
-    """Whether a killed run is resumed, but the VM is not started, because it stopped too late to be stopped by that
-    run.
-    """
+    """Whether a killed run is resumed, but the VM not started: it stopped too late to be stopped by that run."""
     left = vm.interrupted
     return left is not None and (entry.state, left.state) == ("running", "stopped")
 
@@ -99,9 +93,7 @@ def _leftovers(vm: Vm) -> t.List[str]:
 
 
 def recovered(plan: VmPlan) -> t.List[t.Dict[str, t.Any]]:
-    """Return what an interrupted run has left and which steps finish it: a list of one entry, or empty without such a
-    run.
-    """
+    """Return what an interrupted run has left and the steps that finish it: one entry, or none without such a run."""
     entry = plan.before.interrupted
     if entry is None or not plan.steps:
         return []
@@ -119,9 +111,7 @@ def intent_result(entry: t.Optional[Intent]) -> t.Dict[str, t.Any]:
 
 
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
-    """Return warnings about entries of the journal that this run does not finish, with the command that removes
-    them.
-    """
+    """Return warnings about journal entries that this run does not finish, with the command that removes them."""
     known = {vm.config.uuid: vm for vm in host.vms}
     result = []
     for (pool, uuid), entry in sorted(host.intents.items()):

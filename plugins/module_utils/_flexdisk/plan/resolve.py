@@ -264,9 +264,7 @@ def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities,
 
 
 def former_boots(vm: Vm) -> t.List[Disk]:
-    """Return the boot disk that an interrupted run has detached to replace it, but not yet removed from the
-    configuration. It still has its name.
-    """
+    """Return the boot disk that an interrupted run has detached, but not yet removed from the configuration."""
     gone = {entry.uuid for entry in vm.config.disks if entry.boot and entry.path in vm.ghosts}
     return [disk for disk in vm.detached if disk.uuid in gone and disk.name]
 

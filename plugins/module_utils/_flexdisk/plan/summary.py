@@ -26,9 +26,7 @@ class Sum(t.NamedTuple):
 
 
 def summary(plans: t.Sequence[VmPlan], geometry: t.Mapping[str, PoolGeometry], outside: int = 0) -> str:
-    """Return C(3 VMs: 2 changes, 1 restart, +50 GiB, 0 B destroyed). outside: the number of steps that concern
-    no VM.
-    """
+    """Return C(3 VMs: 2 changes, 1 restart, +50 GiB, 0 B destroyed). outside: number of steps outside of VMs."""
     vms = [plan for plan in plans if plan.vm]
     subjects = [count(len(vms), "VM")] if vms or len(plans) == 0 else []
     subjects += ["detached disks"] if len(vms) < len(plans) else []

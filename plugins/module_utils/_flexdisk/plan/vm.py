@@ -85,9 +85,7 @@ def plan_change(host: Host, vm: Vm, declared: VmDeclaration, policy: Policy, cap
 
 
 def _only_starts(plan: VmPlan) -> bool:
-    """Whether a plan only starts the VM, and otherwise changes nothing but its quota, which counts every volume
-    anyway.
-    """
+    """Whether a plan only starts the VM, and changes nothing but its quota, which counts every volume anyway."""
     return any(s.starts for s in plan.steps) and all(s.starts or isinstance(s, SettleQuota) for s in plan.steps)
 
 
@@ -212,9 +210,7 @@ def _check_image(declared: VmDeclaration, boots: t.Optional[Disk], problems: Pro
 
 
 def rfd_usage_mib(vm: Vm) -> int:
-    """Return what RFD 154 compares with a package's disk: all sizes, and snapshots in whole MiB, without hidden
-    disks.
-    """
+    """Return what RFD 154 compares with a package's disk: sizes, and snapshots in MiB, without hidden disks."""
     shown = [d.volume for d in vm.disks if not d.hidden]
     return sum(-(-v.volsize // MIB) + -(-v.usedbysnapshots // MIB) for v in shown)
 
@@ -251,9 +247,7 @@ def _properties(vm: Vm, declared: VmDeclaration) -> t.Optional[SetProperties]:
 
 
 def _check_machine(vm: Vm, properties: t.Optional[SetProperties], problems: Problems) -> None:
-    """Refuse other memory or vcpus if another part of the configuration has the same figure, or names a vcpu that would
-    be removed.
-    """
+    """Refuse memory or vcpus if another part of the configuration has that figure, or names a removed vcpu."""
     for key, value in properties.machine.items() if properties is not None else ():
         change = f"{key} {_word(key, getattr(vm.config, key))} -> {_word(key, value)}"
         for why in _holders(vm.config, key, value):
@@ -271,9 +265,7 @@ def _holders(config: VmConfig, key: str, value: int) -> t.Iterator[str]:
 
 
 def _restarts(vm: Vm, declared: VmDeclaration, properties: t.Optional[SetProperties]) -> bool:
-    """Whether a running VM is restarted: if the task says so, for a generation, and for its memory or number of CPUs
-    where the task wants it.
-    """
+    """Whether a running VM is restarted: as the task says, for a generation, or for memory or CPUs where wanted."""
     if vm.config.state != "running" or declared.state == "stopped":
         return False
     if properties is None or declared.restarted:
@@ -322,9 +314,7 @@ def _check_ready(vm: Vm, declared: VmDeclaration, seq: Sequence, problems: Probl
 
 
 def _check_start(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
-    """Add a problem if a stopped VM is declared as running, and may not be started on this host. A VM that moves is
-    refused anyway.
-    """
+    """Add a problem if a stopped VM is declared running, and may not start on this host, unless it moves."""
     if declared.state == "running" and vm.config.state == "stopped" and not vm.config.frozen:
         code, reason = why_not_started(vm)
         if code:
@@ -378,18 +368,14 @@ def plan_deletion(
 
 
 def _check_rollback(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
-    """Refuse to keep disks that an interrupted rollback may not have reached. Those that are destroyed do not
-    matter.
-    """
+    """Refuse to keep disks that an interrupted rollback may not have reached. Destroyed ones do not matter."""
     if vm.interrupted is not None and vm.interrupted.rollback and staying:
         text = f"{interrupted_run_text(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
         problems.add("InUse", text)
 
 
 def _check_home(vm: Vm, left: t.Optional[Leftovers], problems: Problems) -> None:
-    """Refuse to delete a VM that another host may have taken over, or could still bring back. A VM that moves is
-    refused anyway.
-    """
+    """Refuse to delete a VM that another host may have taken over, or could bring back, unless it moves."""
     if vm.config.frozen or not vm.config.failover:
         return
     reason = why_home_unknown(vm)
@@ -413,9 +399,7 @@ def _check_member(vm: Vm, declared: VmDeclaration, problems: Problems) -> None:
 
 
 def plan_departure(host: Host, vm: Vm, capabilities: Capabilities) -> VmPlan:
-    """Return the plan that deletes a VM which moves to another host: all its disks are detached, with their
-    snapshots.
-    """
+    """Return the plan that deletes a VM which moves away: its disks are detached, with their snapshots."""
     leavers = [Leaver(disk, False) for disk in vm.disks if not disk.hidden] + _orphans(vm)
     moving = [replace(leaver, becomes_replica=True) for leaver in leavers]
     return _deletion(vm, moving, host.geometry[vm.config.pool], capabilities)
@@ -432,9 +416,7 @@ def _orphans(vm: Vm) -> t.List[Leaver]:
 
 
 def _check_unread(vm: Vm, capabilities: Capabilities, problems: Problems) -> None:
-    """Refuse to delete volumes that this task has not read: a hypervisor that keeps the storage destroys them with the
-    VM.
-    """
+    """Refuse to delete volumes that this task has not read: some hypervisors destroy them with the VM."""
     entries = [entry for entry in vm.config.disks if entry.path in vm.unread]
     if capabilities.removal_destroys:
         for entry in entries:
@@ -566,9 +548,7 @@ def plan_left(host: Host, left: Leftovers, name: str) -> VmPlan:
 
 
 def plan_remains(host: Host, config: VmConfig) -> VmPlan:
-    """Return the plan that deletes a VM whose dataset is missing, for example after an interrupted deletion. Only its
-    configuration is left.
-    """
+    """Return the plan that deletes a VM without a dataset, as after an interrupted deletion: its configuration goes."""
     pool = config.pool if config.pool in host.geometry else next(iter(host.geometry))
     config = replace(config, pool=pool, dataset=config.dataset or vm_dataset(pool, config.uuid))
     vm = Vm(config, Dataset(config.dataset, ""))

@@ -22,9 +22,7 @@ _SHOWN = 5
 
 
 def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
-    """Return the reasons why a VM cannot be moved. The sync reports those that concern a sync. stays: host_bound of its
-    Description.
-    """
+    """Return why a VM cannot be moved, without what the sync reports. stays: host_bound of its Description."""
     if vm.overlaid:
         return [Problem("InUse", vm.overlaid, vm.label)]
     result = _of_vm(host, vm, stays)
@@ -61,9 +59,7 @@ def _others(host: Host, vm: Vm) -> str:
 
 
 def strange_snapshots(vm: Vm) -> t.List[Dataset]:
-    """Return the snapshots that others have taken of the VM's own dataset. They are not moved, and are destroyed with
-    it.
-    """
+    """Return the snapshots that others took of the VM's own dataset. They stay, and are destroyed with it."""
     known = [snapshots.protection(vm), *(part for one in snapshots.snapshots_of(vm) for part in one.parts)]
     return [one for one in vm.snapshots if one not in known]
 
@@ -128,9 +124,7 @@ def _of_snapshots(vm: Vm, taken: t.Iterable[snapshots.VmSnapshot]) -> t.Iterator
 
 
 def _of_room(vm: Vm) -> t.Iterator[Problem]:
-    """Yield a problem if the VM holds more than it has room for because of snapshots of others: it would not fit on the
-    other host.
-    """
+    """Yield a problem if the VM holds too much because of others' snapshots: it would not fit elsewhere."""
     lacks = -(space.allocatable(vm) or 0)
     others = [part.name for disk in vm.disks for part in disk.snapshots if snapshots.is_of_others(part.name)]
     if lacks > 0 and others:

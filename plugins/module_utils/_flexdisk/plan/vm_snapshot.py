@@ -69,9 +69,7 @@ def _resumes(vm: Vm, spec: SnapshotDeclaration) -> bool:
 
 
 def _check_others(vm: Vm, problems: Problems) -> None:
-    """Refuse to resume a run that has stopped the VM, if another writer prevents its start: the journal entry must
-    stay.
-    """
+    """Refuse to resume a run that stopped the VM, if another writer prevents its start: the entry must stay."""
     if vm.halted and vm.shared:
         problems.add(
             "InUse", f"an interrupted run has stopped the VM, and it cannot be started: {why_not_started(vm)[1]}"

@@ -251,9 +251,7 @@ class DeleteSnapshot(Step):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RollBack(Step):
-    """Roll all datasets of the VM back with zfs rollback. vmadm would start the VM afterwards, even if its home is
-    another host.
-    """
+    """Roll all datasets of the VM back with zfs rollback. vmadm would start it, even if its home is elsewhere."""
 
     kind = "rollback"
 

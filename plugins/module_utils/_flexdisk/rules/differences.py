@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Differences between a declared disk and an existing one: those that a task can change, and those fixed at its
-creation.
-"""
+"""Differences of a declared disk from the existing one: those that can change, those fixed at its creation."""
 
 from __future__ import annotations
 
@@ -19,9 +17,7 @@ Change = t.Tuple[t.Any, t.Any]
 
 
 def birth_differences(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
-    """Return the differences that only a new disk could resolve: block_size, image and made_for, each as (is,
-    declared).
-    """
+    """Return the differences that only a new disk resolves: block_size, image, made_for, each (is, declared)."""
     result: t.Dict[str, Change] = {}
     if spec.block_size not in (None, disk.volume.volblocksize) and not becomes_volume(spec, disk):
         result["block_size"] = (disk.volume.volblocksize, spec.block_size)
@@ -67,9 +63,7 @@ def fact_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
 
 
 def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.List[str]:
-    """Return what has changed since the VM was read: its configuration, or guid, createtxg or volsize
-    of its volumes.
-    """
+    """Return what has changed since the VM was read: its configuration, or guid, createtxg, volsize of volumes."""
     parts = []
     for name in (f.name for f in fields(VmConfig)):
         was, now = getattr(vm.config, name), getattr(config, name)

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Settings of a disk that only the hypervisor's configuration has: how a detached disk keeps them, and which of them a
-VM can have again.
-"""
+"""Settings of a disk that only the hypervisor has: how a detached disk keeps them, and which a VM can have."""
 
 from __future__ import annotations
 
@@ -29,9 +27,7 @@ _RAW = ("", "luks")
 
 
 def encode(element: DiskElement) -> str:
-    """Return the value of the property, "" if there is nothing to keep. Raises FlexdiskError InvalidArgument if it is
-    too long.
-    """
+    """Return the property's value, "" if there is nothing to keep. Raises FlexdiskError InvalidArgument if too long."""
     if not element.text:
         return ""
     fields = {"text": element.text, "format": element.format, "needs": element.needs, "claims": element.claims}

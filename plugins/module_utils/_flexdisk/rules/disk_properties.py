@@ -47,9 +47,7 @@ def _parse_text(problems: Problems, label: str, name: str, text: str) -> t.Optio
 def _parse_strings(
     problems: Problems, label: str, name: str, values: t.Mapping[t.Any, t.Any]
 ) -> t.Optional[t.Dict[str, str]]:
-    """Check a map of strings. A value that YAML has read as another type would be stored differently from how it was
-    written.
-    """
+    """Check a map of strings. YAML reads some values as another type, which would be stored in another form."""
     wrong = [message for message in (_wrong_pair(key, value) for key, value in values.items()) if message]
     for message in wrong:
         problems.add("InvalidArgument", f"{name}: {message}", label)

@@ -38,9 +38,7 @@ def is_user(name: str) -> bool:
 
 
 def _inherited_from(source: str) -> str:
-    """Return the dataset that a value is inherited from, "" for a default or a value that is set on the dataset
-    itself.
-    """
+    """Return the dataset that a value is inherited from, "" for a default or a value of the dataset itself."""
     return source[len(_INHERITED) :] if source.startswith(_INHERITED) else ""
 
 
@@ -51,9 +49,7 @@ def _in_container(name: str) -> bool:
 
 
 def to_preserve(row: Row, above: Row, place: str) -> t.Dict[str, str]:
-    """Return the properties to set on a dataset so that it keeps its values when it is renamed below `place`. above:
-    the values of place.
-    """
+    """Return the properties to set so that a dataset renamed below `place` keeps its values. above: those of place."""
     result = {}
     for name, (value, source) in sorted(row.items()):
         if _comes_from_place(name, source, place) and above.get(name, ("", ""))[0] != value:
@@ -94,9 +90,7 @@ def changes(row: Row, above: Row) -> t.Dict[str, t.Tuple[str, str]]:
 
 
 def carried(row: Row, copy: Row) -> t.Dict[str, str]:
-    """Return the properties to set on a copy of a disk, possibly of another type, so that it has the values of the
-    original.
-    """
+    """Return the properties to set on a copy of a disk, of any type, so that it has the original's values."""
     result = {}
     for name, (value, source) in sorted(row.items()):
         native = name in _INHERITABLE and name not in (*_OF_PLACE, *_OF_KIND) and name in copy

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Properties of the dataset of a VM with failover. The hypervisor does not start such a VM with the host; start_host
-does.
-"""
+"""Properties of the dataset of a VM with failover. start_host starts such a VM, not the hypervisor."""
 
 from __future__ import annotations
 
@@ -50,9 +48,7 @@ def encode_rivals(names: t.Iterable[str]) -> str:
 
 
 def takers_of(vm: Vm, here: str = "") -> t.List[str]:
-    """Return the hosts that may take the VM over: they have its record, or replicas of its disks. here: this host,
-    which is left out.
-    """
+    """Return the hosts that may take the VM over: those with its record or replicas, without this host, here."""
     return sorted({*(name for disk in vm.disks for name in hosts(disk)), *rivals_of(vm.root.user)} - {here})
 
 
@@ -76,16 +72,12 @@ def decode_setting(text: str) -> t.Optional[FailoverSetting]:
 
 
 def encode_without_failover(setting: FailoverSetting) -> str:
-    """Return the value of FAILOVER_PROPERTY for a VM that loses its failover. It keeps its term, so that an old record
-    never has the same one.
-    """
+    """Return FAILOVER_PROPERTY's value for a VM without failover. Its term stays, so old records never have it."""
     return f"none:{setting.term}" if setting.term else ""
 
 
 def with_failover_setting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
-    """Return the configuration with the autoboot of the failover setting, if the VM has failover, instead of the
-    hypervisor's.
-    """
+    """Return the configuration with the autoboot of the failover setting, if any, instead of the hypervisor's."""
     root = datasets.get(config.dataset)
     setting = decode_setting(root.user.get(FAILOVER_PROPERTY, "")) if root is not None else None
     return replace(config, autoboot=setting.autoboot, failover=True) if setting is not None else config

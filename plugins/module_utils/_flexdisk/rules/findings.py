@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Kinds of findings: what can be wrong with the disks of a host, how severe it is, what it means, and what repairs
-it.
-"""
+"""Kinds of findings: what can be wrong with a host's disks, its severity, its meaning and its repair."""
 
 from __future__ import annotations
 

@@ -20,17 +20,20 @@ from .layout import (
     is_below,
     last_part,
     replicas_container,
+    restoring_container,
     vm_dataset,
 )
 from .lease import lease_property
 from .moves import COMING, LEAVING, MOVE_PROPERTY, Move, unreadable
 from .power import why_home_unknown
 from .replicas import HOST, OF_VM, ROLE, is_synced
+from .restore import RESTORED, decode_origin
 from .unfinished import is_unfinished
 
-RUN, REPLICA, LEASE, DRAINED, OVERLAY, STOPPED, DIVERGED, UNREADABLE = (
+RUN, REPLICA, RESTORE, LEASE, DRAINED, OVERLAY, STOPPED, DIVERGED, UNREADABLE = (
     "run",
     "replica",
+    "restore",
     "lease",
     "drained",
     "overlay",
@@ -48,6 +51,7 @@ KINDS = (
     TAKES_OVER,
     TOMBSTONE,
     REPLICA,
+    RESTORE,
     LEASE,
     DRAINED,
     OVERLAY,
@@ -119,6 +123,7 @@ def half_done(
         *(_move(move, at_work, is_ending(host, move)) for _uuid, move in sorted(host.moves.items())),
         *_unreadable(host),
         *_streams(host, streams, at_work),
+        *_restores(host, at_work),
         *_leases(leases),
         *_members(host),
         *_overlays(host),
@@ -242,6 +247,20 @@ def _streams(host: Host, streams: t.Sequence[str], at_work: AtWork) -> t.Iterato
         text = f"the transfer to {name} has begun and not ended"
         works = at_work.pools or vm in at_work.transfers
         yield HalfDone(REPLICA, text, vm, host=user.get(HOST, ""), volume=name, works=works)
+
+
+def _restores(host: Host, at_work: AtWork) -> t.Iterator[HalfDone]:
+    """Disks that are restored from another host and are not whole yet."""
+    for name, dataset in sorted(host.datasets.items()):
+        if dataset.kind == "snapshot" or dataset.parent != restoring_container(dataset.pool):
+            continue
+        disk = last_part(name)
+        vm = next((one.config for one in host.vms if disk in {each.uuid for each in one.disks}), None)
+        known = decode_origin(dataset.user.get(RESTORED, ""))
+        text = f"disk {disk} is restored from another host to {name}, and not whole yet"
+        text += f"; it comes from @{known.snapshot}" if known is not None else ""
+        uuid, alias = (vm.uuid, vm.alias) if vm is not None else ("", "")
+        yield HalfDone(RESTORE, text, uuid, alias, volume=name, works=at_work.pools or uuid in at_work.transfers)
 
 
 def _leases(leases: t.Sequence[t.Mapping[str, t.Any]]) -> t.Iterator[HalfDone]:

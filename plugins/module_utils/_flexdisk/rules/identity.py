@@ -60,6 +60,8 @@ NAMES = (
     "replica.host",
     "replica.synced",
     "replica.diverged",
+    "replica.sent",
+    "restored",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.
@@ -139,9 +141,7 @@ def check_word(label: str, word: str, problems: Problems, disk: str = "") -> str
 
 
 def member_of(name: str) -> t.Tuple[str, int]:
-    """Return the group and the number in the name of a member: C(web) and 3 for C(web-3); C("") and -1 for any other
-    name.
-    """
+    """Return group and number in the name of a member: C(web) and 3 for C(web-3); C("") and -1 for others."""
     match = _MEMBER.fullmatch(name)
     return (match[1], int(match[2])) if match else ("", -1)
 
@@ -168,9 +168,7 @@ def blank_in(pool: str) -> str:
 
 
 def check_pool(name: str) -> str:
-    """Return the name of a pool if it is valid. Raises FlexdiskError InvalidArgument, because it reaches command lines
-    and file names.
-    """
+    """Return the name of a pool if it is fit for command lines. Raises FlexdiskError InvalidArgument."""
     if not is_pool(name):
         raise FlexdiskError("InvalidArgument", f"pool {name!r} is not the name of a pool")
     return name
@@ -209,9 +207,7 @@ def is_serial(text: str) -> bool:
 
 
 def uuid_with(serial: str, guid: int) -> str:
-    """Return a uuid that begins with the 20 hex digits that a guest sees already. The rest follows from the volume's
-    guid.
-    """
+    """Return a uuid that begins with the 20 hex digits that a guest sees. The rest follows from the guid."""
     parts = [serial[start:end] for start, end in ((0, 8), (8, 12), (12, 16), (16, 20))]
     return "-".join([*parts, uuid_of(guid).rsplit("-", 1)[1]])
 

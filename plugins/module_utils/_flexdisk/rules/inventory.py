@@ -107,9 +107,7 @@ def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset
 
 
 def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[DiskConfig, ...]:
-    """Return the disks of the configuration with the datasets of files. The path has the disk's uuid, and only ZFS
-    knows its dataset.
-    """
+    """Return the configuration's disks with the datasets of files. Only ZFS knows the dataset of the uuid in a path."""
     if not any(identity.disk_in(entry.path) for entry in config.disks):
         return config.disks
     places = files(d for d in datasets.values() if is_below(d.name, config.dataset))
@@ -189,9 +187,7 @@ class _Tree:
 
 
 def _fields_of(volume: Dataset, user: t.Mapping[str, str], **known: t.Any) -> t.Dict[str, t.Any]:
-    """Return the fields of a Disk from the properties that describe it. `known`, which the hypervisor reports,
-    overrides them.
-    """
+    """Return the fields of a Disk from its properties. `known`, which the hypervisor reports, overrides them."""
     name = user.get("name", "")
     uuid = user.get("uuid", "")
     fields: t.Dict[str, t.Any] = {
@@ -350,9 +346,7 @@ def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move]) -> VmConfig:
 
 
 def moved_in(host: Host, uuid: str, coming: t.Sequence[Disk] = ()) -> Host:
-    """Return the host for the task that creates a VM which comes from another host. coming: its disks, which count as
-    detached.
-    """
+    """Return the host for the task that creates a VM from another host. coming: its disks, as if detached."""
     known = {vm: move for vm, move in host.moves.items() if vm != uuid}
     vms = tuple(_thawed(vm, coming) if vm.config.uuid == uuid else vm for vm in host.vms)
     unlinked = tuple(replace(c, frozen="") if c.uuid == uuid else c for c in host.unlinked)

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Entries of the journal as values of ZFS properties. Anybody may have written them: an entry is valid in every part,
-or unreadable.
-"""
+"""Entries of the journal as values of ZFS properties. Anybody may have written them, so all parts are checked."""
 
 from __future__ import annotations
 
@@ -94,9 +92,7 @@ def datasets_in_use(datasets: t.Iterable[Dataset], empty: t.Optional[Dataset], m
 
 
 def _holds_nothing(snapshot: Dataset, parent: Dataset, empty: t.Optional[Dataset]) -> bool:
-    """Whether the snapshot of an unwritten dataset has no data. For a snapshot of a volume, the figures of the volume
-    say so.
-    """
+    """Whether the snapshot of an unwritten dataset has no data. For a volume, its own figures say so."""
     if parent.kind == "volume":
         return True
     return not snapshot.volsize and unwritten(replace(snapshot, kind="filesystem"), empty)

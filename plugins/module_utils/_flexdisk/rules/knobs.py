@@ -92,9 +92,7 @@ def with_variables(text: str, variables: t.Collection[str]) -> str:
 
 
 def with_user_names(text: str, names: t.Mapping[str, str]) -> str:
-    """Return a message with VMs named as the user named them. names: the name for each VM whose UUID a task was
-    given.
-    """
+    """Return a message with VMs named as the user named them. names: by the UUIDs that a task was given."""
     for uuid, name in names.items():
         new = f"{name} ({uuid}):".replace("\\", r"\\")
         text = re.sub(rf"(?m)^(VM |){uuid}:", rf"\g<1>{new}", text)

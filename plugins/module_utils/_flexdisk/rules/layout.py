@@ -9,6 +9,7 @@ POOL/flexdisk               the container: detached disks, the journal, and leas
 POOL/flexdisk/UUID          a detached disk, by the UUID of the disk
 POOL/flexdisk/UUID.copy     what a conversion makes of it, until the copy is whole
 POOL/flexdisk/replica       the replicas of VMs of other hosts
+POOL/flexdisk/restoring     what has come of a restored disk, by the UUID of the disk that it was, until it is whole
 POOL/flexdisk/diverged      disks of VMs that another host has taken over, as their old home left them
 POOL/flexdisk/move/UUID     what is written down of a VM that leaves or comes, by the UUID of the VM
 POOL/IMAGE@final            an image; disks are clones of this snapshot
@@ -27,6 +28,7 @@ CONTAINER = "flexdisk"
 _COPY = ".copy"
 _REPLICA = "replica"
 _DIVERGED = "diverged"
+_RESTORING = "restoring"
 _MOVE = "move"
 _FINAL = "final"
 _INDEX = re.compile(r"/disk(\d{1,5})\Z")
@@ -45,6 +47,11 @@ def replicas_container(pool: str) -> str:
 def diverged_container(pool: str) -> str:
     """Return the dataset below which the diverged disks of a pool lie."""
     return f"{container(pool)}/{_DIVERGED}"
+
+
+def restoring_container(pool: str) -> str:
+    """Return the dataset below which disks lie that are restored from another host, until they are whole."""
+    return f"{container(pool)}/{_RESTORING}"
 
 
 def moves_container(pool: str) -> str:
@@ -95,9 +102,7 @@ def detached_dataset(pool: str, uuid: str) -> str:
 
 
 def detached_place(disk: Disk) -> str:
-    """Return the dataset that the disk has once it is detached. A disk without a UUID gets the UUID that follows from
-    its guid.
-    """
+    """Return the dataset of the disk once it is detached. Without a UUID, it gets one that follows from its guid."""
     return detached_dataset(disk.volume.pool, disk.uuid or identity.uuid_of(disk.volume.guid))
 
 

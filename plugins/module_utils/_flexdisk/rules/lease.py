@@ -74,9 +74,7 @@ def is_holder(text: str) -> bool:
 
 
 def lease_property(group: str) -> str:
-    """Return the name of the property, without our prefix. ZFS allows no capitals there: each becomes a colon and a
-    small letter.
-    """
+    """Return the name of the property, without our prefix. A capital becomes a colon and a small letter."""
     return _PREFIX + _CAPITAL.sub(lambda match: ":" + match.group().lower(), group)
 
 

@@ -165,9 +165,7 @@ class _Matcher:
     def _pair_by_size(
         self, specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], boots: t.Sequence[Disk]
     ) -> None:
-        """Match by size if all entries and unnamed data disks pair up in exactly one way, no boot disk can be meant,
-        and no disk would be left.
-        """
+        """Match by size if all entries and unnamed data disks pair up in one way, without a boot disk or disks left."""
         boots = [d for d in boots if any(_fits(spec, d) for spec in specs)]
         options = [[k for k, disk in enumerate(disks) if _fits(spec, disk)] for spec in specs]
         solutions = _up_to_two_choices(options) if len(specs) == len(disks) and not boots else []
@@ -183,9 +181,7 @@ class _Matcher:
         self._withdraw(specs, disks)
 
     def _warn_of_unnamed(self, spec: DiskDeclaration, alike: t.Sequence[Disk], unlisted: str) -> None:
-        """Warn that unnamed disks have the size of a new disk (alike). It is a problem if one of them would be
-        destroyed.
-        """
+        """Warn that unnamed disks have the size of a new disk (alike). If one would be destroyed, it is a problem."""
         doomed = [d for d in alike if not d.boot and d.adopted and not d.preserve]
         if unlisted == "destroy" and doomed:
             why = "unlisted=destroy would destroy a disk of the same size"
@@ -313,9 +309,7 @@ def _open_size(spec: DiskDeclaration, disk: Disk) -> bool:
 
 
 def _up_to_two_choices(options: t.Sequence[t.Sequence[int]]) -> t.List[t.List[int]]:
-    """Return up to two ways to choose one of each row's options, none twice. It takes polynomial time even if many are
-    alike.
-    """
+    """Return up to two ways to choose an option of each row, none twice, in polynomial time."""
     first = _choose(options)
     if first is None:
         return []
@@ -358,9 +352,7 @@ def _choice_text(specs: t.Sequence[DiskDeclaration], disks: t.Sequence[Disk], wh
 
 
 def _other_size_text(spec: DiskDeclaration, disk: Disk) -> str:
-    """Return the message that an entry has another size than the only disk that it could mean, with the entry to
-    write.
-    """
+    """Return the message that an entry has another size than the only disk it could mean, and the right entry."""
     exact = disk.size % MIB == 0
     is_now, declared = render_apart(disk.size, (spec.size or 0) * MIB)
     size = f", size: {render_exact(disk.size_mib).replace(' ', '')}" if exact else ""
@@ -419,9 +411,7 @@ _ANY_SIZE = 1 << 62
 
 
 def _present(disk: Disk, images: t.Container[t.Optional[str]], unlisted: str) -> t.Dict[str, t.Any]:
-    """Return a disk as input of the matching filter. images: those that entries name; any other image
-    counts as none.
-    """
+    """Return a disk as input of the filter matching. images: those of entries; any other image counts as none."""
     return {
         "name": disk.name,
         "description": disk.user_properties.get("description", ""),

@@ -15,7 +15,7 @@ from ..model.vm import Disk, Vm
 from .exposition import Family, Labels
 from .findings import KINDS, SEVERITIES, Finding
 from .half_done import is_ending
-from .identity import decode_time, is_uuid, seconds_of
+from .identity import decode_time, is_uuid, member_of, seconds_of
 from .inventory import Host
 from .layout import diverged_container, is_below, replicas_container
 from .replicas import HOST, OF_VM, REPLICAS_PROPERTY, ROLE, SYNCED, Note, decode_notes, sync_number
@@ -26,8 +26,29 @@ _Samples = t.List[t.Tuple[Labels, int]]
 _Pairs = t.Iterable[t.Tuple[Labels, t.Optional[int]]]
 
 
+class ReplicaPolicy(t.NamedTuple):
+    """How often a VM is replicated to a host, or all members of a group."""
+
+    vm: str
+    """A UUID or an alias, "" for a group."""
+    group: str
+    host: str
+    every: int
+    """Seconds."""
+
+    def concerns(self, vm: Vm) -> bool:
+        """Return whether the VM, or its group, is meant."""
+        if self.vm:
+            return self.vm in (vm.config.uuid, vm.config.alias)
+        return bool(self.group) and member_of(vm.member or "")[0] == self.group
+
+
 def families(
-    host: Host, driver: str, findings: t.Sequence[Finding], leases: t.Sequence[t.Mapping[str, t.Any]]
+    host: Host,
+    driver: str,
+    findings: t.Sequence[Finding],
+    leases: t.Sequence[t.Mapping[str, t.Any]],
+    policies: t.Sequence[ReplicaPolicy] = (),
 ) -> t.List[Family]:
     """Return the metrics of a host. leases: those of its pools, as vm_info reports them."""
     return [
@@ -36,6 +57,7 @@ def families(
         *_of_vms(host),
         *_of_detached_disks(host),
         *_of_originals(host),
+        _of_policies(host, policies),
         *_of_replicas(host),
         *_of_findings(findings),
         *_half_done(host, leases),
@@ -117,10 +139,20 @@ def _of_originals(host: Host) -> t.Iterator[Family]:
     yield _family("disk_replica_lag_bytes", "Bytes that were written to the disk since.", lags)
 
 
+def _of_policies(host: Host, policies: t.Sequence[ReplicaPolicy]) -> Family:
+    """Return the metric of how old replicas may become. The policy of a VM comes before that of its group."""
+    every: t.Dict[t.Tuple[str, str], int] = {}
+    vms = {vm.config.uuid: vm for vm in sorted(host.vms, key=lambda vm: vm.config.uuid)}
+    for policy in sorted(policies, key=lambda one: not one.vm):
+        for uuid, vm in vms.items():
+            if policy.concerns(vm):
+                every.setdefault((uuid, policy.host), policy.every)
+    samples = [({**_labels(vms[uuid]), "replica_host": peer}, every[uuid, peer]) for uuid, peer in sorted(every)]
+    return _family("vm_replica_every_seconds", "How often the policy of the VM asks for a sync.", samples)
+
+
 def _lag(disk: Disk, note: Note) -> t.Optional[int]:
-    """Return the bytes written since the newest snapshot of the sync with this peer. None if the disk has no such
-    snapshot any more.
-    """
+    """Return the bytes written since the newest snapshot of the sync with this peer. None if it is gone."""
     peer, later = int(note.peer, 16), disk.volume.written
     for snapshot in reversed(disk.snapshots):
         if sync_number(snapshot.name.partition("@")[2], peer) is not None:

@@ -67,16 +67,12 @@ def result(move: Move) -> t.Dict[str, str]:
 
 
 def encode(move: Move) -> str:
-    """Return the value of MOVE_PROPERTY. Its bytes are those of earlier releases, which the codec in property_text.py
-    would change.
-    """
+    """Return the value of MOVE_PROPERTY in the bytes of earlier releases, which property_text.py would change."""
     return json.dumps(move._asdict(), separators=(",", ":"), sort_keys=True)
 
 
 def decode_at(name: str, text: str) -> t.Optional[Move]:
-    """Return the record on the dataset of this name; None for anything that this collection would not have written
-    there.
-    """
+    """Return the record on the dataset of this name; None for anything that this collection has not written."""
     move = _decode(text)
     return move if move is not None and name == f"{moves_container(pool_of(name))}/{move.vm}" else None
 
@@ -223,8 +219,7 @@ class Sighting(t.NamedTuple):
     term: int = UNKNOWN
     """As in Move."""
     had: int = UNKNOWN
-    """The term of the VM on that host. UNKNOWN without failover, if the VM is not stopped, or if the host is known to
-    be its home since its boot."""
+    """The term of the VM on that host. UNKNOWN without failover, if it runs, or if the host surely is its home."""
     has_left: bool = False
     """As in Move."""
     taking: bool = False
@@ -240,9 +235,7 @@ class Sighting(t.NamedTuple):
 
 
 def read_sightings(given: t.Mapping[str, t.Any]) -> t.Dict[str, t.Optional[Sighting]]:
-    """Return what hosts report, from their results of the step look; None for a host that could not be asked. Raises
-    FlexdiskError.
-    """
+    """Return what hosts report in the step look; None for an absent host. Raises FlexdiskError."""
     try:
         return {str(host): _sighting(one) if one != "" else None for host, one in given.items()}
     except (AttributeError, KeyError, TypeError, ValueError) as exc:

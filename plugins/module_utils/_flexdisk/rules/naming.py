@@ -49,9 +49,7 @@ def names_volume(wanted: str, name: str, volume: str) -> bool:
 
 
 def similar(name: str, known: t.Mapping[str, t.Iterable[str]]) -> str:
-    """Return a question about an unknown name: C(Did you mean db01 on hv01?), "" without a similar one. known: the
-    existing names, by host.
-    """
+    """Return C(Did you mean db01 on hv01?), "" without a similar name. known: the existing names, by host."""
     return did_you_mean(name, {one: f"{one} on {host}" for host, names in known.items() for one in names})
 
 

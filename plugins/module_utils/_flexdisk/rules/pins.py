@@ -57,9 +57,7 @@ def beside_rollback(dataset: Dataset, newer: t.Iterable[Dataset]) -> int:
 
 
 def beyond_reservation(root: Dataset, beside: int) -> int:
-    """Return the bytes that the pool must provide if a VM needs `beside` bytes for a moment. root: the dataset of the
-    VM.
-    """
+    """Return the bytes the pool must have if a VM needs `beside` bytes for a moment. root: the VM's dataset."""
     return min(beside, max(0, root.used + beside - root.reservation))
 
 
@@ -83,9 +81,7 @@ def held_without_syncs(dataset: Dataset, snapshots: t.Iterable[Dataset]) -> t.Tu
 
 
 def of_origins(vm: Vm) -> int:
-    """Return the bytes that snapshots of the disks hold in addition if the disks are no clones: what they share with
-    images.
-    """
+    """Return the bytes that snapshots of disks hold in addition if the disks are no clones of images."""
     result = 0
     for disk in vm.disks + vm.orphans:
         snapshots = [s for s in disk.snapshots if not is_synced(s.name.partition("@")[2])]

@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.errors import FlexdiskError
-from ..model.vm import Intent, Vm
+from ..model.vm import SAVED, Intent, Vm, VmConfig
 from .differences import in_conversion
 from .failover import AT_HOME_PROPERTY
 
@@ -35,6 +35,23 @@ def why_not_started(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
     if asks != START_HOST and vm.config.failover and not vm.at_home:
         return NOT_HOME, _elsewhere(vm)
     return "", ""
+
+
+def is_off(config: VmConfig) -> bool:
+    """Return whether no guest of the VM runs: it is stopped, or the memory of its guest is in a file."""
+    return config.state in ("stopped", SAVED)
+
+
+def stop_command(config: VmConfig) -> str:
+    """Return the command with which somebody stops the VM on its host. It gives the saved memory of a guest up."""
+    if config.state == SAVED:
+        return f"virsh managedsave-remove {config.uuid}"
+    return stop_command_of(config.uuid, config.identity_in_zfs)
+
+
+def stop_command_of(uuid: str, libvirt: bool) -> str:
+    """Return the command with which somebody stops a VM that runs."""
+    return f"virsh shutdown {uuid}" if libvirt else f"vmadm stop {uuid}"
 
 
 def check_start(vm: Vm, asks: str = TASK) -> None:

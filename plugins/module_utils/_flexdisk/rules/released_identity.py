@@ -53,9 +53,7 @@ def facts_to_release(volume: Dataset) -> t.List[str]:
 
 
 def release_interrupted(volume: Dataset) -> bool:
-    """Whether a release of the disk was interrupted. It removes serial_no first, and every other change writes
-    serial_no.
-    """
+    """Whether a release of the disk was interrupted: it removes serial_no first, which other changes write."""
     return RELEASED_PROPERTY in volume.user and not volume.user.get("serial_no") and bool(facts_to_release(volume))
 
 

@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Replicas of disks on other hosts: the names of the snapshots of a sync, and the notes of a disk
-about its replicas.
-"""
+"""Replicas of disks on other hosts: names of the snapshots of a sync, and notes of a disk about replicas."""
 
 from __future__ import annotations
 
@@ -19,18 +17,20 @@ SYNC = "flexdisk-sync-"
 REPLICAS_PROPERTY = "replicas"  # our property of a disk that has replicas
 SPACE = "replicas.space"  # and of its VM's dataset: bytes beside F for the snapshots of syncs
 # Our properties of a replica.
-ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING_SNAPSHOTS, RESERVED, BACK = (
-    f"replica{part}" for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved", ".back")
+ROLE, OF_VM, HOME, HOST, SYNCED, SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP, TAKEN = (
+    f"replica{part}"
+    for part in ("", ".vm", ".home", ".host", ".synced", ".sent", ".coming", ".reserved", ".back", ".keep", ".taken")
 )
 DIVERGED = (
     "replica.diverged"  # of a disk that is apart: the guid of its last snapshot that its VM's new home has, in hex
 )
 # Those by which a replica is known for one.
-MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED)
+MARKS = (ROLE, OF_VM, HOME, HOST, SYNCED, RESERVED, KEEP)
 # Bytes that ZFS writes when it drops an intent log: the root of the dataset, twice, a sector each. The keys are the
 # logicalreferenced of an empty file system, plain or encrypted, from which the sector size of its pool follows.
 _ROOTS = {12288: 2 << 9, 50176: 2 << 9, 43008: 2 << 12, 70656: 2 << 12, 79872: 2 << 13, 99328: 2 << 13}
 _LEAST = 2 << 9  # less than a write takes, whatever the sector size
+_ADJUSTED = 60  # seconds by which a clock may be set back without a word
 _SYNC = re.compile(rf"{SYNC}([0-9a-f]{{8}})-(\d+)\Z")
 _HOST = r"[A-Za-z0-9_.:-]{1,255}"
 _NOTE = re.compile(rf"([0-9a-f]{{8}})=({_HOST})@([0-9TZ:-]{{20}}|)(?:/([0-9]{{1,20}}))?\Z")
@@ -108,9 +108,7 @@ def encode_notes(notes: t.Iterable[Note]) -> str:
 
 
 def elsewhere(disk: Disk, target: str, home: int) -> t.List[Note]:
-    """Return the notes about replicas on other hosts than target, as they are after the disk has left the pool `home`.
-    None without a target.
-    """
+    """Return the notes about replicas on hosts other than target, as after the disk has left the pool `home`."""
     notes = decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, ""))
     return [note._replace(home=note.home or home) for note in notes if target and note.host != target]
 
@@ -123,11 +121,16 @@ def hosts(disk: Disk) -> t.List[str]:
 def as_result(disk: Disk, now: float) -> t.List[t.Dict[str, t.Any]]:
     """Return the replicas of a disk with their age in seconds, as results show them. now: seconds since 1970.
 
-    A note that came with the VM from another host was made by the clock of that host, so it has no age here.
+    A note that came with the VM from another host was made by the clock of that host, so it has no age here. Nor has a
+    note from the future: the clock was set back, and the replica may be older than it seems.
     """
     notes = sorted(decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, "")), key=lambda note: note.host)
-    ages = {note: None if note.home else age(note.synced, now) for note in notes}
+    ages = {note: None if note.home or _from_future(note.synced, now) else age(note.synced, now) for note in notes}
     return [{"host": note.host, "synced": note.synced, "age": ages[note]} for note in notes]
+
+
+def _from_future(synced: str, now: float) -> bool:
+    return bool(synced) and seconds_of(synced) > now + _ADJUSTED
 
 
 def age(synced: str, now: float) -> t.Optional[int]:

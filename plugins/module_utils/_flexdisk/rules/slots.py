@@ -115,9 +115,7 @@ def unseen(taken: t.Iterable[Slot], pci: Pci) -> t.Set[Slot]:
 
 
 def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.Tuple[int, ...]:
-    """Return the numbers of the root ports that a stopped VM gets together with disks: for these disks, and some spare
-    ones.
-    """
+    """Return the numbers of the root ports that a stopped VM gets with new disks: one each, and some spare."""
     then = set(after)
     if not any(slot.bus for slot in then - set(before)):
         return ()
@@ -130,9 +128,7 @@ def new_ports(before: t.Iterable[Slot], after: t.Iterable[Slot], pci: Pci) -> t.
 
 
 def preferred(pci: Pci) -> t.List[str]:
-    """Return the candidates in the order in which new disks get them: those for hot-plug first, both in the driver's
-    order.
-    """
+    """Return the candidates in the order for new disks: those for hot-plug first, each in the driver's order."""
     return sorted(pci.candidates, key=lambda slot: slot not in pci.hot)
 
 
@@ -190,9 +186,7 @@ def clashes(assignments: t.Iterable[t.Tuple[str, Slot]], pci: Pci) -> t.Iterator
 
 
 def slot_problems(spec: VmDisksDeclaration, config: VmConfig) -> t.List[Problem]:
-    """Return problems of declared slots that no disk of this VM can have. A slot that a disk already
-    has is accepted.
-    """
+    """Return problems of declared slots that no disk of this VM can have, unless a disk already has it."""
     problems = Problems(spec.vm)
     there = {disk.pci_slot for disk in config.disks} if config.pci.strict else set()
     for disk in spec.disks or ():

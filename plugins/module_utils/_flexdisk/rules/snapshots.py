@@ -42,9 +42,7 @@ def encode(origin: Origin) -> str:
 
 
 def decode(text: str) -> t.Optional[Origin]:
-    """Return the origin in the value of PARTS_PROPERTY; None for anything that this collection would not have
-    written.
-    """
+    """Return the origin in the value of PARTS_PROPERTY; None for anything that this collection has not written."""
     match = _PARTS.match(text)
     return Origin(int(match[1]), tuple(int(guid, 16) for guid in match[2].split(",")[:-1])) if match else None
 
@@ -83,9 +81,7 @@ class VmSnapshot:
 
     @property
     def strange(self) -> t.List[Dataset]:
-        """Parts that were not taken together with the others. A rollback to them would mix data of different times or
-        VMs.
-        """
+        """Parts that were not taken with the others. A rollback to them would mix data of different times or VMs."""
         return self.strangers(self.parts)
 
     def strangers(self, parts: t.Iterable[Dataset]) -> t.List[Dataset]:
@@ -158,9 +154,7 @@ def _every(vm: Vm) -> t.Iterator[Dataset]:
 
 
 def protection(vm: Vm) -> t.Optional[Dataset]:
-    """Return the snapshot by which vmadm protects a VM. It is removed with the protection, and does not count as a
-    snapshot of the VM.
-    """
+    """Return the snapshot by which vmadm protects a VM. It goes with the protection, and is none of the VM's."""
     if vm.config.identity_in_zfs or not vm.config.indestructible:
         return None
     return next((s for s in vm.snapshots if s.name == vm.root.name + PROTECTION), None)

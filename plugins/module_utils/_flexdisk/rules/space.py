@@ -34,9 +34,7 @@ def quota_law(base: int, flexible: t.Optional[int], volumes: t.Iterable[Dataset]
 
 
 def expected_quota(vm: Vm, geometry: PoolGeometry) -> int:
-    """Return the quota and reservation that the VM should have as it is: those of quota_law(), and the space for
-    syncs.
-    """
+    """Return the quota and reservation the VM should have: those of quota_law(), and the space for syncs."""
     return quota_law(vm.root.refquota, flexible_bytes(vm), vm.volumes, geometry) + sync_space(vm)
 
 
@@ -63,9 +61,7 @@ def sync_needs(vm: Vm) -> int:
 
 
 def quota_with_syncs(vm: Vm, space: int, geometry: PoolGeometry) -> int:
-    """Return the quota of the VM with another S. A VM without flexible_disk_size keeps what its quota has beyond the
-    law.
-    """
+    """Return the quota of the VM with another S. An inflexible VM keeps what its quota has beyond the law."""
     after = with_sync_space(vm, space)
     if vm.flexible:
         return settled_quota(after, geometry)
@@ -129,25 +125,19 @@ def allocatable(vm: Vm) -> t.Optional[int]:
 
 
 def settled_quota(vm: Vm, geometry: PoolGeometry) -> int:
-    """Return the quota by the law; the present one as long as the VM holds so much more than F that ZFS would refuse
-    less.
-    """
+    """Return the quota by the law; the present one while the VM holds so much that ZFS would refuse less."""
     room = allocatable(vm)
     quota = expected_quota(vm, geometry)
     return max(quota, vm.root.quota) if room is not None and room < -MIB else quota
 
 
 def taken(vm: Vm, geometry: PoolGeometry) -> int:
-    """Return the bytes that the VM takes from its pool: its reservation, or what it uses if it has no quota and uses
-    more.
-    """
+    """Return the bytes that the VM takes from its pool: its reservation, or its use if it has no quota."""
     return max(settled_quota(vm, geometry), vm.root.used)
 
 
 def free_space_mib(vm: Vm) -> t.Optional[int]:
-    """Return the figure of RFD 154 for the configured disks, C(F - sum(volsize) - sum(usedbysnapshots)), in MiB rounded
-    down.
-    """
+    """Return RFD 154's figure for the configured disks, C(F - sum(volsize) - sum(usedbysnapshots)), in MiB."""
     flexible = flexible_bytes(vm)
     if flexible is None:
         return None
@@ -156,9 +146,7 @@ def free_space_mib(vm: Vm) -> t.Optional[int]:
 
 
 def off_automatic(vm: Vm, geometry: PoolGeometry) -> t.Tuple[Dataset, ...]:
-    """Return the thick volumes whose reservation is not the automatic one, by the formula of this ZFS or of an older
-    one.
-    """
+    """Return the thick volumes whose reservation is not automatic by the formula of this or an older ZFS."""
     return tuple(
         v
         for v in vm.volumes

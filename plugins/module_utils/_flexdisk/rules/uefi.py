@@ -19,9 +19,7 @@ def encode(content: bytes) -> str:
 
 
 def decode(text: str) -> bytes:
-    """Return the bytes of a text. Raises ValueError for any that encode() does not give, and for more than
-    LIMIT bytes.
-    """
+    """Return the bytes of a text. Raises ValueError for any that encode() does not give, and above LIMIT bytes."""
     content = base64.b64decode(text, validate=True)
     if encode(content) != text or len(content) > LIMIT:
         raise ValueError("these are no UEFI variables")

@@ -100,9 +100,7 @@ def leftovers_of(host: Host, pool: str, uuid: str) -> t.Optional[Leftovers]:
 
 
 def in_place(host: Host, root: str) -> t.List[Dataset]:
-    """Return the dataset of a VM, everything below it, and all snapshots of these, sorted by name: the root is the
-    first.
-    """
+    """Return the dataset of a VM with all below it and their snapshots, sorted by name: the root is the first."""
     there = [d for d in host.datasets.values() if d.name == root or is_below(d.name, root) or d.parent == root]
     return sorted(there, key=lambda d: d.name)
 

@@ -100,9 +100,7 @@ def _message(vm: VmConfig, used: Usage, orphan: Disk, use: Use) -> str:
 
 
 def _use_of(vm: VmConfig, used: Usage, orphan: Disk) -> t.Optional[Use]:
-    """Return how the VM uses a volume, or may use it, if the volume resembles a disk whose base the hypervisor does not
-    report.
-    """
+    """Return how the VM uses a volume, or may, if it resembles a disk whose base the hypervisor does not report."""
     known = [user.use for user in used.of(orphan.volume.name) if user.config.uuid == vm.uuid]
     known += [_perhaps(vm, entry) for entry in vm.unclear if _may_be(entry, orphan)]
     return next(iter(known), None)

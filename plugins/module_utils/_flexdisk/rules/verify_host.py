@@ -9,7 +9,7 @@ from ..model.dataset import Dataset
 from . import identity, moves
 from .findings import Finding
 from .inventory import unlinked_reason
-from .layout import container, diverged_container, is_below, last_part, replicas_container
+from .layout import container, diverged_container, is_below, last_part, replicas_container, restoring_container
 from .replicas import DIVERGED, ROLE
 from .unfinished import is_unfinished, reason
 from .verify_facts import Facts, Findings
@@ -56,9 +56,13 @@ def unknown_volumes(facts: Facts) -> Findings:
 
 
 def _is_copy(dataset: Dataset, uuid: str) -> bool:
-    """Whether the volume was the disk itself before its VM moved. It is now the disk's replica, or diverged."""
+    """Whether the volume was the disk itself before its VM moved, and is now its replica, or diverged; or whether it
+    is a restored disk that is not whole yet.
+    """
     if is_below(dataset.name, diverged_container(dataset.pool)):
         return bool(dataset.user.get(DIVERGED) or dataset.user.get(ROLE))
+    if is_below(dataset.name, restoring_container(dataset.pool)):
+        return True  # it is about to become a detached disk
     return is_below(dataset.name, replicas_container(dataset.pool)) and dataset.user.get(ROLE) == uuid
 
 

@@ -17,9 +17,7 @@ from .verify_facts import About, Facts, Findings, listed, of_vm, vm_disks, withi
 
 
 def references(facts: Facts, vm: Vm) -> Findings:
-    """Yield entries whose volume is missing, is elsewhere, or is detached. Nothing if the list of disks is not
-    complete.
-    """
+    """Yield entries whose volume is missing, elsewhere or detached; none if the list of disks is incomplete."""
     if vm.overlaid:
         return
     ghosts = set(vm.ghosts)
@@ -56,9 +54,7 @@ def references(facts: Facts, vm: Vm) -> Findings:
 
 
 def _dangling(facts: Facts, vm: Vm, entry: DiskConfig) -> Finding:
-    """Yield an entry without a volume. The message says where a volume with the entry's identity is, if
-    there is one.
-    """
+    """Yield an entry without a volume. The message says where a volume with its identity is, if there is one."""
     known = entry.uuid and facts.by_uuid.get(entry.uuid)
     if not known and entry.serial:
         known = [

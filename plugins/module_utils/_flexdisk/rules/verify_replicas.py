@@ -15,9 +15,7 @@ from .verify_facts import Facts, Findings, listed
 
 
 def replicas_here(facts: Facts, before: str) -> Findings:
-    """Yield findings about replicas. A replica that was last complete before a time, given as a time
-    stamp, is stale.
-    """
+    """Yield findings about replicas. One that was last complete before a time, as a time stamp, is stale."""
     datasets = facts.host.datasets
     places = [replicas_container(pool) for pool in facts.host.geometry]
     synced = {d.parent for d in datasets.values() if d.kind == "snapshot"}

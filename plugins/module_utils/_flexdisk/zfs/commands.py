@@ -81,9 +81,7 @@ class Zfs:
         return [line for line in out.split("\n") if line in names]
 
     def local_facts(self, name: str, facts: t.Sequence[str] = ()) -> t.Mapping[str, str]:
-        """Return our properties that are set on each dataset itself, neither inherited nor received; all of them
-        without names.
-        """
+        """Return our properties that each dataset has itself, not inherited nor received; all of them without names."""
         names = [PREFIX + fact for fact in dict.fromkeys(facts)]
         columns = ("-o", "name,property,value,source")
         if not names:
@@ -96,9 +94,7 @@ class Zfs:
         return {fact: value for fact, value in dataset.user.items() if fact not in dataset.received}
 
     def local_fact(self, name: str, fact: str) -> str:
-        """Return one of our properties that is set on this dataset itself, "" for none. It may contain tabs and
-        newlines.
-        """
+        """Return one of our properties of this dataset itself, "" for none. It may contain tabs and newlines."""
         out = self._run("zfs", "get", "-Hp", "-o", "value,source", PREFIX + fact, name)
         value, _tab, source = out.rpartition("\t")
         if source[-1:] != "\n":
@@ -144,9 +140,7 @@ class Zfs:
         return True
 
     def geometries(self, pools: t.Sequence[str], datasets: t.Sequence[Dataset]) -> t.Dict[str, PoolGeometry]:
-        """Return the layout of the pools. One process, and one more for each pool whose sizes depend on its sector
-        size.
-        """
+        """Return the layout of the pools. One process, and one for each pool whose sizes depend on its sectors."""
         vdevs_of = read.parse_status(self._run("zpool", "status", *pools))
         result = {}
         for pool in pools:
@@ -217,9 +211,7 @@ class Zfs:
         self._run("zfs", "create", *flags, *_options(options, facts), "-V", str(volsize), name)
 
     def clone(self, snapshot: str, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:
-        """Create a clone without a reservation. Its size is set by another call, because a failed clone is not
-        removed.
-        """
+        """Create a clone without a reservation. Another call sets its size, as a failed clone is not removed."""
         self._run("zfs", "clone", *_options(options, facts), snapshot, name)
 
     def create_filesystem(self, name: str, options: t.Mapping[str, str], facts: t.Mapping[str, str]) -> None:

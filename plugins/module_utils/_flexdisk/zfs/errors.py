@@ -42,9 +42,7 @@ _PATTERNS = (
 
 
 def classify(argv: t.Sequence[str], rc: int, stderr: str) -> ZfsError:
-    """Return the error for a failed command. A negative or 128+ rc means that a signal ended it, except for the 255 of
-    zfs set.
-    """
+    """Return the error for a failed command. A negative or 128+ rc means a signal, except 255 of zfs set."""
     code = next((code for text, code in _PATTERNS if text in stderr), "ZfsFailed")
     if rc < 0 or 128 <= rc < 255:
         code = "ZfsCrashed"

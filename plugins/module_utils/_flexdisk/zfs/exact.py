@@ -71,9 +71,7 @@ _AGAIN = "run the task again, its plan then names what is there"
 
 
 class Destroyed(t.NamedTuple):
-    """A dataset as it was right before it was destroyed, and the backend that destroyed it: C(libzfs_core) or
-    C(cli).
-    """
+    """A dataset right before it was destroyed, and the backend that destroyed it: C(libzfs_core) or C(cli)."""
 
     dataset: Dataset
     by: str
@@ -256,9 +254,7 @@ def destroy_own(zfs: Zfs, *names: str) -> None:
 
 
 def destroy_tree(zfs: Zfs, planned: t.Sequence[DatasetId]) -> None:
-    """Destroy datasets with exactly these snapshots (full names): the first one with all others below it, leaf
-    by leaf.
-    """
+    """Destroy datasets with exactly these snapshots (full names): the first, with all below it, leaf by leaf."""
     snapshots = [one for one in planned if "@" in one.name]
     root, *below = datasets = [one for one in planned if "@" not in one.name]
     confirm(zfs, root, below, snapshots)

@@ -24,9 +24,7 @@ class Files:
     """Files of disks. Paths are absolute, sizes are bytes. Raises ZfsError FileFailed with the path and the reason."""
 
     def mounted(self, folder: str, name: str) -> bool:
-        """Whether this file system is mounted at the path and not covered. Raises ZfsError Changed if another
-        one is.
-        """
+        """Whether this file system is mounted at the path, uncovered. Raises ZfsError Changed if another one is."""
         with _opened(MOUNTS, os.O_RDONLY) as handle, open(handle, "rb", closefd=False) as stream:
             return _mounted([line.split() for line in os.fsdecode(stream.read()).splitlines()], folder, name)
 
@@ -76,9 +74,7 @@ class Files:
 
 
 def _mounted(lines: t.Iterable[t.Sequence[str]], folder: str, name: str) -> bool:
-    """Whether the file system is mounted, by the lines of MOUNTS. A later mount at the path or above it covers an
-    earlier one.
-    """
+    """Whether the file system is mounted, by the lines of MOUNTS. A later mount at or above a path covers it."""
     places = [[_ESCAPED.sub(lambda match: chr(int(match.group(1), 8)), word) for word in line[:2]] for line in lines]
     if not any(place == folder for _device, place in places):
         return False

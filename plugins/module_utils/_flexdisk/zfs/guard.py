@@ -59,9 +59,7 @@ class Guard:
         return self
 
     def protect(self, volume: str, newest: str = "") -> None:
-        """Place a hold on a snapshot taken for this purpose. Without space for one, use newest, the short name of the
-        volume's newest snapshot.
-        """
+        """Place a hold on a snapshot taken for it. Without space, use newest, the short name of the newest snapshot."""
         self._volumes, self._snapshot = [volume], SNAPSHOT
         try:
             self._zfs.snapshot(f"{volume}@{SNAPSHOT}")
@@ -116,9 +114,7 @@ class Guard:
 
 
 def lift(zfs: Zfs, volume: str, snapshot: str = SNAPSHOT, on_hold: bool = True) -> None:
-    """Remove a guard, if there is one. Raises ZfsError NotApplied if it is still there: nothing else would show it once
-    its VM is gone.
-    """
+    """Remove a guard, if there is one. Raises ZfsError NotApplied if it is still there: nothing would show it later."""
     name = f"{volume}@{snapshot}"
     if on_hold:
         _unless_gone(lambda: zfs.release(TAG, name))

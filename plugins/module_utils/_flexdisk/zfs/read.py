@@ -162,9 +162,7 @@ _RAIDZ = re.compile(r"\Araidz(\d?)-\d+\Z")
 
 
 def parse_status(stdout: str) -> t.Dict[str, t.Tuple[Vdev, ...]]:
-    """Return the top-level data vdevs of each pool from C(zpool status). It does not show ashift, so ashift is 0,
-    unknown.
-    """
+    """Return the top-level data vdevs of each pool from C(zpool status), which does not show ashift (so 0)."""
     pools: t.Dict[str, t.List[t.List[t.Any]]] = {}
     pool, data = "", False
     for line in stdout.splitlines():

@@ -36,7 +36,8 @@ OTHER = "cccccccc-0000-4000-8000-000000000002"
 
 
 def ask(sim, path="", check=False, pool=None):
-    return host_metrics.run(Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner), pool, str(path), check)[0]
+    arguments = host_metrics.MetricsArguments(str(path), ())
+    return host_metrics.run(Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner), pool, arguments, check)[0]
 
 
 def samples(text):
@@ -131,8 +132,8 @@ def test_a_place_that_cannot_be_written(sim, tmp_path):
     ("path", "fine"), [(None, True), ("/x/y.prom", True), ("/x/y.txt", False), ("y.prom", False), ("", False)]
 )
 def test_a_path_that_nobody_reads(path, fine):
-    given, problems = host_metrics.parse({"path": path})
-    assert given == (path or "")
+    given, problems = host_metrics.parse({"path": path, "replicas": None})
+    assert given == (path or "", [])
     assert [problem.code for problem in problems] == ([] if fine else ["InvalidArgument"])
 
 

@@ -22,6 +22,7 @@ from ...rules.identity import render_time
 from ...rules.inventory import Host, detached_disk
 from ...rules.layout import detached_dataset, diverged_container, last_part, pool_of, replicas_container
 from ...rules.moves import COMING, MOVED, Move
+from ...rules.power import stop_command
 from ...rules.replicas import DIVERGED, HOST, OF_VM, ROLE, is_synced
 from ...rules.unfinished import is_unfinished
 from ..moves.vm_arrival import disks_here, is_arriving, why_not_cancelled
@@ -231,11 +232,11 @@ def _problems_of_claims(
             yield Problem("Ambiguous", _render_unclaimed(there, claim, term), name)
     if config is not None and config.state != "stopped" and not is_unfinished(config):
         homes = " and ".join(sorted(claimed)) or "another host"
-        text = f"it is {config.state} here, and {homes} has taken it over. Stop it"
-        text += f" here (vmadm stop {config.uuid}), and run the same command again: what only this host has is kept"
+        text = f"it is {config.state} here, and {homes} has taken it over. Stop it here ({stop_command(config)}), and"
+        text += " run the same command again: what only this host has is kept"
         if any(claim.taking for claim in claimed.values()):
-            text = f"it is {config.state} here, and another host has begun to take it over: stop it here (vmadm stop"
-            text += f" {config.uuid}), or give that up with flexdisk_failover_state=stays"
+            text = f"it is {config.state} here, and another host has begun to take it over: stop it here"
+            text += f" ({stop_command(config)}), or give that up with flexdisk_failover_state=stays"
         yield Problem("VmNotStopped", text, name)
 
 

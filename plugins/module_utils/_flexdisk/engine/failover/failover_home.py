@@ -9,7 +9,7 @@ import typing as t
 from dataclasses import replace
 
 from ...fleet.replication.record import Record, undated
-from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.command import Runner
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, failure_text
@@ -31,6 +31,7 @@ from ..host.observe import observe
 from ..modules.vm_info import chosen
 from ..moves.vm_departure import MoveSource
 from ..steps import autoboot, power
+from .guests_service import why_guests_start
 
 
 class Marked(t.NamedTuple):
@@ -68,8 +69,11 @@ class FailoverHome:
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vms, problems = chosen(host, names)
         vms = [vm for vm in vms if vm.config.uuid not in host.moves]
+        all_start = why_guests_start() if self._hypervisor.capabilities.name == "libvirt" else ""
         if wanted:
-            problems += [problem for vm in vms if not vm.config.failover for problem in self._problems_of_vm(host, vm)]
+            new = [vm for vm in vms if not vm.config.failover]
+            problems += [problem for vm in new for problem in self._problems_of_vm(host, vm)]
+            problems += [Problem("NotSupported", f"on this host, {all_start}", vm.label) for vm in new if all_start]
         if problems:
             return Marked(False, [], [], problems)
         unsure = {vm.config.uuid: why_home_unknown(vm) for vm in vms if why_home_unknown(vm)}
@@ -83,6 +87,7 @@ class FailoverHome:
         failures = [
             f"VM {vm.label}: {unsure[vm.config.uuid]} [{NOT_HOME}]" for vm in to_enable if vm.config.uuid in unsure
         ]
+        failures += [f"{here}: {all_start}"] if to_enable and all_start else []
         to_enable = [vm for vm in to_enable if vm.config.uuid not in unsure]
         changed = [self._set_failover(vm, here, peer, check_mode) for vm in to_enable] + [
             self._unset_failover(vm, check_mode) for vm in to_disable
@@ -96,10 +101,7 @@ class FailoverHome:
         return Marked(any(changed), records, failures, [])
 
     def _problems_of_vm(self, host: Host, vm: Vm) -> t.List[Problem]:
-        if self._hypervisor.capabilities.name != "vmadm":
-            text = f"failover works with vmadm only, not with {self._hypervisor.capabilities.name}"
-            return [Problem("NotSupported", f"{text}; replicas work with both", vm.label)]
-        return refusals(host, vm, self._hypervisor.description(vm.config.uuid).host_bound)
+        return refusals(host, vm, whole_vms(self._hypervisor).description(vm.config.uuid).host_bound)
 
     def _set_failover(self, vm: Vm, here: str, peer: str, check_mode: bool) -> bool:
         """Write the failover setting and possible takers, then turn autoboot off. Return whether anything changed."""
@@ -132,7 +134,7 @@ class FailoverHome:
         problems = self._problems_of_vm(host, vm)
         if problems:
             raise FlexdiskError("NotSupported", failure_text(problems))
-        description = self._hypervisor.description(vm.config.uuid)
+        description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = undated(self._departure.record(host, _with_failover(vm), description, here, peer))
         return replace(
             record, marks={**record.marks, FAILOVER_PROPERTY: encode_setting(setting_of(vm.config, vm.root))}

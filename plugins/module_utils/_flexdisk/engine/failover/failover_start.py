@@ -27,7 +27,7 @@ from ...rules.failover import FAILOVER_PROPERTY, decode_setting, setting_of, tak
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part, pool_of
 from ...rules.moves import COMING, Move, is_place, previous_tombstone
-from ...rules.power import START_HOST, interrupted_run_text, why_not_started
+from ...rules.power import START_HOST, interrupted_run_text, is_off, stop_command, why_not_started
 from ...rules.usage import also_attached, labels
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -65,6 +65,12 @@ class Started(t.NamedTuple):
     repaired: t.List[str]
     """VMs whose autoboot a killed run had left on."""
 
+    @property
+    def lines(self) -> t.List[str]:
+        """What was done, for the user."""
+        repaired = [f"{label}: autoboot of the hypervisor turned off" for label in self.repaired]
+        return [*repaired, *(f"{label}: started" for label in self.started), *self.left]
+
 
 def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids: t.Collection[str] = ()) -> _Dict:
     """Return the VMs of this host, and those that it could take over.
@@ -82,7 +88,7 @@ def look(zfs: Zfs, hypervisor: Hypervisor, copies: Copies, name: str = "", uuids
     shells = {uuid for uuid, move in host.moves.items() if move.phase == COMING and not move.back_to}
     names = {config.uuid: config.alias for config in host.configs if config.uuid not in shells}
     names.update({uuid: move.alias for uuid, move in taken_over.items()})
-    running = {config.uuid for config in host.configs if config.state != "stopped"}
+    running = {config.uuid for config in host.configs if not is_off(config)}
     vms = [
         {
             "vm": uuid,
@@ -231,9 +237,9 @@ def start(
             result.failures.append(f"{vm.label}: {why_not_running}")
         elif why_left:
             result.left.append(f"{vm.label}: {why_left}")
-        elif vm.config.autoboot and vm.config.state not in ("stopped", "running"):
+        elif vm.config.autoboot and not is_off(vm.config) and vm.config.state != "running":
             result.failures.append(f"{vm.label}: it is {vm.config.state}")
-        elif vm.config.autoboot and vm.config.state == "stopped":
+        elif vm.config.autoboot and is_off(vm.config):
             problem = (
                 why_unsure or _interrupted(vm) or _why_shared(vm, to_start) or _failure(hypervisor, vm, check_mode)
             )
@@ -260,12 +266,12 @@ def _why_not_running(vm: Vm, claims: Claims) -> str:
     """Return why a VM that runs here must not: another host has it, too. "" if it may, or is stopped."""
     identity = (vm.config.uuid, setting_of(vm.config, vm.root).term, claims)
     others, unclear = home_elsewhere(*identity), hosts_in_dispute(*identity)
-    if vm.config.state == "stopped" or not (others or unclear):
+    if is_off(vm.config) or not (others or unclear):
         return ""
     begun, here, stop = (
         hosts_taking_over(vm.config.uuid, claims),
         f"it is {vm.config.state} here",
-        f"vmadm stop {vm.config.uuid}",
+        stop_command(vm.config),
     )
     runs_on = running_on(vm.config.uuid, claims)
     if begun:
@@ -306,7 +312,7 @@ def _interrupted(vm: Vm) -> str:
 
 
 def _shall_start(vm: Vm) -> bool:
-    return vm.config.failover and vm.config.autoboot and vm.config.state == "stopped"
+    return vm.config.failover and vm.config.autoboot and is_off(vm.config)
 
 
 def _why_shared(vm: Vm, to_start: t.Collection[str]) -> str:

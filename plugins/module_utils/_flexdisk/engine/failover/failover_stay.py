@@ -17,6 +17,7 @@ from ...rules import moves
 from ...rules.inventory import Host
 from ...rules.layout import detached_dataset, last_part, pool_of, replicas_container
 from ...rules.moves import COMING, Move
+from ...rules.power import stop_command_of
 from ...rules.replicas import ROLE
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -46,7 +47,9 @@ class GiveUpTakeover:
         if len(begun) > 1:
             raise FlexdiskError("Ambiguous", f"several VMs {name} are being taken over; give the whole uuid")
         for move in begun:
-            former = _former_replicas(host, move)
+            former = _former_replicas(
+                host, move, stop_command_of(move.vm, self._hypervisor.capabilities.name == "libvirt")
+            )
             for name_of_disk in former if not check_mode else ():
                 self._become_replica(name_of_disk, move)
             if not check_mode:
@@ -60,14 +63,17 @@ class GiveUpTakeover:
         renames.rename(self._zfs, name, f"{replicas_container(pool_of(name))}/{last_part(name)}")
 
 
-def _former_replicas(host: Host, move: Move) -> t.List[str]:
-    """Return the detached disks that were replicas. Raises FlexdiskError InUse if one cannot become one again."""
+def _former_replicas(host: Host, move: Move, stop: str) -> t.List[str]:
+    """Return the detached disks that were replicas. Raises FlexdiskError InUse if one cannot become one again.
+
+    stop: the command that stops the VM on its old home.
+    """
     coming = _coming(move)
     disks = [disk for disk in host.detached if disk.vm == move.vm and disk.uuid in coming]
     attached = any(vm.disks or vm.orphans for vm in host.vms if vm.config.uuid == move.vm)
     if attached or not all(_can_become_replica(host, disk, move) for disk in disks):
         text = f"VM {move.label} has got its disks here already; flexdisk_failover_state=taken_over of the playbook"
-        text += f" failover_vm goes on. If it runs on {move.host}, stop it there first: vmadm stop {move.vm}. If"
+        text += f" failover_vm goes on. If it runs on {move.host}, stop it there first: {stop}. If"
         text += f" another host has taken it over since, {advice_to_end()}"
         raise FlexdiskError("InUse", text)
     return [disk.volume.name for disk in disks]

@@ -126,7 +126,8 @@ def _start(call: Call, arguments: FailoverArguments) -> Answer:
     fixed = (call.zfs, call.hypervisor, arguments.claims, unasked, call.check_mode)
     started = failover_start.start(*fixed, here, arguments.params["boot"] or "")
     msg = f"{count(len(started.started), 'VM')} started"
-    return Answer({"changed": bool(started.started or started.repaired), "msg": msg, **started._asdict()})
+    result = {**started._asdict(), "lines": started.lines}
+    return Answer({"changed": bool(started.started or started.repaired), "msg": msg, **result})
 
 
 def _take_over(call: Call, arguments: FailoverArguments) -> Answer:

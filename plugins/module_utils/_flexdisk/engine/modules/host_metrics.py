@@ -14,7 +14,7 @@ from ...hypervisor.protocol import Hypervisor
 from ...hypervisor.whole_files import replace
 from ...model.errors import FlexdiskError, Problem, Problems
 from ...rules.exposition import render
-from ...rules.metrics import families
+from ...rules.metrics import ReplicaPolicy, families
 from ...rules.verify import REPLICA_DAYS, UNUSED_DAYS, findings
 from ...zfs.commands import Zfs
 from ..host.observe import observe
@@ -25,16 +25,30 @@ SUFFIX = ".prom"
 _Answer = t.Tuple[t.Dict[str, t.Any], t.List[str]]
 
 
-def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[str, t.List[Problem]]:
-    """Return the path of the file, "" for none, and the problems of the arguments."""
+class MetricsArguments(t.NamedTuple):
+    """The checked arguments."""
+
+    path: str
+    """The file, "" for none."""
+    policies: t.Sequence[ReplicaPolicy]
+
+
+def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[MetricsArguments, t.List[Problem]]:
+    """Return the arguments and their problems."""
     path, problems = params["path"] or "", Problems("")
     if params["path"] is not None and not (os.path.isabs(path) and path.endswith(SUFFIX)):
         text = f"path is {path!r}, but must be absolute and end with {SUFFIX}: node_exporter reads no other files"
         problems.add("InvalidArgument", text)
-    return path, problems
+    return MetricsArguments(path, [_policy(one) for one in params["replicas"] or () if one.get("every")]), problems
 
 
-def run(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], path: str, check_mode: bool) -> _Answer:
+def _policy(given: t.Mapping[str, t.Any]) -> ReplicaPolicy:
+    return ReplicaPolicy(given.get("vm") or "", given.get("group") or "", given["host"], given["every"])
+
+
+def run(
+    zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], arguments: MetricsArguments, check_mode: bool
+) -> _Answer:
     """Return the result with the metrics as text, and warnings. Write the text to path, if there is one.
 
     The file is written even without a change, so that its time shows when the host was last read.
@@ -42,7 +56,8 @@ def run(zfs: Zfs, hypervisor: Hypervisor, pool: t.Optional[str], path: str, chec
     host = observe(zfs, hypervisor, pool, complete=True, all_pools=True)
     lease_results, warnings = leases(zfs, host)
     verify_findings = findings(host, int(time.time()), UNUSED_DAYS, REPLICA_DAYS)
-    text = render(families(host, hypervisor.capabilities.name, verify_findings, lease_results))
+    path, policies = arguments
+    text = render(families(host, hypervisor.capabilities.name, verify_findings, lease_results, policies))
     content = text.encode("utf-8", "backslashreplace")
     changed = bool(path) and _read(path) != content
     if path and not check_mode:

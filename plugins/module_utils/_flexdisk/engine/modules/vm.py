@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import replace
 
-from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.desired import Policy, VmDeclaration
 from ...model.errors import Problem, Problems
 from ...model.sizes import MIB, render_apart
@@ -243,10 +243,12 @@ class _Planner:
         new = decide(host, declared, pool, capabilities, problems, unfinished)
         plan = None
         if new is not None and not problems:
-            draft = problems.attempt("", lambda: self._hypervisor.draft(new))
+            draft = problems.attempt("", lambda: whole_vms(self._hypervisor).draft(new))
             image = problems.attempt("", lambda: self._import(declared, new.pool))
             hidden = (
-                problems.attempt("", lambda: self._hypervisor.hidden_disks(declared.image)) if declared.image else []
+                problems.attempt("", lambda: whole_vms(self._hypervisor).hidden_disks(declared.image))
+                if declared.image
+                else []
             )
             host = host if image is None else with_image(host, image)
             if not problems:
@@ -261,5 +263,5 @@ class _Planner:
         if not declared.image_file or final(volume) in self._host.datasets:
             return None
         check_import(self._host, volume)
-        file = self._hypervisor.image_file(declared.image_file)
+        file = whole_vms(self._hypervisor).image_file(declared.image_file)
         return image_import(self._host, volume, file, self._hypervisor.capabilities)

@@ -22,7 +22,7 @@ from ...fleet.replication.record import (
     with_variables,
 )
 from ...fleet.replication.retention import foreign_snapshots, superseded
-from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.command import Runner
 from ...model.dataset import RECORD, Dataset, DatasetId
 from ...model.desired import Policy
@@ -149,7 +149,7 @@ class MoveTarget:
 
     def _missing_features(self, record: Record) -> t.List[Problem]:
         elements = [disk.element for disk in record.disks]
-        not_permitted = self._hypervisor.refuses(record.description, elements, self._policy.incoming_allowed)
+        not_permitted = whole_vms(self._hypervisor).refuses(record.description, elements, self._policy.incoming_allowed)
         if not_permitted:
             remedy = way_out(not_permitted, record.host, self._host_label, self._policy.incoming_allowed)
             text = (
@@ -157,7 +157,7 @@ class MoveTarget:
                 f"{'; '.join(not_permitted)}; {remedy}"
             )
             return [Problem("NotPermitted", text, record.label)]
-        lacks = self._hypervisor.lacks(record.uuid, record.description, elements)
+        lacks = whole_vms(self._hypervisor).lacks(record.uuid, record.description, elements)
         text = f"{self._host_label} lacks what it needs: {', '.join(lacks)}"
         return [Problem("NotSupported", text, record.label)] if lacks else []
 
@@ -479,7 +479,7 @@ class MoveTarget:
         if record.hidden and there is None:
             self._make_shell(record, pool, False)
         if there is None or not there.disks:  # a VM with disks may have been started, and has changed them since
-            self._hypervisor.restore_variables(record.description)
+            whole_vms(self._hypervisor).restore_variables(record.description)
         make_again(self._zfs, self._hypervisor, record)
         try:
             return self._run(_declared_with_disks(record), pool, False).now
@@ -586,7 +586,9 @@ class MoveTarget:
             power.note_home(self._zfs, self._hypervisor, made)
         if made.config.state == "stopped":
             known = {disk.uuid: disk.element for disk in record.disks if disk.element}
-            self._hypervisor.dress(record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known})
+            whole_vms(self._hypervisor).dress(
+                record.uuid, {d.path: known[d.uuid] for d in made.disks if d.uuid in known}
+            )
         try:
             if record.state == "running" and made.config.state == "stopped":
                 progress.current().now(record.label, "", "start")

@@ -19,7 +19,7 @@ from ...fleet.replication.record import (
 )
 from ...fleet.replication.retention import superseded
 from ...fleet.replication.transfers import VmTransfer
-from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.command import Runner
 from ...model.dataset import Dataset
 from ...model.desired import Description, Policy
@@ -36,7 +36,7 @@ from ...rules.identity import render_time
 from ...rules.inventory import Host
 from ...rules.layout import container, moves_container, pool_of, replicas_container, vm_dataset
 from ...rules.moves import LEAVING, MOVED, Move
-from ...rules.power import GIVEN_UP, NOT_HOME, why_home_unknown, why_not_started
+from ...rules.power import GIVEN_UP, NOT_HOME, is_off, why_home_unknown, why_not_started
 from ...rules.replicas import (
     HOME,
     HOST,
@@ -109,7 +109,7 @@ class MoveSource:
             asks = self._hosts_to_ask(known[0] if known else None)
             return {**empty, "move": entry, "term": moves.UNKNOWN, "asks": asks, "known": others}
         move = host.moves.get(vm.config.uuid)
-        description = self._hypervisor.description(vm.config.uuid)
+        description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = self.record(host, vm, description, here, target)
         return {
             "vm": vm.config.uuid,
@@ -175,7 +175,7 @@ class MoveSource:
             approved: the digest from look(). A VM that has changed since is refused.
         """
         host, vm = self._vm(uuid)
-        move, description = host.moves.get(uuid), self._hypervisor.description(uuid)
+        move, description = host.moves.get(uuid), whole_vms(self._hypervisor).description(uuid)
         self._check_movable(host, vm, description)
         if digest(self.record(host, vm, description, here, target)) != approved:
             text = "was changed while it was brought over, or its move was given up; run the move again"
@@ -309,7 +309,7 @@ class MoveSource:
             if vm is None or transfer is None or description is None:
                 raise FlexdiskError("Changed", f"VM {move.label} has gone before its disks had been sent")
             if description.variables or variables:
-                description = self._hypervisor.description(uuid)
+                description = whole_vms(self._hypervisor).description(uuid)
             home_known = bool(self._hypervisor.boot_id())  # when it was stopped
             self._check_movable(host, vm if home_known else replace(vm, at_home=True), description)
             if self._stayed_before not in (None, moves.stayed_at(vm.root.user)):
@@ -525,11 +525,11 @@ def _snapshot(vm: Vm, snapshot: snapshots.VmSnapshot) -> SnapshotRecord:
 
 
 def _term_of_old_copy(vm: Vm) -> int:
-    """Return the term of a VM that may be an old copy: with failover, stopped, and not known to be at home.
+    """Return the term of a VM that may be an old copy: with failover, not running, and not known to be at home.
 
     moves.UNKNOWN for every other VM.
     """
-    may_be_old = vm.config.failover and vm.config.state == "stopped" and not vm.at_home
+    may_be_old = vm.config.failover and is_off(vm.config) and not vm.at_home
     return setting_of(vm.config, vm.root).term if may_be_old else moves.UNKNOWN
 
 

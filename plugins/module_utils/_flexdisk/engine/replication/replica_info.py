@@ -25,15 +25,18 @@ from ...rules.replicas import (
     COMING_SNAPSHOTS,
     HOME,
     HOST,
+    KEEP,
     OF_VM,
     REPLICAS_PROPERTY,
     RESERVED,
     ROLE,
     SENT,
     SYNCED,
+    TAKEN,
     age,
     decode_notes,
     is_changed,
+    is_synced,
 )
 from ...zfs.commands import Zfs
 from ...zfs.copies import EVERYTHING, Copies, Table
@@ -45,7 +48,7 @@ from . import records
 _Dict = t.Dict[str, t.Any]
 HOLD = "flexdisk-replica"  # the tag with which the newest whole set is held on the peer
 
-_OF_POINTS = ("type", "guid", "createtxg", "written", "userrefs", identity.PREFIX + SENT)
+_OF_POINTS = ("type", "guid", "createtxg", "written", "userrefs", identity.PREFIX + SENT, identity.PREFIX + TAKEN)
 _OF_REPLICAS = (
     *_OF_POINTS,
     "used",
@@ -58,7 +61,7 @@ _OF_REPLICAS = (
     "encryptionroot",
     "keystatus",
     "keylocation",
-    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING_SNAPSHOTS, RESERVED, BACK)),
+    *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING_SNAPSHOTS, RESERVED, BACK, KEEP)),
 )
 
 
@@ -146,7 +149,10 @@ def uuid_of(disk: Disk) -> str:
 
 def _as_original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
     volume, snapshots = disk.volume, disk.snapshots
-    points = [Point(one.name.partition("@")[2], one.guid, one.createtxg, written=one.written) for one in snapshots]
+    points = [
+        Point(one.name.partition("@")[2], one.guid, one.createtxg, written=one.written, time=one.creation)
+        for one in snapshots
+    ]
     if snapshots:  # what a clone has from its image is sent, too
         points[0] = points[0]._replace(written=snapshots[0].referenced)
     return Original(
@@ -207,6 +213,7 @@ def by_dataset(table: Table, held_by_us: t.Collection[str] = ()) -> t.Dict[str, 
                     held=name in held_by_us,
                     pinned=is_held and name not in held_by_us,
                     coming=f"{guid:x}" in coming,
+                    time=_time(row),
                 )
             )
     return {name: tuple(points) for name, points in result.items()}
@@ -232,6 +239,7 @@ def _stored_replica(name: str, table: Table, points: t.Tuple[Point, ...]) -> Sto
         encryptionroot=_text(row, "encryptionroot"),
         key_loaded=row["keystatus"][0] != "unavailable",
         key_location=_text(row, "keylocation"),
+        keep=_fact(row, KEEP),
     )
     synced = identity.decode_time(_fact(row, SYNCED))
     rolling_back = _fact(row, BACK) == "on"
@@ -249,6 +257,14 @@ def _times(replica: Replica, table: Table) -> t.Dict[str, str]:
         last = identity.decode_time(_fact(table[replica.dataset + point.suffix], SYNCED)) or last
         times[point.name] = last
     return times
+
+
+def _time(row: t.Mapping[str, t.Tuple[str, str]]) -> int:
+    """Return when the disk was like a snapshot: of a replica as first noted, else when the snapshot was taken. Each is
+    by the clock of this host.
+    """
+    noted = identity.decode_time(_fact(row, TAKEN)) or identity.decode_time(_fact(row, SYNCED))
+    return identity.seconds_of(noted) if noted else _number(row, "creation")
 
 
 def _fact(row: t.Mapping[str, t.Tuple[str, str]], fact: str) -> str:
@@ -313,5 +329,10 @@ def _replica_result(stored: StoredReplica, now: int) -> _Dict:
         "interrupted": bool(replica.token),
         "encrypted": bool(replica.encryptionroot),
         "key_loaded": replica.key_loaded,
+        "snapshots": [
+            {"name": point.name, "synced": stored.times[point.name]}
+            for point in replica.snapshots
+            if point.sent or is_synced(point.name)
+        ],
         "sync": replica_as_result(stored.settled),
     }

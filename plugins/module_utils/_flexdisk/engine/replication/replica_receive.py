@@ -8,10 +8,11 @@ from __future__ import annotations
 import os
 import shutil
 import typing as t
+from dataclasses import replace
 
 from ...fleet.replication import last, trust
-from ...fleet.replication.copies import VOLUME, Original
-from ...fleet.replication.retention import obsolete_there
+from ...fleet.replication.copies import VOLUME, Original, Replica
+from ...fleet.replication.retention import obsolete_there, retained_sets
 from ...fleet.replication.streams import GiveUp, Rollback, check_encryption, check_role, check_rollbacks
 from ...fleet.replication.sync import lacks_reservation
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, place
@@ -19,12 +20,14 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.errors import FlexdiskError
 from ...rules import moves
-from ...rules.identity import PREFIX
+from ...rules.identity import PREFIX, seconds_of
 from ...rules.layout import container, moves_container, replicas_container
-from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, OF_VM, RESERVED, ROLE, SENT, SYNCED
+from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, KEEP, OF_VM, RESERVED, ROLE, SENT, SYNCED, TAKEN
+from ...rules.retention import encode_keep
 from ...zfs import copies
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
+from ...zfs.errors import ZfsError
 from ..host.container import make_container
 from ..host.journal import host_name
 from ..host.runner import search_path
@@ -162,12 +165,12 @@ class Receiver:
         if stored is None or not stored.replica.points:
             facts = {**_identity(vm, disk), COMING_SNAPSHOTS: _expected_snapshots(disk)}
             properties.update({PREFIX + key: value for key, value in facts.items() if value})
-        command = trust.receive_command(_zfs(), place(vm, disk), properties, pid_file(disk.uuid))
+        command = trust.receive_command(zfs_program(), place(vm, disk), properties, pid_file(disk.uuid))
         return trust.authorized(command, disk.key, disk.uuid, keys.expiry(amount))
 
     def _question_line(self, vm: VmTransfer, amount: int) -> str:
         """Return the line of authorized_keys with which the home asks what was received. It allows nothing else."""
-        command = trust.get_command(_zfs(), copies.arguments(*last.question(vm)))
+        command = trust.get_command(zfs_program(), copies.arguments(*last.question(vm)))
         return trust.authorized(command, vm.asks, vm.uuid, keys.expiry(amount))
 
     # -- close
@@ -185,7 +188,7 @@ class Receiver:
         complete_vms, failures, changes = [], [], False
         for vm in vms:
             try:
-                has_all, changed = self._close_vm(vm, stored)
+                has_all, changed = self._close_vm(vm, stored, since)
             except FlexdiskError as exc:
                 failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
                 continue
@@ -198,7 +201,7 @@ class Receiver:
         names = [(place(vm, disk), vm.set) for vm in vms for disk in vm.disks]
         self._zfs.set_facts([f"{name}@{one}" for name, one in names] + [name for name, _one in names], {SYNCED: since})
 
-    def _close_vm(self, vm: VmTransfer, stored: t.Mapping[str, StoredReplica]) -> t.Tuple[bool, bool]:
+    def _close_vm(self, vm: VmTransfer, stored: t.Mapping[str, StoredReplica], since: str) -> t.Tuple[bool, bool]:
         """Return whether the VM's replicas have the complete set, and whether anything was changed."""
         pairs = [(disk, stored.get(place(vm, disk))) for disk in vm.disks]
         received = [(disk, one) for disk, one in pairs if one is not None and one.replica.snapshots]
@@ -210,7 +213,7 @@ class Receiver:
             changed = self._settle(vm, disk, one) or changed
         if len(received) < len(pairs) or not all(_has_snapshot(disk, one, vm.set) for disk, one in received):
             return False, changed
-        return True, self._keep_set(vm, received) or changed
+        return True, self._keep_set(vm, received, since) or changed
 
     def _settle(self, vm: VmTransfer, disk: DiskTransfer, stored: StoredReplica) -> bool:
         """Mark received snapshots, and reserve what the disk reserves. Return whether there was anything to do."""
@@ -235,7 +238,12 @@ class Receiver:
             self._zfs.set_facts([replica.dataset], {RESERVED: str(replica.volsize)})
         return True
 
-    def _keep_set(self, vm: VmTransfer, received: t.Sequence[t.Tuple[DiskTransfer, StoredReplica]]) -> bool:
+    def _keep_set(self, vm: VmTransfer, received: t.Sequence[t.Tuple[DiskTransfer, StoredReplica]], since: str) -> bool:
+        keep = encode_keep(vm.keep)
+        others = [one.replica.dataset for _disk, one in received if one.replica.keep != keep]
+        self._zfs.set_facts(others, {KEEP: keep})
+        dated = [_with_time(one.replica, vm.set, seconds_of(since)) for _disk, one in received]
+        stays = retained_sets(dated, (vm.home, vm.peer), vm.keep.replica)
         fresh = [
             f"{one.replica.dataset}@{point.name}"
             for _disk, one in received
@@ -243,14 +251,25 @@ class Receiver:
             if point.name == vm.set and not (point.held or point.pinned)
         ]
         if fresh:
+            if any(vm.keep.replica):  # the time of the newest set moves as long as its disks are like it
+                self._zfs.set_facts(fresh, {TAKEN: since})
             self._zfs.hold(HOLD, *fresh)
         outdated = [
             f"{one.replica.dataset}@{point.name}"
             for disk, one in received
-            for point in obsolete_there(_known_original(disk, one), one.replica, vm.set, (vm.home, vm.peer))
+            for point in obsolete_there(_known_original(disk, one), one.replica, vm.set, (vm.home, vm.peer), stays)
         ]
-        destroy_with_holds(self._zfs, self._copies, outdated)
-        return bool(fresh or outdated)
+        self._destroy_unless_cloned(outdated)
+        return bool(fresh or outdated or others)
+
+    def _destroy_unless_cloned(self, snapshots: t.Sequence[str]) -> None:
+        """Destroy older snapshots, but those that somebody has cloned: the next sync tries again."""
+        for name in snapshots:
+            try:
+                destroy_with_holds(self._zfs, self._copies, [name])
+            except ZfsError as exc:
+                if exc.code != "HasClones":
+                    raise
 
     # -- remove
 
@@ -283,7 +302,8 @@ def _of_another_home(stored: StoredReplica) -> str:
     return f"{text} ansible HOST -m flexdisk.hypervisor.host_step -a '{command}' gives it up"
 
 
-def _zfs() -> str:
+def zfs_program() -> str:
+    """Return the program of ZFS, with its path if it is known."""
     return shutil.which("zfs", path=search_path()) or "zfs"
 
 
@@ -306,6 +326,12 @@ def _has_snapshot(disk: DiskTransfer, stored: StoredReplica, name: str) -> bool:
     return not stored.replica.token and any(
         p.name == name and p.guid in disk.snapshots for p in stored.replica.snapshots
     )
+
+
+def _with_time(replica: Replica, name: str, now: int) -> Replica:
+    """Return the replica with the time that its newest set is about to get, if it has none."""
+    points = (p._replace(time=now) if p.name == name and not p.time else p for p in replica.points)
+    return replace(replica, points=tuple(points))
 
 
 def _known_original(disk: DiskTransfer, stored: StoredReplica) -> Original:

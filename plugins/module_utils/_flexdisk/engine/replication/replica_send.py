@@ -11,9 +11,9 @@ import typing as t
 from dataclasses import dataclass, field, replace
 
 from ...fleet.replication import last, sync, trust
-from ...fleet.replication.copies import Original, Replica, anchor_bookmark
-from ...fleet.replication.peers import Peer, peer_space_problems, refusals
-from ...fleet.replication.retention import obsolete_here, synced
+from ...fleet.replication.copies import Original, Point, Replica, anchor_bookmark
+from ...fleet.replication.peers import Peer, peer_space_problems, refusals, without_room
+from ...fleet.replication.retention import obsolete_here, retained_sets, synced
 from ...fleet.replication.room import snapshot_bytes, snapshot_space_problems, space_with_next_set
 from ...fleet.replication.streams import Full, Stream, Travelling, send_command
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, transfer
@@ -28,6 +28,7 @@ from ...rules.inventory import Host
 from ...rules.layout import replicas_container
 from ...rules.power import NOT_HOME, why_home_unknown
 from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
+from ...rules.retention import Keep, RetainCounts, decode_keep
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -66,12 +67,25 @@ class SyncPlan:
     problems: t.List[Problem] = field(default_factory=list)
     space: t.List[Space] = field(default_factory=list)
     failures: t.List[str] = field(default_factory=list)
-    """Why some VMs are left out."""
+    """Why some VMs are left out. Each begins with the label of its VM."""
+    labels: t.Dict[str, str] = field(default_factory=dict)
+    """What all named VMs are called, by their UUIDs."""
 
     @property
     def rate(self) -> int:
         """Bytes per second of the last transfer to the slowest of the pools, 0 if one is not known."""
         return min((rates.load(peer) for peer in {vm.peer for vm in self.transfers}), default=0)
+
+
+class SyncPolicy(t.NamedTuple):
+    """How a sync treats its VMs, apart from what is sent."""
+
+    fresh: bool = False
+    """Take a new set although the replicas may have all that there is."""
+    keep: t.Sequence[t.Optional[RetainCounts]] = (None, None)
+    """The older sets that stay on the peer and on the home. None: as the last sync had it."""
+    goes_on: bool = False
+    """Leave out a VM that has a problem, instead of refusing all of them."""
 
 
 class EndedSync(t.NamedTuple):
@@ -105,14 +119,15 @@ class Sender:
 
     # -- prepare
 
-    def plan(self, names: t.Sequence[str], peer: Peer, fresh: bool = False) -> SyncPlan:
-        """Plan a sync of these VMs. Read only. fresh: as in sync.plan().
+    def plan(self, names: t.Sequence[str], peer: Peer, policy: SyncPolicy) -> SyncPlan:
+        """Plan a sync of these VMs. Read only.
 
         A VM that another host may have taken over is left out, because its replicas would pass for newer than they
         are. If only such VMs are named, that is a problem.
         """
         view = replica_info.read_vms(self.zfs, self.copies, self.hypervisor, names, self.pool)
         result = SyncPlan(host=view.host, problems=list(view.problems))
+        result.labels = {vm.config.uuid: vm.label for vm in view.vms}
         needs: t.Dict[str, int] = {}
         unsure = [(vm, reason) for vm, reason in ((vm, why_home_unknown(vm)) for vm in view.vms) if reason]
         if len(unsure) == len(view.vms):
@@ -123,12 +138,19 @@ class Sender:
             place = peer.pool or vm.config.pool
             problems = refusals(vm, view.host, peer, place)
             if not problems:
-                vm_sync, vm_transfer, problems = self._plan_vm(vm, view, peer, place, fresh)
-                result.vms.append(vm)
-                result.syncs.append(vm_sync)
-                result.transfers.append(vm_transfer)
-                needs[place] = needs.get(place, 0) + sum(disk.needed_bytes for disk in vm_sync.disks)
-            result.problems += problems
+                vm_sync, vm_transfer, problems = self._plan_vm(vm, view, peer, place, policy)
+                needed = sum(disk.needed_bytes for disk in vm_sync.disks)
+                if policy.goes_on:
+                    problems += without_room(vm, place, needs.get(place, 0) + needed, needed, peer)
+                if not (problems and policy.goes_on):
+                    result.vms.append(vm)
+                    result.syncs.append(vm_sync)
+                    result.transfers.append(vm_transfer)
+                    needs[place] = needs.get(place, 0) + needed
+            if policy.goes_on:
+                result.failures += [f"{vm.label}: {one.message} [{one.code}]" for one in problems]
+            else:
+                result.problems += problems
         result.problems += peer_space_problems(needs, peer)
         result.space = [
             *(Space(True, pool, _needed_bytes(result, pool), view.host.available(pool)) for pool in _pools(result)),
@@ -137,12 +159,14 @@ class Sender:
         return result
 
     def _plan_vm(
-        self, vm: Vm, view: replica_info.SyncView, peer: Peer, place: str, fresh: bool
+        self, vm: Vm, view: replica_info.SyncView, peer: Peer, place: str, policy: SyncPolicy
     ) -> t.Tuple[sync.VmSync, VmTransfer, t.List[Problem]]:
         here, there = view.host.datasets[vm.config.pool].guid, peer.pools[place][0]
         originals = view.originals[vm.config.uuid]
         pairs = [(one, self._with_token(peer.replicas.get(_replica_dataset(place, one)))) for one in originals]
-        vm_sync, errors = sync.plan(pairs, here, there, fresh)
+        before = next((decode_keep(one.keep) for _disk, one in pairs if one is not None and one.keep), Keep())
+        keep = Keep(*(old if given is None else given for given, old in zip(policy.keep, before)))
+        vm_sync, errors = sync.plan(pairs, here, there, policy.fresh, keep, int(time.time()))
         names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in errors]
         if vm_sync.new:
@@ -154,7 +178,7 @@ class Sender:
         disks = tuple(transfer(one, names[one.disk.uuid]) for one in vm_sync.disks)
         config = vm.config
         vm_transfer = VmTransfer(
-            config.uuid, config.alias, vm_sync.name, here, there, place, host_name(), disks, vm_sync.idle
+            config.uuid, config.alias, vm_sync.name, here, there, place, host_name(), disks, vm_sync.idle, keep=keep
         )
         return vm_sync, vm_transfer, problems
 
@@ -197,6 +221,7 @@ class Sender:
     def _prepare_vm(self, planning: sync.VmSync, vm: VmTransfer, peer: str) -> VmTransfer:
         fresh: t.Dict[str, t.Tuple[int, int]] = {}
         if planning.new:
+            vm = replace(vm, taken=int(time.time()))
             fresh = self._take_snapshots(planning, vm, peer)
         disks = []
         for planned, known in zip(planning.disks, vm.disks):
@@ -320,19 +345,20 @@ class Sender:
         """Bookmark complete sets and destroy older ones. Add the changed disks to `changed`."""
         disks = [(vm, disk) for vm in vms for disk in vm.disks]
         table = self.copies.table(
-            [disk.dataset for _vm, disk in disks], ("guid", "createtxg", _NOTE_PROPERTY), EVERYTHING
+            [disk.dataset for _vm, disk in disks], ("guid", "createtxg", "creation", _NOTE_PROPERTY), EVERYTHING
         )
         points_by_dataset = replica_info.by_dataset(table)
+        stays = {vm.uuid: _stay_here(vm, points_by_dataset) for vm in vms}
         for vm, disk in disks:
             points, peers = points_by_dataset[disk.dataset], tuple(note.peer for note in _notes(table[disk.dataset]))
             original = Original(disk.uuid, disk.dataset, disk.volsize, points, peers=peers)
             if not any(point.name == vm.set for point in original.bookmarks):
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
                 changed.add(disk.dataset)
-            for point in obsolete_here(original, vm.set, vm.home, vm.peer):
+            for point in obsolete_here(original, vm.set, vm.home, vm.peer, stays[vm.uuid]):
                 exact.destroy_own(self.zfs, disk.dataset + point.suffix)
                 changed.add(disk.dataset)
-        notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(time.time())) for vm in vms}
+        notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(_synced_at(vm))) for vm in vms}
         self._write_notes(table, {disk.dataset: (short_peer(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
 
     def _write_notes(
@@ -404,6 +430,17 @@ class Sender:
         return EndedSync(
             [vm.config.uuid for vm in view.vms], sorted(homes), destroyed, had_notes, [], with_failover, names
         )
+
+
+def _stay_here(vm: VmTransfer, points: t.Mapping[str, t.Tuple[Point, ...]]) -> t.Set[str]:
+    """Return the sets that the disks of a VM retain."""
+    disks = [Original(disk.uuid, disk.dataset, disk.volsize, points[disk.dataset]) for disk in vm.disks]
+    return retained_sets(disks, (vm.home, vm.peer), vm.keep.home)
+
+
+def _synced_at(vm: VmTransfer) -> float:
+    """Return when the disks were last like their replicas: when the set was taken, if this sync took one, else now."""
+    return min(time.time(), vm.taken or time.time())
 
 
 def _notes(row: t.Mapping[str, t.Tuple[str, ...]]) -> t.List[Note]:

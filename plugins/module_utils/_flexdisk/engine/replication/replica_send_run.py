@@ -16,11 +16,12 @@ from ...model.sizes import MIB, parse_size, render_bytes
 from ...model.text import count
 from ...rules.identity import is_pool, is_uuid
 from ...rules.replicas import is_host
+from ...rules.retention import RetainCounts, read_counts
 from ...rules.unmanaged import unmanaged
 from ..host import lock, progress
 from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
-from .replica_send import Sender
+from .replica_send import Sender, SyncPolicy
 from .trust import unresolved
 
 
@@ -41,6 +42,8 @@ class SendArguments:
     peer: t.Optional[Peer]
     limit: int
     """Bytes per second, 0 for no limit."""
+    keep: t.Sequence[t.Optional[RetainCounts]] = (None, None)
+    """The older sets that stay on the peer and on the home, None if they stay as the last sync had it."""
 
 
 def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[SendArguments, t.List[Problem]]:
@@ -67,7 +70,18 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[SendArguments, t.List[Proble
     peer = None
     if params["peer"] is not None:
         peer = read_peer(params["peer_name"], params["peer_pool"] or "", params["peer"])
-    return SendArguments(read_transfers(params["transfers"] or ()), peer, (limit_mib or 0) * MIB), list(problems)
+    keep = _keep(params, problems)
+    return SendArguments(read_transfers(params["transfers"] or ()), peer, (limit_mib or 0) * MIB, keep), list(problems)
+
+
+def _keep(params: t.Mapping[str, t.Any], problems: Problems) -> t.List[t.Optional[RetainCounts]]:
+    counts: t.List[t.Optional[RetainCounts]] = []
+    for name in ("keep", "keep_home"):
+        try:
+            counts.append(read_counts(params[name]) if params[name] is not None else None)
+        except ValueError as exc:
+            problems.add("InvalidArgument", f"{name}: {exc}")
+    return counts
 
 
 def run(call: Call, step_call: StepCall, arguments: SendArguments) -> Answer:
@@ -83,7 +97,8 @@ def _address(params: t.Mapping[str, t.Any]) -> trust.Address:
 
 def _prepare(sender: Sender, call: Call, step_call: StepCall, arguments: SendArguments) -> Answer:
     peer, last = t.cast(Peer, arguments.peer), step_call.params["step"] == "announce"
-    planned = sender.plan(step_call.params["vms"], peer, fresh=last)
+    policy = SyncPolicy(last, arguments.keep, step_call.params["goes_on"])
+    planned = sender.plan(step_call.params["vms"], peer, policy)
     address_error = (
         unresolved(call.runner, _address(step_call.params)) if step_call.params["address"] is not None else ""
     )
@@ -109,6 +124,7 @@ def _prepare(sender: Sender, call: Call, step_call: StepCall, arguments: SendArg
             "idle": idle,
             "failover": [vm.config.uuid for vm in planned.vms if vm.config.failover],
             "failures": planned.failures + failures,
+            "labels": planned.labels,
             "diff": {"prepared": "" if idle else msg + "\n" + report.diff_text(labelled)},
         },
         warnings=[f"{vm.label}: {text}; it is not replicated" for vm in planned.vms for text in unmanaged(vm)],

@@ -11,6 +11,7 @@ from ...fleet.replication import host_steps
 from ...model.errors import FlexdiskError, Problem
 from .module import Module, error
 from .module_run import Answer, Call, run_module
+from .whole_vms import WHOLE_VMS
 
 _Params = t.Mapping[str, t.Any]
 _Dict = t.Dict[str, t.Any]
@@ -61,4 +62,5 @@ def run_step(module: Module, core: str, host_run: HostRun) -> None:
         lambda call, given: host_run.run(call, module.log, params, given),
         reads=params["step"] in host_run.reads,
         every_pool=host_run.every_pool,
+        drivers=WHOLE_VMS,
     )

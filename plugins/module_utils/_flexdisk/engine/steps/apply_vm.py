@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ...hypervisor.protocol import Hypervisor
+from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.errors import FlexdiskError
 from ...model.vm import VmConfig
 from ...plan.disk_steps import CreateDisk
@@ -37,7 +37,9 @@ from .storage import storage_of
 def create_vm(step: CreateVm, tools: Tools, change: Change) -> None:
     storage = storage_of(tools)
     storage.before_vm(step, change)
-    tools.hypervisor.create_vm(step.new, [_entry(disk) for disk in step.disks], step.indestructible, step.ports)
+    whole_vms(tools.hypervisor).create_vm(
+        step.new, [_entry(disk) for disk in step.disks], step.indestructible, step.ports
+    )
     storage.after_vm(step, change)
 
 
@@ -53,7 +55,7 @@ def import_image(step: ImportImage, tools: Tools, change: Change) -> None:
         file_disks.discard(tools.zfs, now)
     options = {"volblocksize": str(step.block_size_bytes)}
     tools.zfs.create_volume(volume, step.volsize_bytes, options, {"from": identity.IMPORTING})
-    tools.hypervisor.import_image(step.file, volume)
+    whole_vms(tools.hypervisor).import_image(step.file, volume)
     tools.zfs.set(volume, refreservation="none")
     tools.zfs.snapshot(last)
     tools.zfs.set_facts(volume, {"from": ""})
@@ -74,7 +76,7 @@ def delete_vm(step: DeleteVm, tools: Tools, change: Change) -> None:
     if vm.root.kind:
         exact.confirm(tools.zfs, vm.root.dataset_id, step.parts, step.snapshots)
     storage_of(tools).destroy_before_delete(step, vm)
-    tools.hypervisor.delete_vm(vm.config.uuid)
+    whole_vms(tools.hypervisor).delete_vm(vm.config.uuid)
     if vm.root.kind:
         _destroy_datasets(tools, vm.root.name, dict((vm.root.dataset_id, *step.parts, *step.snapshots)))
 
@@ -89,7 +91,7 @@ def delete_config_only(zfs: Zfs, hypervisor: Hypervisor, config: VmConfig) -> No
     if existing:
         text = f"the host changed since it was read: {', '.join(existing)} now exists; nothing was destroyed"
         raise FlexdiskError("Changed", f"VM {config.label}: {text}")
-    hypervisor.delete_vm(config.uuid)
+    whole_vms(hypervisor).delete_vm(config.uuid)
 
 
 def _destroy_datasets(tools: Tools, root: str, parts: t.Mapping[str, int]) -> None:
@@ -129,14 +131,14 @@ def remove_unfinished(step: RemoveUnfinished, tools: Tools, change: Change) -> N
     if config is not None and not (step.configured and is_unfinished(config)):
         raise FlexdiskError("Changed", f"the host changed since it was read: VM {config.label} is {config.state} now")
     if config is not None:
-        tools.hypervisor.delete_vm(step.uuid)
+        whole_vms(tools.hypervisor).delete_vm(step.uuid)
     _destroy_datasets(tools, step.root, parts)
 
 
 def set_properties(step: SetProperties, tools: Tools, change: Change) -> None:
     vm, protected = change.vm, step.indestructible
     if step.machine:
-        tools.hypervisor.set_machine(vm.config.uuid, step.machine)
+        whole_vms(tools.hypervisor).set_machine(vm.config.uuid, step.machine)
     if protected is not None:
         storage_of(tools).set_indestructible(vm, protected)
     if step.facts:

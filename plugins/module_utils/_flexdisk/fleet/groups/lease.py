@@ -85,9 +85,7 @@ def lease_problems(answers: t.Mapping[str, _Raw], places: t.Mapping[str, str]) -
 
 
 def check_others(results: t.Mapping[str, _Raw], group: str, token: str) -> t.List[str]:
-    """Return a message for each lease of the group that another run has got meanwhile. results: what vm_info returned,
-    by host.
-    """
+    """Return a message for each lease of the group that another run has now. results: of vm_info, by host."""
     return [
         f"{host}: {group}: {entry['holder'] if entry['readable'] else 'somebody'} has a lease of this group, too, in "
         f"pool {entry['pool']}; this run stops"

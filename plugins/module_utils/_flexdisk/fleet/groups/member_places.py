@@ -179,9 +179,7 @@ def _uuids_made_as(name: str, pools: t.Sequence[_Raw], uuids: t.Mapping[str, str
 
 
 def _expected_uuids(name: str, pools: t.Sequence[_Raw], taken: t.Set[str], uuids: t.Mapping[str, str]) -> t.Set[str]:
-    """Return the UUIDs that a new VM of this name would get on the host: the first that no VM has, as in
-    plan/creation.
-    """
+    """Return the UUIDs that a new VM of this name would get on the host: the first free one, as in plan/creation."""
     if uuids.get(name):
         return {uuids[name].lower()}
     result = set()
@@ -275,9 +273,7 @@ def observed(
 
 
 def _member(place: Place) -> t.Dict[str, t.Any]:
-    """Return the report of a member. One whose creation was interrupted counts as marked: its mark may not be written
-    yet.
-    """
+    """Return the report of a member. An interrupted creation counts as marked: its mark may not be written yet."""
     vm = place.vm
     unfinished = bool((vm.get("intent") or {}).get("creates"))
     disks = [{key: disk[key] for key in ("name", "uuid", "size", "preserve", "boot")} for disk in vm.get("disks", ())]

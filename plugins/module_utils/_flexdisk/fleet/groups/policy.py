@@ -92,9 +92,7 @@ class RollPolicy:
         return Limits(size - missing, max(missing + extra, 1))
 
     def floor(self, size: int) -> int:
-        """Return members that must stay in service. A limit above the size of the group means that none may be
-        missing.
-        """
+        """Return members that must stay in service. With a limit above the size of the group, none may be missing."""
         return min(self.limits(size).min_in_service, size)
 
 

@@ -60,9 +60,7 @@ class Group:
 
 @dataclass(frozen=True)
 class Action:
-    """What a step does with a member: C(live), C(restart), C(recreate) or one of the words of this file. destroys is
-    MiB.
-    """
+    """What a step does with a member: C(live), C(restart), C(recreate) or a word of this file. destroys is MiB."""
 
     member: str
     index: int
@@ -131,9 +129,7 @@ def _may_touch(group: Group, member: Member) -> bool:
 
 
 def _batch(group: Group, policy: RollPolicy, staying: t.Sequence[Member]) -> t.List[t.Tuple[Member, str]]:
-    """Return the members of a step that takes some out of service, or makes new ones, or removes those above
-    the size.
-    """
+    """Return the members of a step that takes some out of service, makes new ones or removes those above the size."""
     limits, size = policy.limits(group.size), group.size
     # What this run may not touch is left as it is: nothing waits for it, and it takes no place.
     there = [member for member in group.there if member.index < size or _may_touch(group, member)]

@@ -56,9 +56,7 @@ def check_template(group: str, template: _Raw, member_values: t.Mapping[str, t.A
 
 
 def facts_of(member: _Raw, template: _Raw, member_values: t.Mapping[str, _Raw]) -> t.Dict[str, t.Union[str, int]]:
-    """Return the values of placeholders. member has name, index and host. An address without a declaration is
-    the name.
-    """
+    """Return the values of placeholders. member has name, index and host. A missing address is the name."""
     facts: t.Dict[str, t.Union[str, int]] = {key: member[key] for key in ("name", "index", "host")}
     declared = member_values.get(member["name"], {}).get(ADDRESS, template.get(ADDRESS, member["name"]))
     return {**facts, ADDRESS: filled(declared, {**facts, ADDRESS: member["name"]})}
@@ -80,9 +78,7 @@ def entry(
 
 
 def entries(members: t.Sequence[_Raw], group: _Raw, recreate: bool, more: _Raw) -> t.List[t.Dict[str, t.Any]]:
-    """Return the desired state of each member. Those above the size are absent. more: further options for the
-    others.
-    """
+    """Return the desired state of each member. Those above the size are absent. more: options for the others."""
     result = []
     for member in members:
         word = group["generation"] if member["name"] in group["replace"] else ""
@@ -124,8 +120,6 @@ def _with_recreate(disks: t.Sequence[_Raw], word: str) -> t.List[t.Dict[str, t.A
 
 
 def keeps_disks(template: _Raw) -> bool:
-    """Return whether members have disks besides their boot disk. A template without disks leaves them to its
-    package.
-    """
+    """Return whether members have disks besides their boot disk. Without disks, their package decides."""
     disks = template.get("disks")
     return disks is None or len(disks) > 1

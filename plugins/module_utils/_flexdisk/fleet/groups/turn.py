@@ -151,9 +151,7 @@ def _hosts(group: _Raw, memory: Memory) -> t.Any:
 
 
 def _asked(group: _Raw, memory: Memory, heard: TurnInput, host: str) -> t.List[t.Dict[str, t.Any]]:
-    """Return the desired state of the members of a host. Surge members above the size are left out: the others do not
-    lack their space.
-    """
+    """Return the desired state of a host's members without surge members, whose space the others do not lack."""
     here = [member for member in memory.members if member["host"] == host and member["reachable"]]
     new = [member for member in here if not member["there"] and member["index"] < group["size"]]
     return declared_entries([*(member for member in here if member["there"]), *new], group, _unmarked(group, heard))

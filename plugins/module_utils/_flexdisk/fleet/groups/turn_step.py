@@ -187,9 +187,7 @@ def _by_host(heard: TurnInput, members: t.Sequence[_Dict]) -> ByHost:
 
 
 def _needs_marks(group: _Raw) -> bool:
-    """Return whether members are marked. Without hooks, only the change itself takes a member out of service, and the
-    next run sees that.
-    """
+    """Return whether members are marked. Without hooks, only the change itself takes a member out of service."""
     return bool(group["before_member"] or group["after_member"] or group["gate"].get("tasks"))
 
 
@@ -201,9 +199,7 @@ def may_recreate(group: _Raw) -> bool:
 def declared_entries(
     members: t.Sequence[_Raw], group: _Raw, adopt: t.Sequence[str], more: t.Optional[_Raw] = None
 ) -> t.List[_Dict]:
-    """Return the desired state of the members, as entries of the module vm. adopt: names of VMs that are not marked
-    yet.
-    """
+    """Return the desired state of members as entries of the module vm. adopt: names of VMs that have no mark yet."""
     restart = group["generation"] and not group["replace"]
     options = {"restart": True, **({"generation": group["generation"]} if restart else {}), **(more or {})}
     return template.entries(members, {**group, "adopt": adopt}, may_recreate(group), options)

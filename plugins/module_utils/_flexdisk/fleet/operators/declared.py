@@ -125,9 +125,7 @@ def _vms(result: t.Optional[_Dict]) -> t.List[Identifiers]:
 
 
 def _means(named: str, vm: Identifiers, here: t.Sequence[Identifiers]) -> bool:
-    """Return whether the inventory of a host means the VM by this name; here: the VMs that this host has, which come
-    first.
-    """
+    """Return whether a host's inventory means the VM by this name; here: the host's own VMs, which come first."""
     return vm in (find_by_name(named, here) or find_by_name(named, [vm]))
 
 

@@ -138,9 +138,7 @@ def _read_vm(play: Play, disk: _Disk) -> t.List[Raw]:
 
 
 def _unmanaged(play: Play, disk: _Disk) -> Order:
-    """Return the refusal of a disk without a name, or of an orphan. Whether it is an orphan may be known only after a
-    look.
-    """
+    """Return the refusal of a disk without a name, or of an orphan, which may be known as one only after a look."""
     read = play.read[disk.host]
     if is_unadopted(read, disk.uuid, disk.name):
         return Order([refusals.unadopted(disk.vm, disk.name)])

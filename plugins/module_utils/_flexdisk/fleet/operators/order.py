@@ -29,6 +29,10 @@ class Play:
     """The orphaned volumes of the VM, as disk_info returns them. None: nobody has looked."""
     here: Here = field(default_factory=dict)
     """What of the named VMs or disks each host has: C({name: {vm: UUID}}), or C({name: {disk: UUID}})."""
+    approved: t.Mapping[str, str] = field(default_factory=dict)
+    """The digests of approved plans by host, also of hosts that are not in the play."""
+    inventory_hosts: t.Container[str] = ()
+    """All hosts of the inventory."""
     placed: t.Optional[t.Mapping[str, str]] = None
     """The hosts that were chosen for new VMs. None: nobody has chosen."""
 
@@ -94,6 +98,8 @@ class Playbook:
     """Whether the beginning of a UUID is refused."""
     optional: bool = False
     """Whether a VM may be on no host."""
+    reads: t.Callable[[Raw], bool] = _never
+    """Whether the hosts are read although no VM is named."""
     goes_on: bool = False
     """Whether names that do not mean exactly one are left out, and are problems at the end."""
 
@@ -104,8 +110,9 @@ def decide(playbook: Playbook, play: Play) -> Order:
     problems = _by_hosts({host: playbook.check(given) for host, given in play.variables.items()})
     problems += playbook.check_all(play)
     names = list(dict.fromkeys(name for given in variables for name in playbook.names(given)))
-    if problems or (names and not play.read):
-        return Order(problems, reads=bool(names))
+    reads = bool(names) or any(map(playbook.reads, variables))
+    if problems or (reads and not play.read):
+        return Order(problems, reads=reads)
     located = _find(playbook, play, names) if names else Located({host: {} for host in play.variables}, [])
     if located.problems and not playbook.goes_on:
         return Order(located.problems)
@@ -113,10 +120,12 @@ def decide(playbook: Playbook, play: Play) -> Order:
         order = playbook.calls(replace(play, here=located.here))
     except FlexdiskError as exc:
         return Order([exc.message])
-    without = "" if not names or playbook.optional else _without(located.here, names)
+    quiet = playbook.optional or playbook.goes_on
+    without = "" if not names or quiet else _without(located.here, names)
     if order.orphans:
         return Order(orphans=order.orphans, here=located.here, without=without)
-    return replace(order, here=located.here, left_out=located.problems, without=without)
+    left_out = [*located.problems, *order.left_out]
+    return replace(order, here=located.here, left_out=left_out, without=without)
 
 
 def _find(playbook: Playbook, play: Play, names: t.Sequence[str]) -> Located:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import create, one_disk, replicate, vms
+from . import create, one_disk, replicate, restore, vms
 from .order import Playbook, Raw
 
 
@@ -73,11 +73,15 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         check=replicate.contradictions,
         check_all=replicate.without_entry,
         gone=replicate.gives_up,
+        reads=replicate.names_groups,
         goes_on=True,
+    ),
+    "restore_disk": Playbook(
+        restore.restore_disk, names=restore.names, strict=lambda given: False, check=restore.contradictions
     ),
     "start_vm": _power("running"),
     "stop_vm": _power("stopped"),
     "restart_vm": _power("restarted"),
     "plan": Playbook(vms.declared_disks, names=vms.vms_of("flexdisk_vm")),
-    "apply": Playbook(vms.declared_disks, names=vms.vms_of("flexdisk_vm")),
+    "apply": Playbook(vms.approved_disks, names=vms.vms_of("flexdisk_vm")),
 }

@@ -123,7 +123,7 @@ class _Fleet:
 
     def works(self, one: HalfDone) -> bool:
         """Whether a task works on it, or may work on it. Of a transfer, only the host that sends knows that."""
-        sent = one.kind in (*_OF_MOVES, kinds.REPLICA) and one.vm in self._transfers
+        sent = one.kind in (*_OF_MOVES, kinds.REPLICA, kinds.RESTORE) and one.vm in self._transfers
         return one.works or sent or one.group in self._groups
 
     def belongs_to_move(self, host: str, one: HalfDone) -> bool:
@@ -296,6 +296,13 @@ def _replica_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
     return Row(_state(fleet.works(one)), host, fleet.called(one), text, one.since, go, off)
 
 
+def _restore_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
+    """Only its user knows the name of the restored disk. What has come is a copy, so nothing is lost with it."""
+    text = f"{one.text}. The playbook restore_disk with the same variables goes on"
+    off = f"as root on {host}: {' '.join(map(shlex.quote, ('zfs', 'destroy', '-r', one.volume)))}"
+    return Row(_state(fleet.works(one)), host, fleet.called(one), text, one.since, off=off)
+
+
 def _lease_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
     go = _run("update_group", ("flexdisk_group", one.group))
     return Row(_state(fleet.works(one)), host, f"group {one.group}", one.text, one.since, go, _inherit(host, one))
@@ -329,6 +336,7 @@ def _unreadable_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
 _ROWS: t.Mapping[str, t.Callable[[_Fleet, str, HalfDone], Row]] = {
     kinds.RUN: _run_row,
     kinds.REPLICA: _replica_row,
+    kinds.RESTORE: _restore_row,
     kinds.LEASE: _lease_row,
     kinds.DRAINED: _drained_row,
     kinds.OVERLAY: _overlay_row,

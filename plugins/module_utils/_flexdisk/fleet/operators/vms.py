@@ -12,6 +12,8 @@ from . import refusals
 from .declared import DISKS, declarations_undoing, declared_vm
 from .order import Order, Play, Raw, given_options
 
+DIGESTS = "flexdisk_plan_digests"
+
 
 def change_package(play: Play) -> Order:
     """The VM gets one of the packages, unless the inventory declares another one."""
@@ -75,9 +77,7 @@ def in_state(state: str) -> t.Callable[[Play], Order]:
 
 
 def declared_disks(play: Play) -> Order:
-    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one as its entry calls it, or ""
-    for all.
-    """
+    """Return the VMs of flexible_disks_vms that are meant: C(only) the named one, as its entry has it; "" for all."""
     named = next(_named(play), None)
     if named is None:
         hosts = [host for host, variables in play.variables.items() if variables.get(DISKS)]
@@ -85,6 +85,30 @@ def declared_disks(play: Play) -> Order:
     lists = {host: variables.get(DISKS) for host, variables in play.variables.items()}
     entry = declared_vm(play.read, lists, named[3], named[2])
     return Order([entry["problem"]] if entry["problem"] else [], calls={entry["host"]: {"only": entry["name"]}})
+
+
+def approved_disks(play: Play) -> Order:
+    """Return the same, if there is a digest for each host that is meant, and for no other host of the play."""
+    order = declared_disks(play)
+    in_play = {*play.variables, *play.unread}
+    problems = [
+        f"{host} has declared VMs, but {DIGESTS} has no digest of it."
+        for host in order.calls
+        if host not in play.approved
+    ]
+    problems += [
+        f"{host} is in {DIGESTS}, but not in the inventory."
+        for host in play.approved
+        if host not in play.inventory_hosts
+    ]
+    problems += [
+        f"{host} is in {DIGESTS}, but none of the VMs that are meant is declared for it."
+        for host in play.approved
+        if host in in_play and host not in order.calls
+    ]
+    if order.problems or not problems:
+        return order
+    return Order([*problems, "Nothing was changed. Look at a new plan, or leave hosts out with --limit."])
 
 
 def adopt(play: Play) -> Order:
@@ -135,9 +159,7 @@ def odd_names(variables: Raw) -> t.List[str]:
 
 
 def one_way(several: str) -> t.Callable[[Raw], t.List[str]]:
-    """Return what says what is wrong with the variables of a playbook that needs one VM or several. several: the
-    variable for these.
-    """
+    """Return what is wrong with variables of a playbook that needs one VM or several. several: their variable."""
 
     def problems(variables: Raw) -> t.List[str]:
         text = f"Name the VM with flexdisk_vm, or several VMs with {several}; exactly one of the two is needed"
@@ -153,9 +175,7 @@ def not_two_ways(variables: Raw) -> t.List[str]:
 
 
 def _named(play: Play) -> t.Iterator[t.Tuple[str, Raw, str, str]]:
-    """Yield the named VM: its host, the variables of the host, its name and UUID. More than one if hosts name
-    others.
-    """
+    """Yield the named VM: its host, the host's variables, its name and UUID. More than one if hosts name others."""
     for host, here in play.here.items():
         for name, located in here.items():
             yield host, play.variables[host], name, located["vm"]

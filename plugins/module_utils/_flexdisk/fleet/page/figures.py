@@ -91,9 +91,7 @@ def _pool(pool: _Dict, shares: t.Sequence[t.Tuple[int, int, int]]) -> Pool:
 
 
 def room(vm: _Dict) -> Room:
-    """Return the bar of a VM of vm_info. Hidden disks are outside the declared flexible disk size, so they are left
-    out.
-    """
+    """Return the bar of a VM of vm_info. Hidden disks are outside the declared size, so they are left out."""
     shown = [disk for disk in vm["disks"] if not disk["hidden"]]
     parts = [Part(DISKS, disk_label(disk), disk["size"] * MIB) for disk in shown]
     pinned = MIB * sum(disk["pinned"] for disk in vm["disks"])
@@ -116,9 +114,7 @@ def disk_label(disk: _Dict) -> str:
 
 
 def edges(parts: t.Sequence[Part], width: int) -> t.List[t.Tuple[int, int]]:
-    """Return where each part begins in a bar of this width, and how wide it is. The widths add up to the bar's, or to
-    0.
-    """
+    """Return where each part begins in a bar of this width, and its width. The widths add up to the bar's, or to 0."""
     total = sum(part.size for part in parts)
     if not total:
         return [(0, 0) for _part in parts]

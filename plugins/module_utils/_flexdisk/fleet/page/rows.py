@@ -94,9 +94,7 @@ VMS = (
 
 
 def of_vms(host: str, results: _Dict, number: int) -> t.List[Row]:
-    """Return the VMs of a host. What needs attention comes first. number is that of the host, for the names of the
-    rows.
-    """
+    """Return the VMs of a host, those that need attention first. number: the host's, for the names of the rows."""
     quotas = {vm["uuid"]: vm for vm in results["zfs_quota"]["vms"]}
     findings: t.Dict[str, t.List[_Dict]] = {}
     for finding in results["disk_verify"]["findings"]:

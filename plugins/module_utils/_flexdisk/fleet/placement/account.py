@@ -1,9 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The resources of a host that are in use, and how VMs change them. An account is immutable: each step returns a new
-one.
-"""
+"""The resources of a host that are in use, and how VMs change them. Immutable: each step returns a new one."""
 
 from __future__ import annotations
 

@@ -12,9 +12,7 @@ NO_DISK_COUNT, NO_SPINDLES = "FailDiskCount", "FailSpindles"
 
 
 def why_too_large(vm: KnownVm, group: KnownGroup) -> str:
-    """Return why the policy of the group refuses the VM, "" if it does not. It must lie within one of the group's
-    pairs.
-    """
+    """Return why the policy of the group refuses the VM, or "". It must lie within one of the group's pairs."""
     reasons = [_outside(vm, minimum, maximum) for minimum, maximum in group.sizes]
     if "" in reasons or not reasons:
         return "" if vm.template in group.templates else NO_DISK

@@ -47,9 +47,7 @@ def _largest(new: NewVm) -> t.Tuple[int, int]:
 def _best(
     places: Places, new: NewVm, ranks: _Ranks, checked: bool, more: t.Mapping[t.Tuple[str, str], int]
 ) -> t.Optional[Moved]:
-    """Return the best host in the first rank that has one. Of equal hosts the later one is taken. more: how many VMs of
-    a set a host has got.
-    """
+    """Return the best host in the first rank that has one, the later of equal ones. more: VMs of a set by host."""
 
     def worth(way: t.Tuple[float, Moved]) -> t.Tuple[int, float]:
         host = way[1].vm.primary
@@ -84,9 +82,7 @@ def _at(places: Places, new: NewVm, host: str) -> t.Union[Moved, str]:
 
 
 def why_no_host(places: Places, new: NewVm, ranks: _Ranks) -> t.Dict[str, str]:
-    """Return why a VM can be on no host of the ranks, by host. A host that could take it would make another one
-    unsafe.
-    """
+    """Return why a VM can be on no host of the ranks, by host. A host that fits would make another one unsafe."""
     result = {}
     for host in [host for rank in ranks for key in rank for host in places.hosts_of(key)]:
         moved = _at(places, new, host)

@@ -38,9 +38,7 @@ def are_safe(
 
 
 def made_unsafe(places: Places, group: str, moved: Moved) -> str:
-    """Return the first host of a group whose VMs could go elsewhere, but not after a VM has moved, "" if there
-    is none.
-    """
+    """Return the first host of a group whose VMs could go elsewhere now, but not after a VM has moved, or ""."""
     vm = moved.vm
     for host in places.hosts_of(group):
         vms = [one for one in places.vms_on(host) if one.name != vm.name]

@@ -142,9 +142,7 @@ class Score:
         return max(0.0, squares - total * total / self.count) / self.count
 
     def flat(self, delta: Delta) -> float:
-        """Return the penalties after a change. VMs with the same exclusive tag in one failure domain count from the
-        second on.
-        """
+        """Return the penalties after a change. VMs with one exclusive tag in a failure domain count from the second."""
         more = (max(0, self._pairs[key] + n - 1) - max(0, self._pairs[key] - 1) for key, n in delta.pairs.items())
         return self._flat + delta.flat + _TOGETHER * (self._crowding + sum(more))
 

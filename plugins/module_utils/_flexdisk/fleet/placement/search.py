@@ -43,9 +43,7 @@ def plan(
     wanted_moves: t.Sequence[WantedMove],
     model: t.Callable[[SomePlaces], t.Iterable[t.Tuple[str, Solution]]],
 ) -> Plan:
-    """Return the plan for the wanted moves. model: carries out its own solutions on the places, and gives each VM with
-    its own.
-    """
+    """Return the plan for the wanted moves. model: carries out its solutions on the places, each VM with its own."""
     by_name = {wanted.name: wanted for wanted in wanted_moves}
     places = start.duplicate()
     solutions = dict(model(places))

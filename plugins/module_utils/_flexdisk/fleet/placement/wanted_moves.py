@@ -133,9 +133,7 @@ def _why_not(places: Places, wanted: WantedMove, host: str) -> str:
 
 
 def why_unsafe(places: Places, host: str, moved: Moved) -> str:
-    """Return why a VM may not come to a host, although it could: another one could not be lost then, "" if all
-    could.
-    """
+    """Return why a VM may not come to a host that has room: another host could not be lost then. "" if all could."""
     unsafe = made_unsafe(places, places.known.hosts[host].group, moved)
     return f"host {unsafe} could not be lost then: its VMs could not all go elsewhere" if unsafe else ""
 

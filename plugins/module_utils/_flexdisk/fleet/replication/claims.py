@@ -58,9 +58,7 @@ class Claim:
         return bool(self.taking) or self.term is None or self.term >= term
 
     def disputes(self, term: int) -> bool:
-        """Return whether neither host is clearly the home: the terms are the same, or the host with the lower one runs
-        it.
-        """
+        """Return whether neither host is clearly the home: equal terms, or the host with the lower one runs it."""
         if self.phase:
             return False
         older = self.term is not None and self.term < term
@@ -71,9 +69,7 @@ Claims = t.Mapping[str, t.Optional[t.Sequence[Claim]]]  # by hosts, None for one
 
 
 def read_claims(given: t.Mapping[str, t.Any]) -> Claims:
-    """Parse the claims of hosts from their results, "" for a host that could not be asked. Raises FlexdiskError
-    InvalidArgument.
-    """
+    """Parse the claims of hosts from results, "" for an absent host. Raises FlexdiskError InvalidArgument."""
     try:
         return {
             str(host): [_claim(one) for one in entries] if entries != "" else None for host, entries in given.items()
@@ -125,9 +121,7 @@ def running_on(vm: str, claims: Claims) -> t.List[str]:
 
 
 def moved_on_texts(vm: str, term: int, claims: Claims) -> t.List[str]:
-    """Return a sentence for each host that the VM has left, or comes to, since a failover from the host with
-    this term.
-    """
+    """Return a sentence for each host that the VM left, or comes to, since a failover from the host with this term."""
     vm_claims = (
         (host, one)
         for host, host_claims in claims.items()
@@ -180,9 +174,7 @@ class Rival(t.NamedTuple):
 
 
 def read_rivals(given: t.Mapping[str, t.Any], vm: str) -> t.List[Rival]:
-    """Return the records of a VM, from results of hosts by their names. Raises FlexdiskError InvalidArgument for any
-    other.
-    """
+    """Return the records of a VM from results by host. Raises FlexdiskError InvalidArgument for any other."""
     try:
         matches = ((str(host), one) for host, entries in given.items() for one in entries if one["vm"] == vm)
         return [_rival(host, one) for host, one in matches if one.get("phase") != MOVED]

@@ -32,6 +32,8 @@ class Point(t.NamedTuple):
     pinned: bool = False
     # The snapshot of a replica was about to come.
     coming: bool = False
+    # When its disk was like it, by the clock of its host: seconds since 1970, 0 if unknown.
+    time: int = 0
 
     @property
     def from_disk(self) -> bool:
@@ -92,6 +94,8 @@ class Replica(Original):
     host: str = ""
     # The volsize for which ZFS was told to reserve.
     reserved: int = 0
+    # What the last sync that was told so has retained, as encode_keep() writes it.
+    keep: str = ""
     # Whether its key is loaded on its host. True if it is not encrypted.
     key_loaded: bool = True
     # Where ZFS looks for the key: prompt, or the address of a file. "" if it is not encrypted.
@@ -104,9 +108,7 @@ class Replica(Original):
 
 
 def anchor_bookmark(peer: int) -> str:
-    """Return the name of the bookmark of the first snapshot that goes to a peer: a base until the first sync
-    has ended.
-    """
+    """Return the bookmark of the first snapshot that goes to a peer: a base until the first sync has ended."""
     return sync_name(peer, 0)
 
 

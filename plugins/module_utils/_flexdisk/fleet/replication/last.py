@@ -34,9 +34,7 @@ def check(vm: VmTransfer) -> None:
 
 
 def taken(vm: VmTransfer, taken_snapshots: t.Mapping[str, t.Tuple[int, int]]) -> VmTransfer:
-    """Return the transfer with the snapshots that were taken. taken_snapshots: guid and createtxg of each, by its
-    disk's dataset.
-    """
+    """Return the transfer with the snapshots taken. taken_snapshots: guid and createtxg by dataset of the disk."""
     return replace(vm, disks=tuple(_taken(disk, *taken_snapshots[disk.dataset]) for disk in vm.disks))
 
 

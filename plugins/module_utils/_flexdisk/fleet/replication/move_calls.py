@@ -90,9 +90,7 @@ class _Known(t.NamedTuple):
 
 
 def move_vm(move: Move, run: Run) -> Flow:
-    """Move the VM, or give its move or its tombstone up. The result has outlook in check mode, downtime after a move,
-    and forgotten.
-    """
+    """Move the VM, or give its move or tombstone up. The result has outlook (check mode), downtime and forgotten."""
     if move.state == "forgotten":
         forgotten: _Dict = yield from _forget(move, run)
         return forgotten
@@ -160,9 +158,7 @@ def _ask(
 
 
 def _leave(move: Move, run: Run, known: _Known) -> Part:
-    """Bring the disks over, and end the VM on the host that it leaves. Return what check mode shows, and when the VM
-    was about to be stopped.
-    """
+    """Bring the disks over and end the VM on its host. Return what check mode shows, and when its stop began."""
     record, pool = known.seen["record"], move.target_pool or known.seen["pool"]
     arguments = move.target_arguments("expect", vm=known.uuid, name=move.target, record=record, target_pool=pool)
     arguments.update(move.lock_options, incoming_allowed=move.incoming_allowed)

@@ -72,6 +72,18 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
     return problems
 
 
+def without_room(vm: Vm, place: str, needed: int, of_vm: int, peer: Peer) -> t.Iterator[Problem]:
+    """Yield why the replicas of a VM have no room in a pool of the peer, beside those of the VMs before it.
+
+    needed: bytes of all of them; of_vm: of this VM.
+    """
+    room = peer.pools[place][1]
+    if of_vm and needed > room:
+        figures = render_apart(of_vm, max(0, room - needed + of_vm))
+        text = "the replicas need %s in pool %s of %s, which has %s left"
+        yield Problem("InsufficientSpace", text % (figures[0], place, peer.name, figures[1]), vm.config.label)
+
+
 def peer_space_problems(needs: t.Mapping[str, int], peer: Peer) -> t.Iterator[Problem]:
     """Pools of the peer that lack room. needs: bytes by the names of its pools."""
     for place, needed in sorted(needs.items()):

@@ -112,9 +112,7 @@ class Record:
 
 
 def digest(record: Record) -> str:
-    """Return a digest of the VM without its UEFI variables, which the guest may change until it is stopped. It does not
-    reveal secrets.
-    """
+    """Return a digest of the VM without its UEFI variables, which the guest may change. It reveals no secret."""
     same = with_variables(undated(record), "")
     return hashlib.sha256(json.dumps(asdict(same), sort_keys=True).encode()).hexdigest()
 
@@ -131,9 +129,7 @@ def with_variables(record: Record, variables: str) -> Record:
 
 
 def undated(record: Record) -> Record:
-    """Return the record without the times of syncs with third hosts, which follow each other without a change of the
-    VM.
-    """
+    """Return the record without the times of syncs with third hosts, which come without a change of the VM."""
     disks = [
         replace(one, replicas=encode_notes(note._replace(synced="") for note in decode_notes(one.replicas)))
         for one in record.disks

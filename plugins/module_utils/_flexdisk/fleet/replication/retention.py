@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...rules.replicas import is_synced, short_peer, sync_number
+from ...rules.retention import DatedSet, RetainCounts, retained
 from .copies import Original, Point, Replica
 
 Pair = t.Tuple[Original, t.Optional[Replica]]
@@ -54,9 +55,34 @@ def foreign_snapshots(replica: Replica) -> t.Tuple[Point, ...]:
     return tuple(p for p in others if p.createtxg < marked or not p.written)
 
 
-def obsolete_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Point, ...]:
+def retained_sets(copies: t.Sequence[Original], pools: t.Collection[int], counts: RetainCounts) -> t.Set[str]:
+    """Return the names of the sets between these pools that the disks, or the replicas, of a VM retain.
+
+    Only whole sets are retained. A disk that has come later cannot have the older ones.
+    """
+    return retained(_whole_sets(copies, pools), counts) if any(counts) else set()
+
+
+def _whole_sets(copies: t.Sequence[Original], pools: t.Collection[int]) -> t.List[DatedSet]:
+    by_disk = [{p.name: p for p in synced(copy, pools) if not p.bookmark} for copy in copies]
+    begins = [min((point.createtxg for point in points.values()), default=0) for points in by_disk]
+    sets: t.List[t.Tuple[int, DatedSet]] = []
+    for name in {name for points in by_disk for name in points}:
+        having = [points[name] for points in by_disk if name in points]
+        end = max(point.createtxg for point in having)
+        if all(name in points or begin > end for points, begin in zip(by_disk, begins)):
+            sets.append((end, DatedSet(name, max(point.time for point in having))))
+    ordered: t.List[DatedSet] = []
+    for _end, one in sorted(sets):  # one without a time is as old as the one before it
+        ordered.append(one if one.time or not ordered else one._replace(time=ordered[-1].time))
+    return ordered
+
+
+def obsolete_here(
+    disk: Original, name: str, home: int, peer: int, stays: t.Collection[str] = ()
+) -> t.Tuple[Point, ...]:
     """Return what a disk has of other sets, once all disks of its VM have this one on both sides. home and peer: the
-    guids of their pools.
+    guids of their pools. stays: the names of the sets to retain. Their bookmarks are not needed.
 
     A set that is named after home has come with a move. It may be all that the disk has in common with the host that it
     came from. So it stays until each other host that has replicas has a set of its own.
@@ -64,20 +90,25 @@ def obsolete_here(disk: Original, name: str, home: int, peer: int) -> t.Tuple[Po
     others = [int(one, 16) for one in disk.peers if one != short_peer(peer)]
     noted = all(any(point.bookmark for point in synced(disk, [one])) for one in others)
     pools = (home, peer) if noted else (peer,)
-    return tuple(point for point in synced(disk, pools) if point.name != name)
+    points = [point for point in synced(disk, pools) if point.name != name]
+    return tuple(point for point in points if point.bookmark or point.name not in stays)
 
 
-def obsolete_there(disk: Original, replica: Replica, name: str, pools: t.Collection[int]) -> t.Tuple[Point, ...]:
+def obsolete_there(
+    disk: Original, replica: Replica, name: str, pools: t.Collection[int], stays: t.Collection[str] = ()
+) -> t.Tuple[Point, ...]:
     """Return the older sets of a replica that has this set, and the older snapshots that its disk has lost.
 
-    A newer one stays: without it, its contents would count as written.
+    A newer one stays: without it, its contents would count as written. stays: the names of the sets to retain, which
+    the disk may have lost.
     """
     here = {point.guid for point in disk.snapshots}
     known = {point.guid for point in disk.snapshots if point.name == name}
     end = next((point.createtxg for point in replica.snapshots if point.guid in known), 0)
     others = {point for point in synced(replica, pools) if point.name != name}
+    stay = {point for point in others if point.name in stays}
     return tuple(
         p
         for p in replica.snapshots
-        if p.createtxg < end and not p.pinned and (p in others or (p.from_disk and p.guid not in here))
+        if p.createtxg < end and not (p.pinned or p in stay) and (p in others or (p.from_disk and p.guid not in here))
     )

@@ -24,9 +24,7 @@ class Full:
 
 @dataclass(frozen=True)
 class Increment:
-    """The changes from a snapshot or bookmark that both sides know to a snapshot. From a snapshot, it includes the
-    snapshots in between.
-    """
+    """The changes between a snapshot or bookmark of both sides and a snapshot, with the snapshots in between."""
 
     base: Point
     to: Point
@@ -49,9 +47,7 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class Rollback:
-    """The replica goes back to a snapshot and loses later ones: snapshots that its disk no longer has, or snapshots by
-    others without new data.
-    """
+    """The replica goes back to a snapshot and loses later ones: old ones of its disk, or empty ones of others."""
 
     to: Point
     lost: t.Tuple[str, ...]

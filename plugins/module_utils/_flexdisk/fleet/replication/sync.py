@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 
 from ...model.errors import FlexdiskError
 from ...rules.replicas import is_synced, short_peer, sync_name, sync_number
+from ...rules.retention import NEWEST_ONLY, Keep
 from .copies import VOLUME, Original, Point, Replica, next_number
-from .retention import Pair, complete, obsolete_here, obsolete_there
+from .retention import Pair, complete, obsolete_here, obsolete_there, retained_sets
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, check_role, common, next_stream
 
 # A record of a stream has this head before each block: dmu_replay_record_t of OpenZFS and illumos.
@@ -73,11 +74,24 @@ class VmSync:
 _Problems = t.List[t.Tuple[str, FlexdiskError]]
 
 
-def plan(pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False) -> t.Tuple[VmSync, _Problems]:
+class _Stays(t.NamedTuple):
+    """The names of the sets that stay on each side."""
+
+    here: t.AbstractSet[str] = frozenset()
+    there: t.AbstractSet[str] = frozenset()
+
+
+_NONE_STAYS = _Stays()
+
+
+def plan(
+    pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False, keep: Keep = NEWEST_ONLY, now: int = 0
+) -> t.Tuple[VmSync, _Problems]:
     """Return the sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
 
     here and peer: the guids of the pools. A snapshot that is to be taken is planned as one with guid 0. fresh: a new
-    set is taken although the replicas may have all that there is.
+    set is taken although the replicas may have all that there is. keep: the older sets that stay. now: seconds since
+    1970.
     """
     pools = (here, peer)
     name = complete(pairs, pools)
@@ -87,16 +101,36 @@ def plan(pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False) -> 
         name = sync_name(peer, next_number(everything, peer))
     disks: t.List[DiskSync] = []
     problems: _Problems = []
-    for disk, replica in pairs:
-        failed = given_up(disk, replica, peer) if new else ()
-        wanted = _with_snapshot(disk, failed, name) if new else disk
+    failures = [given_up(disk, replica, peer) if new else () for disk, replica in pairs]
+    wanted = [
+        _with_snapshot(disk, failed, name, now) if new else disk for (disk, _replica), failed in zip(pairs, failures)
+    ]
+    stays = _NONE_STAYS
+    if any(map(any, keep)):
+        stays = _Stays(
+            retained_sets(wanted, pools, keep.home),
+            retained_sets(_replicas_after(wanted, pairs, name), pools, keep.replica),
+        )
+    for disk, (_disk, replica), failed in zip(wanted, pairs, failures):
         try:
             if replica is not None:
                 check_role(disk, replica, here)
-            disks.append(_planned(wanted, replica, name, pools, failed))
+            disks.append(_planned(disk, replica, name, pools, failed, stays))
         except FlexdiskError as exc:
             problems.append((disk.uuid, exc))
     return VmSync(name, new, tuple(disks)), problems
+
+
+def _replicas_after(disks: t.Sequence[Original], pairs: t.Sequence[Pair], name: str) -> t.List[Replica]:
+    """Return the replicas as they will be, as far as that can be planned."""
+    result = []
+    for disk, (_disk, replica) in zip(disks, pairs):
+        try:
+            after = streams_to(disk, replica, name)[1]
+        except FlexdiskError:
+            after = replica
+        result += [after] if after is not None else []
+    return result
 
 
 def streams_to(
@@ -136,17 +170,13 @@ def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
 
 
 def given_up(disk: Original, replica: t.Optional[Replica], peer: int) -> t.Tuple[Point, ...]:
-    """Return snapshots that earlier runs have taken for this peer, and that have not come there: a new one replaces
-    them.
-    """
+    """Return snapshots that earlier runs have taken for this peer in vain: a new one replaces them."""
     there = {point.guid for point in replica.snapshots} | {replica.token_guid} if replica is not None else set()
     return tuple(p for p in disk.snapshots if sync_number(p.name, peer) is not None and p.guid not in there)
 
 
-def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str) -> Original:
-    """Return the disk with the new snapshot, and without those that have not come. Their space counts for the
-    next one.
-    """
+def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str, now: int) -> Original:
+    """Return the disk with the new snapshot, and without those that have not come. Their space counts for it."""
     written, points = 0, []
     for point in disk.snapshots:
         if point in failed:
@@ -154,12 +184,17 @@ def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str) -> Or
         else:
             points.append(point._replace(written=point.written + written))
             written = 0
-    points.append(Point(name, 0, _FUTURE, written=disk.written + written))
+    points.append(Point(name, 0, _FUTURE, written=disk.written + written, time=now))
     return replace(disk, points=(*points, *disk.bookmarks), written=0)
 
 
 def _planned(
-    disk: Original, replica: t.Optional[Replica], name: str, pools: _Pools, failed: t.Tuple[Point, ...]
+    disk: Original,
+    replica: t.Optional[Replica],
+    name: str,
+    pools: _Pools,
+    failed: t.Tuple[Point, ...],
+    stays: _Stays,
 ) -> DiskSync:
     streams, then = streams_to(disk, replica, name)
     data = sum(_data(disk, replica, stream) for stream in streams)
@@ -170,8 +205,8 @@ def _planned(
         streams,
         _stream_size(disk, data),
         data + max(0, disk.refreservation - reserved),
-        obsolete_here(disk, name, *pools),
-        obsolete_there(disk, then, name, pools) if then is not None else (),
+        obsolete_here(disk, name, *pools, stays.here),
+        obsolete_there(disk, then, name, pools, stays.there) if then is not None else (),
         failed,
         _repairs(disk, replica, name, pools[1]),
     )
@@ -203,9 +238,7 @@ def lacks_reservation(wanted: int, replica: Replica) -> bool:
 
 
 def _data(disk: Original, replica: t.Optional[Replica], stream: Stream) -> int:
-    """Return bytes of data that a stream brings. Of an interrupted one, all of it, although a part may be there
-    already.
-    """
+    """Return the bytes that a stream brings; of an interrupted one all, although a part may be there already."""
     if isinstance(stream, Full):
         return stream.to.written
     if isinstance(stream, Increment):

@@ -37,6 +37,12 @@ class Sync:
     peer_pool: t.Optional[str] = None
     bandwidth_limit: t.Optional[str] = None
     forget_unseen: bool = False
+    keep: t.Optional[t.Mapping[str, int]] = None
+    """The older sets that the peer retains, as in RetainCounts. None: as the last sync had it."""
+    keep_home: t.Optional[t.Mapping[str, int]] = None
+    """The same for the home."""
+    goes_on: bool = False
+    """Whether a VM that cannot be replicated, or a peer that is lost, is a part of the result and no failure."""
     moves: bool = False
     """Whether the VM is about to move to the peer."""
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import dataclass, field
 
 from ...rules.identity import render_time
 from . import report
@@ -14,8 +15,23 @@ from .failover_calls import check_at_home, check_fit, drop_everywhere, mark_with
 from .sync_arguments import Sync, commands_to_forget
 
 _Dict = t.Dict[str, t.Any]
-_PREPARED = ("transfers", "stream_bytes", "rate", "space", "idle", "failover", "failures")
+_PREPARED = ("transfers", "stream_bytes", "rate", "space", "idle", "failover", "failures", "labels")
 _THERE = ("pools", "vms", "replicas", "failover", "collected")
+
+
+@dataclass
+class _Outcome:
+    """What has become of a sync, as far as it has come."""
+
+    planned: _Dict = field(default_factory=dict)
+    """The result of the step prepare on the home."""
+    complete: t.Sequence[str] = ()
+    """The VMs whose replicas are complete."""
+    sent: t.Sequence[_Dict] = ()
+    """What was sent, by VM."""
+    failures: t.List[str] = field(default_factory=list)
+    seconds: float = 0.0
+    """Since the snapshots were taken."""
 
 
 def keep_replicas(sync: Sync, run: Run) -> Flow:
@@ -23,6 +39,54 @@ def keep_replicas(sync: Sync, run: Run) -> Flow:
     _refuse_unknown_peer(sync, run)
     if not sync.vms:
         return {}
+    outcome = _Outcome()
+    yield from _keep(sync, run, outcome)
+    return outcome.planned
+
+
+def replicate(sync: Sync, run: Run) -> Flow:
+    """Like keep_replicas(), but what fails is a part of the result: C(peer), and in C(rows) what became of each VM."""
+    outcome = _Outcome()
+    reason = ""
+    try:
+        _refuse_unknown_peer(sync, run)
+        yield from _keep(sync, run, outcome)
+    except Stopped as exc:
+        reason = str(exc)
+    transfers = {vm["uuid"]: vm for vm in outcome.planned.get("transfers", ())}
+    sent = {one["vm"]: one for one in outcome.sent}
+    rows = [_row(vm, transfers.get(vm), sent.get(vm), outcome, reason, run.check) for vm in sync.vms]
+    return {"peer": sync.peer, "rows": rows, "changed": bool(outcome.planned) and not outcome.planned["idle"]}
+
+
+def _row(
+    vm: str, transfer: t.Optional[_Dict], sent: t.Optional[_Dict], outcome: _Outcome, reason: str, check: bool
+) -> _Dict:
+    complete = vm in outcome.complete
+    failed = [sent["failure"]] if sent is not None and sent["failure"] else _failures_of(vm, outcome)
+    failed = [*([] if complete else failed), *filter(None, [reason])]
+    planned_bytes = sum(disk["sends"] for disk in transfer["disks"]) if transfer is not None else 0
+    return {
+        "vm": vm,
+        "complete": complete,
+        "sent_bytes": planned_bytes if check else sent["sent_bytes"] if sent is not None else 0,
+        "seconds": sent["seconds"] if sent is not None else 0.0,
+        "age": round(outcome.seconds),
+        "failure": ". ".join(failed) or ("" if complete else "its replicas are not complete"),
+    }
+
+
+def _failures_of(vm: str, outcome: _Outcome) -> t.List[str]:
+    """Return the failures that are about a VM: one of a single VM begins with what that is called."""
+    labels: t.Mapping[str, str] = outcome.planned.get("labels", {})
+    mine = f"{labels.get(vm, vm)}: "
+    others = tuple(f"{label}: " for uuid, label in labels.items() if uuid != vm)
+    return [
+        text[len(mine) :] if text.startswith(mine) else text for text in outcome.failures if not text.startswith(others)
+    ]
+
+
+def _keep(sync: Sync, run: Run, outcome: _Outcome) -> Part:
     if sync.failover == "present":
         yield from check_fit(sync)
     peer_info = yield _read(sync, ssh_directories=sync.ssh_directories, may_be_lost=True)
@@ -32,20 +96,27 @@ def keep_replicas(sync: Sync, run: Run) -> Flow:
         )
     name = "Plan the sync, and take the snapshots"
     more = {"peer": peer_info.result, "peer_pool": sync.peer_pool, "address": sync.address, "port": sync.port}
-    prepared = yield sync.send_call(name, "prepare", _PREPARED, vms=sync.vms, **more)
-    planned = dict(prepared.result)
+    keeps = {"keep": sync.keep, "keep_home": sync.keep_home, "goes_on": sync.goes_on or None}
+    prepared = yield sync.send_call(name, "prepare", _PREPARED, vms=sync.vms, **more, **keeps)
+    outcome.planned = planned = dict(prepared.result)
     if run.check:
-        _fail(planned["failures"])
-        complete, sent, ended = [vm["uuid"] for vm in planned["transfers"]], [], prepared.ended
+        outcome.complete = [vm["uuid"] for vm in planned["transfers"]]
+        outcome.failures = list(planned["failures"])
+        ended = prepared.ended
     else:
-        complete, sent, ended = yield from _transfer(sync, peer_info.result["collected"], planned)
+        ended = yield from _transfer(sync, peer_info.result["collected"], outcome)
+    outcome.seconds = ended - prepared.began
+    if not sync.goes_on:
+        _fail(outcome.failures)
     if not sync.moves and not (run.check and run.diff):  # the diff has it
         began = render_time(prepared.began)
-        lines = report.done(planned["transfers"], sent, complete, sync.peer, began, ended - prepared.began)
+        lines = report.done(planned["transfers"], outcome.sent, outcome.complete, sync.peer, began, outcome.seconds)
         text = f"{planned['msg']}, would be sent" if run.check and not planned["idle"] else lines
-        yield Message("Say what was sent", text)
-    yield from prepare_failover(sync, run, dict(peer_info.result), planned)
-    return planned
+        if text:
+            yield Message("Say what was sent", text)
+    whole = [vm for vm in planned["transfers"] if vm["uuid"] in outcome.complete]
+    if whole:
+        yield from prepare_failover(sync, run, dict(peer_info.result), {**planned, "transfers": whole})
 
 
 def announce(sync: Sync) -> Part:
@@ -64,36 +135,45 @@ def _read(sync: Sync, **more: t.Any) -> Call:
 
 
 def _open(sync: Sync, transfers: t.Sequence[_Dict]) -> Call:
-    more = {"transfers": transfers, "ssh_directories": sync.ssh_directories}
+    more = {"transfers": transfers, "ssh_directories": sync.ssh_directories, "may_be_lost": sync.goes_on}
     return sync.receive_call("Let the streams in", "open", ("host_keys",), **more)
 
 
-def _transfer(sync: Sync, since: t.Any, planned: _Dict) -> Part:
-    """Send what was planned. Return whose replicas are complete, what was sent, and when that ended. Whatever fails,
-    stock is taken.
-    """
-    failed, sent = None, []
+def _transfer(sync: Sync, since: t.Any, outcome: _Outcome) -> Part:
+    """Send what was planned, and note what came of it. Return when that ended. Whatever fails, stock is taken."""
+    failed: t.Optional[Stopped] = None
+    planned = outcome.planned
     if not planned["idle"]:
         try:
-            sent = yield from _send(sync, planned["transfers"])
+            outcome.sent = yield from _send(sync, planned["transfers"])
         except CallFailed as exc:
             failed = exc
     transfers, keeps = planned["transfers"], ("complete", "failures")
-    closed = yield sync.receive_call("Take stock on the peer", "close", keeps, transfers=transfers, since=since)
-    complete = closed.result["complete"]
+    more = {"transfers": transfers, "since": since}
+    closed = yield sync.receive_call("Take stock on the peer", "close", keeps, may_be_lost=sync.goes_on, **more)
+    if closed.lost:
+        failed = Stopped(f"{sync.peer} was lost in the middle of the sync: {closed.msg}")
+    complete, failures = (closed.result.get(key, []) for key in ("complete", "failures"))
     done = yield sync.send_call("Tidy up", "finish", ("failures",), transfers=transfers, complete=complete)
-    if failed is not None:
+    outcome.complete = complete
+    if failed is not None and not sync.goes_on:
         raise failed
-    incomplete = [vm["label"] for vm in transfers if vm["uuid"] not in complete]
-    failures = [*(one["failure"] for one in sent if one["failure"]), *planned["failures"]]
-    failures += [*closed.result["failures"], *done.result["failures"]]
-    _fail([*(f"The replicas of this VM are not complete: {label}" for label in incomplete), *failures])
-    return complete, sent, done.ended
+    if sync.goes_on:
+        outcome.failures = [str(failed)] if failed is not None else []
+    else:
+        incomplete = [vm["label"] for vm in transfers if vm["uuid"] not in complete]
+        outcome.failures = [f"The replicas of this VM are not complete: {label}" for label in incomplete]
+        outcome.failures += [one["failure"] for one in outcome.sent if one["failure"]]
+    outcome.failures += planned["failures"]
+    outcome.failures += [*failures, *done.result["failures"]]
+    return done.ended
 
 
 def _send(sync: Sync, transfers: t.Sequence[_Dict]) -> Part:
     opened = yield _open(sync, transfers)
     more = {"address": sync.address, "port": sync.port, "bandwidth_limit": sync.bandwidth_limit}
+    if opened.lost:
+        return []  # the end of the sync says so
     keys = opened.result["host_keys"]
     sent: Answer = yield sync.send_call("Send", "send", ("sent",), transfers=transfers, host_keys=keys, **more)
     return sent.result["sent"]

@@ -213,9 +213,7 @@ def _is_of_others(point: Point) -> bool:
 def _immovable_snapshots(
     record: Record, rollback: DiskRollback, replicas: LocalReplicas, begun: bool
 ) -> t.Iterator[Problem]:
-    """Yield why snapshots that the disk must lose cannot be destroyed. Nothing is asked again of a disk that is going
-    back already.
-    """
+    """Yield why snapshots that the disk must lose cannot be destroyed, unless it is going back already."""
     for point in rollback.lost:
         name = f"{rollback.replica.dataset}@{point.name}"
         if _is_of_others(point) and point.written and not (begun or replicas[rollback.disk.uuid].discards_writes):

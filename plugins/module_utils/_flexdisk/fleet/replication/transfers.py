@@ -16,6 +16,7 @@ from ...model.errors import FlexdiskError
 from ...rules import identity
 from ...rules.layout import replicas_container
 from ...rules.replicas import is_host, is_synced
+from ...rules.retention import NEWEST_ONLY, Keep, decode_keep, encode_keep
 from .copies import VOLUME, Point, Replica
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, Travelling
 from .sync import DiskSync
@@ -30,7 +31,7 @@ _KINDS: t.Mapping[str, t.Any] = {
 }
 _SNAPSHOT = re.compile(r"[A-Za-z0-9_.: -]{1,255}")
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.: -]{0,254}")
-_TOKEN = re.compile(r"[0-9a-f]{1,4}(?:-[0-9a-f]{1,4000}){2,3}")
+TOKEN = re.compile(r"[0-9a-f]{1,4}(?:-[0-9a-f]{1,4000}){2,3}")
 KEY = re.compile(r"ssh-ed25519 [A-Za-z0-9+/]{20,200}={0,2}")
 HOST_KEY = re.compile(r"(?:ssh|ecdsa)-[a-z0-9-]{2,40} [A-Za-z0-9+/]{20,2000}={0,3}")
 
@@ -85,6 +86,10 @@ class VmTransfer:
     idle: bool = False
     # The public key with which the home may ask what the peer has of the VM, "" for none.
     asks: str = ""
+    # The older sets that stay on both sides.
+    keep: Keep = NEWEST_ONLY
+    # When the set was taken by this sync, in seconds since 1970 by the clock of the home. 0 if it was there before.
+    taken: int = 0
 
     @property
     def label(self) -> str:
@@ -122,7 +127,7 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
 def transfer_as_result(vm: VmTransfer) -> _Dict:
     """Return a transfer as a result."""
     disks = [dict(asdict(disk), streams=[_stream(one) for one in disk.streams]) for disk in vm.disks]
-    return dict(asdict(vm), label=vm.label, disks=disks)
+    return dict(asdict(vm), label=vm.label, disks=disks, keep=encode_keep(vm.keep))
 
 
 def _stream(stream: Stream) -> _Dict:
@@ -158,6 +163,8 @@ def _vm(given: t.Any) -> VmTransfer:
         disks=tuple(_disk(disk) for disk in given["disks"]),
         idle=bool(given["idle"]),
         asks=_matching(given["asks"], KEY.fullmatch) if given["asks"] else "",
+        keep=decode_keep(str(given["keep"])),
+        taken=int(given["taken"]),
     )
 
 
@@ -183,8 +190,8 @@ def _read_stream(given: t.Any) -> Stream:
     for key in ("to", "base"):
         if key in fields:
             fields[key] = _point(fields[key])
-    if "token" in fields:
-        _matching(fields["token"], _TOKEN.fullmatch)
+    if fields.get("token") or given["kind"] == "resume":
+        _matching(fields["token"], TOKEN.fullmatch)
     if "lost" in fields:
         fields["lost"] = tuple(_matching(name, _SNAPSHOT.fullmatch) for name in fields["lost"])
     return t.cast(Stream, _KINDS[given["kind"]](**fields))
@@ -199,6 +206,7 @@ def _point(given: t.Any) -> Point:
         bool(given["held"]),
         bool(given["pinned"]),
         bool(given["coming"]),
+        int(given["time"]),
     )
     return Point(given["name"], _guid(given["guid"]), int(given["createtxg"]), *flags)
 
@@ -223,7 +231,7 @@ def _replica(given: t.Any) -> Replica:
         written=int(given["written"]),
         refreservation=int(given["refreservation"]),
         kind=_matching(given["kind"], (VOLUME, "filesystem").__contains__),
-        token=_matching(token, _TOKEN.fullmatch) if token else "",
+        token=_matching(token, TOKEN.fullmatch) if token else "",
         token_guid=int(given["token_guid"]),
         readonly=bool(given["readonly"]),
         home=_guid(given["home"]),
@@ -232,6 +240,7 @@ def _replica(given: t.Any) -> Replica:
         encryptionroot=_matching(root, _is_root) if root else "",
         key_loaded=bool(given["key_loaded"]),
         key_location=str(given["key_location"])[:300],
+        keep=encode_keep(decode_keep(str(given["keep"]))),
     )
 
 

@@ -17,7 +17,7 @@ import typing as t
 from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
 from ...rules.identity import NAMES, PREFIX
-from ...rules.replicas import BACK, COMING_SNAPSHOTS, RESERVED, SENT
+from ...rules.replicas import BACK, COMING_SNAPSHOTS, KEEP, RESERVED, SENT, TAKEN
 
 MARK = "flexdisk-receive-"
 _EXPIRES = re.compile(r'restrict,expiry-time="(\d{14})",')
@@ -27,7 +27,7 @@ _NOT_RECEIVED = (
     *("mountpoint", "canmount", "sharenfs", "sharesmb", "setuid", "exec", "devices"),
     *("quota", "refquota", "reservation", "refreservation"),
 )
-_OURS = tuple(PREFIX + name for name in (*NAMES, SENT, COMING_SNAPSHOTS, RESERVED, BACK))
+_OURS = tuple(PREFIX + name for name in dict.fromkeys((*NAMES, SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP, TAKEN)))
 _SLOWEST = MIB  # bytes a second: a link that is slower is of no use
 _AT_LEAST = 3600  # seconds
 
@@ -77,9 +77,7 @@ def receive_command(zfs: str, dataset: str, properties: t.Mapping[str, str], not
 
 
 def get_command(zfs: str, command: t.Sequence[str]) -> str:
-    """Return the command that a key opens: it tells what zfs get tells. words: those of zfs get, the first one
-    is zfs.
-    """
+    """Return the command that a key opens: it prints what zfs get prints. words: those of zfs get, from zfs on."""
     return " ".join(map(shlex.quote, (zfs, *command[1:])))
 
 

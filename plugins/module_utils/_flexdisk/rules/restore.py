@@ -1,0 +1,142 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Restored disks: which snapshot of a replica a new disk is made from, and what the disk notes about it."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..model.dataset import Dataset
+from ..model.errors import FlexdiskError
+from . import identity
+from .inventory import Host
+from .layout import is_below, replicas_container
+from .replicas import ROLE, SENT, SYNCED, is_synced
+
+RESTORED = "restored"  # our property of a restored disk: what it was made from
+_NOTE = re.compile(r"([0-9a-f-]{36})/([0-9]{1,20})@([A-Za-z0-9_.: -]{1,255})\Z")
+
+
+class Origin(t.NamedTuple):
+    """What a restored disk was made from."""
+
+    # The UUID of the disk that has the replica.
+    disk: str
+    # The guid of the snapshot, and its name after the @.
+    guid: int
+    snapshot: str
+
+
+def encode_origin(origin: Origin) -> str:
+    """Return the value of RESTORED."""
+    return f"{origin.disk}/{origin.guid}@{origin.snapshot}"
+
+
+def decode_origin(value: str) -> t.Optional[Origin]:
+    """Return what a value of RESTORED says, None for an invalid one."""
+    match = _NOTE.match(value)
+    return Origin(match[1], int(match[2]), match[3]) if match and identity.is_uuid(match[1]) else None
+
+
+def find_replica(host: Host, disk: str) -> Dataset:
+    """Return the replica of a disk, by the UUID of the disk. Raises FlexdiskError ResourceNotFound or Ambiguous."""
+    replicas = _replicas(host)
+    matches = [one for one in replicas if one.user[ROLE] == disk]
+    if len(matches) > 1:
+        names = ", ".join(one.name for one in matches)
+        raise FlexdiskError("Ambiguous", f"{len(matches)} replicas of the disk {disk} are here: {names}")
+    if not matches:
+        have = ", ".join(f"{one.user[ROLE]} ({one.name})" for one in replicas) or "none"
+        pools = ", ".join(sorted(host.geometry)) or "none"
+        text = f"no replica of the disk {disk} is in the pools that were read ({pools}); the replicas there: {have}"
+        raise FlexdiskError("ResourceNotFound", text)
+    return matches[0]
+
+
+def _replicas(host: Host) -> t.List[Dataset]:
+    """Return all replicas of the host. A role counts only if it was set here: a stream could have brought it."""
+    places = [replicas_container(pool) for pool in host.geometry]
+    return [
+        one
+        for name, one in sorted(host.datasets.items())
+        if one.kind != "snapshot"
+        and any(is_below(name, place) for place in places)
+        and identity.is_uuid(one.user.get(ROLE, ""))
+        and ROLE not in one.received
+    ]
+
+
+def snapshots_of(host: Host, replica: Dataset) -> t.List[Dataset]:
+    """Return the snapshots of a replica that have come from its disk, oldest first. Those that others have taken of the
+    replica are left out: nobody knows of what.
+    """
+    snapshots = [one for one in host.datasets.values() if one.kind == "snapshot" and one.parent == replica.name]
+    return sorted(filter(_from_disk, snapshots), key=lambda one: one.createtxg)
+
+
+def _from_disk(snapshot: Dataset) -> bool:
+    return snapshot.user.get(SENT) == "on" or is_synced(short_name(snapshot))
+
+
+def short_name(snapshot: Dataset) -> str:
+    """Return the part of a snapshot's name after the @."""
+    return snapshot.name.partition("@")[2]
+
+
+def time_of(snapshot: Dataset) -> str:
+    """Return when the disk was like the snapshot: when its sync began by the clock of this host, else when it was
+    taken by the clock of the disk's host.
+    """
+    return identity.decode_time(snapshot.user.get(SYNCED, "")) or identity.render_time(snapshot.creation)
+
+
+def choose(host: Host, replica: Dataset, name: str) -> Dataset:
+    """Return the snapshot of a replica with this short name; without a name, the newest one of a sync. Raises
+    FlexdiskError ResourceNotFound with all that there are.
+    """
+    snapshots = snapshots_of(host, replica)
+    matches = [one for one in snapshots if (short_name(one) == name if name else is_synced(short_name(one)))]
+    if not matches:
+        wanted = f"snapshot {name}" if name else "snapshot of a sync"
+        text = f"{replica.name} has no {wanted} that has come from its disk; it has: {listed(snapshots)}"
+        raise FlexdiskError("ResourceNotFound", text)
+    return matches[-1]
+
+
+def listed(snapshots: t.Sequence[Dataset]) -> str:
+    """Return the snapshots with their times as text, newest first."""
+    return ", ".join(f"{short_name(one)} of {time_of(one)}" for one in reversed(snapshots)) or "none"
+
+
+def check_restorable(replica: Dataset) -> None:
+    """Raise FlexdiskError EncryptionRoot or NotSupported for a replica of which no disk is made."""
+    if replica.encryptionroot:
+        text = f"{replica.name} is encrypted, so a disk made from it would be, too"
+        raise FlexdiskError("EncryptionRoot", text)
+    if replica.kind != "volume":
+        raise FlexdiskError("NotSupported", f"{replica.name}: a replica of a disk of type file is not restored")
+
+
+def why_not_same(user: t.Mapping[str, str], wanted: Origin, named: bool) -> str:
+    """Return why an existing disk is not the one that a restore would make; "" if it is.
+
+    user: the properties of the existing disk. wanted: what the restore would make a disk from. named: the task has
+    named the snapshot, so that a newer one is not meant.
+    """
+    known = decode_origin(user.get(RESTORED, ""))
+    if known is None or known.disk != wanted.disk:
+        made = "was not restored from a replica" if known is None else f"was restored from the replica of {known.disk}"
+        return f"exists already, and {made}; give the restored disk another name"
+    if known.guid == wanted.guid:
+        return ""
+    newest = f"{wanted.snapshot} is {'another one' if named else 'the newest one now'}"
+    more = "" if named else f", or name {known.snapshot} if that is meant"
+    return f"was restored from the snapshot {known.snapshot}, and {newest}; give the restored disk another name{more}"
+
+
+def is_from(user: t.Mapping[str, str], disk: str, snapshot: str) -> bool:
+    """Return whether a disk with these properties was made from a snapshot of this name of the replica of a disk."""
+    known = decode_origin(user.get(RESTORED, ""))
+    return known is not None and bool(snapshot) and (known.disk, known.snapshot) == (disk, snapshot)

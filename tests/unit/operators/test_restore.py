@@ -1,0 +1,95 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which replica the playbook restore_disk takes, and what it does not understand."""
+
+from __future__ import annotations
+
+import pytest
+
+from .plays import DATA, OLD, WEB, calls, disk, host, order, refused, vm
+
+GIVEN = {"flexdisk_vm": "web", "flexdisk_disk": "data", "flexdisk_restored_name": "copy"}
+CALL = {"name": "copy", "replica": DATA}
+
+
+def read(*replicas):
+    """web on hv01, whose disk data has replicas on these hosts."""
+    has = [{"host": name, "synced": "2026-01-01T00:00:00Z", "age": 1} for name in replicas]
+    data = {**disk("data", DATA), "replicas": has}
+    return {"hv01": host(vm(WEB, "web", data, parked=[disk("old", OLD, state="parked", slot="")])), "hv02": host()}
+
+
+def test_the_host_of_the_replica_makes_the_disk():
+    assert order("restore_disk", GIVEN, {}).reads
+    assert calls("restore_disk", GIVEN, read=read("hv02")) == {"hv02": CALL}
+    by_uuid = {**GIVEN, "flexdisk_disk": DATA.upper(), "flexdisk_replica_snapshot": "nightly"}
+    assert calls("restore_disk", by_uuid, read=read("hv02")) == {"hv02": {**CALL, "source_snapshot": "nightly"}}
+    which = {**GIVEN, "flexdisk_replica_host": "hv02"}
+    assert calls("restore_disk", which, read=read("hv02", "hv03")) == {"hv02": CALL}
+
+
+def test_another_host_gets_the_disk():
+    """Where the replica is, the call begins. The host of the replica itself is no other host."""
+    given = {**GIVEN, "flexdisk_target": "hv01"}
+    call = {"restore": {"disk": DATA, "new_name": "copy"}, "target": "hv01"}
+    assert calls("restore_disk", given, read=read("hv02")) == {"hv02": call}
+    given["flexdisk_replica_snapshot"] = call["restore"]["snapshot"] = "nightly"
+    assert calls("restore_disk", given, read=read("hv02")) == {"hv02": call}
+    assert calls("restore_disk", {**GIVEN, "flexdisk_target": "hv02"}, read=read("hv02")) == {"hv02": CALL}
+
+
+def test_a_disk_whose_host_is_down():
+    """Nothing is read, so nothing can fail of it."""
+    given = {"flexdisk_disk": DATA, "flexdisk_restored_name": "copy", "flexdisk_replica_host": "hv02"}
+    found = order("restore_disk", given, {})
+    assert (found.reads, found.problems, found.calls) == (False, [], {"hv02": CALL})
+
+
+def test_a_detached_disk():
+    """vm_info says nothing of its replicas."""
+    given = {**GIVEN, "flexdisk_disk": "old"}
+    (text,) = refused("restore_disk", given, read=read())
+    assert text.endswith("is detached. Say with flexdisk_replica_host where its replica is")
+    given["flexdisk_replica_host"] = "hv02"
+    assert calls("restore_disk", given, read=read()) == {"hv02": {**CALL, "replica": OLD}}
+
+
+@pytest.mark.parametrize(
+    ("given", "replicas", "text"),
+    [
+        ({}, [], "disk data of VM web has no replicas. The playbook replicate makes some"),
+        (
+            {},
+            ["hv02", "hv03"],
+            "has replicas on hv02 (of 2026-01-01T00:00:00Z), hv03 (of 2026-01-01T00:00:00Z). Say with "
+            "flexdisk_replica_host which one you mean",
+        ),
+        ({"flexdisk_replica_host": "hv01"}, ["hv02"], "has no replica on hv01, but on hv02"),
+        ({}, ["hv03"], "hv03, which has the replica, is none of the hosts here: hv01, hv02"),
+        ({"flexdisk_disk": "logs"}, ["hv02"], "VM web on hv01 has no disk logs with a UUID. It has data, old"),
+        ({"flexdisk_vm": "db"}, ["hv02"], "VM db is on none of hv01, hv02."),
+    ],
+)
+def test_what_is_not_certain(given, replicas, text):
+    (problem,) = refused("restore_disk", {**GIVEN, **given}, read=read(*replicas))
+    assert text in problem
+
+
+def test_a_disk_without_a_name():
+    unnamed = {"hv01": host(vm(WEB, "web", disk("", "", volume="zones/web/disk1"))), "hv02": host()}
+    (text,) = refused("restore_disk", {**GIVEN, "flexdisk_disk": "(disk1)"}, read=unnamed)
+    assert "is not adopted" in text
+
+
+def test_without_the_vm():
+    texts = refused("restore_disk", {"flexdisk_disk": "data", "flexdisk_restored_name": "copy"})
+    assert "flexdisk_disk data is no UUID, so it needs flexdisk_vm" in texts[0]
+    assert "flexdisk_replica_host must say which host has the replica" in texts[1]
+
+
+def test_the_hosts_mean_one_disk():
+    inventory = {"hv02": {"flexdisk_restored_name": "other"}}
+    (text,) = refused("restore_disk", GIVEN, read=read("hv02"), inventory=inventory)
+    assert "the hosts of this run mean several disks" in text
