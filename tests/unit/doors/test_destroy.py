@@ -52,7 +52,7 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/replication/own_copies.py drop_move_entry: drop_own_copy": 1,
     "engine/replication/own_copies.py destroy_with_holds: copies.destroy": 1,  # snapshots, named one by one
     "engine/replication/replica_receive.py Receiver._prepare_replica: roll_back_replica": 1,
-    "engine/replication/replica_receive.py Receiver._keep_set: destroy_with_holds": 1,
+    "engine/replication/replica_receive.py Receiver._destroy_unless_cloned: destroy_with_holds": 1,
     "engine/replication/replica_receive.py Receiver.remove: drop_own_copy": 1,
     "engine/replication/restore_target.py RestoreTarget._give_up: drop_own_copy": 1,
     "engine/replication/way_back.py roll_back_replica: destroy_with_holds": 1,

@@ -105,6 +105,7 @@ def test_the_first_choice_is_what_a_playbook_takes():
         if spec.get("required"):
             continue
         text = (PLAYBOOKS / f"{playbook}.yml").read_text()
+        text += "".join((PLAYBOOKS / "tasks" / name).read_text() for name in re.findall(r"\btasks/(\w+\.yml)", text))
         if f'state: "{{{{ _flexdisk.{other} | default(omit) }}}}"' in text:  # then the module has the default
             (module,) = re.findall(r"flexdisk\.hypervisor\.(\w+):\n(?:        .*\n)*?        state: ", text)
             source = (PLAYBOOKS.parent / "plugins" / "modules" / f"{module}.py").read_text()
