@@ -1261,8 +1261,22 @@ MUTATIONS = (
     Mutation(
         "libvirt: the setting of libvirt-guests is not read",
         "engine/failover/guests_service.py",
-        'if values and values[-1] != "start":',
+        "if not (wrong or (not places and default == _START)):",
         "if False:",
+        "tests/unit/domains/test_guests_service.py",
+    ),
+    Mutation(
+        "libvirt: a line of the setting that is not understood counts as none",
+        "engine/failover/guests_service.py",
+        "if setting is None and not _NOTHING.fullmatch(line):",
+        "if False:",
+        "tests/unit/domains/test_guests_service.py",
+    ),
+    Mutation(
+        "libvirt: the file that the script reads counts only if it is there",
+        "engine/failover/guests_service.py",
+        "if path in read or os.path.exists(root + path)]",
+        "if os.path.exists(root + path)]",
         "tests/unit/domains/test_guests_service.py",
     ),
     Mutation(

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_home
@@ -18,13 +20,15 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
     FailoverReturn,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm as vms
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import usage
 from tests.unit.replication.test_failover import protect, said_by, start, take
 from tests.unit.replication.test_move import POLICY, config, linux, move, swap
-from tests.unit.replication.test_other_tasks import DATA, ROOT, done
+from tests.unit.replication.test_other_tasks import DATA, ROOT, done, task
 from tests.unit.replication.world import VM
 
 FILE = {"name": "logs", "type": "file", "size": 16}
@@ -112,7 +116,7 @@ def test_a_saved_domain_that_was_taken_over_stays_saved(world):
     assert world.home.power(VM) == "saved"
     back = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
     request = EndRequest("db01", read_claims({"hv02": said_by(world.peer, "db01")}))
-    with pytest.raises(FlexdiskError, match=rf"it is saved here.*Stop it here \(virsh managedsave-remove {VM}\)"):
+    with pytest.raises(FlexdiskError, match=rf"it is saved here.*Stop it here \(virsh managedsave-remove {VM}, which"):
         back.end(request)
     world.home.domains.saves.discard(VM)
     back.end(request)
@@ -137,3 +141,52 @@ def test_a_host_that_starts_all_domains_gets_no_failover(world, monkeypatch):
     (problem,) = home.set_failover([VM], True, "hv01", False, "hv02").problems
     assert (problem.code, problem.message) == ("NotSupported", "on this host, libvirt-guests starts all")
     assert world.home.autoboots(VM) is True
+
+
+def why_saved(world):
+    """What a task says of a domain whose memory is saved."""
+    (problem,) = declared(world, state="stopped").problems
+    assert problem.code == "VmInTransition"
+    return problem.message
+
+
+def test_no_message_tells_to_start_a_saved_domain_that_may_run_elsewhere(world):
+    """virsh start asks no other host. start_host does, and afterwards the domain may be started by hand."""
+    world.home.domains.save(VM)
+    assert "start it (virsh start db01)" in why_saved(world)
+    world.home.reboot()
+    assert take(world)
+    message = why_saved(world)
+    assert "virsh start" not in message
+    assert "the playbook start_host asks whether another host has taken it over, and may start it; or give the" in message
+    assert f"(virsh managedsave-remove {VM}), which loses what the guest had in its memory" in message
+    (problem,) = task(world, ROOT, {**DATA, "pci_slot": "5:0:0"}, allow_restart=True).problems
+    assert (problem.code, problem.message) == ("VmInTransition", message)
+
+
+def test_the_end_of_a_saved_domain_has_one_reason(world):
+    saved(world)
+    assert take(world)
+    back = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
+    (problem,) = back.look(EndRequest("db01", read_claims({"hv02": said_by(world.peer, "db01")}))).problems
+    assert problem.code == "VmNotStopped"
+    assert f"(virsh managedsave-remove {VM}, which loses what the guest had in its memory)" in problem.message
+
+
+@pytest.mark.parametrize("state", ["paused", "crashed", "suspended"])
+def test_a_guest_that_cannot_shut_itself_down_is_halted(world, state):
+    """virsh shutdown does nothing to it, or fails. To resume it would make a second copy that runs."""
+    booted(world)
+    assert take(world)
+    world.home.power_on(VM)
+    world.home.domains.states[VM] = state
+    (words,) = start(world, {"hv02": said_by(world.peer)}).failures
+    assert f"Stop it here (virsh destroy {VM}, which halts it and keeps its disks)" in words
+
+
+def test_a_volume_below_an_unknown_disk_is_shown_by_start_vm(world):
+    """A domain with failover is started by what asks whether it may."""
+    (vm,) = observe(world.home.zfs(), world.home.driver()).vms
+    (entry, *_more) = vm.config.disks
+    assert "the playbook start_vm shows it" in usage._perhaps(vm.config, entry).remedy
+    assert "virsh start db01 shows it" in usage._perhaps(replace(vm.config, failover=False), entry).remedy

@@ -38,7 +38,7 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
             f"{', '.join(pinned)} has clones or holds, and would go with the VM's own dataset, which does not travel"
         )
         result.append(Problem("InUse", message, vm.label))
-    state = usage.power_problem(vm.config)
+    state = usage.power_problem(vm)
     if state:
         result.append(Problem("VmInTransition", state, vm.label))
     result += [Problem("NotSupported", f"{text}; it does not travel", vm.label) for text in _staying(vm)]
