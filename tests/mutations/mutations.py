@@ -1252,10 +1252,38 @@ MUTATIONS = (
         DOMAINS,
     ),
     Mutation(
+        "libvirt: a saved domain that may run elsewhere is started by hand",
+        "rules/usage.py",
+        "if vm.config.failover and not vm.at_home:",
+        "if False:",
+        DOMAINS,
+    ),
+    Mutation(
+        "libvirt: a paused domain is asked to shut down",
+        "rules/power.py",
+        "if config.identity_in_zfs and config.state in _CANNOT_SHUT_DOWN:",
+        "if False:",
+        DOMAINS,
+    ),
+    Mutation(
         "libvirt: a host that starts all domains after a boot gets failover",
         "engine/failover/failover_home.py",
         "for vm in new if all_start]",
         "for vm in new if False]",
+        DOMAINS,
+    ),
+    Mutation(
+        "libvirt: a host that starts all domains after a boot gets a first record",
+        "engine/failover/failover_records.py",
+        "    if refused:\n",
+        "    if False:\n",
+        DOMAINS,
+    ),
+    Mutation(
+        "libvirt: a host that starts all domains after a boot has no problem with a record",
+        "engine/failover/failover_records.py",
+        "if given and all_start else []",
+        "if False else []",
         DOMAINS,
     ),
     Mutation(

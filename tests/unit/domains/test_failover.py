@@ -10,7 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_home
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import (
+    guests_service,
+    vm_failover,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
     EndRequest,
 )
@@ -23,10 +26,12 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import vm as vms
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import usage
-from tests.unit.replication.test_failover import protect, said_by, start, take
+from tests.unit.replication.test_failover import mark, protect, said_by, start, stored, take
 from tests.unit.replication.test_move import POLICY, config, linux, move, swap
 from tests.unit.replication.test_other_tasks import DATA, ROOT, done, task
 from tests.unit.replication.world import VM
@@ -134,7 +139,7 @@ def test_messages_name_the_commands_of_libvirt(world):
 def test_a_host_that_starts_all_domains_gets_no_failover(world, monkeypatch):
     """libvirt-guests asks nobody. A VM that has failover keeps it, and each sync says what is wrong."""
     home = FailoverHome(world.home.zfs(), world.home.driver(), world.home)
-    monkeypatch.setattr(failover_home, "why_guests_start", lambda: "libvirt-guests starts all")
+    monkeypatch.setattr(guests_service, "why_guests_start", lambda: "libvirt-guests starts all")
     marked = home.set_failover([VM], True, "hv01", False, "hv02")
     assert (marked.problems, len(marked.records), marked.failures) == ([], 1, ["hv01: libvirt-guests starts all"])
     assert not home.set_failover([VM], False, "hv01", False).failures
@@ -158,7 +163,9 @@ def test_no_message_tells_to_start_a_saved_domain_that_may_run_elsewhere(world):
     assert take(world)
     message = why_saved(world)
     assert "virsh start" not in message
-    assert "the playbook start_host asks whether another host has taken it over, and may start it; or give the" in message
+    assert (
+        "the playbook start_host asks whether another host has taken it over, and may start it; or give the" in message
+    )
     assert f"(virsh managedsave-remove {VM}), which loses what the guest had in its memory" in message
     (problem,) = task(world, ROOT, {**DATA, "pci_slot": "5:0:0"}, allow_restart=True).problems
     assert (problem.code, problem.message) == ("VmInTransition", message)
@@ -190,3 +197,41 @@ def test_a_volume_below_an_unknown_disk_is_shown_by_start_vm(world):
     (entry, *_more) = vm.config.disks
     assert "the playbook start_vm shows it" in usage._perhaps(vm.config, entry).remedy
     assert "virsh start db01 shows it" in usage._perhaps(replace(vm.config, failover=False), entry).remedy
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_host_that_starts_all_domains_gets_no_first_record(world, monkeypatch, check):
+    """It could not be the home of the VM. A record that it has is renewed, and each sync says what is wrong."""
+    given = mark(world).records
+    monkeypatch.setattr(guests_service, "why_guests_start", lambda: "libvirt-guests starts all")
+    known = records.load(VM, records.FAILOVER)
+    world.home.annotate(VM, "another")
+    labels, (problem,) = stored(world, mark_failing(world).records, check)
+    assert (labels, problem.code) == (["db01"], "NotSupported")
+    assert problem.message.endswith(": libvirt-guests starts all")
+    assert (records.load(VM, records.FAILOVER) == known) is check
+    records.remove(VM, records.FAILOVER)
+    labels, problems = stored(world, given, check)
+    assert (labels, [one.message for one in problems]) == ([], [problem.message])
+    assert records.known(records.FAILOVER) == []
+
+
+def mark_failing(world):
+    return FailoverHome(world.home.zfs(), world.home.driver(), world.home).set_failover(
+        [VM], None, "hv01", False, "hv02"
+    )
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_failover_to_a_host_that_starts_all_domains_says_so(world, monkeypatch, check):
+    """The VM is needed there. What is wrong must end before the host boots."""
+    booted(world)
+    monkeypatch.setattr(guests_service, "why_guests_start", lambda: "libvirt-guests starts all")
+    params = {**host_steps.defaults(), "step": "take_over", "vm": VM, "name": "hv02", "peers": {"hv01": ""}}
+    arguments, problems = vm_failover.parse({**params, "authorized_keys": str(world.authorized)})
+    call = Call(world.peer.zfs(), world.peer.driver(), None, check, world.peer)
+    world.acting(world.peer)
+    answer = vm_failover.run(call, arguments)
+    assert (problems, answer.failure, answer.result["lost"]) == ([], None, ["hv02: libvirt-guests starts all"])
+    assert "  - hv02: libvirt-guests starts all\n" in answer.result["diff"]["prepared"]
+    assert world.peer.power(VM) == ("" if check else "running")

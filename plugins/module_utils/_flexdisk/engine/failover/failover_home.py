@@ -31,7 +31,7 @@ from ..host.observe import observe
 from ..modules.vm_info import chosen
 from ..moves.vm_departure import MoveSource
 from ..steps import autoboot, power
-from .guests_service import why_guests_start
+from .guests_service import why_host_starts_all
 
 
 class Marked(t.NamedTuple):
@@ -69,7 +69,7 @@ class FailoverHome:
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vms, problems = chosen(host, names)
         vms = [vm for vm in vms if vm.config.uuid not in host.moves]
-        all_start = why_guests_start() if self._hypervisor.capabilities.name == "libvirt" else ""
+        all_start = why_host_starts_all(self._hypervisor)
         if wanted:
             new = [vm for vm in vms if not vm.config.failover]
             problems += [problem for vm in new for problem in self._problems_of_vm(host, vm)]

@@ -10,6 +10,8 @@ import os
 import re
 import typing as t
 
+from ...hypervisor.protocol import Hypervisor
+
 # A link in such a folder enables a unit. A package can have one, too.
 _FOLDERS = ("/etc/systemd/system", "/usr/local/lib/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system")
 _UNITS = tuple(
@@ -36,6 +38,11 @@ _MAY_HAVE = "although another host may have taken them over"
 _QEMU_CONF = "/etc/libvirt/qemu.conf"
 _SHUTDOWN = ("auto_shutdown_try_save", "auto_shutdown_try_shutdown", "auto_shutdown_poweroff")
 _RESTORE = "auto_shutdown_restore"
+
+
+def why_host_starts_all(hypervisor: Hypervisor) -> str:
+    """Return why this host starts VMs after a boot that another host may have taken over, and what ends that."""
+    return why_guests_start() if hypervisor.capabilities.name == "libvirt" else ""
 
 
 def why_guests_start(root: str = "") -> str:
