@@ -30,6 +30,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication import host_steps
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import SAVED_STATE
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.plan import vm_move
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import usage
 from tests.unit.replication.test_failover import mark, protect, said_by, start, stored, take
 from tests.unit.replication.test_move import POLICY, config, linux, move, swap
@@ -235,3 +237,21 @@ def test_a_failover_to_a_host_that_starts_all_domains_says_so(world, monkeypatch
     assert (problems, answer.failure, answer.result["lost"]) == ([], None, ["hv02: libvirt-guests starts all"])
     assert "  - hv02: libvirt-guests starts all\n" in answer.result["diff"]["prepared"]
     assert world.peer.power(VM) == ("" if check else "running")
+
+
+def test_a_saved_domain_is_sent_but_its_record_waits(world):
+    """One failure, with the name and the reason once, although libvirt reports the saved state a second time."""
+    world.home.domains.save(VM)
+    world.home.domains.kept = [SAVED_STATE]
+    assert world.sync()[1]
+    home = FailoverHome(world.home.zfs(), world.home.driver(), world.home)
+    marked = home.set_failover([VM], None, "hv01", False, "hv02")
+    (failure,) = marked.failures
+    assert (marked.records, failure.count(VM), failure.count("saved")) == ([], 1, 1)
+    assert failure.endswith("[VmInTransition]")
+    (problem,) = vm_move.refusals(observed(world), observed(world).vms[0], [SAVED_STATE])
+    assert problem.code == "VmInTransition"
+
+
+def observed(world):
+    return observe(world.home.zfs(), world.home.driver())

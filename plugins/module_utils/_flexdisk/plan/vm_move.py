@@ -11,7 +11,7 @@ from ..model.dataset import Dataset
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes, render_exact
 from ..model.text import cut
-from ..model.vm import Disk, Vm
+from ..model.vm import SAVED, SAVED_STATE, Disk, Vm
 from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
 from ..rules.layout import disk_dataset, index_of, replicas_container
@@ -24,7 +24,8 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
     """Return why a VM cannot be moved, without what the sync reports. stays: host_bound of its Description."""
     if vm.overlaid:
         return [Problem("InUse", vm.overlaid, vm.label)]
-    result = _of_vm(host, vm, stays)
+    saved = [SAVED_STATE] if vm.config.state == SAVED else []  # power_problem says so, with what helps
+    result = _of_vm(host, vm, [text for text in stays if text not in saved])
     for disk in vm.disks:
         result += _of_disk(host, vm, disk)
     taken = snapshots.snapshots_of(vm)

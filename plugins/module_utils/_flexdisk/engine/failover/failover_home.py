@@ -12,7 +12,8 @@ from ...fleet.replication.record import Record, undated
 from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.command import Runner
 from ...model.desired import Policy
-from ...model.errors import FlexdiskError, Problem, failure_text
+from ...model.errors import FlexdiskError, Problem
+from ...model.text import cut
 from ...model.vm import Vm
 from ...plan.vm_move import refusals
 from ...rules.failover import (
@@ -133,7 +134,8 @@ class FailoverHome:
     def _record(self, host: Host, vm: Vm, here: str, peer: str) -> Record:
         problems = self._problems_of_vm(host, vm)
         if problems:
-            raise FlexdiskError("NotSupported", failure_text(problems))
+            texts = [f"disk {one.disk}: {one.message}" if one.disk else one.message for one in problems]
+            raise FlexdiskError(problems[0].code, "; ".join(cut(texts)))
         description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = undated(self._departure.record(host, _with_failover(vm), description, here, peer))
         return replace(
