@@ -255,3 +255,19 @@ def test_a_saved_domain_is_sent_but_its_record_waits(world):
 
 def observed(world):
     return observe(world.home.zfs(), world.home.driver())
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_domain_that_somebody_has_undefined_is_missed(world, check):
+    """Its disks are here, and nothing would start it."""
+    booted(world)
+    world.home.domains.configs.pop(VM)
+    for peers, key in (([], "failures"), (said_by(world.peer), "failures")):
+        (text,) = getattr(start(world, {"hv02": peers}, check=check), key)
+        assert text.startswith(
+            f"{VM}: zones/{VM} has its disks and its failover, but libvirt does not have its domain; "
+        )
+    assert take(world)
+    ended = start(world, {"hv02": said_by(world.peer)}, check=check)
+    assert (ended.failures, len(ended.left)) == ([], 1)
+    assert "hv02 has taken it over; what is left here is not ended: libvirt does not have its domain" in ended.left[0]
