@@ -60,7 +60,9 @@ class ActionModule(ActionBase):
         specification = slices.specified(readers.arguments[playbook], variables)
         given = templated(self._templar, specification, _of_host(variables, specification, variables))
         checked = answers(given, specification)
-        meant, unclear = slices.joined(_of_host(checked["variables"], specification, variables), specification)
+        meant, unclear = _of_host(checked["variables"], specification, variables), []
+        if not checked["problems"]:
+            meant, unclear = slices.joined(meant, specification)
         problems = [*checked["problems"], *unclear, *_limit(variables)]
         names = {slices.base_name(name) for name in filter(NAME.match, variables)}
         problems += unknown_variables(names, playbook, readers)

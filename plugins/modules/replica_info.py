@@ -139,6 +139,14 @@ replicas:
       description: Whether a stream was interrupted. The next sync goes on with it.
       type: bool
       returned: always
+    encrypted:
+      description: Whether it is encrypted. Replicas of encrypted disks came raw, with the key of their disk.
+      type: bool
+      returned: always
+    key_loaded:
+      description: Whether its key is loaded here. A replica needs none, a failover does. True if it is not encrypted.
+      type: bool
+      returned: always
     snapshots:
       description:
         - Its snapshots that have come from its disk, oldest first. C(synced) is when the disk was like C(name), or

@@ -34,13 +34,16 @@ class Pages(t.NamedTuple):
 def write_pages(action: ActionBase, registered: Registered, pages: Pages, variables: _Dict) -> _Dict:
     """Write the files, and return the result of the task. The results of only one page are in memory at a time."""
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    files = summary.pages(registered.hosts, pages.path, pages.most_hosts)
+    # A relative path is meant from where the user is, and not from where Ansible has the playbook.
+    path = os.path.abspath(os.path.expanduser(os.path.expandvars(pages.path)))
+    asked = [host for host in registered.hosts if set(registered.names) <= set(registered.variables(host))]
+    files = summary.pages(asked, path, pages.most_hosts)
     unread = registered.reasons(registered.names[0])
     figures: _Dict = {}
     changed = False
     for file in reversed(files):  # the summary, which leads to the others, is the last one
         if file["summary"]:
-            text = summary.summary({host: figures[host] for host in registered.hosts}, now, unread, files)
+            text = summary.summary({host: figures[host] for host in asked}, now, unread, files)
         else:
             results = {host: _results(registered, host) for host in file["hosts"]}
             if len(files) > 1:
@@ -54,7 +57,7 @@ def write_pages(action: ActionBase, registered: Registered, pages: Pages, variab
         changed = changed or bool(written.get("changed"))
     paths = [file["path"] for file in files]
     would_be = "would be " if action._task.check_mode else ""
-    older = _older(pages.path, paths)
+    older = _older(path, paths)
     note = f". Beside it, not written by this run: {', '.join(older)}" if older else ""
     return {"changed": changed, "msg": f"{would_be}written to {', '.join(paths)}{note}"}
 
@@ -67,11 +70,11 @@ def _results(registered: Registered, host: str) -> t.Dict[str, t.Any]:
 
 def _older(path: str, written: t.Sequence[str]) -> t.List[str]:
     """Return the pages of an earlier run, which had more hosts, or fewer on a page."""
-    folder, name = os.path.split(os.path.expanduser(os.path.expandvars(path)))
+    folder, name = os.path.split(path)
     stem, suffix = os.path.splitext(name)
     new = {os.path.basename(one) for one in written}
     try:
-        names = os.listdir(folder or ".")
+        names = os.listdir(folder)
     except OSError:
         return []
     numbered = re.compile(re.escape(stem) + r"-[0-9]+" + re.escape(suffix))

@@ -28,6 +28,10 @@ class Host(ABC):
         """Run a command."""
 
     @abstractmethod
+    def run_with(self, stdin: str, *argv: str) -> Done:
+        """Run a command with this input."""
+
+    @abstractmethod
     def write(self, volume: str, start: int, length: int, seed: str) -> None:
         """Write so many MiB from so many MiB on: for another seed, other data."""
 
@@ -74,6 +78,10 @@ class Pair(ABC):
     @abstractmethod
     def pipe(self, send: list[str], receive: list[str], cut: int) -> Done:
         """Send to the target, cut after so many bytes (0: not at all). What the receiver said, or a failed sender."""
+
+    @abstractmethod
+    def pipe_back(self, send: list[str], receive: list[str], cut: int) -> Done:
+        """The same from the target to the source."""
 
     def stream(self, send: str, receive: str, cut: int = 0) -> Done:
         """Words of `zfs send` and of `zfs receive`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from . import encrypted
 from .pair import POOL, Pair
 
 MIB = 1 << 20
@@ -299,7 +300,7 @@ SCENARIOS: dict[str, Scenario] = {
     for scenario in (
         first_stream, reservation_while_receiving, increments, growth, changed_replica, bases, bookmarks,
         cut_first_stream, cut_increment, token_without_its_snapshot, target_without_room, clones, file_systems,
-        several_disks, estimates,
+        several_disks, estimates, *encrypted.SCENARIOS.values(),
     )
 }  # fmt: skip
 

@@ -23,7 +23,7 @@ BUDGET = {
     "host_info": 250,
     "host_metrics": 210,
     "host_status": 210,
-    "host_step": 498,
+    "host_step": 502,
     "progress_info": 50,
     "replica_info": 290,
     "vm": 340,

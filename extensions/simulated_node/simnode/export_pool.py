@@ -204,6 +204,7 @@ class _Builder:
             dataset.cryptroot = self.node.pools.dataset(root).guid
             if root == name:
                 dataset.props["encryption"] = self.values[name]["encryption"][0]
+                dataset.crypt = {"master": dataset.guid, "key": "", "loaded": True}
 
     def _limit(self, name: str) -> None:
         """Quotas and reservations as they are, whether or not zfs would grant them now."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import List, Tuple
 
-from simnode.zfs import extents, kernel
+from simnode.zfs import crypt, extents, kernel
 from simnode.zfs.errors import ZfsError
 from simnode.zfs.model import MIB, VOLUME, Dataset
 from simnode.zfs.storage import Storage
@@ -40,6 +40,8 @@ def main(storage: Storage, argv: List[str]) -> Result:
         start = size(rest[1]) if len(rest) > 1 else 0
         end = start + size(rest[2]) if len(rest) > 1 else dataset.volsize or 1 << 62
         if command == "hash":
+            if not crypt.can_read(storage.pool_of(rest[0]), dataset):
+                raise ZfsError("ENXIO", rest[0])
             return _hash(dataset, start, end)
         if command == "trim":
             kernel.trim(storage, dataset, start, min(end, dataset.volsize or end))

@@ -41,7 +41,7 @@ class PoolSpec(NamedTuple):
     """What a pool is made of. `size` is what it can hold in bytes, redundancy already taken off.
 
     `vdevs` are top-level vdevs: {"type": "disk" | "mirror" | "raidz1".."raidz3" | "draid1:4d", "disks": n}.
-    `version` is "illumos", "2.1" or "2.3".
+    `version` is "illumos", "2.1" or "2.3". An encrypted pool has a `passphrase`, which is loaded.
     """
 
     name: str = "zones"
@@ -49,6 +49,7 @@ class PoolSpec(NamedTuple):
     ashift: int = 12
     vdevs: Sequence[Dict[str, Any]] = ({"type": "disk", "disks": 1},)
     version: str = "illumos"
+    passphrase: str = ""
 
 
 class Node:
@@ -73,7 +74,7 @@ class Node:
         """Create a node with empty pools. It is written to `directory` at once unless that is None."""
         storage = Storage(Clock(), seed)
         for spec in pools:
-            storage.add_pool(spec.name, spec.size, spec.ashift, spec.vdevs, spec.version)
+            storage.add_pool(spec.name, spec.size, spec.ashift, spec.vdevs, spec.version, spec.passphrase)
         node = cls(directory, storage, {} if seed == 1 else {"seed": f"simulated node {seed}"})  # disks of its own
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
@@ -230,9 +231,12 @@ def run_program(directory: str, program: str, argv: List[str]) -> int:
 
 
 def _reads_stdin(program: str, argv: List[str]) -> bool:
-    """`zfs receive` takes a stream; vmadm takes its payload from stdin unless it got a file or key=value arguments."""
+    """`zfs receive` takes a stream, other commands a key; vmadm takes its payload from stdin unless it got a file or
+    key=value arguments.
+    """
     if program == "zfs":
-        return argv[:1] in (["receive"], ["recv"])
+        keyed = argv[:1] == ["create"] and any("keyformat=passphrase" in text for text in argv)
+        return keyed or argv[:1] in (["receive"], ["recv"], ["load-key"], ["change-key"])
     if (
         program != "vmadm"
         or not argv

@@ -46,6 +46,10 @@ class LabHost(Host):
         done = self.lab.run(argv, check=False)
         return Done(done.returncode, done.stdout, done.stderr)
 
+    def run_with(self, stdin: str, *argv: str) -> Done:
+        done = self.lab.run(argv, stdin=stdin, check=False)
+        return Done(done.returncode, done.stdout, done.stderr)
+
     def write(self, volume: str, start: int, length: int, seed: str) -> None:
         del seed  # no two writes are the same
         words = f"bs=1M seek={start} count={length} oflag=direct status=none"
@@ -75,6 +79,17 @@ class LabPair(Pair):
     def pipe(self, send: list[str], receive: list[str], cut: int) -> Done:
         sender = shlex.join(["zfs", *send]) + (f" 2>/dev/null | head -c {cut}" if cut else "")
         return self.source.run("sh", "-c", f"{sender} | {self.ssh} {shlex.join(['zfs', *receive])}")
+
+    def pipe_back(self, send: list[str], receive: list[str], cut: int) -> Done:
+        """Through this machine, for the target may not log in to the source."""
+        del cut
+        sender = shlex.join(["zfs", *send])
+        path = "/var/tmp/stream"
+        done = self.target.run("sh", "-c", f"{sender} >{path}")
+        if done.rc:
+            return done
+        self.source.shell(f"{self.ssh} cat {path} >{path}")
+        return self.source.run("sh", "-c", f"{shlex.join(['zfs', *receive])} <{path}")
 
     def begin(self, send: str, receive: str) -> None:
         """The same in the background, 5 MiB in a second at most. It has begun when a part has arrived."""

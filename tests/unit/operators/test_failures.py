@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.failures import without_prefix
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.registered import (
     show_failures,
 )
@@ -101,3 +102,8 @@ def test_a_long_reason_is_cut():
 
 def test_nothing_is_shown_if_no_host_failed():
     assert show_failures(registered({"hv01": {"_flexdisk": {"failed": True}}}, "_flexdisk")) == ([], "")
+
+
+def test_what_ansible_says_before_a_message_is_left_out():
+    assert without_prefix("Task failed: Action failed: no such pool") == "no such pool"
+    assert without_prefix("the Task failed: x") == "the Task failed: x"

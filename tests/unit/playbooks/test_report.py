@@ -67,6 +67,22 @@ def test_all_hosts_are_on_one_page(nodes):
     assert "Connection refused" in why or "could not be sent to remote host" in why
 
 
+def test_a_relative_path_is_from_where_the_user_is(nodes, monkeypatch):
+    monkeypatch.chdir(nodes.folder)
+    status, printed = nodes.play("report", "--limit", "hv01", "-e", "flexdisk_report_html=mine.html")
+    assert status == 0, printed
+    assert f'"msg": "written to {nodes.folder / "mine.html"}"' in printed
+    assert (nodes.folder / "mine.html").exists()
+
+
+def test_a_page_has_the_hosts_that_ask_for_one(nodes):
+    place = nodes.folder / "some.html"
+    path = "{{ '%s' if inventory_hostname == 'hv01' else omit }}" % place
+    status, printed = nodes.play("report", "-e", json.dumps({"flexdisk_report_html": path}))
+    assert status == 0, printed
+    assert [row[:2] for row in rows(ElementTree.fromstring(place.read_text()), "pools")] == [["hv01", "zones"]]
+
+
 def test_more_hosts_than_a_page_may_have_get_a_summary_and_pages(nodes):
     place = nodes.folder / "many.html"
     more = json.dumps({"flexdisk_report_html": str(place), "flexdisk_report_page_hosts": 1})

@@ -22,7 +22,7 @@ from tests.unit.domains.conftest import domain
 from tests.unit.domains.fake import FakeDomains, child
 from tests.unit.domains.files import FakeFiles
 
-from .world import VM, Host, World
+from .world import OTHER, PASSPHRASE, VM, Host, World
 
 DEVICES = "/dev/zvol/"
 # What an operator has set by hand of a disk, and of the machine.
@@ -174,7 +174,8 @@ class LinuxWorld(World):
         super().__init__(folder, monkeypatch)
 
     def host(self, seed: int) -> Host:
-        spec = PoolSpec("zones", 64 << 30, 12, [{"type": "disk", "disks": 1}], "openzfs-2.1")
+        vdevs = [{"type": "disk", "disks": 1}]
+        spec = PoolSpec("zones", 64 << 30, 12, vdevs, "openzfs-2.1", self.passphrase(seed))
         made = self.named[f"hv{seed:02}"] = LinuxHost(Node.create(None, [spec], seed), self.folder, self)
         return made
 
@@ -187,3 +188,9 @@ class LinuxWorld(World):
         text = text.replace("<driver name='qemu' type='raw'/>", OWN_DISK, 1)
         text = text.replace("  <memory", f"  {OWN_WORDS}\n  <memory")
         home.domains.add(text.replace("<boot dev", f"{UEFI}<boot dev"))
+
+
+class SecretLinuxWorld(LinuxWorld):
+    """Both have encrypted pools, each with a key of its own."""
+
+    passphrases = (PASSPHRASE, OTHER)

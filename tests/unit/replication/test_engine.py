@@ -39,7 +39,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
-from .world import REPLICAS, VM, Fuse, Host, Killed, World
+from .world import REPLICAS, VM, Fuse, Host, Killed, SecretWorld, TwoSecretsWorld, World
 
 MIB = 1 << 20
 EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 3  # an odd number: before and after a command by turns
@@ -140,9 +140,17 @@ def in_order(world, hashes):
     assert not list(world.folder.glob("transfer-*"))
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
-def test_a_sync_killed_anywhere(world, scenario):
+@pytest.mark.parametrize(
+    ("kind", "scenario"),
+    [
+        *((World, scenario) for scenario in SCENARIOS),
+        *((SecretWorld, scenario) for scenario in (increment, cut, without_base)),
+        *((TwoSecretsWorld, scenario) for scenario in (first, lost, given_up, full)),
+    ],
+)
+def test_a_sync_killed_anywhere(tmp_path, monkeypatch, kind, scenario):
     """The same command goes on. No disk and no snapshot of a user is ever touched; the second run is idle."""
+    world = kind(tmp_path, monkeypatch)
     scenario(world)
     hashes, saved = world.hashes(), world.saved()
     world.fuse = Fuse()

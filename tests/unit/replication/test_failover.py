@@ -400,7 +400,14 @@ def test_snapshots_come_back_as_far_as_they_have_come(world):
     assert not take(world)
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+KINDS = pytest.mark.parametrize(
+    ("world", "scenario"),
+    [*(("vmadm", one) for one in SCENARIOS), ("encrypted", written_since), ("encrypted", cut)],
+    indirect=["world"],
+)
+
+
+@KINDS
 def test_a_vm_comes_back(world, scenario):
     before = config(world.home)
     hashes = scenario(world)
@@ -415,7 +422,7 @@ def test_a_vm_comes_back(world, scenario):
     assert [kind for kind in findings(world) if kind != "replica_stale"] == []
 
 
-@pytest.mark.parametrize("scenario", SCENARIOS)
+@KINDS
 def test_killed_anywhere(world, scenario):
     """The same command goes on."""
     before = config(world.home)

@@ -57,10 +57,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from tests.unit.domains.conftest import domain
 
 from .controller import Controller
-from .linux import NVRAM, LinuxWorld
+from .linux import NVRAM, LinuxWorld, SecretLinuxWorld
 from .test_engine import TWIN, _fill
 from .test_other_tasks import DATA, ROOT, done, task
-from .world import REPLICAS, VM, Fuse, Killed, World
+from .world import REPLICAS, VM, Fuse, Killed, TwoSecretsWorld, World
 
 FILE = {"name": "logs", "type": "file", "size": 16}
 PARKED = "zones/flexdisk/x"
@@ -75,8 +75,8 @@ def world(request, tmp_path, monkeypatch):
     return MAKE[getattr(request, "param", "vmadm")](tmp_path, monkeypatch)
 
 
-def smartos(tmp_path, monkeypatch):
-    made = World(tmp_path, monkeypatch)
+def smartos(tmp_path, monkeypatch, kind=World):
+    made = kind(tmp_path, monkeypatch)
     root, data = made.disks()
     done(made, {**ROOT, "uuid": root}, {**DATA, "uuid": data, "size": "remaining"}, flexible_disk_size=192)
     made.home.node.run(["vmadm", "update", VM], json.dumps({"set_customer_metadata": {"root_pw": "secret"}}))
@@ -84,6 +84,22 @@ def smartos(tmp_path, monkeypatch):
     given = {"path": path, "guest_block_size": "512/4096", "notrim": True}
     made.home.node.run(["vmadm", "update", VM], json.dumps({"update_disks": [given]}))
     made.home.ok("vmadm", "start", VM)
+    return made
+
+
+def secret(tmp_path, monkeypatch):
+    """Both pools are encrypted. There are replicas, whose keys somebody has loaded for a move."""
+    return with_keys(smartos(tmp_path, monkeypatch, TwoSecretsWorld))
+
+
+def secret_linux(tmp_path, monkeypatch):
+    return with_keys(linux(tmp_path, monkeypatch, SecretLinuxWorld))
+
+
+def with_keys(made):
+    assert made.sync() == (True, True)
+    for uuid in made.disks():
+        made.peer.load(f"{REPLICAS}/{uuid}")
     return made
 
 
@@ -100,8 +116,8 @@ def two_disks(tmp_path, monkeypatch):
     return made
 
 
-def linux(tmp_path, monkeypatch):
-    made = LinuxWorld(tmp_path, monkeypatch)
+def linux(tmp_path, monkeypatch, kind=LinuxWorld):
+    made = kind(tmp_path, monkeypatch)
     disks = [{**ROOT, "pci_slot": "2:0:0"}, {**DATA, "pci_slot": "3:0:0", "preserve": True}, FILE]
     done(made, *disks, flexible_disk_size=113)
     made.home.ok("guest", "write", made.home.disks(VM)[2]["dataset"], "0", "9", "file")
@@ -110,13 +126,14 @@ def linux(tmp_path, monkeypatch):
     return made
 
 
-MAKE = {"vmadm": smartos, "libvirt": linux}
-BOTH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
+MAKE = {"vmadm": smartos, "libvirt": linux, "encrypted": secret, "encrypted-libvirt": secret_linux}
+BOTH = pytest.mark.parametrize("world", ["vmadm", "libvirt"], indirect=True)
+EACH = pytest.mark.parametrize("world", [*MAKE], indirect=True)
 PAIR = {"vmadm": smartos, "libvirt": two_disks}
 VMADM = pytest.mark.parametrize("world", ["vmadm"], indirect=True)
 
 
-@pytest.fixture(params=[*MAKE])
+@pytest.fixture(params=["vmadm", "libvirt"])
 def both(request, tmp_path, monkeypatch):
     """Like world(), for each hypervisor. All tasks list the disk in a file, too."""
     monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
@@ -224,7 +241,7 @@ def test_it_tells_where_it_is(world, monkeypatch):
     assert lock.under_way(None) == []
 
 
-@BOTH
+@EACH
 def test_a_vm_moves(world):
     before, hashes = config(world.home), world.hashes()
     world.guard = lambda: never_both(world)
@@ -315,8 +332,18 @@ def there(world):
     world.write(1, 9, 3)
 
 
-@BOTH
-@pytest.mark.parametrize("scenario", [here, there])
+@pytest.mark.parametrize(
+    ("world", "scenario"),
+    [
+        ("vmadm", here),
+        ("vmadm", there),
+        ("libvirt", here),
+        ("libvirt", there),
+        ("encrypted", here),
+        ("encrypted-libvirt", here),
+    ],
+    indirect=["world"],
+)
 def test_killed_anywhere(world, scenario):
     """The same command goes on. At no instant both hosts could start the VM."""
     before = config(world.home)
@@ -326,7 +353,7 @@ def test_killed_anywhere(world, scenario):
     print(f"{scenario.__name__}: {points} points")
 
 
-@BOTH
+@pytest.mark.parametrize("world", ["vmadm", "libvirt", "encrypted"], indirect=True)
 def test_given_up_anywhere(world):
     """As long as the VM has its disks it can stay: as it was, with nothing left there but replicas."""
     before, hashes, saved = config(world.home), world.hashes(), world.saved()

@@ -453,7 +453,7 @@ def test_a_copy_that_runs_is_no_old_one(both):
     host = both.hv["hv01"]
     for stopped in (False, True):  # it still counts as at home
         if stopped:
-            host.ok("vmadm", "stop", VM, "-F")
+            host.power_off(VM)
         seen = {name: says(both, name) for name in ("hv01", "hv03")}
         assert places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).homes == ["hv01"]
         assert "hv01 has it, too" in refused(both, {"hv01": says(both, "hv01"), "hv02": ""}, unasked=True)

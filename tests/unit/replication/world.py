@@ -47,6 +47,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 VM = "aaaaaaaa-0000-4000-8000-000000000202"
 REPLICAS = "zones/flexdisk/replica"
 DEVICES = "/dev/zvol/rdsk/"
+PASSPHRASE, OTHER = "the passphrase of the home", "the passphrase of the peer"
 Known = tuple[VmTransfer, list[str]]
 
 
@@ -164,6 +165,24 @@ class Host:
         """The datasets that the VM can be started from."""
         return [disk["dataset"] for disk in self.disks(uuid) if disk["boot"]]
 
+    def load(self, dataset: str, passphrase: str = PASSPHRASE) -> None:
+        """Load the key of an encryption root."""
+        assert self.node.run(["zfs", "load-key", dataset], passphrase) == (0, "", "")
+
+    def is_locked(self, dataset: str) -> bool:
+        """Whether the key of a dataset is not loaded."""
+        return self.ok("zfs", "get", "-H", "-o", "value", "keystatus", dataset) == "unavailable"
+
+    def hash(self, dataset: str) -> str:
+        """The contents of a volume. A locked one is opened for that only."""
+        if not self.is_locked(dataset):
+            return self.ok("guest", "hash", dataset)
+        self.load(dataset)
+        try:
+            return self.ok("guest", "hash", dataset)
+        finally:
+            self.ok("zfs", "unload-key", dataset)
+
     def has(self, dataset: str) -> bool:
         """Whether there is such a dataset: asked after every command of a run, and so without a command."""
         return dataset in self.node.pools.pools["zones"].datasets
@@ -248,6 +267,8 @@ class World:
 
     names: tuple[str, ...] = ("root", "data")
     allocatable = 0
+    passphrases: tuple[str, ...] = ()
+    """Of the pools of the hosts, in the order of their seeds; "" for one that is not encrypted."""
     listed: tuple[dict[str, Any], ...] = ()
     """Disks of the VM beside the first two, that each task lists."""
     cold: Mapping[str, str] = {"model": "nvme"}
@@ -279,8 +300,14 @@ class World:
         self.write(1, 9)
 
     def host(self, seed: int) -> Host:
-        made = self.named[f"hv{seed:02}"] = Host(Node.create(None, [PoolSpec(name="zones")], seed), self.folder, self)
+        made = self.named[f"hv{seed:02}"] = Host(self.node(seed), self.folder, self)
         return made
+
+    def node(self, seed: int) -> Node:
+        return Node.create(None, [PoolSpec(name="zones", passphrase=self.passphrase(seed))], seed)
+
+    def passphrase(self, seed: int) -> str:
+        return self.passphrases[seed - 1] if seed <= len(self.passphrases) else ""
 
     def make(self) -> None:
         """The VM on its home."""
@@ -324,7 +351,7 @@ class World:
         return [self.home.ok("guest", "hash", where) for where in self.disks().values()]
 
     def hashes_there(self) -> list[str]:
-        return [self.peer.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in self.disks()]
+        return [self.peer.hash(f"{REPLICAS}/{uuid}") for uuid in self.disks()]
 
     # -- what the role does
 
@@ -376,3 +403,15 @@ class World:
         assert not failures + stock.failures
         assert not (idle and (changed or stock.changed)), "what an idle plan does not tell is done"
         return not idle, stock.complete == [VM]
+
+
+class SecretWorld(World):
+    """The home has an encrypted pool, the peer has not."""
+
+    passphrases = (PASSPHRASE,)
+
+
+class TwoSecretsWorld(World):
+    """Both have encrypted pools, each with a key of its own."""
+
+    passphrases = (PASSPHRASE, OTHER)

@@ -26,6 +26,9 @@ class Simulated(Host):
     def run(self, *argv: str) -> Done:
         return Done(*self.node.run(list(argv)))
 
+    def run_with(self, stdin: str, *argv: str) -> Done:
+        return Done(*self.node.run(list(argv), stdin))
+
     def write(self, volume: str, start: int, length: int, seed: str) -> None:
         assert self.run("guest", "write", volume, str(start), str(length), seed).rc == 0
 
@@ -39,11 +42,18 @@ class SimulatedPair(Pair):
         self.target: Simulated = Simulated(2)
 
     def pipe(self, send: list[str], receive: list[str], cut: int) -> Done:
-        sent = self.source.run("zfs", *send)
-        if sent.rc:
-            return sent
-        text = stream.cut(sent.stdout, cut) if cut else sent.stdout
-        return Done(*self.target.node.run(["zfs", *receive], text))
+        return _piped(self.source, self.target, send, receive, cut)
+
+    def pipe_back(self, send: list[str], receive: list[str], cut: int) -> Done:
+        return _piped(self.target, self.source, send, receive, cut)
+
+
+def _piped(source: Simulated, target: Simulated, send: list[str], receive: list[str], cut: int) -> Done:
+    sent = source.run("zfs", *send)
+    if sent.rc:
+        return sent
+    text = stream.cut(sent.stdout, cut) if cut else sent.stdout
+    return target.run_with(text, "zfs", *receive)
 
 
 @pytest.mark.parametrize("name", SCENARIOS)

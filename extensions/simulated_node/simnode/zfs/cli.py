@@ -12,6 +12,7 @@ from simnode.zfs import (
     cli_bookmark,
     cli_create,
     cli_destroy,
+    cli_key,
     cli_list,
     cli_receive,
     cli_send,
@@ -60,6 +61,10 @@ _COMMANDS: Dict[str, Tuple[Command, str]] = {
     "send": (cli_send.send, "send [-nPpvLecw] [-[i|I] snapshot] <snapshot>\n\tsend [-nvPe] -t <receive_resume_token>"),
     "receive": (_receive, "receive [-vsFu] [-o <property>=<value>] ... [-x <property>] ...\n"
                 "\t    <filesystem|volume|snapshot>\n\treceive -A <filesystem|volume>"),
+    "load-key": (cli_key.load_key, "load-key [-n] [-L <keylocation>] <filesystem|volume>"),
+    "unload-key": (cli_key.unload_key, "unload-key <filesystem|volume>"),
+    "change-key": (cli_key.change_key, "change-key [-o property=value] ... <filesystem|volume>\n"
+                   "\tchange-key -i <filesystem|volume>"),
     "version": (_version, "version"),
 }  # fmt: skip
 _ALIASES = {"snap": "snapshot", "recv": "receive"}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
-from simnode.zfs import kernel, numbers
+from simnode.zfs import cli_key, kernel, numbers
 from simnode.zfs.errors import CliError, UsageError, ZfsError
 from simnode.zfs.model import FILESYSTEM, VOLUME, Dataset, Pool, Snapshot
 from simnode.zfs.properties import AUTO
@@ -176,8 +176,9 @@ def _create(session: Session, request: _Request) -> int:
         if not stored["volsize"]:
             return session.fail(failure, "volume size cannot be zero")
         block = int(stored.pop("volblocksize", session.storage.pool_of(name).default_block))
+    key = cli_key.key_of_new(session, request.props) if "encryption" in request.props else ""
     try:
-        kernel.create(session.storage, name, VOLUME if request.volume else FILESYSTEM, stored, block)
+        kernel.create(session.storage, name, VOLUME if request.volume else FILESYSTEM, stored, block, key)
     except ZfsError as refusal:
         return session.fail(failure, refusal.text)
     return 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any, Dict, List, Optional
 
-from simnode.zfs import kernel, stream
+from simnode.zfs import crypt, kernel, stream
 from simnode.zfs.errors import CliError, UsageError, ZfsError
 from simnode.zfs.kernel.properties import SPECIAL
 from simnode.zfs.model import VOLUME, Dataset, Snapshot
@@ -131,6 +131,7 @@ def _begin(session: Session, request: _Request, part: stream.Part, target: Optio
         raise CliError(f"{failure}: destination '{name}' exists\nmust specify -F to overwrite it")
     if target is None and header["fromguid"] and not header["clone"]:
         raise CliError(f"{failure}: destination '{name}' does not exist")
+    _check_keys(session, request, target, header, failure)
     try:
         if target is None:
             return kernel.begin_new(storage, name, header, _origin(session, request, header))
@@ -138,6 +139,26 @@ def _begin(session: Session, request: _Request, part: stream.Part, target: Optio
         return target
     except ZfsError as refusal:
         raise CliError(_refusal(refusal, name, short, failure)) from None
+
+
+def _check_keys(
+    session: Session, request: _Request, target: Optional[Dataset], header: Dict[str, Any], failure: str
+) -> None:
+    """Raise CliError for a stream that does not fit the encryption of its target, or of what is above a new one."""
+    raw, pool = header.get("raw"), session.storage.pool_of(request.name)
+    if target is None:
+        above = pool.datasets.get(request.name.rpartition("/")[0])
+        if not raw and above is not None and above.cryptroot and not crypt.is_loaded(pool, above):
+            raise CliError(f"{failure}: inherited key must be loaded")
+    elif not raw:
+        if target.cryptroot and not crypt.can_read(pool, target):
+            raise CliError(f"{failure}: inherited key must be loaded")
+    elif not target.cryptroot:
+        raise CliError(f"{failure}: cannot perform raw receive on top of existing unencrypted dataset")
+    elif crypt.master_of(target) != raw["master"]:
+        raise CliError(f"{failure}: encryption key does not match existing key")
+    elif target.crypt.get("mixed"):
+        raise CliError(f"{failure}: IV set guid mismatch. See the 'zfs receive' man page section")
 
 
 def _origin(session: Session, request: _Request, header: Dict[str, Any]) -> Optional[Snapshot]:

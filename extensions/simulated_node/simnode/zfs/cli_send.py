@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional, Set, Tuple, Union
 
-from simnode.zfs import stream
+from simnode.zfs import crypt, stream
 from simnode.zfs.errors import CliError, UsageError, ZfsError
 from simnode.zfs.model import Bookmark, Snapshot
 from simnode.zfs.session import Session, options
 
+_NO_KEY = "source key must be loaded"
 Base = Optional[Union[Snapshot, Bookmark]]
 
 
@@ -20,6 +21,7 @@ def send(session: Session, argv: List[str]) -> int:
     """`zfs send [-pnvPLecw] [-i|-I BASE] SNAPSHOT` or `zfs send [-nvPe] -t TOKEN`."""
     given, names = options(argv, "pvnPLecwi:I:t:")
     flags = {flag for flag, _value in given}
+    raw = "-w" in flags
     values = dict(given)
     if "-t" in values:
         if names:
@@ -33,12 +35,14 @@ def send(session: Session, argv: List[str]) -> int:
     base = _base(session, snap, values.get("-i", values.get("-I", "")))
     if base is None and flags & {"-i", "-I"}:
         return 1
+    if not raw and not crypt.can_read(session.pool(snap), snap.dataset):
+        return session.fail(f"warning: cannot send '{snap.fullname}'", _NO_KEY)
     steps = _steps(snap, base, "-I" in flags)
     if "-n" in flags:
         _estimate(session, steps, flags)
         return 0
     for earlier, later in steps:
-        header = _header(earlier, later, "-p" in flags)
+        header = _header(session, earlier, later, "-p" in flags, raw)
         session.out.append(stream.write(header, stream.pieces(later, _since(earlier))))
     return 0
 
@@ -92,7 +96,7 @@ def _print_row(session: Session, fields: List[str]) -> None:
     session.out.append("\t".join(fields) + "\n")
 
 
-def _header(base: Base, snap: Snapshot, with_props: bool) -> Dict[str, Any]:
+def _header(session: Session, base: Base, snap: Snapshot, with_props: bool, raw: bool) -> Dict[str, Any]:
     dataset = snap.dataset
     props = {name: value for name, value in dataset.props.items() if value is not None}
     return {
@@ -105,6 +109,7 @@ def _header(base: Base, snap: Snapshot, with_props: bool) -> Dict[str, Any]:
         "created": snap.created,
         "snapshot": snap.name,
         "clone": base is not None and base.dataset is not dataset,
+        "raw": crypt.raw_header(session.pool(dataset), dataset) if raw else {},
         "props": {**dataset.received, **props} if with_props else {},
         "snapprops": snap.props if with_props else {},
     }
@@ -128,7 +133,10 @@ def _resume(session: Session, text: str, flags: Set[str]) -> int:
     if "-n" in flags:
         _estimate(session, [(base, snap)], flags, content["pieces"])
         return 0
-    header = {**_header(base, snap, False), "resume": content["pieces"]}
+    raw = bool(content.get("rawok"))
+    if not raw and not crypt.can_read(session.pool(snap), snap.dataset):
+        raise CliError(f"{failure}: {_NO_KEY}")
+    header = {**_header(session, base, snap, False, raw), "resume": content["pieces"]}
     session.out.append(stream.write(header, stream.pieces(snap, _since(base))[content["pieces"] :]))
     return 0
 

@@ -16,6 +16,7 @@ _STANDARD = {
     "ENAMETOOLONG": "dataset name is too long",
     "EINVAL": "Invalid argument",
     "EIO": "I/O error",
+    "ENXIO": "No such device or address",
     "EWRONGPARENT": "invalid parent dataset",
     "EXDEV": "Invalid cross-device link",
     "EACCES": "cannot move encrypted child outside of its encryption root",

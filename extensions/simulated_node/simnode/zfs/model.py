@@ -92,9 +92,9 @@ class Dataset:
     """
 
     __slots__ = (
-        "bookmarks", "charge", "children", "created", "createtxg", "cryptroot", "extents", "guid", "head", "kind",
-        "logical", "name", "origin", "parent", "partial", "props", "received", "referenced", "snapshots", "snapused",
-        "unique", "used", "volblocksize", "volsize",
+        "bookmarks", "charge", "children", "created", "createtxg", "crypt", "cryptroot", "extents", "guid", "head",
+        "kind", "logical", "name", "origin", "parent", "partial", "props", "received", "referenced", "snapshots",
+        "snapused", "unique", "used", "volblocksize", "volsize",
     )  # fmt: skip
 
     def __init__(self, name: str, kind: str, guid: int, createtxg: int, created: int) -> None:
@@ -107,6 +107,7 @@ class Dataset:
         self.children: Dict[str, Dataset] = {}
         self.origin: Optional[Snapshot] = None
         self.cryptroot = 0
+        self.crypt: Dict[str, Any] = {}
         self.props: Dict[str, Any] = {}
         self.received: Dict[str, Any] = {}
         self.volsize = 0

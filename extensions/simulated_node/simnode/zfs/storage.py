@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Union
 
 from simnode.clock import Clock
+from simnode.zfs.crypt import encrypt
 from simnode.zfs.errors import ZfsError
 from simnode.zfs.model import Bookmark, Dataset, Pool, Snapshot
 from simnode.zfs.reservation import Vdev
@@ -113,14 +114,19 @@ class Storage:
 
     # -- pools -----------------------------------------------------------------------------------------------------
 
-    def add_pool(self, name: str, size: int, ashift: int, vdevs: Sequence[Dict[str, Any]], version: str) -> Pool:
-        """Create an empty pool. size: its bytes without redundancy."""
+    def add_pool(
+        self, name: str, size: int, ashift: int, vdevs: Sequence[Dict[str, Any]], version: str, passphrase: str = ""
+    ) -> Pool:
+        """Create an empty pool. size: its bytes without redundancy. passphrase: of an encrypted pool, "" for others."""
         layout = [Vdev(str(vdev["type"]), int(vdev.get("disks", 1))) for vdev in vdevs]
         pool = Pool(name, size, ashift, layout, version, self.new_guid())
         pool.root.guid = self.new_guid()
         pool.root.createtxg = 1
         pool.root.created = self.seconds()
         pool.datasets[name] = pool.root
+        if passphrase:
+            encrypt(pool.root, passphrase)
+            pool.root.props.update({"encryption": "on", "keyformat": "passphrase", "keylocation": "prompt"})
         pool.touch(pool.root, 1)
         pool.recount(pool.root)
         self.pools[name] = pool
@@ -178,7 +184,7 @@ def _dataset_row(dataset: Dataset) -> Row:
         dataset.volsize, dataset.volblocksize, dataset.extents, dataset.referenced, dataset.unique, dataset.head,
         dataset.snapused, rows,
         [[one.name, one.guid, one.createtxg, one.created, one.referenced] for one in dataset.bookmarks],
-        dataset.partial,
+        dataset.partial, dataset.crypt,
     ]  # fmt: skip
 
 
@@ -207,7 +213,7 @@ def _pool_from_json(data: Dict[str, Any]) -> Pool:
         if row[16]:
             _load_snapshots(dataset, row[16], snapshots)
         dataset.bookmarks = [Bookmark(dataset, *bookmark_row) for bookmark_row in row[17]]
-        dataset.partial = row[18]
+        dataset.partial, dataset.crypt = row[18:20]
         if row[5]:
             origins.append((dataset, row[5]))
         _place(pool, dataset)

@@ -108,6 +108,8 @@ def cut(text: str, size: int) -> str:
 def token(state: Dict[str, Any]) -> str:
     """Return the `receive_resume_token` of a partly received part."""
     content = {key: state[key] for key in ("toguid", "fromguid", "toname")}
+    if state.get("raw"):
+        content["rawok"] = True
     data = json.dumps({**content, "pieces": len(state["pieces"])}).encode()
     return f"1-{zlib.crc32(data):x}-{len(data):x}-{zlib.compress(data).hex()}"
 

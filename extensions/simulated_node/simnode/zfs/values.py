@@ -10,8 +10,8 @@ import time
 from operator import is_
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from simnode.zfs import crypt, numbers, stream
 from simnode.zfs import extents as ext
-from simnode.zfs import numbers, stream
 from simnode.zfs.model import VOLUME, Bookmark, Dataset, Pool, Snapshot
 from simnode.zfs.properties import AUTO, INHERIT, NUMBER, SIZE, TABLE, Prop
 
@@ -131,7 +131,7 @@ class Reader:
 
     def _encryption(self, item: Item) -> Value:
         dataset = item.dataset if isinstance(item, Snapshot) else item
-        root = _crypt_root(self.pool, dataset)
+        root = crypt.root_of(self.pool, dataset)
         if root is None:
             return "off", "default"
         value = str(root.props.get("encryption", "on"))
@@ -186,18 +186,6 @@ def _mountpoint(item: Item, value: str, source: str, where: str) -> str:
     if where:
         below = name[len(where) :].lstrip("/")
     return f"{value.rstrip('/')}/{below}"
-
-
-def _crypt_root(pool: Pool, dataset: Dataset) -> Optional[Dataset]:
-    if not dataset.cryptroot:
-        return None
-    for node in dataset.ancestors():
-        if node.guid == dataset.cryptroot:
-            return node
-    for node in pool.datasets.values():
-        if node.guid == dataset.cryptroot:
-            return node
-    return None
 
 
 # -- read-only properties --------------------------------------------------------------------------------------------
@@ -255,8 +243,15 @@ def _origin(reader: Reader, item: Listed) -> Optional[str]:
 
 
 def _encryptionroot(reader: Reader, item: Item) -> Optional[str]:
-    root = _crypt_root(reader.pool, _head(item))
+    root = crypt.root_of(reader.pool, _head(item))
     return root.name if root else None
+
+
+def _keystatus(reader: Reader, item: Item) -> Optional[str]:
+    dataset = _head(item)
+    if not dataset.cryptroot:
+        return None
+    return "available" if crypt.is_loaded(reader.pool, dataset) else "unavailable"
 
 
 _READERS: Dict[str, Callable[[Reader, Any], Any]] = {
@@ -284,5 +279,5 @@ _READERS: Dict[str, Callable[[Reader, Any], Any]] = {
     "logicalused": _logicalused,
     "logicalreferenced": _logicalreferenced,
     "encryptionroot": _encryptionroot,
-    "keystatus": lambda reader, item: "available" if _head(item).cryptroot else None,
+    "keystatus": _keystatus,
 }

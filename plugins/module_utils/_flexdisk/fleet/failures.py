@@ -28,6 +28,11 @@ def failures(results: t.Mapping[str, t.Mapping[str, t.Optional[_Result]]]) -> t.
     return [counted, *(visible(_line(masked, reasons)) for masked, reasons in groups.items())]
 
 
+def without_prefix(message: str) -> str:
+    """Return the message of a failed task without what Ansible says before it."""
+    return _OF_ANSIBLE.sub("", message)
+
+
 def _masked(host: str, reason: str) -> str:
     """Return the reason with HOST for the name of its host, so that equal reasons are one. The name is replaced only
     where it surely is that of the host: a VM may have the same one.
@@ -61,6 +66,6 @@ def _lines(result: _Result) -> t.List[str]:
     lines = [
         line
         for part in failed or [result]
-        for line in _OF_ANSIBLE.sub("", str(part.get("msg") or "").strip()).splitlines()
+        for line in without_prefix(str(part.get("msg") or "").strip()).splitlines()
     ]
     return list(dict.fromkeys(lines))

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 # Block size of the files that are disks: their file systems' recordsize.
 RECORD = 131072
@@ -61,9 +61,21 @@ class Dataset:
     clones: t.Tuple[str, ...] = ()
     compression: str = ""
     encryptionroot: str = ""
+    keystatus: str = ""
+    keylocation: str = ""
     user: t.Mapping[str, str] = field(default_factory=dict)
     received: t.FrozenSet[str] = field(default=frozenset(), compare=False)
     inherited: t.Mapping[str, str] = field(default_factory=dict, compare=False)
+
+    def renamed(self, name: str) -> Dataset:
+        """Return the dataset with another name. An encryption root stays one."""
+        root = name if self.encryptionroot == self.name else self.encryptionroot
+        return replace(self, name=name, encryptionroot=root)
+
+    @property
+    def locked(self) -> bool:
+        """Whether the dataset is encrypted, and its key is not loaded."""
+        return self.keystatus == "unavailable"
 
     @property
     def dataset_id(self) -> DatasetId:

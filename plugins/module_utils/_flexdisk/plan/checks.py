@@ -17,6 +17,7 @@ from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
 from ..rules.inventory import Host
+from ..rules.keys import leaves_its_root
 from ..rules.layout import container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
@@ -245,11 +246,10 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
 
 
 def _check_encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems) -> None:
-    root = disk.volume.encryptionroot
-    if root and root != disk.volume.name and root != destination.encryptionroot:
+    if leaves_its_root(disk.volume, destination):
         problems.add(
             "EncryptionRoot",
-            f"cannot be {verb}: its encryption root is {root}, that of {destination.name} is "
+            f"cannot be {verb}: its encryption root is {disk.volume.encryptionroot}, that of {destination.name} is "
             f"{destination.encryptionroot or 'none'}",
             disk.label,
         )

@@ -200,7 +200,7 @@ def _move_detached(step: MoveDetached, host: Host) -> Host:
         if disk.volume.name != step.volume:
             return disk
         disk = predict.with_written_facts(disk, {"uuid": step.uuid})
-        return replace(disk, uuid=step.uuid, volume=replace(disk.volume, name=step.target))
+        return replace(disk, uuid=step.uuid, volume=disk.volume.renamed(step.target))
 
     detached = tuple(map(moved, host.detached))
     datasets = {name: dataset for name, dataset in host.datasets.items() if name != step.volume}

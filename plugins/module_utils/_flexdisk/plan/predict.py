@@ -269,7 +269,7 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm, disk = _without_disk(vm, step.volume)
     disk = with_written_facts(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
-    detached = replace(disk, volume=replace(disk.volume, name=step.target), detached=True, boot=boot, path="")
+    detached = replace(disk, volume=disk.volume.renamed(step.target), detached=True, boot=boot, path="")
     detached = replace(detached, element=disk_element.decode(detached.volume))
     names = dict(step.renames)
     pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
@@ -404,7 +404,7 @@ def _finish_detached(step: disk_steps.FinishDetached, vm: Vm, geometry: PoolGeom
 
 def _end_conversion(step: disk_steps.EndConversion, vm: Vm, geometry: PoolGeometry) -> Vm:
     def ended(disk: Disk) -> Disk:
-        return with_written_facts(replace(disk, volume=replace(disk.volume, name=step.target)), step.facts)
+        return with_written_facts(replace(disk, volume=disk.volume.renamed(step.target)), step.facts)
 
     return _change_disk(vm, step.volume, ended)
 

@@ -122,7 +122,7 @@ def _moves(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Iter
         used.add(index_of(target))
         snapshots = (d for d in host.datasets.values() if d.kind == "snapshot" and d.parent == volume.name)
         moved = replace(entry, path=device_prefix + target, volume=target, left_out="", named="")
-        disk = attached_disk(vm.config, moved, entry.pci_slot, replace(volume, name=target), 0)
+        disk = attached_disk(vm.config, moved, entry.pci_slot, volume.renamed(target), 0)
         yield entry, replace(disk, snapshots=tuple(sorted(snapshots, key=lambda s: s.createtxg)))
 
 

@@ -449,7 +449,7 @@ def _remaining(resolved: Resolved, problems: Problems) -> None:
         others = _others(resolved, target)
         basis = f"{resolved.flexible}:{others}"
         disk = target.disk
-        settled = disk is not None and (target.basis == basis or _adopted_as_it_is(resolved, target, others))
+        settled = disk is not None and (target.basis == basis or (not target.basis and not disk.adopted))
         target.managed = not settled
         if not settled:
             target.size += (resolved.flexible * MIB - staying_bytes(resolved)) // MIB
@@ -464,15 +464,6 @@ def _remaining(resolved: Resolved, problems: Problems) -> None:
                 "MiB are needed",
                 target.label,
             )
-
-
-def _adopted_as_it_is(resolved: Resolved, target: Target, others: int) -> bool:
-    """Whether a disk gets its identity in this run and keeps its size: nothing else changes what remains for it."""
-    disk = target.disk
-    if disk is None or disk.adopted or target.basis:
-        return False
-    now = sum(d.size_mib for d in resolved.vm.disks if d.volume.name != disk.volume.name)
-    return now == others and resolved.vm.config.flexible_disk_size in (None, resolved.flexible)
 
 
 def _others(resolved: Resolved, target: Target) -> int:

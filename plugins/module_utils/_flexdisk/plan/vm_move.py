@@ -14,7 +14,8 @@ from ..model.text import cut
 from ..model.vm import SAVED, SAVED_STATE, Disk, Vm
 from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
-from ..rules.layout import disk_dataset, index_of, replicas_container
+from ..rules.keys import leaves_its_root
+from ..rules.layout import container, disk_dataset, index_of, replicas_container
 from ..rules.unmanaged import unmanaged
 
 _SHOWN = 5
@@ -92,6 +93,11 @@ def _of_disk(host: Host, vm: Vm, disk: Disk) -> t.Iterator[Problem]:
     if others:
         text = f"{disk.volume.name} is used by {usage.labels(others)} as well"
         yield Problem("InUse", text, vm.label, disk.label)
+    above = host.datasets.get(container(vm.config.pool)) or host.datasets[vm.config.pool]
+    if leaves_its_root(disk.volume, above):
+        text = f"it has its key from {disk.volume.encryptionroot}, and could not become a replica below {above.name}"
+        text += f", whose encryption root is {above.encryptionroot or 'none'}"
+        yield Problem("EncryptionRoot", text, vm.label, disk.label)
     place = f"{replicas_container(vm.config.pool)}/{disk.uuid}"
     if place in host.datasets:
         text = f"{place} exists, where its own replica would be; disk_verify says what it is"

@@ -223,6 +223,11 @@ KINDS: t.Dict[str, Kind] = {
         "The replica was not brought up to date for days, because no sync runs, or because its disk has gone. "
         "A failover would lose what was written since.",
     ),
+    "replica_locked": Kind(
+        "info",
+        "The key of an encrypted replica is not loaded. A sync needs none, but a failover or a move to this host is "
+        "refused until it is (zfs load-key).",
+    ),
     # space
     "quota_drift": Kind(
         "warning",

@@ -174,6 +174,9 @@ def _of_replicas(host: Host) -> t.Iterator[Family]:
     yield _family(
         "replica_used_bytes", "Bytes that a replica takes here.", [(labels, one.used) for labels, one in rows]
     )
+    text = "Whether the key of an encrypted replica is loaded here (1), as a failover needs it, or not (0)."
+    keys = [(labels, int(not one.locked)) for labels, one in rows if one.encryptionroot]
+    yield _family("replica_key_loaded", text, keys)
 
 
 def _of_findings(findings: t.Sequence[Finding]) -> t.Iterator[Family]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..model.sizes import render_bytes
 from .findings import Finding
 from .identity import decode_time
+from .keys import key_missing
 from .layout import is_below, replicas_container
 from .replicas import HOST, OF_VM, ROLE, SYNCED, empty_size, is_changed
 from .verify_facts import Facts, Findings, listed
@@ -32,8 +33,11 @@ def replicas_here(facts: Facts, before: str) -> Findings:
             holders = listed([one for one in facts.by_uuid.get(uuid, ()) if one != name] or ["a VM of this host"])
             yield _finding("replica_of_own_disk", f"{text} is beside the disk itself, {holders}", name, vm, uuid)
         if is_changed(dataset.written, empty_size(datasets, dataset.pool)) and name in synced:
-            text = f"{text} was written to: {render_bytes(dataset.written)} since its newest snapshot"
-            yield _finding("replica_changed", text, name, vm, uuid)
+            message = f"{text} was written to: {render_bytes(dataset.written)} since its newest snapshot"
+            yield _finding("replica_changed", message, name, vm, uuid)
+        if dataset.locked:
+            message = f"{text} is locked: {key_missing(dataset.encryptionroot, dataset.keylocation)}"
+            yield _finding("replica_locked", message, name, vm, uuid)
         last = decode_time(dataset.user.get(SYNCED, ""))
         if name in synced and last < before:
             yield _finding("replica_stale", f"{text} was last up to date {last or 'never'}", name, vm, uuid)

@@ -37,7 +37,7 @@ _NUMBERS = (
     "usedbyrefreservation",
     "userrefs",
 )
-_TEXTS = ("origin", "compression", "encryptionroot")
+_TEXTS = ("origin", "compression", "encryptionroot", "keystatus", "keylocation")
 PROPERTIES = (
     "type",
     *_NUMBERS,

@@ -150,24 +150,6 @@ def test_adoption_takes_the_present_size(sim):
     assert size(sim) == 31744 - 10240 - 2048
 
 
-def test_an_adopted_disk_takes_what_remains_if_another_one_grows_with_it(sim):
-    sim.create(sizes=(2048, 4096))
-    root, a, rest = (d.uuid for d in sim.vm().disks)
-    disks = [{"name": "root", "uuid": root}, {"name": "a", "uuid": a}, {"name": "rest", "uuid": rest}]
-    sim.four_steps({"vm": "web01", "disks": disks[:1], "unlisted": "keep", "flexible_disk_size": 31744})
-    sim.four_steps({"vm": "web01", "disks": [disks[0], {**disks[1], "size": 3072}, {**disks[2], "size": "remaining"}]})
-    assert size(sim) == 31744 - 10240 - 3072
-
-
-def test_an_adopted_disk_takes_what_remains_if_the_flexible_size_grows_with_it(sim):
-    sim.create(sizes=(4096,))
-    root, rest = (d.uuid for d in sim.vm().disks)
-    disks = [{"name": "root", "uuid": root}, {"name": "rest", "uuid": rest, "size": "remaining"}]
-    sim.four_steps({"vm": "web01", "disks": disks[:1], "unlisted": "keep", "flexible_disk_size": 20480})
-    sim.four_steps({"vm": "web01", "disks": disks, "flexible_disk_size": 31744})
-    assert size(sim) == 31744 - 10240
-
-
 def test_a_fixed_disk_becomes_the_rest(sim):
     sim.adopted(2048, flexible=20480)
     sim.four_steps(one({"name": "a", "size": "remaining"}))

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from simnode.zfs import crypt
 from simnode.zfs import extents as ext
 from simnode.zfs.errors import ZfsError
 from simnode.zfs.kernel.guards import writable
@@ -14,11 +15,14 @@ from simnode.zfs.storage import Storage
 
 
 def write(storage: Storage, dataset: Dataset, start: int, end: int, content: str) -> None:
-    """Write [start, end). Raises ZfsError ENOSPC if it does not fit (nothing is written), EIO beyond a volume's end."""
+    """Write [start, end). Raises ZfsError ENOSPC if it does not fit (nothing is written), EIO beyond a volume's end,
+    ENXIO without its key."""
     writable(storage, dataset.name)
     if dataset.kind == VOLUME and end > dataset.volsize:
         raise ZfsError("EIO", dataset.name)
     pool = storage.pool_of(dataset.name)
+    if not crypt.can_read(pool, dataset):
+        raise ZfsError("ENXIO", dataset.name)
     txg = storage.next_txg()
     old_extents, avail = dataset.extents, pool.available(dataset)
     before = dataset.unique

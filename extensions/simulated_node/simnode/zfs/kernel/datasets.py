@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Tuple
 
+from simnode.zfs import crypt
 from simnode.zfs.errors import ZfsError
 from simnode.zfs.kernel.guards import NORMAL, RESERVED, busy, pool_space, writable
 from simnode.zfs.kernel.properties import set_props
@@ -35,8 +36,13 @@ def _parent(storage: Storage, name: str) -> Tuple[Pool, Dataset]:
     return pool, parent
 
 
-def create(storage: Storage, name: str, kind: str, props: Dict[str, Any], volblocksize: int = 0) -> Dataset:
-    """Create a dataset with checked properties; `volsize` is among `props` for a volume. Nothing stays on failure."""
+def create(
+    storage: Storage, name: str, kind: str, props: Dict[str, Any], volblocksize: int = 0, key: str = ""
+) -> Dataset:
+    """Create a dataset with checked properties; `volsize` is among `props` for a volume. Nothing stays on failure.
+
+    key: the user's key of an encryption root.
+    """
     writable(storage, name)
     pool, parent = _parent(storage, name)
     pool_space(pool, 5, NORMAL, name)
@@ -46,9 +52,10 @@ def create(storage: Storage, name: str, kind: str, props: Dict[str, Any], volblo
     props = dict(props)
     dataset.volsize = props.pop("volsize", 0)
     encryption = props.get("encryption")
-    dataset.cryptroot = parent.cryptroot
-    if encryption is not None:
-        dataset.cryptroot = 0 if encryption == "off" else dataset.guid
+    if encryption is None:
+        crypt.follow(pool, dataset, parent)
+    elif encryption != "off":
+        crypt.encrypt(dataset, key)
     _insert(storage, pool, parent, dataset)
     pool.touch(dataset, txg)
     pool.recount(dataset)
@@ -72,6 +79,7 @@ def clone(storage: Storage, name: str, origin: Snapshot, props: Dict[str, Any]) 
     dataset.origin = origin
     origin.clones.append(dataset)
     dataset.cryptroot = origin.dataset.cryptroot
+    dataset.crypt = {**origin.dataset.crypt, "master": crypt.master_of(origin.dataset)} if dataset.cryptroot else {}
     dataset.volblocksize = origin.dataset.volblocksize
     dataset.volsize = origin.volsize
     dataset.extents = origin.extents

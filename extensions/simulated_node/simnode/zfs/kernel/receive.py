@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Optional
 
+from simnode.zfs import crypt
 from simnode.zfs import extents as ext
 from simnode.zfs.errors import ZfsError
 from simnode.zfs.kernel.datasets import clone, create, discard
@@ -23,6 +24,8 @@ def begin_new(storage: Storage, name: str, header: Dict[str, Any], origin: Optio
         made = clone(storage, name, origin, {})
     else:
         made = create(storage, name, header["kind"], {}, header["block"])
+    if header.get("raw"):
+        crypt.begin_raw(made, header["raw"])
     made.partial = _state(header, True)
     return made
 
@@ -39,13 +42,16 @@ def begin(storage: Storage, target: Dataset, header: Dict[str, Any], short: str)
     base = next((snap for snap in target.snapshots if snap.guid == header["fromguid"]), None)
     if base is None:
         raise ZfsError("ENODEV", target.name)
+    if header.get("raw") and base is not target.snapshots[-1]:
+        raise ZfsError("ETXTBSY", target.name)  # a raw stream follows the newest snapshot only
     if (target.extents, target.volsize) != (base.extents, base.volsize):
         raise ZfsError("ETXTBSY", target.name)
     target.partial = _state(header, False)
 
 
 def _state(header: Dict[str, Any], new: bool) -> Dict[str, Any]:
-    return {**{key: header[key] for key in ("toguid", "fromguid", "toname")}, "new": new, "pieces": []}
+    keys = {key: header[key] for key in ("toguid", "fromguid", "toname")}
+    return {**keys, "raw": bool(header.get("raw")), "new": new, "pieces": []}
 
 
 def take_in(storage: Storage, target: Dataset, pieces: List[Piece]) -> bool:
@@ -71,6 +77,10 @@ def finish(storage: Storage, target: Dataset, part: Part, short: str) -> Snapsho
     if not state["new"]:
         _apply(storage, pool, target, state["pieces"])
     target.partial = None
+    if part.header.get("raw"):
+        crypt.take_raw(target, part.header["raw"])
+    elif target.cryptroot and part.header["fromguid"]:
+        target.crypt["mixed"] = True  # no raw stream of the same source follows any more
     target.volsize = part.header["volsize"]
     target.extents = ext.cut(target.extents, target.volsize, 1 << 62) if target.volsize else target.extents
     snap = Snapshot(target, short, part.header["toguid"], storage.next_txg(), part.header["created"])

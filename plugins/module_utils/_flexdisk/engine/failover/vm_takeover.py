@@ -146,8 +146,12 @@ class TakeOver:
         return self._arrival.predict_problems(known.record, known.pool, restore_point.name)
 
     def predict_problems(self, known: KnownVm, replicas: bool) -> t.List[Problem]:
-        """Return the problems that a failover of the VM would have now. Read only. replicas: also require these."""
-        restore_point, problems = takeover.plan(known.record, read_replicas(self._zfs, self._copies, known.pool))
+        """Return the problems that a failover of the VM would have now. Read only. replicas: also require these.
+
+        A key that is not loaded is none: replicas may stay locked until a failover.
+        """
+        replicas_here = read_replicas(self._zfs, self._copies, known.pool)
+        restore_point, problems = takeover.plan(known.record, replicas_here, needs_keys=False)
         return (problems if replicas else []) + self._target_problems(known, restore_point)
 
     def _without_record(self, host: Host, name: str) -> TakeoverPlan:

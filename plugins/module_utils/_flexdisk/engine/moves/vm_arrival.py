@@ -35,6 +35,7 @@ from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
 from ...rules.journal import datasets_in_use
+from ...rules.keys import KEY_NOT_LOADED, key_missing
 from ...rules.layout import container, detached_dataset, pool_of, replicas_container, vm_dataset
 from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
 from ...rules.pins import charge, held_without_syncs
@@ -72,6 +73,7 @@ from .platform_disks import make_again
 _Dict = t.Dict[str, t.Any]
 _Replicas = t.Dict[str, t.Tuple[Dataset, t.List[Dataset]]]
 # Nothing of a VM without disks is worth keeping, even if somebody has taken snapshots of it.
+_FILE = "file://"
 _SHELL_ENDS = {"indestructible": False, "destroy_snapshots": True}
 
 
@@ -161,7 +163,7 @@ class MoveTarget:
 
     def predict_problems(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
         """Like refusals(), plus what the replicas on this host already rule out. Read only. back_to: as in Move."""
-        result = self.refusals(record, pool, taking=bool(back_to))
+        result = self.refusals(record, pool, taking=bool(back_to)) or self._key_problems(record, pool, back_to)
         if result:
             return result
         try:
@@ -180,9 +182,8 @@ class MoveTarget:
 
         Until the VM is here, nothing else gets its name. back_to: as in Move. Raises FlexdiskError.
         """
-        problems = self.refusals(record, pool, taking=bool(back_to))
-        if problems:
-            raise FlexdiskError(problems[0].code, problems[0].message)
+        problems = self.refusals(record, pool, taking=bool(back_to)) or self._key_problems(record, pool, back_to)
+        _raise_all(problems)
         if not back_to:
             self._check_parts(record, pool)
         if records.differs(record.uuid, record_as_result(record)):
@@ -192,6 +193,16 @@ class MoveTarget:
         self._make_shell(record, pool, False)
         self._check_room(record)
         self._rehearse(record, pool, back_to)
+
+    def _key_problems(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
+        """Return a problem for each replica whose key is not loaded: without it, the VM does not start here.
+
+        back_to: as in Move. The plan of a takeover has asked already.
+        """
+        if back_to:
+            return []
+        locked = [replica for replica, _parts in self._replicas(record, pool).values() if replica.locked]
+        return [Problem(KEY_NOT_LOADED, f"{self._host_label}: {_key_missing(one)}", record.label) for one in locked]
 
     def _check_parts(self, record: Record, pool: str, sync_follows: bool = False) -> None:
         """Raise FlexdiskError if the replicas lack a part of a snapshot of the VM that no later sync can bring.
@@ -451,6 +462,7 @@ class MoveTarget:
         if not (taking or host.moves[uuid].has_left):
             rewrite_move(self._zfs, pool, host.moves[uuid]._replace(has_left=True))
         self.end_transfers(uuid)
+        _raise_all(self._key_problems(record, pool))
         progress.current().now(record.label, "", "its replicas become disks")
         self._become_disks(record, pool, host)
         now = None
@@ -630,6 +642,19 @@ class MoveTarget:
                 self._zfs.set_facts(name, {snapshots.PARTS_PROPERTY: fact})
 
 
+def _raise_all(problems: t.Sequence[Problem]) -> None:
+    """Raise FlexdiskError with all problems, if there is any."""
+    if problems:
+        raise FlexdiskError(problems[0].code, "; ".join(dict.fromkeys(problem.message for problem in problems)))
+
+
+def _key_missing(replica: Dataset) -> str:
+    """Return that the key of a replica is not loaded, and whether ZFS would find it."""
+    path = replica.keylocation[len(_FILE) :] if replica.keylocation.startswith(_FILE) else ""
+    lacks = f"; there is no {path} on this host" if path and not os.path.exists(path) else ""
+    return key_missing(replica.encryptionroot, replica.keylocation) + lacks
+
+
 def _disks_in_the_way(host: Host, record: Record, host_label: str) -> t.Iterator[Problem]:
     """Yield a problem for each disk of this host with the UUID or name of a disk that comes."""
     uuids, names = {one.uuid for one in record.disks}, {one.name for one in record.disks}
@@ -754,8 +779,7 @@ def _as_detached(disk: DiskRecord, replica: Dataset, parts: t.List[Dataset], vm_
         replica, [one for one in parts if newest is None or one.createtxg <= newest]
     )
     volume = replace(
-        replica,
-        name=detached_dataset(replica.pool, disk.uuid),
+        replica.renamed(detached_dataset(replica.pool, disk.uuid)),
         volsize=disk.size,
         volblocksize=replica.volblocksize or RECORD,
         used=held_bytes + max(replica.refreservation, written),

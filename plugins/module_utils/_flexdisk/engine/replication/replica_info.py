@@ -58,6 +58,9 @@ _OF_REPLICAS = (
     "readonly",
     "receive_resume_token",
     "logicalreferenced",
+    "encryptionroot",
+    "keystatus",
+    "keylocation",
     *(identity.PREFIX + name for name in (ROLE, OF_VM, HOME, HOST, SYNCED, COMING_SNAPSHOTS, RESERVED, BACK, KEEP)),
 )
 
@@ -163,6 +166,7 @@ def _as_original(disk: Disk, marks: t.Tuple[Point, ...]) -> Original:
         block=volume.volblocksize,
         compression=volume.logicalreferenced / volume.referenced if volume.referenced else 1.0,
         peers=tuple(note.peer for note in decode_notes(volume.user.get(REPLICAS_PROPERTY, ""))),
+        encryptionroot=volume.encryptionroot,
     )
 
 
@@ -232,6 +236,9 @@ def _stored_replica(name: str, table: Table, points: t.Tuple[Point, ...]) -> Sto
         home=int(home) if home.isdigit() else 0,
         host=_fact(row, HOST),
         reserved=int(reserved) if reserved.isdigit() else 0,
+        encryptionroot=_text(row, "encryptionroot"),
+        key_loaded=row["keystatus"][0] != "unavailable",
+        key_location=_text(row, "keylocation"),
         keep=_fact(row, KEEP),
     )
     synced = identity.decode_time(_fact(row, SYNCED))
@@ -320,6 +327,8 @@ def _replica_result(stored: StoredReplica, now: int) -> _Dict:
         "age": age(stored.synced, now),
         "written_bytes": replica.written,
         "interrupted": bool(replica.token),
+        "encrypted": bool(replica.encryptionroot),
+        "key_loaded": replica.key_loaded,
         "snapshots": [
             {"name": point.name, "synced": stored.times[point.name]}
             for point in replica.snapshots

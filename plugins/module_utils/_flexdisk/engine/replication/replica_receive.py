@@ -13,7 +13,7 @@ from dataclasses import replace
 from ...fleet.replication import last, trust
 from ...fleet.replication.copies import VOLUME, Original, Replica
 from ...fleet.replication.retention import obsolete_there, retained_sets
-from ...fleet.replication.streams import GiveUp, Rollback, check_role, check_rollbacks
+from ...fleet.replication.streams import GiveUp, Rollback, check_encryption, check_role, check_rollbacks
 from ...fleet.replication.sync import lacks_reservation
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, place
 from ...hypervisor.protocol import Hypervisor
@@ -309,6 +309,7 @@ def zfs_program() -> str:
 
 def _check_identity(vm: VmTransfer, disk: DiskTransfer, stored: StoredReplica) -> None:
     check_role(Original(disk.uuid, disk.dataset, disk.volsize, kind=disk.kind), stored.replica, vm.home)
+    check_encryption(disk.dataset, disk.raw, stored.replica)
 
 
 def _identity(vm: VmTransfer, disk: DiskTransfer) -> t.Dict[str, str]:

@@ -305,7 +305,7 @@ class Sender:
             raise FlexdiskError("Changed", f"{', '.join(wrong)}: not the snapshots that the sync was planned with")
 
     def _carry(self, disk: DiskTransfer, stream: Travelling, ssh: t.Sequence[str], progress: Progress) -> None:
-        sender, receiver = self.runner.carry(send_command(disk.dataset, stream), ssh, progress.add)
+        sender, receiver = self.runner.carry(send_command(disk.dataset, stream, disk.raw), ssh, progress.add)
         if receiver.rc != 0 or sender.rc != 0:
             parts = [complaint for complaint in map(_complaint, (receiver.stderr, sender.stderr)) if complaint]
             exit_codes = f"ssh ended with {receiver.rc}, zfs send with {sender.rc}"

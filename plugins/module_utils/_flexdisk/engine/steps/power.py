@@ -9,9 +9,9 @@ from dataclasses import replace
 
 from ...hypervisor.protocol import Hypervisor
 from ...model.errors import FlexdiskError
-from ...model.vm import SAVED, Vm
+from ...model.vm import Vm
 from ...rules.failover import AT_HOME_PROPERTY
-from ...rules.power import TASK, check_start
+from ...rules.power import START_HOST, TASK, check_start
 from ...zfs.commands import Zfs
 from . import autoboot
 
@@ -26,8 +26,8 @@ def start(hypervisor: Hypervisor, vm: Vm, requester: str = TASK) -> None:
     """
     check_start(_with_states_of_sharers(hypervisor, vm), requester)
     try:
-        # Memory that somebody has saved since the VM was read may not fit to its disks any more.
-        hypervisor.start(vm.config.uuid, saved=vm.config.state == SAVED)
+        # In the middle of a task, memory that somebody has just saved may not fit to the disks any more.
+        hypervisor.start(vm.config.uuid, saved=requester == START_HOST)
     finally:
         autoboot.keep_off(hypervisor, vm)
 

@@ -13,7 +13,7 @@ from ...model.sizes import render_change, render_mib
 from ...model.text import count, visible
 from ...rules.knobs import command, for_playbooks
 from ...rules.skipped import not_looked_at
-from ..failures import failures
+from ..failures import failures, without_prefix
 from .status import status
 
 _Raw = t.Mapping[str, t.Any]
@@ -67,7 +67,8 @@ class Registered:
 
     def reasons(self, name: str) -> t.Dict[str, str]:
         """Return why hosts have failed, as this result of each says."""
-        return {host: (self.variables(host).get(name) or {}).get("msg") or ELSEWHERE for host in self.failed}
+        messages = {host: str((self.variables(host).get(name) or {}).get("msg") or "") for host in self.failed}
+        return {host: without_prefix(message) or ELSEWHERE for host, message in messages.items()}
 
 
 def show_failures(registered: Registered) -> Shown:

@@ -96,7 +96,11 @@ def joined(variables: t.Mapping[str, t.Any], specification: _Wanted) -> t.Tuple[
     """
     result: _Dict = {name: value for name, value in variables.items() if base_name(name) == name}
     problems = []
-    for name in sorted(set(variables) - set(result)):
+    of_slices = sorted(set(variables) - set(result))
+    if of_slices and _APPROVED in result:
+        problems.append(f"{_APPROVED} is that of a plan of all hosts; leave it, or {', '.join(of_slices)}, out")
+        return result, problems
+    for name in of_slices:
         base = base_name(name)
         known = result.get(base, {})
         different = [host for host, value in variables[name].items() if known.get(host, value) != value]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ...rules.keys import key_missing
 from ...rules.replicas import sync_name, sync_number
 
 VOLUME = "volume"
@@ -64,6 +65,8 @@ class Original:
     compression: float = 1.0
     # The hosts that the disk says have replicas, as in Note.peer.
     peers: t.Tuple[str, ...] = ()
+    # The dataset whose key opens it, "" if it is not encrypted.
+    encryptionroot: str = ""
 
     @property
     def snapshots(self) -> t.List[Point]:
@@ -93,6 +96,15 @@ class Replica(Original):
     reserved: int = 0
     # What the last sync that was told so has retained, as encode_keep() writes it.
     keep: str = ""
+    # Whether its key is loaded on its host. True if it is not encrypted.
+    key_loaded: bool = True
+    # Where ZFS looks for the key: prompt, or the address of a file. "" if it is not encrypted.
+    key_location: str = ""
+
+    @property
+    def key_missing(self) -> str:
+        """Which key is not loaded, and how it is loaded."""
+        return key_missing(self.encryptionroot, self.key_location)
 
 
 def anchor_bookmark(peer: int) -> str:

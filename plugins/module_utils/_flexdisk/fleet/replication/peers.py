@@ -65,8 +65,6 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
         if disk.uuid in host.duplicates:
             message = f"its uuid {disk.uuid} is also on {', '.join(host.duplicates[disk.uuid])}"
             problems.append(Problem("Ambiguous", message, name, disk.label))
-        if disk.volume.encryptionroot:
-            problems.append(Problem("InvalidArgument", "encrypted disks are not replicated", name, disk.label))
     if vm.missing or vm.unread:
         problems.append(Problem("ResourceNotFound", f"it lacks {', '.join((*vm.missing, *vm.unread))}", name))
     if vm.overlaid:

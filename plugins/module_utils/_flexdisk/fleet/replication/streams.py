@@ -9,6 +9,7 @@ import typing as t
 from dataclasses import dataclass
 
 from ...model.errors import FlexdiskError
+from ...rules.keys import KEY_NOT_LOADED
 from ...rules.replicas import is_synced
 from .copies import Original, Point, Replica
 from .retention import foreign_snapshots
@@ -56,29 +57,34 @@ Travelling = t.Union[Full, Increment, Resume]
 Stream = t.Union[Travelling, GiveUp, Rollback]
 
 
-def send_command(dataset: str, stream: Travelling) -> t.Tuple[str, ...]:
-    """Return the command line of zfs send. Blocks are sent compressed, as they are stored."""
+def send_command(dataset: str, stream: Travelling, raw: bool = False) -> t.Tuple[str, ...]:
+    """Return the command line of zfs send. Blocks are sent compressed, as they are stored; raw, also encrypted so.
+
+    The token of a raw stream says that it is raw.
+    """
     if isinstance(stream, Resume):
         return ("zfs", "send", "-t", stream.token)
-    target = dataset + stream.to.suffix
+    target, form = dataset + stream.to.suffix, "-w" if raw else "-c"
     if isinstance(stream, Full):
-        return ("zfs", "send", "-c", target)
-    return ("zfs", "send", "-c", "-i" if stream.base.bookmark else "-I", stream.base.suffix, target)
+        return ("zfs", "send", form, target)
+    return ("zfs", "send", form, "-i" if stream.base.bookmark else "-I", stream.base.suffix, target)
 
 
 def next_stream(disk: Original, replica: t.Optional[Replica], to: Point) -> t.Optional[Stream]:
     """Return the next stream that a replica needs on the way to a snapshot of its disk, None if it has it.
 
     Raises FlexdiskError: InUse for a dataset that is no replica of this disk, ReplicaChanged for one that was written
-    to or has snapshots of others, InvalidArgument for one that would shrink, NoCommonSnapshot without a base.
+    to or has snapshots of others, InvalidArgument for one that would shrink, NoCommonSnapshot without a base; and as
+    check_encryption() does.
     """
     if replica is None:
         return Full(disk.snapshots[0])
     check_role(disk, replica)
+    check_encryption(disk.dataset, bool(disk.encryptionroot), replica)
     if replica.token:
         wanted = next((point for point in disk.snapshots if point.guid == replica.token_guid), None)
         # What ZFS has begun to receive takes no rollback, and a snapshot of its name stands in its way.
-        clashes = wanted is not None and _clashing(replica, [wanted])
+        clashes = wanted is not None and (_clashing(replica, [wanted]) or _in_the_way(disk, replica))
         return Resume(replica.token, wanted) if wanted and not clashes else GiveUp(replica.token)
     if any(point.guid == to.guid for point in replica.snapshots):
         return None
@@ -108,7 +114,8 @@ def _rollback_before(disk: Original, replica: Replica, base: Point) -> t.Optiona
     newer = snapshots[place + 1 :]
     clashing = _clashing(replica, [point for point in disk.snapshots if point.createtxg > base.createtxg])
     strange = [point for point in newer if not (point.from_disk or is_synced(point.name))]
-    unchanged = len(strange) == len(newer) and not any(point.written for point in newer)
+    # A raw stream follows the newest snapshot only.
+    unchanged = not disk.encryptionroot and len(strange) == len(newer) and not any(point.written for point in newer)
     lost = [point for point in snapshots if point in clashing or (point in newer and not unchanged)]
     if not lost:
         return None
@@ -122,6 +129,13 @@ def _rollback_before(disk: Original, replica: Replica, base: Point) -> t.Optiona
         )
     left = [point for point in snapshots if point not in lost]
     return Rollback(left[-1], tuple(point.name for point in lost))
+
+
+def _in_the_way(disk: Original, replica: Replica) -> bool:
+    """Return whether others have taken snapshots of a replica since its base, and its streams are raw."""
+    base = common(disk, replica) if disk.encryptionroot else None
+    newest = replica.snapshots[-1] if replica.snapshots else None
+    return base is not None and newest is not None and newest.guid != base.guid
 
 
 def _clashing(replica: Replica, coming: t.Iterable[Point]) -> t.List[Point]:
@@ -155,6 +169,31 @@ def check_role(disk: Original, replica: Replica, home: int = 0) -> None:
         more = "If the VM has moved, the playbook replicate with flexdisk_replica_state=absent gives it up. If it was"
         more += " taken over since, this replica can have more than the VM, and absent leaves it: look at it, then"
         raise FlexdiskError("InUse", f"{text}. {more} destroy it by hand there (zfs release, zfs destroy -r)")
+
+
+def check_encryption(dataset: str, encrypted: bool, replica: Replica) -> None:
+    """Raise FlexdiskError for a replica that the streams of a disk do not fit. encrypted: whether the disk is.
+
+    EncryptionRoot: an encrypted disk has raw replicas, which are encryption roots of their own. Into a replica that has
+    its key from above, ZFS would receive a raw stream, and nothing could open it any more. KeyNotLoaded: a disk that is
+    not encrypted has a replica in an encrypted pool.
+    """
+    inherits = replica.encryptionroot not in ("", replica.dataset)
+    if not encrypted and inherits and not replica.key_loaded:
+        raise FlexdiskError(KEY_NOT_LOADED, f"{replica.dataset} receives nothing: {replica.key_missing}")
+    if encrypted and not replica.encryptionroot:
+        text = f"{replica.dataset} is not encrypted, and {dataset} is"
+    elif encrypted and inherits:
+        text = f"{replica.dataset} has its key from {replica.encryptionroot}, which does not open what {dataset} sends"
+    elif not encrypted and replica.encryptionroot and not inherits:
+        text = f"{replica.dataset} is encrypted with a key of its own, and {dataset} is not encrypted"
+    else:
+        return
+    raise FlexdiskError(
+        "EncryptionRoot",
+        f"{text}. So the replica has to be made again: the playbook replicate with flexdisk_replica_state=absent gives"
+        " it up, and then makes it",
+    )
 
 
 def check_rollbacks(replica: Replica, streams: t.Iterable[Stream]) -> None:

@@ -258,7 +258,8 @@ def _stream_size(disk: Original, data: int) -> int:
 def _after(disk: Original, replica: t.Optional[Replica], stream: Stream) -> t.Optional[Replica]:
     """Return the replica after a stream."""
     if isinstance(stream, Full):
-        return Replica(disk.uuid, "", disk.volsize, (stream.to,), kind=disk.kind)
+        name = disk.uuid if disk.encryptionroot else ""  # a raw stream makes an encryption root
+        return Replica(disk.uuid, name, disk.volsize, (stream.to,), kind=disk.kind, encryptionroot=name)
     there = t.cast(Replica, replica)
     if isinstance(stream, GiveUp):
         return replace(there, token="") if there.points else None

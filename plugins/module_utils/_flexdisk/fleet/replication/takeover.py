@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import render_bytes
 from ...rules.identity import seconds_of
+from ...rules.keys import KEY_NOT_LOADED
 from ...rules.replicas import is_synced
 from .copies import Original, Point, Replica
 from .record import DiskRecord, Record
@@ -98,15 +99,17 @@ class Takeover:
 
 
 def plan(
-    record: Record, replicas: LocalReplicas, done: t.Collection[str] = (), back_to: str = ""
+    record: Record, replicas: LocalReplicas, done: t.Collection[str] = (), back_to: str = "", needs_keys: bool = True
 ) -> t.Tuple[t.Optional[Takeover], t.List[Problem]]:
     """Plan the takeover of a VM: the snapshots that its disks go back to, or the problems.
 
     done: uuids of disks that are disks of the VM here already. back_to: the set that an earlier run has chosen, which
-    may have been interrupted while a disk went back.
+    may have been interrupted while a disk went back. needs_keys: a replica whose key is not loaded is a problem, as no
+    VM can start from it.
     """
     left = [disk for disk in record.disks if disk.uuid not in done]
     problems = [problem for disk in left for problem in _of_disk(record, disk, replicas, bool(back_to))]
+    problems += _locked(record, left, replicas) if needs_keys else []
     if problems:
         return None, problems
     name = back_to or _newest([replicas[disk.uuid].replica for disk in left])
@@ -152,6 +155,13 @@ def _of_disk(record: Record, disk: DiskRecord, replicas: LocalReplicas, begun: b
     if replica.written and replica.snapshots and not (begun or local.discards_writes):
         text = f"{replica.dataset} was written to since its newest snapshot, {render_bytes(replica.written)};"
         yield Problem("ReplicaChanged", f"{text} zfs rollback gives that up", record.label, disk.name)
+
+
+def _locked(record: Record, disks: t.Sequence[DiskRecord], replicas: LocalReplicas) -> t.List[Problem]:
+    here = [(disk, replicas[disk.uuid].replica) for disk in disks if disk.uuid in replicas]
+    return [
+        Problem(KEY_NOT_LOADED, one.key_missing, record.label, disk.name) for disk, one in here if not one.key_loaded
+    ]
 
 
 def _of_other(disk: DiskRecord, local: LocalReplica) -> str:

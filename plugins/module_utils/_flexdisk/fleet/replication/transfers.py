@@ -56,6 +56,8 @@ class DiskTransfer:
     sends: int = 0
     # The public key with which its streams may come, "" without any.
     key: str = ""
+    # The disk is encrypted, and its streams are raw.
+    raw: bool = False
 
     @property
     def sent(self) -> t.List[Travelling]:
@@ -118,6 +120,7 @@ def transfer(planned: DiskSync, name: str) -> DiskTransfer:
         planned.streams,
         tuple(point.guid for point in disk.snapshots if point.guid),
         planned.stream_bytes,
+        raw=bool(disk.encryptionroot),
     )
 
 
@@ -178,6 +181,7 @@ def _disk(given: t.Any) -> DiskTransfer:
         snapshots=tuple(_guid(guid) for guid in given["snapshots"]),
         sends=int(given["sends"]),
         key=_matching(key, KEY.fullmatch) if key else "",
+        raw=bool(given["raw"]),
     )
 
 
@@ -218,7 +222,7 @@ def read_replica(given: t.Any) -> Replica:
 
 
 def _replica(given: t.Any) -> Replica:
-    token = given["token"]
+    token, root = given["token"], given["encryptionroot"]
     return Replica(
         uuid=_uuid(given["uuid"]) if given["uuid"] else "",
         dataset=_matching(given["dataset"], _is_dataset),
@@ -233,6 +237,9 @@ def _replica(given: t.Any) -> Replica:
         home=_guid(given["home"]),
         host=str(given["host"])[:255],
         reserved=int(given["reserved"]),
+        encryptionroot=_matching(root, _is_root) if root else "",
+        key_loaded=bool(given["key_loaded"]),
+        key_location=str(given["key_location"])[:300],
         keep=encode_keep(decode_keep(str(given["keep"]))),
     )
 
@@ -252,6 +259,10 @@ def _guid(value: t.Any) -> int:
     if not 0 <= number < 1 << 64:
         raise ValueError(f"not {value!r:.100}")
     return number
+
+
+def _is_root(name: str) -> bool:
+    return identity.is_pool(name) or _is_dataset(name)
 
 
 def _is_dataset(name: str) -> bool:
