@@ -176,7 +176,8 @@ def test_two_entries_that_contradict_each_other_are_refused(more, run):
     first = {"vm": "web", "host": "hv03", "pool": "a", "every": 900}
     given = {"flexdisk_replicas": [first, {**first, "vm": WEB, **more}], **run}
     assert refused("replicate", given) == [
-        f"flexdisk_replicas of hv01 has two entries of web to hv03 that differ in {next(iter(more))}. One of them must go"
+        f"flexdisk_replicas of hv01 has two entries of web to hv03 that differ in {next(iter(more))}."
+        " One of them must go"
     ]
     assert calls("replicate", {"flexdisk_replicas": [first, {**first, "vm": WEB}], **run})
     absent = {"flexdisk_vm": "web", "flexdisk_replica_state": "absent"}
