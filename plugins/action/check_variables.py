@@ -60,7 +60,8 @@ class ActionModule(ActionBase):
         specification = slices.specified(readers.arguments[playbook], variables)
         given = templated(self._templar, specification, _of_host(variables, specification, variables))
         checked = answers(given, specification)
-        meant, unclear = _of_host(checked["variables"], specification, variables), []
+        meant = _of_host(checked["variables"], specification, variables)
+        unclear: t.List[str] = []
         if not checked["problems"]:
             meant, unclear = slices.joined(meant, specification)
         problems = [*checked["problems"], *unclear, *_limit(variables)]

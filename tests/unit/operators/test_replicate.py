@@ -95,25 +95,93 @@ def test_replicas_of_a_vm_that_is_gone_can_be_given_up_if_all_hosts_are_read():
             ["flexdisk_replica_host needs flexdisk_vm", "flexdisk_replica_state=absent needs flexdisk_vm"],
         ),
         ({}, ["flexdisk_replicas has no entry"]),
-        (
-            {**GIVEN, "flexdisk_vm": "webb"},
-            [
-                f"flexdisk_replicas has no entry with vm: webb, but with web, {WEB}, db. Name the VM as it stands "
-                "there, or say with flexdisk_replica_host where its replica is"
-            ],
-        ),
+        ({"flexdisk_vm": "web"}, ["flexdisk_replicas has no entry"]),
     ],
 )
 def test_what_does_not_say_what_is_meant(given, texts):
     assert refused("replicate", given, read={}) == texts
 
 
-def test_without_entries_any_name_is_missing():
-    (text,) = refused("replicate", {"flexdisk_vm": "web"}, read={})
-    assert "with vm: web, but with none." in text
+def test_failover_needs_the_replicas():
     failover = {"flexdisk_vm": "web", "flexdisk_replica_host": "hv02", "flexdisk_failover": True}
     assert calls("replicate", {**failover, "flexdisk_replica_state": "present"})
     assert calls("replicate", {**failover, "flexdisk_failover": False, "flexdisk_replica_state": "absent"})
+
+
+# -- the entries of a VM, however they name it
+
+APP = "aaaa0000-0000-4000-8000-000000000000"
+
+
+def app(given, **more):
+    """What a play decides about the VM app-0 of the group app, on hv01."""
+    read = {"hv01": host(replicated(APP, "app-0", "app-0", hv03=60), replicated(WEB, "web")), "hv02": host()}
+    return order("replicate", given, read, **more)
+
+
+POLICY = {"host": "hv03", "pool": "tank", "keep": {"daily": 3}, "bandwidth_limit": "1MiB"}
+
+
+@pytest.mark.parametrize("meant", [{"group": "app"}, {"vm": APP}, {"vm": "app-0"}, {"vm": "aaaa"}, {"vm": " app-0 "}])
+@pytest.mark.parametrize("name", ["app-0", APP, "aaaa0000", " app-0"])
+@pytest.mark.parametrize("to_host", [{}, {"flexdisk_replica_host": "hv03"}])
+def test_a_named_vm_has_its_entry(meant, name, to_host):
+    """So that its replica is not made again in another pool, and what it keeps does not go."""
+    others = [{"vm": "web", "host": "hv03"}, {"group": "none", "host": "hv03"}, {"vm": "nobody", "host": "hv02"}]
+    given = {"flexdisk_replicas": [*others, {**POLICY, **meant, "every": 900}], "flexdisk_vm": name, **to_host}
+    found = app(given)
+    assert (found.problems, found.left_out) == ([], [])
+    (one,) = found.calls["hv01"]["peers"]
+    assert {**POLICY, "vms": [APP]}.items() <= one.items()
+
+
+def test_a_host_without_an_entry_of_the_named_vm_gets_a_replica_all_the_same():
+    given = {"flexdisk_replicas": [{"group": "app", **POLICY}], "flexdisk_vm": "app-0", "flexdisk_replica_host": "hv09"}
+    (one,) = app(given).calls["hv01"]["peers"]
+    assert (one["host"], one["vms"], "pool" in one) == ("hv09", [APP], False)
+    own = [{"group": "app", **POLICY}, {"vm": APP, "host": "hv03", "pool": "fast"}]
+    for more in ({}, {"flexdisk_replica_host": "hv03"}):
+        (one,) = app({"flexdisk_replicas": own, "flexdisk_vm": "app-0", **more}).calls["hv01"]["peers"]
+        assert one["pool"] == "fast"  # the entry of the VM comes before that of its group
+
+
+def test_a_named_vm_without_an_entry_is_refused():
+    given = {"flexdisk_replicas": [{"group": "app", **POLICY}, {"vm": "nobody", "host": "hv02"}], "flexdisk_vm": "web"}
+    assert app(given).problems == [
+        "flexdisk_replicas of hv01 has no entry for VM web, but for nobody, group app. Say with flexdisk_replica_host"
+        " where its replica is"
+    ]
+    missing = app({**given, "flexdisk_vm": "webb"})
+    assert (missing.problems, missing.calls["hv01"]["peers"]) == ([], [])
+    assert missing.left_out[0].startswith("VM webb is on none of hv01, hv02.")
+
+
+def test_a_name_with_blanks_around_it_is_replicated():
+    entries = {"flexdisk_replicas": [{"vm": " web ", "host": "hv03"}]}
+    assert calls("replicate", entries)["hv01"] == to(peer("hv03", WEB))
+
+
+def test_a_group_on_a_host_that_cannot_be_read_is_told():
+    given = {"flexdisk_replicas": [{"group": "app", **POLICY}]}
+    found = app(given, unread=["hv09"])
+    assert found.left_out == ["hv09 could not be read and may have members of group app"]
+    assert found.calls["hv01"]["peers"]
+    assert not app({**given, "flexdisk_vm": "app-0"}, unread=["hv09"]).left_out
+
+
+@pytest.mark.parametrize("more", [{"pool": "b"}, {"pool": None}, {"keep": {"daily": 9}}, {"every": 60}])
+@pytest.mark.parametrize("run", [{}, {"flexdisk_vm": "web"}, {"flexdisk_vm": "web", "flexdisk_replica_host": "hv03"}])
+def test_two_entries_that_contradict_each_other_are_refused(more, run):
+    """Neither is meant more than the other, and nothing is done."""
+    first = {"vm": "web", "host": "hv03", "pool": "a", "every": 900}
+    given = {"flexdisk_replicas": [first, {**first, "vm": WEB, **more}], **run}
+    assert refused("replicate", given) == [
+        f"flexdisk_replicas of hv01 has two entries of web to hv03 that differ in {next(iter(more))}."
+        " One of them must go"
+    ]
+    assert calls("replicate", {"flexdisk_replicas": [first, {**first, "vm": WEB}], **run})
+    absent = {"flexdisk_vm": "web", "flexdisk_replica_state": "absent"}
+    assert calls("replicate", {**given, **absent})["hv01"]["peers"]  # its replicas are given up wherever they are
 
 
 # -- policies

@@ -103,7 +103,9 @@ def test_what_slices_have_handed_on_is_one_approval():
     assert slices.joined(given, specified) == ({"flexdisk_plan_digests": {"hv01": "a", "hv02": "b"}, "x": 1}, [])
     with_own = {**given, "flexdisk_plan_digests": {"hv03": "c", "hv01": "a"}}
     (problem,) = slices.joined(with_own, specified)[1]
-    assert problem.startswith("flexdisk_plan_digests is that of a plan of all hosts; leave it, or flexdisk_plan_digests_")
+    assert problem.startswith(
+        "flexdisk_plan_digests is that of a plan of all hosts; leave it, or flexdisk_plan_digests_"
+    )
     assert slices.joined({"x": 1}, specified) == ({"x": 1}, ["missing required arguments: flexdisk_plan_digests"])
     assert slices.joined({"x": 1}, wanted) == ({"x": 1}, []), "Ansible says that it is missing"
 

@@ -190,9 +190,9 @@ def test_the_vm_can_be_named_by_its_uuid(nodes):
     ):
         status, said = nodes.play(playbook, *(words if playbook != "adopt" else ()), *more)
         assert status == 0, said
-    replicas = json.dumps({"flexdisk_replicas": [{"vm": "web", "host": "hv02"}]})
+    replicas = json.dumps({"flexdisk_replicas": [{"vm": "db", "host": "hv02"}]})
     said = refused(nodes, "replicate", "-e", f"flexdisk_vm={uuid}", "-e", replicas)
-    assert f"flexdisk_replicas has no entry with vm: {uuid}, but with web. Name the VM as it stands there" in said
+    assert f"flexdisk_replicas of hv01 has no entry for VM {uuid}, but for db. Say with flexdisk_replica_host" in said
 
 
 def test_one_name_means_one_vm_on_one_host(nodes):

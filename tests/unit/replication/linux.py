@@ -169,7 +169,8 @@ class LinuxWorld(World):
 
     def __init__(self, folder: Path, monkeypatch: Any) -> None:
         # Whatever the machine does on which the tests run.
-        monkeypatch.setattr(guests_service, "_UNITS", str(folder / "none"))
+        for name, value in (("_UNITS", ()), ("_RUNLEVELS", str(folder / "none")), ("_QEMU_CONF", str(folder / "none"))):
+            monkeypatch.setattr(guests_service, name, value)
         super().__init__(folder, monkeypatch)
 
     def host(self, seed: int) -> Host:

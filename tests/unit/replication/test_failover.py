@@ -952,7 +952,8 @@ def test_what_a_move_has_made_there_has_taken_nothing_over(world):
 def test_autoboot_is_off_if_the_start_fails(world, monkeypatch):
     booted(world)
 
-    def fails(self, uuid):
+    def fails(self, uuid, saved=False):
+        del saved
         self._runner(("vmadm", "update", uuid), stdin='{"autoboot": true}')
         raise FlexdiskError("VmNotStarted", "it is stopped")
 

@@ -10,12 +10,13 @@ import json
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import trust
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records, trust
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
     transfer_as_result,
 )
 
+from .controller import Controller
 from .world import REPLICAS, VM, World
 
 OTHERS = {f"web{number:02}": f"bbbbbbbb-0000-4000-8000-{number:012}" for number in range(1, 4)}
@@ -139,3 +140,119 @@ def test_news_before_a_failure_are_told(many, monkeypatch):
     monkeypatch.setattr(many.home.node, "run", broken)
     assert many.sender().finish(transfers, stock.complete, many.peer_name) == (True, [])
     assert len(calls) == 2 + len(OTHERS)
+
+
+# -- what becomes of each VM
+
+
+class Rows:
+    """Syncs of several VMs that go on, and what became of each VM."""
+
+    def __init__(self, many, *names):
+        self.many = many
+        self.vms = [OTHERS[name] for name in names]
+        self.controller = Controller(many, {many.home_name: many.home, many.peer_name: many.peer})
+        self.before = {}
+        """What is done before a call, by the beginning of its name."""
+        answers = self.controller._answers
+
+        def first(call, check):
+            for start, action in self.before.items():
+                if call.name.startswith(start):
+                    action()
+            return answers(call, check)
+
+        self.controller._answers = first
+
+    def sync(self, check=False, **more):
+        """Whether the replicas of each VM are complete, and what failed, by name."""
+        given = self.controller.sync(self.many.home_name, self.many.peer_name, self.vms, goes_on=True, **more)
+        rows = self.controller.does("replicate", given, check)["rows"]
+        names = {uuid: name for name, uuid in OTHERS.items()}
+        return {names[row["vm"]]: (row["complete"], row["failure"]) for row in rows}
+
+    def write(self, *names):
+        for name in names:
+            self.many.home.ok("guest", "write", f"zones/{OTHERS[name]}/disk0", "1", "1", name)
+
+
+@pytest.fixture
+def rows(many, monkeypatch, tmp_path):
+    folders = {id(many.home): "home", id(many.peer): "peer"}
+    many.acting = lambda host: monkeypatch.setattr(records, "_FOLDER", str(tmp_path / folders[id(host)]))
+    return Rows(many, *OTHERS)
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_a_vm_that_cannot_have_failover_does_not_stop_the_others(many, rows, check):
+    many.home.ok("zfs", "create", f"zones/{OTHERS['web02']}/extra")
+    many.home.ok("zfs", "set", "quota=1M", f"zones/{OTHERS['web02']}/extra")
+    ended = rows.sync(check, failover="present")
+    assert {name: complete for name, (complete, _failure) in ended.items()} == {
+        "web01": True,
+        "web02": False,
+        "web03": True,
+    }
+    assert (ended["web01"][1], ended["web03"][1]) == ("", "")
+    assert f"zones/{OTHERS['web02']}/extra" in ended["web02"][1]
+    assert not many.home.points(many.home.disks(OTHERS["web02"])[0]["dataset"], "snapshot")
+
+
+def test_if_none_can_have_failover_nothing_is_asked_of_the_peer(many, rows):
+    for uuid in OTHERS.values():
+        many.home.ok("zfs", "create", f"zones/{uuid}/extra")
+        many.home.ok("zfs", "set", "quota=1M", f"zones/{uuid}/extra")
+    ended = rows.sync(failover="present")
+    assert all(f"zones/{OTHERS[name]}/extra" in failure for name, (_complete, failure) in ended.items())
+    assert not any(f"zones/{OTHERS['web02']}/extra" in ended[name][1] for name in ("web01", "web03"))
+    assert "Read what the peer has" not in rows.controller.answers
+
+
+def test_a_replica_that_takes_no_stream_does_not_stop_the_others(many, rows):
+    """It is no longer as it was when the sync was planned."""
+    assert all(complete for complete, _failure in rows.sync().values())
+    rows.write(*OTHERS)
+    replica = f"{REPLICAS}/{many.home.disks(OTHERS['web02'])[0]['uuid']}"
+    other = "aaaaaaaa-0000-4000-8000-00000000dead"
+    rows.before["Let the streams in"] = lambda: many.peer.ok("zfs", "set", f"flexdisk:replica={other}", replica)
+    ended = rows.sync()
+    assert (ended["web01"], ended["web03"]) == ((True, ""), (True, ""))
+    assert not ended["web02"][0]
+    assert replica in ended["web02"][1]
+    rows.before.clear()
+    many.peer.ok("zfs", "set", f"flexdisk:replica={many.home.disks(OTHERS['web02'])[0]['uuid']}", replica)
+    assert all(complete for complete, _failure in rows.sync().values())
+
+
+def test_a_failure_of_a_vm_is_shown_for_that_vm_alone(many, rows, monkeypatch):
+    """Whichever step has it: its snapshot cannot be taken, or its replica is not as it was."""
+    assert all(complete for complete, _failure in rows.sync().values())
+    rows.write(*OTHERS)
+    run = many.home.node.run
+
+    def broken(words, *stdin):
+        if words[:2] == ["zfs", "snapshot"] and any(OTHERS["web02"] in word for word in words):
+            return 1, "", "cannot create snapshot: out of space\n"
+        return run(words, *stdin)
+
+    monkeypatch.setattr(many.home.node, "run", broken)
+    replica = f"{REPLICAS}/{many.home.disks(OTHERS['web03'])[0]['uuid']}"
+    other = "flexdisk:replica=aaaaaaaa-0000-4000-8000-00000000dead"
+    rows.before["Take stock"] = lambda: many.peer.ok("zfs", "set", other, replica)
+    ended = rows.sync()
+    assert ended["web01"] == (True, "")
+    assert "out of space" in ended["web02"][1]
+    assert replica in ended["web03"][1]
+    assert "web0" not in ended["web02"][1] + ended["web03"][1]  # whose failure it is says the row
+
+
+def test_two_vms_of_one_alias_keep_their_failures(many, rows):
+    many.home.ok("vmadm", "update", OTHERS["web02"], "alias=web01")
+    assert all(complete for complete, _failure in rows.sync().values())
+    rows.write(*OTHERS)
+    replica = f"{REPLICAS}/{many.home.disks(OTHERS['web02'])[0]['uuid']}"
+    other = "flexdisk:replica=aaaaaaaa-0000-4000-8000-00000000dead"
+    rows.before["Take stock"] = lambda: many.peer.ok("zfs", "set", other, replica)
+    ended = rows.sync()
+    assert (ended["web01"], ended["web03"]) == ((True, ""), (True, ""))
+    assert replica in ended["web02"][1]

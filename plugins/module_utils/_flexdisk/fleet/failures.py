@@ -64,8 +64,6 @@ def _lines(result: _Result) -> t.List[str]:
     looped = [item for item in items if isinstance(item, t.Mapping)] if isinstance(items, (list, tuple)) else []
     failed = [item for item in looped if "ansible_loop_var" in item and (item.get("failed") or item.get("unreachable"))]
     lines = [
-        line
-        for part in failed or [result]
-        for line in without_prefix(str(part.get("msg") or "").strip()).splitlines()
+        line for part in failed or [result] for line in without_prefix(str(part.get("msg") or "").strip()).splitlines()
     ]
     return list(dict.fromkeys(lines))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import typing as t
 
+from ..model.vm import SAVED_STATE
 from . import variable_files
 from .domain_travel import Needs
 from .libvirt_connection import Connection, Domains
@@ -41,7 +42,7 @@ class HostConnection(Connection):
             return self._keeps(domain)
 
     def _keeps(self, domain: t.Any) -> t.List[str]:
-        result = ["a saved state (managed save)"] if self._unless(_NO_SUPPORT, domain.hasManagedSaveImage) else []
+        result = [SAVED_STATE] if self._unless(_NO_SUPPORT, domain.hasManagedSaveImage) else []
         for kind, ask in (("snapshots", domain.listAllSnapshots), ("checkpoints", domain.listAllCheckpoints)):
             names = sorted(one.getName() for one in self._unless(_NO_SUPPORT, ask) or ())
             result += [f"{kind} of libvirt ({', '.join(names)})"] if names else []

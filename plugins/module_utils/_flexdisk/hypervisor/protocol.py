@@ -146,5 +146,6 @@ class Hypervisor(t.Protocol):
 
 def whole_vms(hypervisor: Hypervisor) -> WholeVms:
     """Return what a driver does with whole VMs. Only a module that opens its host with it may ask."""
-    assert hypervisor.vms_as_a_whole is not None
+    if hypervisor.vms_as_a_whole is None:
+        raise AssertionError("this module has opened its host without what whole VMs need")
     return hypervisor.vms_as_a_whole

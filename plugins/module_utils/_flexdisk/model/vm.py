@@ -15,6 +15,8 @@ from .text import visible
 ABSENT = "absent"
 # Stopped, with the memory of its guest in a file. Its next start resumes from that, and expects the disks unchanged.
 SAVED = "saved"
+# How a driver calls that among what does not travel.
+SAVED_STATE = "a saved state (managed save)"
 NO_GROUP = "none"  # what is written for a VM that was said to be in no group; the name of a member has a number
 THICK, SPARSE, FILE = "thick", "sparse", "file"
 

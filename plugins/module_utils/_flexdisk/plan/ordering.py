@@ -92,7 +92,7 @@ def _check_converting(resolved: Resolved, problems: Problems) -> None:
 
 def check_ready(vm: Vm, problems: Problems) -> None:
     """Add problems if the VM is in no state to be changed."""
-    state = usage.power_problem(vm.config)
+    state = usage.power_problem(vm)
     if state:
         problems.add(
             "VmInTransition", unfinished_vm_text(vm.config, vm.interrupted) if is_unfinished(vm.config) else state

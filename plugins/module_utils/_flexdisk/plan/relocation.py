@@ -86,7 +86,7 @@ def adopt(host: Host, vm: Vm, device_prefix: str, problems: Problems) -> t.Optio
     if problems or not (disks or not vm.root.kind):
         return None
     if vm.config.state != "stopped" or vm.config.frozen:
-        why = vm.config.frozen or (vm.config.state != "running" and power_problem(vm.config))
+        why = vm.config.frozen or (vm.config.state != "running" and power_problem(vm))
         text = "its volumes are renamed" if any(e.volume != d.volume.name for e, d in disks) else "its paths change"
         problems.add("VmNotStopped", why or f"the VM must be stopped to be adopted: {text}")
     moves = ", ".join(f"{_source(e, d)} -> {d.volume.name.rsplit('/', 1)[1]}" for e, d in disks)

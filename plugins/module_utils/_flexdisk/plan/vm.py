@@ -309,7 +309,7 @@ def power(vm: Vm, declared: VmDeclaration, capabilities: Capabilities) -> t.Iter
 
 def _check_ready(vm: Vm, declared: VmDeclaration, seq: Sequence, problems: Problems) -> None:
     """Add a problem if the VM is in no state to be changed, and would change or has a power state declared."""
-    if seq.steps or (power_problem(vm.config) and declared.state in ("running", "stopped")):
+    if seq.steps or (power_problem(vm) and declared.state in ("running", "stopped")):
         ordering.check_ready(vm, problems)
 
 

@@ -11,7 +11,7 @@ from ..model.dataset import Dataset
 from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes, render_exact
 from ..model.text import cut
-from ..model.vm import Disk, Vm
+from ..model.vm import SAVED, SAVED_STATE, Disk, Vm
 from ..rules import pins, snapshots, space, usage
 from ..rules.inventory import Host
 from ..rules.keys import leaves_its_root
@@ -25,7 +25,8 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
     """Return why a VM cannot be moved, without what the sync reports. stays: host_bound of its Description."""
     if vm.overlaid:
         return [Problem("InUse", vm.overlaid, vm.label)]
-    result = _of_vm(host, vm, stays)
+    saved = [SAVED_STATE] if vm.config.state == SAVED else []  # power_problem says so, with what helps
+    result = _of_vm(host, vm, [text for text in stays if text not in saved])
     for disk in vm.disks:
         result += _of_disk(host, vm, disk)
     taken = snapshots.snapshots_of(vm)
@@ -39,7 +40,7 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
             f"{', '.join(pinned)} has clones or holds, and would go with the VM's own dataset, which does not travel"
         )
         result.append(Problem("InUse", message, vm.label))
-    state = usage.power_problem(vm.config)
+    state = usage.power_problem(vm)
     if state:
         result.append(Problem("VmInTransition", state, vm.label))
     result += [Problem("NotSupported", f"{text}; it does not travel", vm.label) for text in _staying(vm)]

@@ -17,6 +17,8 @@ from .failover import AT_HOME_PROPERTY
 # move or a failover that brings the VM here has ended it on the other host. GIVEN_UP: a move that has not left.
 TASK, START_HOST, ARRIVAL, GIVEN_UP = "task", "start_host", "arrival", "given_up"
 NOT_HOME = "NotAtHome"
+MEMORY_LOST = "which loses what the guest had in its memory"
+_CANNOT_SHUT_DOWN = ("paused", "crashed", "suspended")  # its guest does not run, and would not see the request
 _UNKNOWABLE = "this host does not tell one boot from the next (its hypervisor says no time of the boot)"
 _BY_HAND = "make sure that no other host has it, then start it by hand (vmadm start or virsh start {})"
 
@@ -45,7 +47,9 @@ def is_off(config: VmConfig) -> bool:
 def stop_command(config: VmConfig) -> str:
     """Return the command with which somebody stops the VM on its host. It gives the saved memory of a guest up."""
     if config.state == SAVED:
-        return f"virsh managedsave-remove {config.uuid}"
+        return f"virsh managedsave-remove {config.uuid}, {MEMORY_LOST}"
+    if config.identity_in_zfs and config.state in _CANNOT_SHUT_DOWN:
+        return f"virsh destroy {config.uuid}, which halts it and keeps its disks"
     return stop_command_of(config.uuid, config.identity_in_zfs)
 
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..model.errors import Problems
 from ..model.vm import SAVED, Disk, DiskConfig, Sharer, Use, Vm, VmConfig
 from . import identity
+from .power import MEMORY_LOST
 
 _Places = t.Mapping[str, str]
 
@@ -108,7 +109,8 @@ def _use_of(vm: VmConfig, used: Usage, orphan: Disk) -> t.Optional[Use]:
 
 def _perhaps(vm: VmConfig, entry: DiskConfig) -> Use:
     how = f"perhaps, below {entry.path}, of which the stored configuration does not say what it lies on"
-    return Use(how, f"virsh start {vm.alias} shows it: a running VM names everything below its disks", True)
+    start = "the playbook start_vm" if vm.failover else f"virsh start {vm.alias}"  # start_vm asks whether it may
+    return Use(how, f"{start} shows it: a running VM names everything below its disks", True)
 
 
 def as_it_ran(vm: Vm) -> Vm:
@@ -149,18 +151,27 @@ def why_renamed(vm: Vm, orphan: Disk) -> str:
     return ""
 
 
-def power_problem(config: VmConfig) -> str:
+def power_problem(vm: Vm) -> str:
     """Return why a VM is neither running nor stopped, and what helps; "" if it is either."""
+    config = vm.config
     if config.transition or config.state not in ("running", "stopped"):
         towards = f" (to become {config.transition})" if config.transition else ""
         if config.state == SAVED:
-            return (
-                "the VM is shut off with a saved image of its memory, and its next start would go on with that on "
-                f"other disks; start it (virsh start {config.alias}), or give the image up (virsh managedsave-remove "
-                f"{config.alias})"
-            )
+            text = "the VM is shut off with a saved image of its memory, and its next start would go on with that on"
+            return f"{text} other disks; {_ways_out_of_saved(vm)}, {MEMORY_LOST}"
         return f"the VM is {config.state}{towards}; only running or stopped VMs can be changed"
     return ""
+
+
+def _ways_out_of_saved(vm: Vm) -> str:
+    """Return what ends that a VM is saved. If it may run on another host, it must not be started by hand."""
+    name = vm.config.alias or vm.config.uuid
+    if vm.config.frozen not in ("", vm.overlaid):
+        return f"it does not start on this host, so give the image up (virsh managedsave-remove {vm.config.uuid})"
+    if vm.config.failover and not vm.at_home:
+        text = "the playbook start_host asks whether another host has taken it over, and may start it; or give the"
+        return f"{text} image up (virsh managedsave-remove {vm.config.uuid})"
+    return f"start it (virsh start {name}), or give the image up (virsh managedsave-remove {name})"
 
 
 def check_whole(vm: Vm, problems: Problems) -> bool:

@@ -47,7 +47,7 @@ def busy(vm: Vm) -> str:
     config = vm.config
     if vm.interrupted is not None:
         return "an interrupted run must be finished first"
-    state = power_problem(config)
+    state = power_problem(vm)
     if state:
         return state
     outside = [disk.volume.name for disk in vm.disks if not within(vm, disk.volume.name)]

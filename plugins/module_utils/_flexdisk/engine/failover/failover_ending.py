@@ -107,8 +107,9 @@ def ending_of(host: Host, request: EndRequest) -> Ending:
             vm, None, [], [], [Problem("Ambiguous", _no_home_but_this(vm.config.uuid, claims), vm.config.label)]
         )
     is_ending = vm.config.uuid in host.moves
-    claim_problems = _problems_of_claims(vm.config.label, vm.config, term, claimed, begun, is_old_home)
-    problems = [*claim_problems, *(() if is_ending else _problems_of_vm(host, vm))]
+    claim_problems = list(_problems_of_claims(vm.config.label, vm.config, term, claimed, begun, is_old_home))
+    runs = any(problem.code == "VmNotStopped" for problem in claim_problems)
+    problems = [*claim_problems, *(() if is_ending else _problems_of_vm(host, vm, runs))]
     if problems:
         return Ending(vm, None, [], [], problems)
     ((there, claim),) = claimed.items()
@@ -278,9 +279,13 @@ def _no_home_but_this(vm: str, claims: Claims) -> str:
     return text
 
 
-def _problems_of_vm(host: Host, vm: Vm) -> t.List[Problem]:
-    """Return the problems of the VM itself. Space does not matter: the VM is on its new home."""
-    return [problem for problem in refusals(host, vm, ()) if problem.code != "InsufficientSpace"]
+def _problems_of_vm(host: Host, vm: Vm, runs: bool) -> t.List[Problem]:
+    """Return the problems of the VM itself. Space does not matter: the VM is on its new home.
+
+    runs: it is reported already that the VM is not stopped.
+    """
+    left_out = ["InsufficientSpace", *(["VmInTransition"] if runs else [])]
+    return [problem for problem in refusals(host, vm, ()) if problem.code not in left_out]
 
 
 def _detached_by_move(host: Host, uuid: str) -> t.List[Disk]:

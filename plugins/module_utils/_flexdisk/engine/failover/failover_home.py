@@ -12,7 +12,8 @@ from ...fleet.replication.record import Record, undated
 from ...hypervisor.protocol import Hypervisor, whole_vms
 from ...model.command import Runner
 from ...model.desired import Policy
-from ...model.errors import FlexdiskError, Problem, failure_text
+from ...model.errors import FlexdiskError, Problem
+from ...model.text import cut
 from ...model.vm import Vm
 from ...plan.vm_move import refusals
 from ...rules.failover import (
@@ -31,7 +32,7 @@ from ..host.observe import observe
 from ..modules.vm_info import chosen
 from ..moves.vm_departure import MoveSource
 from ..steps import autoboot, power
-from .guests_service import why_guests_start
+from .guests_service import why_host_starts_all
 
 
 class Marked(t.NamedTuple):
@@ -69,7 +70,7 @@ class FailoverHome:
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vms, problems = chosen(host, names)
         vms = [vm for vm in vms if vm.config.uuid not in host.moves]
-        all_start = why_guests_start() if self._hypervisor.capabilities.name == "libvirt" else ""
+        all_start = why_host_starts_all(self._hypervisor)
         if wanted:
             new = [vm for vm in vms if not vm.config.failover]
             problems += [problem for vm in new for problem in self._problems_of_vm(host, vm)]
@@ -133,7 +134,8 @@ class FailoverHome:
     def _record(self, host: Host, vm: Vm, here: str, peer: str) -> Record:
         problems = self._problems_of_vm(host, vm)
         if problems:
-            raise FlexdiskError("NotSupported", failure_text(problems))
+            texts = [f"disk {one.disk}: {one.message}" if one.disk else one.message for one in problems]
+            raise FlexdiskError(problems[0].code, "; ".join(cut(texts)))
         description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = undated(self._departure.record(host, _with_failover(vm), description, here, peer))
         return replace(

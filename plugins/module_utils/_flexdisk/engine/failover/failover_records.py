@@ -23,6 +23,7 @@ from ..host.observe import observe
 from ..host.read_once import ReadOnce, vms_once
 from ..replication import records
 from ..replication.replica_info import stored_replicas
+from .guests_service import why_host_starts_all
 from .vm_takeover import KnownVm, TakeOver, known_vms
 
 
@@ -37,7 +38,8 @@ def store(
 ) -> t.Tuple[t.List[str], t.List[Problem]]:
     """Store the records of VMs. Return the labels of new or changed ones, and all problems.
 
-    Problems are records that cannot be stored, and whatever would refuse a failover of the VMs now.
+    Problems are records that cannot be stored, and whatever would refuse a failover of the VMs now. A host that starts
+    all VMs after a boot gets no first record of a VM. Those that it has are renewed.
 
     Args:
         pools: the pools with the replicas, by the UUIDs of the VMs.
@@ -46,8 +48,14 @@ def store(
     cached_runner = ReadOnce(runner)
     take_over = TakeOver(Zfs(cached_runner), vms_once(hypervisor), cached_runner, "", policy)
     changed = [one for one in given if records.differs(one.uuid, _stored(one, pools), records.FAILOVER)]
+    all_start = why_host_starts_all(hypervisor)
+    refused = [Problem("NotSupported", f"{host_name()}: {all_start}", "")] if given and all_start else []
+    if refused:
+        known = records.known(records.FAILOVER)
+        given = [one for one in given if one.uuid in known]
+        changed = [one for one in changed if one.uuid in known]
     if check_mode:
-        return [one.label for one in changed], _predict_problems(take_over, given, pools, False)
+        return [one.label for one in changed], refused + _predict_problems(take_over, given, pools, False)
     places = {container(pools[one.uuid]) for one in changed}
     stored = stored_replicas(Copies(runner), [place for place in places if zfs.exists(place)])
     here = {(last_part(one.replica.dataset), one.vm, one.replica.home) for one in stored}
@@ -58,6 +66,7 @@ def store(
         records.save(one.uuid, _stored(one, pools), records.FAILOVER)
     problems = [Problem("Changed", text, one.label, disk.name) for one, disk in lacking]
     checkable = [one for one in given if one not in changed or one in complete]
+    problems = refused + problems
     return [one.label for one in complete], problems + _predict_problems(take_over, checkable, pools, True)
 
 

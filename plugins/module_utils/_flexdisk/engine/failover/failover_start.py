@@ -21,9 +21,10 @@ from ...fleet.replication.claims import (
 from ...fleet.replication.copies import Point
 from ...fleet.replication.record import read_record
 from ...hypervisor.protocol import Hypervisor
+from ...model.dataset import Dataset
 from ...model.errors import FlexdiskError
 from ...model.vm import Sharer, Vm
-from ...rules.failover import FAILOVER_PROPERTY, decode_setting, setting_of, takers_of
+from ...rules.failover import FAILOVER_PROPERTY, decode_setting, setting_of, takers_of, term_of
 from ...rules.inventory import Host
 from ...rules.layout import container, last_part, pool_of
 from ...rules.moves import COMING, Move, is_place, previous_tombstone
@@ -244,7 +245,26 @@ def start(
                 why_unsure or _interrupted(vm) or _why_shared(vm, to_start) or _failure(hypervisor, vm, check_mode)
             )
             (result.failures if problem else result.started).append(f"{vm.label}: {problem}" if problem else vm.label)
+    for uuid, dataset in _undefined(host) if hypervisor.capabilities.name == "libvirt" else ():
+        others = home_elsewhere(uuid, term_of(dataset.user[FAILOVER_PROPERTY]), claims)
+        lacks = "libvirt does not have its domain; define it again (virsh define) with its UUID and the disks of"
+        lacks = f"{lacks} {dataset.name}"
+        if others:
+            text = (
+                f"{' and '.join(sorted(others))} has taken it over; what is left here is not ended: {lacks}, and end it"
+            )
+            result.left.append(f"{uuid}: {text} with {_RETURNED}")
+        else:
+            result.failures.append(f"{uuid}: {dataset.name} has its disks and its failover, but {lacks}")
     return result
+
+
+def _undefined(host: Host) -> t.Iterator[t.Tuple[str, Dataset]]:
+    """Yield the UUIDs and datasets of VMs with failover that the hypervisor does not know."""
+    for name, dataset in sorted(host.datasets.items()):
+        uuid, setting = last_part(name), decode_setting(dataset.user.get(FAILOVER_PROPERTY, ""))
+        if setting is not None and name == f"{dataset.pool}/{uuid}" and uuid not in host.known | {*host.moves}:
+            yield uuid, dataset
 
 
 def _why_left(host: Host, vm: Vm, claims: Claims) -> str:

@@ -31,6 +31,7 @@ from .failover_ending import EndRequest
 from .failover_home import FailoverHome
 from .failover_return import FailoverReturn
 from .failover_stay import GiveUpTakeover
+from .guests_service import why_host_starts_all
 from .vm_takeover import TakeOver, TakeoverPlan, problems_of_age
 
 _Params = t.Mapping[str, t.Any]
@@ -150,9 +151,10 @@ def _take_over(call: Call, arguments: FailoverArguments) -> Answer:
         return Answer({}, refusal(problems))
     if not call.check_mode:
         take_over.take(name, max_data_loss, leave_out, _rivals(plan, params), params["name"] or "", plan)
-    return Answer(
-        _takeover_result(plan, name, now, [*(one.text for one in departures), *_left_out(params["left_out"])])
-    )
+    all_start = why_host_starts_all(call.hypervisor)
+    notes = [*(one.text for one in departures), *_left_out(params["left_out"])]
+    notes += [f"{params['name'] or host_name()}: {all_start}"] if all_start else []
+    return Answer(_takeover_result(plan, name, now, notes))
 
 
 def _left_out(hosts: t.Sequence[str]) -> t.Iterator[str]:

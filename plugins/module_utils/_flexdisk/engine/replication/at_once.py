@@ -28,6 +28,6 @@ def at_once(vms: _Vms, work: t.Callable[[_Vms], None], failures: t.List[str]) ->
     except FlexdiskError as exc:
         if len(vms) > 1:
             return [done for vm in vms for done in at_once([vm], work, failures)]
-        failures.append(f"{vms[0].label}: {exc.message} [{exc.code}]")
+        failures.append(f"{vms[0].full_label}: {exc.message} [{exc.code}]")
         return []
     return list(vms)

@@ -75,6 +75,19 @@ class Receiver:
 
     # -- open
 
+    def refused(self, vms: t.Sequence[VmTransfer]) -> t.Dict[str, str]:
+        """Return why VMs may not send, by their UUIDs. Receivers of earlier runs are ended first."""
+        self._end_receivers(vms)
+        stored = self._replicas_in(vm.pool for vm in vms)
+        reasons: t.Dict[str, str] = {}
+        for vm in vms:
+            try:
+                self._check_may_receive(vm.pool, [vm.uuid])
+                self._check_replicas(vm, stored)
+            except FlexdiskError as exc:
+                reasons[vm.uuid] = f"{exc.message} [{exc.code}]"
+        return reasons
+
     def open(self, vms: t.Sequence[VmTransfer], host_keys: t.Sequence[str]) -> t.List[str]:
         """Prepare the replicas of these VMs, and allow their streams. Return the public keys of this host.
 
@@ -83,20 +96,16 @@ class Receiver:
 
         host_keys: directories that may have the public keys of this host.
         """
-        for disk in (disk for vm in vms for disk in vm.disks if disk.streams):
-            end_receiver(self._runner, disk.uuid)
+        self._end_receivers(vms)
         for pool in {vm.pool for vm in vms}:
             self._check_may_receive(pool, [vm.uuid for vm in vms])
         stored = self._replicas_in(vm.pool for vm in vms)
-        busy = [(vm, disk, stored.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
-        for vm, disk, replica in busy:
-            check_alone(place(vm, disk), stored)
-            if replica is not None:
-                _check_identity(vm, disk, replica)
-                check_rollbacks(replica.settled, disk.streams)
+        for vm in vms:
+            self._check_replicas(vm, stored)
         for pool in {vm.pool for vm in vms}:
             self._make_place(pool)
         amount = sum(vm.sends for vm in vms)
+        busy = [(vm, disk, stored.get(place(vm, disk))) for vm in vms for disk in vm.disks if disk.streams]
         lines: t.Dict[str, str] = {}
         for vm, disk, replica in busy:
             self._prepare_replica(disk, replica)
@@ -105,6 +114,19 @@ class Receiver:
         lines.update({vm.uuid: self._question_line(vm, amount) for vm in vms if vm.asks})
         keys.add_authorized(self._authorized, lines)
         return keys.host_keys(host_keys)
+
+    def _end_receivers(self, vms: t.Sequence[VmTransfer]) -> None:
+        for disk in (disk for vm in vms for disk in vm.disks if disk.streams):
+            end_receiver(self._runner, disk.uuid)
+
+    def _check_replicas(self, vm: VmTransfer, stored: t.Mapping[str, StoredReplica]) -> None:
+        """Raise FlexdiskError if a replica is not as planned."""
+        for disk in (disk for disk in vm.disks if disk.streams):
+            replica = stored.get(place(vm, disk))
+            check_alone(place(vm, disk), stored)
+            if replica is not None:
+                _check_identity(vm, disk, replica)
+                check_rollbacks(replica.settled, disk.streams)
 
     def _check_may_receive(self, pool: str, vms: t.Collection[str]) -> None:
         """Raise FlexdiskError InUse if replicas here may have newer data than their VM.
@@ -189,7 +211,7 @@ class Receiver:
             try:
                 has_all, changed = self._close_vm(vm, stored, since)
             except FlexdiskError as exc:
-                failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
+                failures.append(f"{vm.full_label}: {exc.message} [{exc.code}]")
                 continue
             complete_vms += [vm] if has_all else []
             changes = changes or changed

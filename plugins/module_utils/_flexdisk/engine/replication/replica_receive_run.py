@@ -42,8 +42,11 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
     if call.check_mode:
         return Answer({"changed": False, "msg": "nothing is received in check mode", "host_keys": [], "complete": []})
     if params["step"] == "open":
-        keys = receiver.open(transfers, params["ssh_directories"])
-        return Answer({"changed": True, "msg": f"{count(len(transfers), 'VM')} may send", "host_keys": keys})
+        refused = receiver.refused(transfers) if params["goes_on"] else {}
+        allowed = [vm for vm in transfers if vm.uuid not in refused]
+        keys = receiver.open(allowed, params["ssh_directories"]) if allowed else []
+        msg = f"{count(len(allowed), 'VM')} may send"
+        return Answer({"changed": bool(allowed), "msg": msg, "host_keys": keys, "refused": refused})
     stock = receiver.close(transfers, render_time(params["since"]))
     msg = f"{len(stock.complete)} of {count(len(transfers), 'VM')} with complete replicas"
     return Answer({"msg": msg, **stock._asdict()})

@@ -209,7 +209,7 @@ class Sender:
                     self._make_room(vm, planning, t.cast(Host, planned.host))
                 done.append(self._prepare_vm(planning, known, peer))
             except FlexdiskError as exc:
-                failures.append(f"{known.label}: {exc.message} [{exc.code}]")
+                failures.append(f"{known.full_label}: {exc.message} [{exc.code}]")
         return done, failures
 
     def announce(self, planned: SyncPlan) -> t.List[VmTransfer]:
@@ -340,7 +340,7 @@ class Sender:
                 keys.forget_keys(vm.uuid)
                 complete_vms += [vm] if vm.uuid in complete else []
             except FlexdiskError as exc:
-                failures.append(f"{vm.label}: {exc.message} [{exc.code}]")
+                failures.append(f"{vm.full_label}: {exc.message} [{exc.code}]")
         at_once(complete_vms, lambda some: self._complete_sets(some, peer, changed), failures)
         busy = [vm.uuid for vm in transfers if not vm.idle and vm.uuid in complete]
         return self._settle(busy) or bool(changed), failures

@@ -8,25 +8,27 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ...model.errors import FlexdiskError
 from ...rules.identity import member_of
 from ...rules.retention import read_counts
 from .find import find_vms
-from .order import Order, Play, Raw
+from .order import Here, Order, Play, Raw
 
 ABSENT = "absent"
 PER_HOST = 2  # homes that send to one host at the same time
 _DUE = 0.9  # of the interval: a timer that runs as often finds the replica due each time
 _Dict = t.Dict[str, t.Any]
+_Meant = t.Tuple[Raw, t.Sequence[str]]  # an entry, and the UUIDs of its VMs on a host
 
 
 def names(variables: Raw) -> t.List[str]:
     """Return the VMs that are replicated, as far as they are named."""
-    return [str(entry["vm"]) for entry in _wanted(variables) if entry.get("vm") is not None]
+    return [str(variables["flexdisk_vm"])] if "flexdisk_vm" in variables else _names_in(_entries(variables))
 
 
 def names_groups(variables: Raw) -> bool:
     """Return whether VMs are replicated as members of groups."""
-    return any(entry.get("vm") is None for entry in _wanted(variables))
+    return any(entry.get("vm") is None for entry in _entries(variables))
 
 
 def gives_up(variables: Raw) -> bool:
@@ -60,16 +62,11 @@ def _entry_problems(entry: Raw) -> t.Iterator[str]:
 
 
 def without_entry(play: Play) -> t.List[str]:
-    """Return a problem if no host has an entry that is meant. A host without one has nothing to replicate."""
-    given = play.variables.values()
-    if any(_wanted(variables) or contradictions(variables) for variables in given):
-        return []
-    name = next((variables["flexdisk_vm"] for variables in given if "flexdisk_vm" in variables), None)
-    if name is None:
-        return ["flexdisk_replicas has no entry"]
-    known = ", ".join(dict.fromkeys(_label(entry) for one in given for entry in _entries(one))) or "none"
-    text = f"flexdisk_replicas has no entry with vm: {name}, but with {known}. Name the VM as it stands there, or say"
-    return [f"{text} with flexdisk_replica_host where its replica is"]
+    """Return a problem if no host has an entry. A host without one has nothing to replicate."""
+    for variables in play.variables.values():
+        if _entries(variables) or "flexdisk_replica_host" in variables or contradictions(variables):
+            return []
+    return ["flexdisk_replicas has no entry"]
 
 
 def _label(entry: Raw) -> str:
@@ -81,12 +78,15 @@ def replicate(play: Play) -> Order:
 
     A peer has C(host), C(vms), the options of the sync as far as they are given, and C(rows): C(vm), C(name) and the
     C(age) of the replica in seconds, null if it was never complete. C(fresh) counts replicas that are not due.
+
+    Raises FlexdiskError if a named VM has no entry, or entries contradict each other.
     """
     groups = _Groups(play)
+    places = _places(play)
     peers: t.Dict[str, t.List[_Dict]] = {}
     fresh: t.Dict[str, int] = {}
     for host in play.variables:
-        peers[host], fresh[host] = _peers(play, host, groups)
+        peers[host], fresh[host] = _peers(play, host, _meant(play, host, groups, places))
     per_host = min(int(one.get("flexdisk_replicas_per_host", PER_HOST)) for one in play.variables.values())
     rounds = _rounds(peers, per_host)
     calls = {host: {"peers": rounds[host], "fresh": fresh[host]} for host in play.variables}
@@ -97,7 +97,7 @@ class _Groups:
     """The VMs of the groups that entries name."""
 
     def __init__(self, play: Play) -> None:
-        entries = [entry for variables in play.variables.values() for entry in _wanted(variables)]
+        entries = [entry for variables in play.variables.values() for entry in _entries(variables)]
         wanted = {str(entry["group"]) for entry in entries if entry.get("vm") is None}
         self.members: t.Dict[str, t.Dict[str, t.List[str]]] = {name: {} for name in wanted}
         """The UUIDs, by group and host."""
@@ -107,28 +107,87 @@ class _Groups:
             for group in wanted
         }
         located = find_vms(play.read, [uuid for some in found.values() for uuid in some], play.unread)
-        self.problems += located.problems
         for group, uuids in sorted(found.items()):
             for host, here in located.here.items():
                 self.members[group][host] = [uuid for uuid in uuids if uuid in here]
+        if any("flexdisk_vm" in variables for variables in play.variables.values()):
+            return  # what else is in these groups is not meant
+        self.problems += located.problems
+        for group, uuids in sorted(found.items()):
             if not uuids:
                 unread = f"; {', '.join(play.unread)} could not be read" if play.unread else ""
                 self.problems.append(f"Group {group} has no VM on {', '.join(play.read)}{unread}.")
+            elif play.unread:
+                unread = ", ".join(play.unread)
+                self.problems.append(f"{unread} could not be read and may have members of group {group}")
 
 
 def _group_of(vm: _Dict) -> str:
     return member_of(str(vm["member"] or ""))[0]
 
 
-def _peers(play: Play, host: str, groups: _Groups) -> t.Tuple[t.List[_Dict], int]:
+def _places(play: Play) -> Here:
+    """Return where the VMs are that are named by the user or, if the user names one, by any entry."""
+    if not any("flexdisk_vm" in variables for variables in play.variables.values()):
+        return play.here
+    named = [name for variables in play.variables.values() for name in _names_in(_entries(variables))]
+    others = find_vms(play.read, named, play.unread, gone=any(map(gives_up, play.variables.values()))).here
+    return {host: {**others.get(host, {}), **play.here[host]} for host in play.here}
+
+
+def _meant(play: Play, host: str, groups: _Groups, places: Here) -> t.List[_Meant]:
+    """Return the entries that a host carries out, each with its VMs there. A VM's own entries come first."""
+    variables = play.variables[host]
+    found = [(entry, _uuids(host, entry, groups, places)) for entry in _entries(variables)]
+    found.sort(key=lambda one: one[0].get("vm") is None)
+    if "flexdisk_vm" in variables:
+        found = _of_named(host, variables, found, places)
+    if not gives_up(variables):
+        _refuse_contradictions(play, host, found)
+    return found
+
+
+def _of_named(host: str, variables: Raw, found: t.Sequence[_Meant], places: Here) -> t.List[_Meant]:
+    """Return the entries of the VM that the user names, however they name it."""
+    name = str(variables["flexdisk_vm"]).strip()
+    located = places[host].get(name)
+    if located is None:
+        return []
+    uuid, peer = located["vm"], variables.get("flexdisk_replica_host")
+    of_vm: t.List[_Meant] = [(entry, [uuid]) for entry, uuids in found if uuid in uuids]
+    if peer is not None:
+        return [one for one in of_vm if one[0]["host"] == peer] or [({"vm": name, "host": peer}, [uuid])]
+    if not of_vm:
+        known = ", ".join(dict.fromkeys(_label(entry) for entry, _uuids_here in found)) or "none"
+        text = f"flexdisk_replicas of {host} has no entry for VM {name}, but for {known}"
+        raise FlexdiskError("InvalidArgument", f"{text}. Say with flexdisk_replica_host where its replica is")
+    return of_vm
+
+
+def _refuse_contradictions(play: Play, host: str, found: t.Sequence[_Meant]) -> None:
+    """Raise FlexdiskError if two entries say different things of one VM and host, and neither comes first."""
+    firsts: t.Dict[t.Tuple[str, str, bool], Raw] = {}
+    for entry, uuids in found:
+        for uuid in uuids:
+            first = firsts.setdefault((uuid, entry["host"], entry.get("vm") is None), entry)
+            keys = sorted({*first, *entry} - {"vm", "group"})
+            different = [key for key in keys if first.get(key) != entry.get(key)]
+            if different:
+                known = {vm["uuid"]: vm.get("alias") for vm in play.read.get(host, {}).get("vms", ())}
+                text = f"flexdisk_replicas of {host} has two entries of {known.get(uuid) or uuid} to {entry['host']}"
+                text += f" that differ in {', '.join(different)}. One of them must go"
+                raise FlexdiskError("InvalidArgument", text)
+
+
+def _peers(play: Play, host: str, meant: t.Sequence[_Meant]) -> t.Tuple[t.List[_Dict], int]:
     """Return the peers of a host with what is due, and how many replicas are not."""
     variables = play.variables[host]
     known = {vm["uuid"]: vm for vm in play.read.get(host, {}).get("vms", ())}
     peers: t.Dict[str, _Dict] = {}
     seen: t.Set[t.Tuple[str, str]] = set()
     fresh = 0
-    for entry in sorted(_wanted(variables), key=lambda one: one.get("vm") is None):  # a VM's own entry comes first
-        for uuid in _uuids(play, host, entry, groups):
+    for entry, uuids in meant:
+        for uuid in uuids:
             if (uuid, entry["host"]) in seen:
                 continue
             seen.add((uuid, entry["host"]))
@@ -144,10 +203,10 @@ def _peers(play: Play, host: str, groups: _Groups) -> t.Tuple[t.List[_Dict], int
     return list(peers.values()), fresh
 
 
-def _uuids(play: Play, host: str, entry: Raw, groups: _Groups) -> t.Sequence[str]:
+def _uuids(host: str, entry: Raw, groups: _Groups, places: Here) -> t.Sequence[str]:
     if entry.get("vm") is None:
         return groups.members[str(entry["group"])].get(host, [])
-    located = play.here[host].get(str(entry["vm"]))
+    located = places[host].get(str(entry["vm"]).strip())
     return [located["vm"]] if located else []
 
 
@@ -195,15 +254,9 @@ def _rounds(peers: t.Mapping[str, t.Sequence[_Dict]], per_host: int) -> t.Dict[s
     return rounds
 
 
-def _wanted(variables: Raw) -> t.List[Raw]:
-    name = variables.get("flexdisk_vm")
-    return [entry for entry in _entries(variables) if name is None or entry.get("vm") == name]
-
-
 def _entries(variables: Raw) -> t.Sequence[Raw]:
-    entries = variables.get("flexdisk_replicas") or ()
-    if "flexdisk_replica_host" not in variables:
-        return entries
-    named = {"vm": variables.get("flexdisk_vm"), "host": variables["flexdisk_replica_host"]}
-    same = [entry for entry in entries if {key: entry.get(key) for key in named} == named]
-    return same[:1] or [named]
+    return variables.get("flexdisk_replicas") or ()
+
+
+def _names_in(entries: t.Sequence[Raw]) -> t.List[str]:
+    return [str(entry["vm"]) for entry in entries if entry.get("vm") is not None]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .calls import Part, Run, Stopped
+from .calls import Call, Part, Run, Stopped
 from .sync_arguments import Sync, commands_to_forget
 
 _Dict = t.Dict[str, t.Any]
@@ -16,10 +16,25 @@ _READ_HOSTS = "Read which hosts have replicas of the VMs"
 
 
 def check_fit(sync: Sync) -> Part:
-    """Refuse VMs that cannot have failover, before the first snapshot: data that was sent for it would be of no use."""
-    name, peer = "Ask whether the VMs can have failover", sync.peer
-    arguments = {"vms": sync.vms, "failover": True, "name": sync.home, "peer_name": peer}
-    yield sync.home_failover_call(name, "mark", check=True, hidden=True, **arguments)
+    """Refuse VMs that cannot have failover, before the first snapshot: data that was sent for it would be of no use.
+
+    If the sync goes on, return why, by the names of these VMs.
+    """
+    asked = yield _fitness_call(sync, sync.vms)
+    if not asked.failed or len(sync.vms) == 1:
+        return {vm: asked.msg for vm in sync.vms if asked.failed}
+    unfit = {}
+    for vm in sync.vms:
+        asked = yield _fitness_call(sync, [vm])
+        if asked.failed:
+            unfit[vm] = asked.msg
+    return unfit
+
+
+def _fitness_call(sync: Sync, vms: t.Sequence[str]) -> Call:
+    name = "Ask whether the VMs can have failover"
+    arguments = {"vms": vms, "failover": True, "name": sync.home, "peer_name": sync.peer}
+    return sync.home_failover_call(name, "mark", check=True, hidden=True, may_fail=sync.goes_on, **arguments)
 
 
 def check_at_home(sync: Sync, vms: t.Sequence[str]) -> Part:

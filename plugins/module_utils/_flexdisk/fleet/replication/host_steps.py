@@ -119,7 +119,7 @@ STEPS: t.Mapping[str, t.Mapping[str, Step]] = {
         "remove": _step("vms peer_name"),
     },
     "receive": {  # a sync, on the host of the replicas
-        "open": _step("transfers", "authorized_keys ssh_directories"),
+        "open": _step("transfers", "authorized_keys ssh_directories goes_on"),
         "close": _step("transfers since", "authorized_keys"),
         "remove": _step("vms", "homes authorized_keys"),
     },

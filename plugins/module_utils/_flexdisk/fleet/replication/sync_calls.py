@@ -32,6 +32,8 @@ class _Outcome:
     failures: t.List[str] = field(default_factory=list)
     untidied: t.Sequence[str] = ()
     """Why the home could not end the sync of VMs, some of them with complete replicas. Each begins with its VM."""
+    left_out: t.Dict[str, str] = field(default_factory=dict)
+    """Why VMs were left out before anything was sent for them."""
     seconds: float = 0.0
     """Since the snapshots were taken."""
 
@@ -66,7 +68,7 @@ def _row(
 ) -> _Dict:
     complete = vm in outcome.complete
     failed = [sent["failure"]] if sent is not None and sent["failure"] else _failures_of(vm, outcome)
-    failed = [*(_untidied(transfer, outcome) if complete else failed), *filter(None, [reason])]
+    failed = [*(_untidied(vm, outcome) if complete else failed), *filter(None, [reason])]
     planned_bytes = sum(disk["sends"] for disk in transfer["disks"]) if transfer is not None else 0
     return {
         "vm": vm,
@@ -78,14 +80,16 @@ def _row(
     }
 
 
-def _untidied(transfer: t.Optional[_Dict], outcome: _Outcome) -> t.List[str]:
+def _untidied(vm: str, outcome: _Outcome) -> t.List[str]:
     """Return why the home could not end the sync of a VM."""
-    mine = f"{transfer['label']}: " if transfer is not None else ""
-    return [text[len(mine) :] for text in outcome.untidied if mine and text.startswith(mine)]
+    mine = f"{outcome.planned['labels'].get(vm, vm)}: "
+    return [text[len(mine) :] for text in outcome.untidied if text.startswith(mine)]
 
 
 def _failures_of(vm: str, outcome: _Outcome) -> t.List[str]:
     """Return the failures that are about a VM: one of a single VM begins with what that is called."""
+    if vm in outcome.left_out:
+        return [outcome.left_out[vm]]
     labels: t.Mapping[str, str] = outcome.planned.get("labels", {})
     mine = f"{labels.get(vm, vm)}: "
     others = tuple(f"{label}: " for uuid, label in labels.items() if uuid != vm)
@@ -95,8 +99,12 @@ def _failures_of(vm: str, outcome: _Outcome) -> t.List[str]:
 
 
 def _keep(sync: Sync, run: Run, outcome: _Outcome) -> Part:
+    vms = sync.vms
     if sync.failover == "present":
-        yield from check_fit(sync)
+        outcome.left_out = yield from check_fit(sync)
+        vms = [vm for vm in vms if vm not in outcome.left_out]
+        if not vms:
+            return
     peer_info = yield _read(sync, ssh_directories=sync.ssh_directories, may_be_lost=True)
     if peer_info.lost:
         raise Stopped(
@@ -105,7 +113,7 @@ def _keep(sync: Sync, run: Run, outcome: _Outcome) -> Part:
     name = "Plan the sync, and take the snapshots"
     more = {"peer": peer_info.result, "peer_pool": sync.peer_pool, "address": sync.address, "port": sync.port}
     keeps = {"keep": sync.keep, "keep_home": sync.keep_home, "goes_on": sync.goes_on or None}
-    prepared = yield sync.send_call(name, "prepare", _PREPARED, vms=sync.vms, **more, **keeps)
+    prepared = yield sync.send_call(name, "prepare", _PREPARED, vms=vms, **more, **keeps)
     outcome.planned = planned = dict(prepared.result)
     if run.check:
         outcome.complete = [vm["uuid"] for vm in planned["transfers"]]
@@ -144,7 +152,8 @@ def _read(sync: Sync, **more: t.Any) -> Call:
 
 def _open(sync: Sync, transfers: t.Sequence[_Dict]) -> Call:
     more = {"transfers": transfers, "ssh_directories": sync.ssh_directories, "may_be_lost": sync.goes_on}
-    return sync.receive_call("Let the streams in", "open", ("host_keys",), **more)
+    more["goes_on"] = sync.goes_on or None
+    return sync.receive_call("Let the streams in", "open", ("host_keys", "refused"), **more)
 
 
 def _transfer(sync: Sync, since: t.Any, outcome: _Outcome) -> Part:
@@ -153,7 +162,7 @@ def _transfer(sync: Sync, since: t.Any, outcome: _Outcome) -> Part:
     planned = outcome.planned
     if not planned["idle"]:
         try:
-            outcome.sent = yield from _send(sync, planned["transfers"])
+            outcome.sent = yield from _send(sync, planned["transfers"], outcome.left_out)
         except CallFailed as exc:
             failed = exc
     transfers, keeps = planned["transfers"], ("complete", "failures")
@@ -177,11 +186,14 @@ def _transfer(sync: Sync, since: t.Any, outcome: _Outcome) -> Part:
     return done.ended
 
 
-def _send(sync: Sync, transfers: t.Sequence[_Dict]) -> Part:
+def _send(sync: Sync, transfers: t.Sequence[_Dict], left_out: t.Dict[str, str]) -> Part:
+    """Send the streams. VMs whose replicas take none are added to left_out."""
     opened = yield _open(sync, transfers)
+    left_out.update(opened.result.get("refused") or {})
+    transfers = [vm for vm in transfers if vm["uuid"] not in left_out]
     more = {"address": sync.address, "port": sync.port, "bandwidth_limit": sync.bandwidth_limit}
-    if opened.lost:
-        return []  # the end of the sync says so
+    if opened.lost or not transfers:
+        return []  # the end of the sync says why
     keys = opened.result["host_keys"]
     sent: Answer = yield sync.send_call("Send", "send", ("sent",), transfers=transfers, host_keys=keys, **more)
     return sent.result["sent"]

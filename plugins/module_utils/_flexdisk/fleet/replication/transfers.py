@@ -13,6 +13,7 @@ import typing as t
 from dataclasses import asdict, dataclass
 
 from ...model.errors import FlexdiskError
+from ...model.text import visible
 from ...rules import identity
 from ...rules.layout import replicas_container
 from ...rules.replicas import is_host, is_synced
@@ -96,6 +97,11 @@ class VmTransfer:
     def label(self) -> str:
         """The VM for people."""
         return self.alias or self.uuid
+
+    @property
+    def full_label(self) -> str:
+        """The VM in failures, with its UUID: two VMs may have one alias. As that of VmConfig."""
+        return f"{visible(self.alias)} ({self.uuid})" if self.alias else self.uuid
 
     @property
     def sends(self) -> int:
