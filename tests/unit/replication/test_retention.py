@@ -249,3 +249,114 @@ def test_killed_anywhere(world):
             assert (len(world.there()), len(world.here())) == expected, (number, after)
             assert all(map(world.holds, {*world.there()} & {*world.contents}))
             assert len({*world.there()} & there) >= 2
+
+
+def lost_before_stock(world):
+    """A controller whose peer cannot be reached any more once the streams have come."""
+    whole = world.controller._answers
+
+    def answers(call, check):
+        if call.name.startswith("Take stock"):
+            world.controller.lost = frozenset(["hv02"])
+        return whole(call, check)
+
+    world.controller._answers = answers
+    yield
+    world.controller._answers, world.controller.lost = whole, frozenset()
+
+
+def test_a_set_without_a_time_pushes_nothing_out(world):
+    """Its sync was cut off after it had come. No sync after that loses an older set by it."""
+    policy = {"keep": {"hourly": 2, "daily": 5}}
+
+    def sync():
+        world.at(world.now + HOUR)
+        world.write(0, 1, world.serial % 30)
+        return world.replicate(**policy)["failure"]
+
+    for day in range(5):
+        world.at(START + day * DAY + 12 * HOUR)
+        assert sync() == ""
+    before, cut = world.there(), lost_before_stock(world)
+    next(cut)
+    assert "lost" in sync()
+    next(cut, None)
+    for _number in range(4):
+        assert sync() == ""
+        assert {*before[:-1]} <= {*world.there()}
+    assert len(world.there()) == 6
+
+
+@pytest.mark.parametrize("keep", [None, {"hourly": 2}])
+def test_the_home_keeps_more_than_the_peer(world, keep):
+    for number in range(5):
+        world.at(world.now + HOUR)
+        world.write(0, 1, number)
+        assert world.replicate(keep=keep, keep_home={"hourly": 24})["failure"] == ""
+    assert len(world.here()) == len(world.here(1)) == 5
+    assert len(world.there()) == (2 if keep else 1)
+
+
+def test_the_home_keeps_its_sets_though_a_replica_is_lost(world):
+    policy = {"keep": {"hourly": 24}, "keep_home": {"hourly": 24}}
+    for number in range(3):
+        world.at(world.now + HOUR)
+        world.write(0, 1, number)
+        world.replicate(**policy)
+    (_first, uuid) = world.disks()
+    for name in world.there(1):
+        world.peer.ok("zfs", "release", "flexdisk-replica", f"{REPLICAS}/{uuid}@{name}")
+    world.peer.ok("zfs", "destroy", "-r", f"{REPLICAS}/{uuid}")
+    world.at(world.now + HOUR)
+    world.write(0, 1, 9)
+    assert world.replicate(**policy)["failure"] == ""
+    assert len(world.here()) == len(world.here(1)) == len(world.there()) == len(world.there(1)) == 4
+
+
+def test_a_set_of_the_home_that_somebody_has_cloned_stops_nothing(world):
+    world.replicate()
+    (disk, *_others) = world.disks().values()
+    (first,) = world.here()
+    world.home.ok("zfs", "clone", f"{disk}@{first}", "zones/mine")
+    for _number in range(3):
+        world.at(world.now + HOUR)
+        world.write(0, 1)
+        assert world.replicate()["failure"] == ""
+    assert (len(world.here()), world.here()[0], len(world.here(1))) == (2, first, 1)
+    note = world.home.ok("zfs", "get", "-Ho", "value", "flexdisk:replicas", disk)
+    assert f"@{render_time(world.now)[:15]}" in note
+
+
+def test_the_age_of_an_idle_vm_counts_from_the_plan(world):
+    """What its guest writes while others are sent is not on the peer."""
+    world.replicate()
+    began = world.now + HOUR
+    world.at(began)
+    whole = world.controller._answers
+
+    def answers(call, check):
+        if call.name == "Tidy up":
+            world.at(began + 2 * HOUR)
+        return whole(call, check)
+
+    world.controller._answers = answers
+    assert world.replicate()["failure"] == ""
+    (note, *_others) = {
+        world.home.ok("zfs", "get", "-Ho", "value", "flexdisk:replicas", name) for name in world.disks().values()
+    }
+    assert f"@{render_time(began)[:15]}" in note
+
+
+def test_what_the_home_could_not_end_is_in_the_row(world):
+    whole = world.controller._answers
+
+    def answers(call, check):
+        answer = whole(call, check)
+        if call.name == "Tidy up":
+            answer.result["failures"] = ["db01: it is on hold [InUse]", "web01: other"]
+        return answer
+
+    world.controller._answers = answers
+    world.write(0, 1)
+    row = world.replicate()
+    assert (row["complete"], row["failure"]) == (True, "it is on hold [InUse]")

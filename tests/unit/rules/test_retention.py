@@ -146,3 +146,10 @@ def test_what_is_no_policy(given_counts, text):
     with pytest.raises(ValueError, match=text):
         read_counts(given_counts)
     assert read_counts({"daily": 2, "hourly": None}) == RetainCounts(daily=2)
+
+
+@given(steps=STEPS, place=st.integers(0, 60), counts=COUNTS)
+def test_a_set_without_a_time_stays_and_pushes_nothing_out(steps, place, counts):
+    ordered = sets(steps)
+    odd = [*ordered[:place], DatedSet("undated", 0), *ordered[place:]]
+    assert retained(odd, counts) == retained(ordered, counts) | {"undated"}

@@ -54,11 +54,13 @@ def retained(sets: t.Sequence[DatedSet], counts: RetainCounts) -> t.Set[str]:
     sets: in their order, oldest first. A set goes only because of newer sets. So their order counts first, and their
     times only as far as they agree with it: a set that claims to be older than its predecessor pushes that one out of
     no hour and no day. Nor does a set that claims to be newer than its successor. A clock that was set back destroys
-    nothing that was there before.
+    nothing that was there before. A set without a time is retained, and pushes nothing out either.
     """
-    names: t.Set[str] = {one.name for one in sets[-max(1, counts.last) :]}
+    dated = [one for one in sets if one.time]
+    names = {one.name for one in (*sets[-1:], *dated[-max(1, counts.last) :])}
+    names |= {one.name for one in sets if not one.time}
     newer: t.List[int] = []  # times of newer sets that no still newer set contradicts, newest first
-    for one in reversed(sets):
+    for one in reversed(dated):
         later = [moment for moment in newer if moment >= one.time]
         for period, form in PERIODS.items():
             count = getattr(counts, period)

@@ -260,8 +260,8 @@ def _times(replica: Replica, table: Table) -> t.Dict[str, str]:
 
 
 def _time(row: t.Mapping[str, t.Tuple[str, str]]) -> int:
-    """Return when the disk was like a snapshot: of a replica as first noted, else when the snapshot was taken. Each is
-    by the clock of this host.
+    """Return when the disk was like a snapshot: of a replica as first noted, of a disk when the snapshot was taken. 0
+    for a snapshot of a replica without a note: its creation time is by the clock of the disk's host.
     """
     noted = identity.decode_time(_fact(row, TAKEN)) or identity.decode_time(_fact(row, SYNCED))
     return identity.seconds_of(noted) if noted else _number(row, "creation")

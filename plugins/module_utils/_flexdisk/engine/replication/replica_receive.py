@@ -8,11 +8,10 @@ from __future__ import annotations
 import os
 import shutil
 import typing as t
-from dataclasses import replace
 
 from ...fleet.replication import last, trust
-from ...fleet.replication.copies import VOLUME, Original, Replica
-from ...fleet.replication.retention import obsolete_there, retained_sets
+from ...fleet.replication.copies import VOLUME, Original
+from ...fleet.replication.retention import obsolete_there, retained_sets, with_dates
 from ...fleet.replication.streams import GiveUp, Rollback, check_encryption, check_role, check_rollbacks
 from ...fleet.replication.sync import lacks_reservation
 from ...fleet.replication.transfers import DiskTransfer, VmTransfer, place
@@ -20,7 +19,7 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.command import Runner
 from ...model.errors import FlexdiskError
 from ...rules import moves
-from ...rules.identity import PREFIX, seconds_of
+from ...rules.identity import PREFIX, render_time, seconds_of
 from ...rules.layout import container, moves_container, replicas_container
 from ...rules.replicas import COMING_SNAPSHOTS, HOME, HOST, KEEP, OF_VM, RESERVED, ROLE, SENT, SYNCED, TAKEN
 from ...rules.retention import encode_keep
@@ -264,8 +263,9 @@ class Receiver:
         keep = encode_keep(vm.keep)
         others = [one.replica.dataset for _disk, one in received if one.replica.keep != keep]
         self._zfs.set_facts(others, {KEEP: keep})
-        dated = [_with_time(one.replica, vm.set, seconds_of(since)) for _disk, one in received]
-        stays = retained_sets(dated, (vm.home, vm.peer), vm.keep.replica)
+        pools = (vm.home, vm.peer)
+        dated = with_dates([one.replica for _disk, one in received], pools, seconds_of(since))
+        stays = retained_sets(dated, pools, vm.keep.replica)
         fresh = [
             f"{one.replica.dataset}@{point.name}"
             for _disk, one in received
@@ -276,13 +276,20 @@ class Receiver:
             if any(vm.keep.replica):  # the time of the newest set moves as long as its disks are like it
                 self._zfs.set_facts(fresh, {TAKEN: since})
             self._zfs.hold(HOLD, *fresh)
+        undated: t.Dict[int, t.List[str]] = {}
+        for before, after in zip((one.replica for _disk, one in received), dated):
+            for point, its_date in zip(before.points, after.points):
+                if point.name in stays and point.name != vm.set and not (point.bookmark or point.time):
+                    undated.setdefault(its_date.time, []).append(f"{before.dataset}@{point.name}")
+        for moment, names in undated.items():
+            self._zfs.set_facts(names, {TAKEN: render_time(moment)})
         outdated = [
             f"{one.replica.dataset}@{point.name}"
             for disk, one in received
-            for point in obsolete_there(_known_original(disk, one), one.replica, vm.set, (vm.home, vm.peer), stays)
+            for point in obsolete_there(_known_original(disk, one), one.replica, vm.set, pools, stays)
         ]
         self._destroy_unless_cloned(outdated)
-        return bool(fresh or outdated or others)
+        return bool(fresh or undated or outdated or others)
 
     def _destroy_unless_cloned(self, snapshots: t.Sequence[str]) -> None:
         """Destroy older snapshots, but those that somebody has cloned: the next sync tries again."""
@@ -348,12 +355,6 @@ def _has_snapshot(disk: DiskTransfer, stored: StoredReplica, name: str) -> bool:
     return not stored.replica.token and any(
         p.name == name and p.guid in disk.snapshots for p in stored.replica.snapshots
     )
-
-
-def _with_time(replica: Replica, name: str, now: int) -> Replica:
-    """Return the replica with the time that its newest set is about to get, if it has none."""
-    points = (p._replace(time=now) if p.name == name and not p.time else p for p in replica.points)
-    return replace(replica, points=tuple(points))
 
 
 def _known_original(disk: DiskTransfer, stored: StoredReplica) -> Original:

@@ -33,6 +33,7 @@ from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import EVERYTHING, Copies, Table
+from ...zfs.errors import ZfsError
 from ..host.journal import host_name
 from ..host.observe import observe
 from ..host.progress import Progress
@@ -125,6 +126,7 @@ class Sender:
         A VM that another host may have taken over is left out, because its replicas would pass for newer than they
         are. If only such VMs are named, that is a problem.
         """
+        began = int(time.time())
         view = replica_info.read_vms(self.zfs, self.copies, self.hypervisor, names, self.pool)
         result = SyncPlan(host=view.host, problems=list(view.problems))
         result.labels = {vm.config.uuid: vm.label for vm in view.vms}
@@ -138,7 +140,7 @@ class Sender:
             place = peer.pool or vm.config.pool
             problems = refusals(vm, view.host, peer, place)
             if not problems:
-                vm_sync, vm_transfer, problems = self._plan_vm(vm, view, peer, place, policy)
+                vm_sync, vm_transfer, problems = self._plan_vm(vm, view, peer, place, policy, began)
                 needed = sum(disk.needed_bytes for disk in vm_sync.disks)
                 if policy.goes_on:
                     problems += without_room(vm, place, needs.get(place, 0) + needed, needed, peer)
@@ -159,14 +161,14 @@ class Sender:
         return result
 
     def _plan_vm(
-        self, vm: Vm, view: replica_info.SyncView, peer: Peer, place: str, policy: SyncPolicy
+        self, vm: Vm, view: replica_info.SyncView, peer: Peer, place: str, policy: SyncPolicy, began: int
     ) -> t.Tuple[sync.VmSync, VmTransfer, t.List[Problem]]:
         here, there = view.host.datasets[vm.config.pool].guid, peer.pools[place][0]
         originals = view.originals[vm.config.uuid]
         pairs = [(one, self._with_token(peer.replicas.get(_replica_dataset(place, one)))) for one in originals]
         before = next((decode_keep(one.keep) for _disk, one in pairs if one is not None and one.keep), Keep())
         keep = Keep(*(old if given is None else given for given, old in zip(policy.keep, before)))
-        vm_sync, errors = sync.plan(pairs, here, there, policy.fresh, keep, int(time.time()))
+        vm_sync, errors = sync.plan(pairs, here, there, policy.fresh, keep, sync.Clocks(began, peer.collected))
         names = {replica_info.uuid_of(disk): disk.label for disk in vm.disks}
         problems = [Problem(exc.code, exc.message, vm.config.label, names[uuid]) for uuid, exc in errors]
         if vm_sync.new:
@@ -178,7 +180,17 @@ class Sender:
         disks = tuple(transfer(one, names[one.disk.uuid]) for one in vm_sync.disks)
         config = vm.config
         vm_transfer = VmTransfer(
-            config.uuid, config.alias, vm_sync.name, here, there, place, host_name(), disks, vm_sync.idle, keep=keep
+            config.uuid,
+            config.alias,
+            vm_sync.name,
+            here,
+            there,
+            place,
+            host_name(),
+            disks,
+            vm_sync.idle,
+            keep=keep,
+            taken=began,
         )
         return vm_sync, vm_transfer, problems
 
@@ -356,10 +368,20 @@ class Sender:
                 self.copies.bookmark(f"{disk.dataset}@{vm.set}", vm.set)
                 changed.add(disk.dataset)
             for point in obsolete_here(original, vm.set, vm.home, vm.peer, stays[vm.uuid]):
-                exact.destroy_own(self.zfs, disk.dataset + point.suffix)
-                changed.add(disk.dataset)
+                if self._destroy_unless_cloned(disk.dataset + point.suffix):
+                    changed.add(disk.dataset)
         notes = {vm.uuid: Note(short_peer(vm.peer), peer, render_time(_synced_at(vm))) for vm in vms}
         self._write_notes(table, {disk.dataset: (short_peer(vm.peer), notes[vm.uuid]) for vm, disk in disks}, changed)
+
+    def _destroy_unless_cloned(self, name: str) -> bool:
+        """Destroy an older snapshot or bookmark. Return False if somebody has cloned it: the next sync tries again."""
+        try:
+            exact.destroy_own(self.zfs, name)
+        except ZfsError as exc:
+            if exc.code != "HasClones":
+                raise
+            return False
+        return True
 
     def _write_notes(
         self, table: Table, wanted: t.Mapping[str, t.Tuple[str, t.Optional[Note]]], changed: t.Set[str]
@@ -439,8 +461,8 @@ def _stay_here(vm: VmTransfer, points: t.Mapping[str, t.Tuple[Point, ...]]) -> t
 
 
 def _synced_at(vm: VmTransfer) -> float:
-    """Return when the disks were last like their replicas: when the set was taken, if this sync took one, else now."""
-    return min(time.time(), vm.taken or time.time())
+    """Return when the disks were last like their replicas: no time from the future, as the clock may have been set."""
+    return min(time.time(), vm.taken)
 
 
 def _notes(row: t.Mapping[str, t.Tuple[str, ...]]) -> t.List[Note]:

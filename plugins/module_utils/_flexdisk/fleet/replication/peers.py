@@ -27,6 +27,7 @@ class Peer:
     pools: t.Mapping[str, t.Tuple[int, int]]  # guid and available bytes by name
     vms: t.Sequence[t.Mapping[str, str]]
     replicas: t.Mapping[str, Replica]  # by the name of the dataset
+    collected: int = 0  # when it was read, by its clock: seconds since 1970
 
 
 def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
@@ -35,9 +36,10 @@ def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
         pools = {str(one["name"]): (int(one["guid"]), int(one["available_bytes"])) for one in info["pools"]}
         vms = [{"uuid": str(vm["uuid"]), "alias": str(vm["alias"])} for vm in info["vms"]]
         replicas = [read_replica(one["sync"]) for one in info["replicas"]]
+        collected = int(info["collected"])
     except (KeyError, TypeError, ValueError) as exc:
         raise FlexdiskError("InvalidArgument", f"peer is no result of replica_info: {exc!r}") from exc
-    return Peer(name, pool, pools, vms, {one.dataset: one for one in replicas})
+    return Peer(name, pool, pools, vms, {one.dataset: one for one in replicas}, collected)
 
 
 def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:

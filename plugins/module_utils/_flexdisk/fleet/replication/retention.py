@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ...rules.replicas import is_synced, short_peer, sync_number
 from ...rules.retention import DatedSet, RetainCounts, retained
@@ -72,10 +73,25 @@ def _whole_sets(copies: t.Sequence[Original], pools: t.Collection[int]) -> t.Lis
         end = max(point.createtxg for point in having)
         if all(name in points or begin > end for points, begin in zip(by_disk, begins)):
             sets.append((end, DatedSet(name, max(point.time for point in having))))
-    ordered: t.List[DatedSet] = []
-    for _end, one in sorted(sets):  # one without a time is as old as the one before it
-        ordered.append(one if one.time or not ordered else one._replace(time=ordered[-1].time))
-    return ordered
+    return [one for _end, one in sorted(sets)]
+
+
+def with_dates(replicas: t.Sequence[Replica], pools: t.Collection[int], now: int) -> t.List[Replica]:
+    """Return the replicas of a VM with a time for each set: the one that any of them has noted, else now.
+
+    A set has no time if its sync was cut off after it had come. Dated when it is first seen, it is as old as the
+    newest one: so it pushes no older set out.
+    """
+    noted: t.Dict[str, int] = {}
+    for point in (point for replica in replicas for point in synced(replica, pools)):
+        noted[point.name] = max(point.time, noted.get(point.name, 0))
+    return [
+        replace(
+            replica,
+            points=tuple(p if p.time else p._replace(time=noted.get(p.name, 0) or now) for p in replica.points),
+        )
+        for replica in replicas
+    ]
 
 
 def obsolete_here(

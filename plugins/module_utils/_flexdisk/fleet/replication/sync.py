@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from ...model.errors import FlexdiskError
 from ...rules.replicas import is_synced, short_peer, sync_name, sync_number
 from ...rules.retention import NEWEST_ONLY, Keep
-from .copies import VOLUME, Original, Point, Replica, next_number
-from .retention import Pair, complete, obsolete_here, obsolete_there, retained_sets
+from .copies import VOLUME, Original, Point, Replica, anchor_bookmark, next_number
+from .retention import Pair, complete, obsolete_here, obsolete_there, retained_sets, synced, with_dates
 from .streams import Full, GiveUp, Increment, Resume, Rollback, Stream, check_role, common, next_stream
 
 # A record of a stream has this head before each block: dmu_replay_record_t of OpenZFS and illumos.
@@ -71,6 +71,14 @@ class VmSync:
         return not (self.new or self.settles) and all(disk.idle for disk in self.disks)
 
 
+class Clocks(t.NamedTuple):
+    """What the clocks of both hosts say, in seconds since 1970."""
+
+    here: int = 0
+    peer: int = 0
+
+
+_NO_CLOCKS = Clocks()
 _Problems = t.List[t.Tuple[str, FlexdiskError]]
 
 
@@ -85,13 +93,17 @@ _NONE_STAYS = _Stays()
 
 
 def plan(
-    pairs: t.Sequence[Pair], here: int, peer: int, fresh: bool = False, keep: Keep = NEWEST_ONLY, now: int = 0
+    pairs: t.Sequence[Pair],
+    here: int,
+    peer: int,
+    fresh: bool = False,
+    keep: Keep = NEWEST_ONLY,
+    now: Clocks = _NO_CLOCKS,
 ) -> t.Tuple[VmSync, _Problems]:
     """Return the sync of a VM's disks with their replicas, before anything is done; and why not, by the disks' uuids.
 
     here and peer: the guids of the pools. A snapshot that is to be taken is planned as one with guid 0. fresh: a new
-    set is taken although the replicas may have all that there is. keep: the older sets that stay. now: seconds since
-    1970.
+    set is taken although the replicas may have all that there is. keep: the older sets that stay.
     """
     pools = (here, peer)
     name = complete(pairs, pools)
@@ -101,15 +113,16 @@ def plan(
         name = sync_name(peer, next_number(everything, peer))
     disks: t.List[DiskSync] = []
     problems: _Problems = []
-    failures = [given_up(disk, replica, peer) if new else () for disk, replica in pairs]
+    failures = [given_up(disk, replica, pools) if new else () for disk, replica in pairs]
     wanted = [
-        _with_snapshot(disk, failed, name, now) if new else disk for (disk, _replica), failed in zip(pairs, failures)
+        _with_snapshot(disk, failed, name, now.here) if new else disk
+        for (disk, _replica), failed in zip(pairs, failures)
     ]
     stays = _NONE_STAYS
     if any(map(any, keep)):
         stays = _Stays(
             retained_sets(wanted, pools, keep.home),
-            retained_sets(_replicas_after(wanted, pairs, name), pools, keep.replica),
+            retained_sets(with_dates(_replicas_after(wanted, pairs, name), pools, now.peer), pools, keep.replica),
         )
     for disk, (_disk, replica), failed in zip(wanted, pairs, failures):
         try:
@@ -122,14 +135,17 @@ def plan(
 
 
 def _replicas_after(disks: t.Sequence[Original], pairs: t.Sequence[Pair], name: str) -> t.List[Replica]:
-    """Return the replicas as they will be, as far as that can be planned."""
+    """Return the replicas as they will be, as far as that can be planned. What comes has no time there yet."""
     result = []
     for disk, (_disk, replica) in zip(disks, pairs):
         try:
             after = streams_to(disk, replica, name)[1]
         except FlexdiskError:
             after = replica
-        result += [after] if after is not None else []
+        known = {point.guid for point in replica.points} if replica is not None else set()
+        if after is not None:
+            points = (p if p.guid in known else p._replace(time=0) for p in after.points)
+            result.append(replace(after, points=tuple(points)))
     return result
 
 
@@ -169,10 +185,25 @@ def _has_all(disk: Original, replica: t.Optional[Replica], name: str) -> bool:
     return same and all(is_synced(point.name) and not point.written for point in newer)
 
 
-def given_up(disk: Original, replica: t.Optional[Replica], peer: int) -> t.Tuple[Point, ...]:
-    """Return snapshots that earlier runs have taken for this peer in vain: a new one replaces them."""
+def given_up(disk: Original, replica: t.Optional[Replica], pools: _Pools) -> t.Tuple[Point, ...]:
+    """Return snapshots that earlier runs have taken for this peer in vain: a new one replaces them.
+
+    They are newer than each set that has come. An older set had come, although the replica may have lost it: whether it
+    stays is up to what the home retains. A bookmark says that a set had come, but that of the first snapshot: it is
+    made before that is sent.
+    """
+    peer = pools[1]
     there = {point.guid for point in replica.snapshots} | {replica.token_guid} if replica is not None else set()
-    return tuple(p for p in disk.snapshots if sync_number(p.name, peer) is not None and p.guid not in there)
+    came = [
+        p.createtxg for p in synced(disk, pools) if (p.bookmark and not _is_anchor(p.name, pools)) or p.guid in there
+    ]
+    end = max(came, default=0)
+    of_peer = [point for point in disk.snapshots if sync_number(point.name, peer) is not None]
+    return tuple(point for point in of_peer if point.createtxg > end and point.guid not in there)
+
+
+def _is_anchor(name: str, pools: _Pools) -> bool:
+    return any(name == anchor_bookmark(pool) for pool in pools)
 
 
 def _with_snapshot(disk: Original, failed: t.Collection[Point], name: str, now: int) -> Original:

@@ -30,6 +30,8 @@ class _Outcome:
     sent: t.Sequence[_Dict] = ()
     """What was sent, by VM."""
     failures: t.List[str] = field(default_factory=list)
+    untidied: t.Sequence[str] = ()
+    """Why the home could not end the sync of VMs, some of them with complete replicas. Each begins with its VM."""
     left_out: t.Dict[str, str] = field(default_factory=dict)
     """Why VMs were left out before anything was sent for them."""
     seconds: float = 0.0
@@ -66,7 +68,7 @@ def _row(
 ) -> _Dict:
     complete = vm in outcome.complete
     failed = [sent["failure"]] if sent is not None and sent["failure"] else _failures_of(vm, outcome)
-    failed = [*([] if complete else failed), *filter(None, [reason])]
+    failed = [*(_untidied(vm, outcome) if complete else failed), *filter(None, [reason])]
     planned_bytes = sum(disk["sends"] for disk in transfer["disks"]) if transfer is not None else 0
     return {
         "vm": vm,
@@ -76,6 +78,13 @@ def _row(
         "age": round(outcome.seconds),
         "failure": ". ".join(failed) or ("" if complete else "its replicas are not complete"),
     }
+
+
+def _untidied(vm: str, outcome: _Outcome) -> t.List[str]:
+    """Return why the home could not end the sync of a VM."""
+    label = outcome.planned.get("labels", {}).get(vm, vm)
+    mine = f"{label}: "
+    return [text[len(mine) :] for text in outcome.untidied if text.startswith(mine)]
 
 
 def _failures_of(vm: str, outcome: _Outcome) -> t.List[str]:
@@ -164,7 +173,7 @@ def _transfer(sync: Sync, since: t.Any, outcome: _Outcome) -> Part:
         failed = Stopped(f"{sync.peer} was lost in the middle of the sync: {closed.msg}")
     complete, failures = (closed.result.get(key, []) for key in ("complete", "failures"))
     done = yield sync.send_call("Tidy up", "finish", ("failures",), transfers=transfers, complete=complete)
-    outcome.complete = complete
+    outcome.complete, outcome.untidied = complete, done.result["failures"]
     if failed is not None and not sync.goes_on:
         raise failed
     if sync.goes_on:

@@ -89,7 +89,8 @@ class VmTransfer:
     asks: str = ""
     # The older sets that stay on both sides.
     keep: Keep = NEWEST_ONLY
-    # When the set was taken by this sync, in seconds since 1970 by the clock of the home. 0 if it was there before.
+    # When the set was taken by this sync, in seconds since 1970 by the clock of the home. If the set was there before,
+    # when the disks were read, and were like it.
     taken: int = 0
 
     @property
