@@ -353,7 +353,7 @@ def test_what_the_home_could_not_end_is_in_the_row(world):
     def answers(call, check):
         answer = whole(call, check)
         if call.name == "Tidy up":
-            answer.result["failures"] = ["db01: it is on hold [InUse]", "web01: other"]
+            answer.result["failures"] = [f"db01 ({VM}): it is on hold [InUse]", "web01: other"]
         return answer
 
     world.controller._answers = answers
