@@ -82,7 +82,8 @@ def _row(
 
 def _untidied(vm: str, outcome: _Outcome) -> t.List[str]:
     """Return why the home could not end the sync of a VM."""
-    mine = f"{outcome.planned['labels'].get(vm, vm)}: "
+    label = outcome.planned.get("labels", {}).get(vm, vm)
+    mine = f"{label}: "
     return [text[len(mine) :] for text in outcome.untidied if text.startswith(mine)]
 
 
