@@ -29,6 +29,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import replicas
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.retention import Keep, RetainCounts
 
 MIB = 1 << 20
 DISKS = ("d0", "d1", "d2")
@@ -365,3 +366,16 @@ def test_the_first_sync_of_a_file():
     planned, problems = sync.plan([(disk, None)], 1, 2)
     assert not problems
     assert [type(stream) for stream in planned.disks[0].streams] == [Full, Increment]
+
+
+@pytest.mark.parametrize(("clocks", "gone"), [((7200, 3700), ["1"]), ((3700, 7200), [])])
+def test_what_goes_on_the_peer_is_planned_by_its_clock(clocks, gone):
+    """The new set is in the hour of the older one there, or in the next one, whatever the home's clock says."""
+    name = replicas.sync_name(2, 1)
+    here = copies.Point(name, 7, 1, written=MIB, time=clocks[0] - 60)
+    disk = copies.Original("d0", "zones/d0", 64 * MIB, (here,), written=MIB)
+    there = copies.Replica("d0", "zones/r0", 64 * MIB, (here._replace(sent=True, time=3600),), home=1)
+    keep = Keep(RetainCounts(hourly=2))
+    planned, problems = sync.plan([(disk, there)], 1, 2, keep=keep, now=sync.Clocks(*clocks))
+    assert (problems, planned.new) == ([], True)
+    assert [point.name.rpartition("-")[2] for point in planned.disks[0].obsolete_there] == gone
