@@ -13,6 +13,7 @@ import yaml
 
 from ansible_collections.flexdisk.hypervisor.plugins.action import start_order
 from ansible_collections.flexdisk.hypervisor.plugins.modules import start_order as documented
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _controller
 
 from .actions import plain
 
@@ -28,8 +29,8 @@ def test_the_options_are_as_documented():
 @pytest.fixture
 def order(monkeypatch):
     """The action in a play of hv01, which has said LOOK."""
-    monkeypatch.setattr(start_order._core, "check", lambda: None)
-    monkeypatch.setattr(start_order.ActionBase, "run", lambda *_any: {})
+    monkeypatch.setattr(_controller._core, "check", lambda: None)
+    monkeypatch.setattr(_controller.ActionBase, "run", lambda *_any: {})
     hostvars = {
         "hv01": {"_flexdisk_seen": LOOK, "_flexdisk_heard": LOOK},
         "hv02": {},
