@@ -360,3 +360,18 @@ def test_what_the_home_could_not_end_is_in_the_row(world):
     world.write(0, 1)
     row = world.replicate()
     assert (row["complete"], row["failure"]) == (True, "it is on hold [InUse]")
+
+
+def test_if_nothing_can_be_planned_the_reason_stands_alone(world):
+    whole, calls = world.controller._answers, []
+
+    def answers(call, check):
+        calls.append(call.name)
+        answer = whole(call, check)
+        if call.name.startswith("Plan the sync"):
+            answer.result.update(transfers=[], idle=False, failures=[f"db01 ({VM}): it is on hold [InUse]"])
+        return answer
+
+    world.controller._answers = answers
+    assert world.replicate()["failure"] == "it is on hold [InUse]"
+    assert not {"Let the streams in", "Send", "Take stock on the peer"} & {*calls}

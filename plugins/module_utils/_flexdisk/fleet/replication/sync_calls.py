@@ -116,7 +116,7 @@ def _keep(sync: Sync, run: Run, outcome: _Outcome) -> Part:
     keeps = {"keep": sync.keep, "keep_home": sync.keep_home, "goes_on": sync.goes_on or None}
     prepared = yield sync.send_call(name, "prepare", _PREPARED, vms=vms, **more, **keeps)
     outcome.planned = planned = dict(prepared.result)
-    if run.check:
+    if run.check or not planned["transfers"]:
         outcome.complete = [vm["uuid"] for vm in planned["transfers"]]
         outcome.failures = list(planned["failures"])
         ended = prepared.ended
