@@ -95,7 +95,8 @@ def show_plan(registered: Registered) -> Shown:
 def show_applied(registered: Registered) -> Shown:
     """Show what was done of the plans that the user has approved."""
     first = registered.variables(registered.all_hosts[0])["_flexdisk"]
-    absent = {host: NOT_HERE for host in first["flexdisk_plan_digests"] if host not in registered.all_hosts}
+    approved = [host for host, digest in first["flexdisk_plan_digests"].items() if digest]
+    absent = {host: NOT_HERE for host in approved if host not in registered.all_hosts}
     return Shown(_plans(registered, "FAILED", {**absent, **first["stands"]["elsewhere"]}))
 
 
