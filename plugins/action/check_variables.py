@@ -28,6 +28,7 @@ _Dict = t.Dict[str, t.Any]
 
 ARGUMENTS: _Dict = {"playbook": {"type": "str", "required": True}}
 COMPARES = "flexible_disks_expect_plan"
+ENVIRONMENT = "flexdisk_environment"
 MORE = ("flexible_disks_plan_only", "flexible_disks_recalculate_quota")
 NAME = re.compile(r"[A-Za-z0-9]+(_|$)")
 
@@ -85,7 +86,7 @@ class ActionModule(ActionBase):
                 meant, stands["elsewhere"] = slices.of_inventory(meant, groups["all"])
         if playbook == "converge":
             stands["asks_more"] = self._asks_more(variables)
-        return {**meant, "stands": stands, "_ansible_no_log": secret}
+        return {**_without_secrets(meant), "stands": stands, "_ansible_no_log": secret}
 
     def _asks_more(self, variables: _Dict) -> bool:
         """Whether the role flexible_disks is asked for a plan, for a comparison with one, or for the quota of other
@@ -102,6 +103,11 @@ class ActionModule(ActionBase):
         patterns = ["hypervisors", *([more] if isinstance(more, str) else more)]
         lookup = lookup_loader.get("ansible.builtin.inventory_hostnames", loader=self._loader, templar=self._templar)
         return named_hosts.problems(meant, lookup.run(patterns, variables=variables))
+
+
+def _without_secrets(meant: _Dict) -> _Dict:
+    """Reduce environment variables to their names: what a task returns is shown, and kept in the events of AWX."""
+    return {**meant, ENVIRONMENT: sorted(meant[ENVIRONMENT])} if ENVIRONMENT in meant else meant
 
 
 def _of_host(values: _Dict, specification: t.Mapping[str, t.Mapping[str, t.Any]], variables: _Dict) -> _Dict:
