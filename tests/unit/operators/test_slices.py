@@ -27,6 +27,7 @@ def test_a_playbook_that_needs_all_hosts_is_refused_in_a_slice(playbook):
         "adopt",
         "apply",
         "converge",
+        "grow_guests",
         "list_disks",
         "plan",
         "recalculate_quota",
