@@ -14,6 +14,7 @@ from ansible.module_utils.parsing.convert_bool import boolean
 from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.failures import has_failed
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import slices
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse import layout, named_hosts
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
@@ -30,6 +31,7 @@ ARGUMENTS: _Dict = {"playbook": {"type": "str", "required": True}}
 COMPARES = "flexible_disks_expect_plan"
 ENVIRONMENT = "flexdisk_environment"
 MORE = ("flexible_disks_plan_only", "flexible_disks_recalculate_quota")
+RESULT = re.compile(r"_?flex(disk|ible_disks)_")
 NAME = re.compile(r"[A-Za-z0-9]+(_|$)")
 
 specifications()  # Ansible loads this file before it forks, so the process of each host has them
@@ -80,6 +82,9 @@ class ActionModule(ActionBase):
             return {"failed": True, "msg": ". ".join(problems)}
         secret = any(re.match(readers.secret, name) for name in given)
         stands: _Dict = {"play": variables.get("ansible_play_name"), "playbook": playbook}
+        failed = [name for name in filter(RESULT.match, variables) if has_failed(variables[name])]
+        if failed:
+            stands["failed_before"] = failed
         if playbook in slices.HAND_ON:
             stands["suffix"], stands["elsewhere"] = slices.suffix(meant, hosts), {}
             if stands["suffix"]:

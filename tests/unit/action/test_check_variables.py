@@ -135,6 +135,22 @@ def test_the_values_of_environment_variables_are_not_shown(tmp_path):
     assert "hidden" not in said
 
 
+def test_it_notes_which_results_are_failures_of_an_earlier_play(tmp_path):
+    """So that they are not taken for those of this play. Templates are not read."""
+    given = {
+        "flexible_disks_result": {"failed": True, "msg": "it is full"},
+        "_flexdisk_read": {"unreachable": True},
+        "flexdisk_list": {"failed": False},
+        "flexdisk_quota": "{{ nosuch }}",
+        "theirs": {"failed": True},
+    }
+    status, said = play(tmp_path, "plan", given)
+    assert status == 0, said
+    (line,) = [line for line in said.splitlines() if '"MEANT' in line]
+    stands = json.loads(json.loads("{" + line.strip() + "}")["msg"].removeprefix("MEANT"))["stands"]
+    assert sorted(stands["failed_before"]) == ["_flexdisk_read", "flexible_disks_result"]
+
+
 def test_all_that_is_wrong_is_said_together(tmp_path):
     status, said = play(tmp_path, "move_vm", {}, extra={"flexdisk_target": "localhost", "flexdisk_move_state": "gone"})
     assert status == 2
