@@ -30,14 +30,10 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.changes
   - flexdisk.hypervisor._flexdisk.lock
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
   idempotent:
-    support: full
     details:
       - A renewal writes the new time and is reported as no change.
 options:

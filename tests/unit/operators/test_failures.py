@@ -119,7 +119,9 @@ def test_a_failure_of_an_earlier_play_is_no_reason():
     ]
     now = {**variables, "list": {"failed": True, "msg": "no pool"}}
     assert show_failures(registered({"hv01": now}, "_flexdisk", "list", "read", hosts=[])).lines[1] == "hv01: no pool"
-    assert registered({"hv01": variables}, "read", hosts=[]).reasons("read") == {"hv01": "see the output of the playbook"}
+    assert registered({"hv01": variables}, "read", hosts=[]).reasons("read") == {
+        "hv01": "see the output of the playbook"
+    }
 
 
 def test_a_result_that_is_none_of_a_failure_is_no_reason():

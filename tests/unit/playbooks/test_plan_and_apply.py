@@ -156,9 +156,7 @@ def test_a_plan_that_reaches_no_host_withdraws_what_an_older_one_has_handed_on(n
     status, printed = nodes.play("plan", "--limit", "hv02", unreachable="hv02")
     assert status == 4
     assert json.loads(re.search(r"RUN: (\{.*\})\n", printed, re.DOTALL)[1]) == {"flexdisk_plan_digests": {"hv02": ""}}
-    status, printed = nodes.play(
-        "apply", "-e", json.dumps({"flexdisk_plan_digests": {"hv02": ""}}), "--limit", "hv02"
-    )
+    status, printed = nodes.play("apply", "-e", json.dumps({"flexdisk_plan_digests": {"hv02": ""}}), "--limit", "hv02")
     assert status == 2
     assert "hv02 has declared VMs, but its digest in flexdisk_plan_digests is empty" in printed
     assert changed(printed) == [("hv02", "0")]

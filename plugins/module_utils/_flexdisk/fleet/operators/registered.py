@@ -69,8 +69,8 @@ class Registered:
         """Return the failures of tasks. Those of earlier plays of the run do not count, if the host was in this one."""
         variables = self.variables(host)
         before = ((variables.get("_flexdisk") or {}).get("stands") or {}).get("failed_before", ())
-        results = {name: variables.get(name) for name in self.names if name not in before}
-        return {name: result for name, result in results.items() if has_failed(result)}
+        names = [name for name in self.names if name not in before and has_failed(variables.get(name))]
+        return {name: variables[name] for name in names}
 
     def reasons(self, name: str) -> t.Dict[str, str]:
         """Return why hosts have failed, as this result of each says."""

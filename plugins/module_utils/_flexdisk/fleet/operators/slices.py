@@ -127,8 +127,8 @@ def joined(variables: t.Mapping[str, t.Any], specification: _Wanted) -> t.Tuple[
 
 def _two_values(host: str, base: str) -> str:
     return (
-        f"{host} has two different values in {base} and the variables {base}_..., so one of them is from an older plan. "
-        "Launch the workflow again"
+        f"{host} has two different values in {base} and the variables {base}_..., so one of them is from an older "
+        "plan. Launch the workflow again"
     )
 
 
