@@ -37,6 +37,7 @@ options:
       - findings
       - plan
       - quotas
+      - replicated
       - status
       - pages
   results:

@@ -14,6 +14,8 @@ from ...model.text import count, visible
 from ...rules.knobs import command, for_playbooks
 from ...rules.skipped import not_looked_at
 from ..failures import failures, has_failed, without_prefix
+from .replicate import gives_up
+from .replicate_report import report
 from .status import status
 
 _Raw = t.Mapping[str, t.Any]
@@ -129,6 +131,16 @@ def _plan(host: str, plan: _Raw) -> t.Iterator[str]:
     yield f"  space: quotas of these VMs {render_change(before, after)}{''.join(', ' + text for text in left)}"
 
 
+def show_replicated(registered: Registered) -> Shown:
+    """Show what was replicated, and what failed. No table of one VM, nor where replicas are given up: it has a plan."""
+    if gives_up(registered.meant):
+        return Shown([])
+    order, check = registered.own["_flexdisk_order"], registered.own["ansible_check_mode"]
+    results = {host: registered.variables(host).get(registered.names[-1], ()) for host in order["calls"]}
+    lines, failed = report(order["calls"], results, order["left_out"], check)
+    return Shown([] if "flexdisk_vm" in registered.meant else lines, ". ".join(failed))
+
+
 def show_findings(registered: Registered) -> Shown:
     """Show the findings of disk_verify on this host, each with the command that repairs it."""
     result = registered.own[registered.names[-1]]
@@ -171,5 +183,6 @@ ABOUT: t.Mapping[str, t.Callable[[Registered], Shown]] = {
     "findings": show_findings,
     "plan": show_plan,
     "quotas": show_quotas,
+    "replicated": show_replicated,
     "status": show_status,
 }
