@@ -56,8 +56,15 @@ options:
         type: str
         required: true
       every:
-        description: How old a replica may become, in seconds. Without it, the entry counts nothing.
-        type: int
+        description: How old a replica may become, in seconds or as V(PT1H). Without it, the entry counts nothing.
+        type: raw
+      pool: &ignored
+        description: It counts nothing, so that an entry of C(flexdisk_replicas) can be given as it is.
+        type: raw
+      keep: *ignored
+      keep_home: *ignored
+      bandwidth_limit: *ignored
+      failover: *ignored
 seealso:
   - module: flexdisk.hypervisor.disk_verify
   - module: flexdisk.hypervisor.host_info
@@ -84,6 +91,8 @@ text:
     flexdisk_pool_available_bytes{pool="zones"} 61203283968
 """
 
+import typing as t
+
 from ansible.module_utils.ansible_release import __version__
 from ansible.module_utils.basic import AnsibleModule
 
@@ -91,16 +100,13 @@ from ..module_utils._flexdisk.engine.modules.host_metrics import MetricsArgument
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
 
-REPLICA = {"vm": {"type": "str"}, "group": {"type": "str"}, "every": {"type": "int"}}
-OPTIONS = {
-    "path": {"type": "path"},
-    "replicas": {
-        "type": "list",
-        "elements": "dict",
-        "options": {**REPLICA, "host": {"type": "str", "required": True}},
-    },
-    **HOST,
+REPLICA: t.Dict[str, t.Dict[str, t.Any]] = {
+    "vm": {"type": "str"},
+    "group": {"type": "str"},
+    "host": {"type": "str", "required": True},
+    **{key: {"type": "raw"} for key in ("every", "pool", "keep", "keep_home", "bandwidth_limit", "failover")},
 }
+OPTIONS = {"path": {"type": "path"}, "replicas": {"type": "list", "elements": "dict", "options": REPLICA}, **HOST}
 
 
 def main() -> None:

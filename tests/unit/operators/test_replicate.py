@@ -14,11 +14,14 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     replicate,
     replicate_report,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.registered import (
+    show_replicated,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.replicate_report import (
     report,
 )
 
-from .plays import DATA, DB, READ, WEB, calls, disk, host, order, refused, vm
+from .plays import DATA, DB, READ, WEB, calls, disk, host, order, refused, registered, vm
 
 ENTRIES = [
     {"vm": "web", "host": "hv02"},
@@ -312,6 +315,22 @@ def test_the_table():
     assert found.lines[0].split() == ["VM", "host", "to", "to", "send", "age", "failed"]
     assert "about 3 MiB" in found.lines[1]
     assert found.lines[-1] == "2 replicas would be due, 2 replicas are fresh, 1 failed"
+
+
+def test_the_end_of_the_run_fails_for_what_failed():
+    """Of one VM there is no table, as its plan was shown; a run that gives replicas up shows nothing."""
+
+    def shown(**given):
+        results = [ended(WEB, failure="no room")]
+        order = {"calls": {"hv01": to(peer("hv02", WEB)), "hv02": to(rounds=1)}, "left_out": ["No VM x"]}
+        first = {"_flexdisk": given, "_flexdisk_order": order, "ansible_check_mode": False, "syncs": results}
+        return show_replicated(registered({"hv01": first, "hv02": {}}, "syncs"))
+
+    lines, problem = shown()
+    assert lines[-1] == "1 replica was due, 2 failed"
+    assert problem == "No VM x. web to hv02: no room"
+    assert shown(flexdisk_vm="web") == ([], problem)
+    assert shown(flexdisk_vm="web", flexdisk_replica_state="absent") == ([], "")
 
 
 def test_a_host_that_was_lost_in_the_middle_has_failed():

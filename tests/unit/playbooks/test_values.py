@@ -150,7 +150,7 @@ def test_each_part_of_a_value_is_seen(name):
 
 
 # They are about to be decided in Python
-COMING = ("replicate", "tasks/carry_out_move", "tasks/read_for_moves",
+COMING = ("tasks/carry_out_move", "tasks/read_for_moves",
           "tasks/plan_moves", "tasks/check_variables")  # fmt: skip
 
 

@@ -137,6 +137,19 @@ def test_a_path_that_nobody_reads(path, fine):
     assert [problem.code for problem in problems] == ([] if fine else ["InvalidArgument"])
 
 
+def test_a_policy_is_an_entry_of_replicas():
+    """What else it says counts nothing. Durations are seconds or ISO 8601."""
+    entries = [
+        {"vm": "db01", "host": "hv02", "every": "PT15M", "keep": {"daily": 1}},
+        {"group": "web", "host": "hv02", "every": 60},
+        {"vm": "app01", "host": "hv02", "every": None},
+    ]
+    given, problems = host_metrics.parse({"path": None, "replicas": entries})
+    assert (given.policies, list(problems)) == ([("db01", "", "hv02", 900), ("", "web", "hv02", 60)], [])
+    _given, (problem,) = host_metrics.parse({"path": None, "replicas": [{**entries[0], "every": "soon"}]})
+    assert problem.message == "replicas: every: 'soon' is not a duration: write seconds, or PT1H30M5S"
+
+
 def test_what_is_half_done(sim):
     """The journal of a run, a move, and the lease of a group."""
     sim.adopted(1024)

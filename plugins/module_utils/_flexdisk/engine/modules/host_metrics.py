@@ -12,7 +12,8 @@ import typing as t
 
 from ...hypervisor.protocol import Hypervisor
 from ...hypervisor.whole_files import replace
-from ...model.errors import FlexdiskError, Problem, Problems
+from ...model.durations import parse_seconds
+from ...model.errors import FlexdiskError, Problem, Problems, named
 from ...rules.exposition import render
 from ...rules.metrics import ReplicaPolicy, families
 from ...rules.verify import REPLICA_DAYS, UNUSED_DAYS, findings
@@ -39,11 +40,14 @@ def parse(params: t.Mapping[str, t.Any]) -> t.Tuple[MetricsArguments, t.List[Pro
     if params["path"] is not None and not (os.path.isabs(path) and path.endswith(SUFFIX)):
         text = f"path is {path!r}, but must be absolute and end with {SUFFIX}: node_exporter reads no other files"
         problems.add("InvalidArgument", text)
-    return MetricsArguments(path, [_policy(one) for one in params["replicas"] or () if one.get("every")]), problems
+    entries = [entry for entry in params["replicas"] or () if entry.get("every")]
+    policies = [problems.attempt("", _policy, entry) for entry in entries]
+    return MetricsArguments(path, policies), problems
 
 
 def _policy(given: t.Mapping[str, t.Any]) -> ReplicaPolicy:
-    return ReplicaPolicy(given.get("vm") or "", given.get("group") or "", given["host"], given["every"])
+    every = named("replicas: every", parse_seconds, given["every"])
+    return ReplicaPolicy(given.get("vm") or "", given.get("group") or "", given["host"], every)
 
 
 def run(
