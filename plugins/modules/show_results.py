@@ -41,6 +41,7 @@ options:
       - findings
       - plan
       - quotas
+      - replicas
       - status
       - pages
   results:

@@ -12,7 +12,8 @@ from ansible.errors import AnsibleFilterError
 from ansible_collections.flexdisk.hypervisor.plugins.filter.replication import FilterModule
 
 FILTERS = FilterModule().filters()
-CALLS = {"hv01": {"peers": [None, None], "fresh": 3}, "hv02": {"peers": [], "fresh": 1}}
+FRESH = {"name": "web", "to": "hv02", "seconds": 90}
+CALLS = {"hv01": {"peers": [None, None], "fresh": [FRESH] * 3}, "hv02": {"peers": [], "fresh": [FRESH]}}
 
 
 def test_rounds():
@@ -22,7 +23,8 @@ def test_rounds():
 
 def test_lines():
     found = FILTERS["replication_lines"](CALLS, {"hv01": {}, "hv02": {"_flexdisk_ended_syncs": []}}, ["No VM x."])
-    assert found == {"lines": ["no replica is due, 4 replicas are fresh, 1 failed"], "failures": ["No VM x."]}
+    lines = ["no replica is due, 4 replicas are fresh, 1 failed", "the next one, web to hv02, is due in 90 s"]
+    assert found == {"lines": lines, "failures": ["No VM x."]}
 
 
 def test_intervals():

@@ -17,6 +17,7 @@ MAY_BE_SLICED = frozenset(
 )
 """Each host is a matter of its own for these, unless VMs are named: another host could have one of that name, too."""
 NEEDS_ALL_BECAUSE = {
+    "list_replicas": "list_replicas needs all hosts: a VM and its replica are on two of them",
     "status": "status needs all hosts: what a move or a failover has left half done is on two of them",
 }
 """For playbooks that only read, so that one might think that a slice would do."""
