@@ -204,7 +204,7 @@ def replicated(uuid, alias, member="", **ages):
     [(None, 900, True), (0, None, True), (0, 900, False), (809, 900, False), (810, 900, True), (9999, 900, True)],
 )
 def test_a_replica_is_due_after_nine_tenths_of_its_interval(age, every, due):
-    """So that a timer that runs as often, and takes a little longer now and then, finds it due each time."""
+    """The age counts from its snapshots. A run whose time has come finds it a little younger than the interval."""
     assert replica_age.is_due(age, every) is due
 
 

@@ -9,7 +9,7 @@ import typing as t
 
 from ...model.text import count
 
-DUE = 0.9  # of the interval: a timer that runs as often finds the replica due each time
+DUE = 0.9  # of the interval: the age counts from the snapshots, which a run takes some time after it has begun
 NEVER = "never"
 _Dict = t.Mapping[str, t.Any]
 
