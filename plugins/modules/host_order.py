@@ -38,6 +38,7 @@ options:
       - delete_vm
       - detach_disk
       - list_disks
+      - list_replicas
       - plan
       - recalculate_quota
       - remove_disk

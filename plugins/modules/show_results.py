@@ -37,6 +37,7 @@ options:
       - findings
       - plan
       - quotas
+      - replicas
       - replicated
       - status
       - pages

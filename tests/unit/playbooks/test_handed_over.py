@@ -37,6 +37,7 @@ GIVEN = {
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
     "show_results": "about results",
     "playbooks/tasks/report_page: show_results": "page_hosts path",
+    "replica_info": "hypervisor libvirt_uri pool",
     "role flexible_disks": "",
     "role guest_growth": "",
     "role instance_group": (

@@ -76,6 +76,14 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         reads=replicate.names_groups,
         goes_on=True,
     ),
+    "list_replicas": Playbook(
+        replicate.wanted,
+        names=replicate.names,
+        strict=lambda given: False,
+        check=replicate.contradictions,
+        reads=lambda given: True,
+        goes_on=True,
+    ),
     "restore_disk": Playbook(
         restore.restore_disk, names=restore.names, strict=lambda given: False, check=restore.contradictions
     ),
