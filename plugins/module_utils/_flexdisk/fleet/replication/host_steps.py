@@ -20,6 +20,7 @@ _NUMBERS = {"type": "list", "elements": "int", "default": []}
 ARGUMENTS: _Spec = {
     "address": {"type": "str"},
     "allow_force_stop": {"type": "bool", "default": False},
+    "allow_restart": {"type": "bool", "default": False},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys"},
     "bandwidth_limit": {"type": "str"},
     "begun": {"type": "bool", "default": False},
@@ -28,10 +29,12 @@ ARGUMENTS: _Spec = {
     "digest": {"type": "str"},
     "disk": {"type": "str"},
     "elsewhere": {"type": "dict"},
+    "exchanges": _DICTS,
     "failover": {"type": "bool"},
     "goes_on": {"type": "bool", "default": False},
     "homes": _NUMBERS,
     "host_keys": _TEXTS,
+    "in_place": {"type": "bool", "default": False},
     "incoming_allowed": {**_TEXTS, "default": []},
     "keep": {"type": "dict"},
     "keep_home": {"type": "dict"},
@@ -124,10 +127,11 @@ STEPS: t.Mapping[str, t.Mapping[str, Step]] = {
         "remove": _step("vms", "homes authorized_keys"),
     },
     "restore": {  # a disk from a replica on another host; the run send sends it
-        "look": _step("disk new_name", "target_pool"),
+        "look": _step("disk new_name", "target_pool in_place"),
         "prepare": _step("disk peer peer_name", "snapshot address port"),
-        "open": _step("disk new_name transfers", "target_pool authorized_keys ssh_directories"),
-        "close": _step("disk new_name transfers", "target_pool authorized_keys"),
+        "open": _step("disk new_name transfers", "target_pool authorized_keys ssh_directories in_place"),
+        "close": _step("disk new_name transfers", "target_pool authorized_keys in_place"),
+        "exchange": _step("exchanges", f"allow_restart {_STOPS}"),
     },
 }
 """The steps of each run of the module."""
