@@ -51,7 +51,8 @@ class Site:
     def go(self, check=False, **more):
         controller = Controller(self.world, {"hv01": self.target, "hv02": self.source})
         sync = controller.sync("hv02", "hv01", [])
-        given = {"disk": self.uuid, "new_name": KEPT, "sync": sync, "in_place": True, "allow_restart": True}
+        disks = [{"disk": self.uuid, "new_name": more.pop("name", KEPT)}]
+        given = {"disks": disks, "sync": sync, "in_place": True, "allow_restart": True}
         return controller.does("restore", {**given, "stop_timeout": 9, **more}, check)["plan"]
 
     def refused(self, **more) -> str:

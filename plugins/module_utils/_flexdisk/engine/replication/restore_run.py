@@ -34,9 +34,12 @@ def parse(params: _Params) -> t.Tuple[t.List[VmTransfer], t.List[Problem]]:
     """Return the transfers and all problems of the arguments. Raises FlexdiskError if a transfer cannot be read."""
     problems = Problems("")
     exchanges = params["exchanges"] or ()
-    for disk in [one.get("disk") for one in exchanges] or [params["disk"]]:
+    for disk in [one.get("disk") for one in exchanges] or params["disks"] or [params["disk"]]:
         if not (isinstance(disk, str) and identity.is_uuid(disk)):
             problems.add("InvalidArgument", f"disk {disk!r:.100} is not a UUID")
+    for one in exchanges:
+        if one.get("size") and not decode_origin(str(one.get("origin", ""))):
+            problems.add("InvalidArgument", f"origin {one.get('origin')!r:.100} says nothing of a snapshot")
     for name in [one.get("new_name") for one in exchanges] or [params["new_name"]]:
         if name is not None and (not identity.DISK_NAME.match(str(name)) or identity.mistakable(str(name))):
             why = identity.mistakable(str(name)) or "letters, digits and ._-, at most 64"
@@ -57,6 +60,10 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
     """Carry out the step."""
     if params["step"] == "prepare":
         return _prepare(call, params)
+    if params["step"] == "choose":
+        source = RestoreSource(call.zfs, call.hypervisor, call.runner, call.pool)
+        name = source.choose(params["disks"], params["snapshot"] or "")
+        return Answer({"changed": False, "msg": name, "snapshot": name})
     if params["step"] == "exchange":
         return _exchange(call, params)
     target = RestoreTarget(
@@ -73,7 +80,7 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
         return Answer({"changed": False, "msg": "looked", "target": restores.as_result(target.look())})
     (vm,) = transfers
     if params["step"] == "open":
-        line = target.plan(vm)
+        line = target.plan(vm, params["needed"])
         opened = [] if call.check_mode else target.open(vm, params["ssh_directories"])
         diff = {"prepared": line + "\n"}
         return Answer({"changed": True, "msg": line, "plan": [line], "host_keys": opened, "diff": diff})
@@ -121,13 +128,13 @@ def _prepare(call: Call, params: _Params) -> Answer:
 
 
 def _disks(params: _Params) -> str:
-    return ", ".join(str(one.get("disk")) for one in params["exchanges"] or [params])
+    return ", ".join(params["disks"] or [str(one.get("disk")) for one in params["exchanges"] or [params]])
 
 
 RESTORE = HostRun(
     task=lambda params: f"a restore of disk {_disks(params)}, step {params['step']}",
     parse=parse,
     run=lambda call, _log, params, transfers: run(call, params, transfers),
-    reads=("look",),
+    reads=("look", "choose"),
     every_pool=False,
 )

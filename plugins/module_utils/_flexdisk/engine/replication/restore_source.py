@@ -47,6 +47,14 @@ class RestoreSource:
         self._zfs, self._hypervisor, self._runner, self._pool = zfs, hypervisor, runner, pool
         self._copies = Copies(runner)
 
+    def choose(self, disks: t.Sequence[str], name: str) -> str:
+        """Return the name of the snapshots from which several disks are restored. Read only.
+
+        Raises FlexdiskError as restore.choose_set() does.
+        """
+        host = observe(self._zfs, self._hypervisor, self._pool, all_pools=True)
+        return restore.choose_set(host, disks, name)
+
     def plan(self, disk: str, name: str, target: Target) -> Planned:
         """Return what is sent for a disk, by its UUID. name: the snapshot, "" for the newest one of a sync. Read only.
 

@@ -124,26 +124,30 @@ class RestoreTarget:
         value = self._zfs.properties(name)[name].get("receive_resume_token", ("-", "-"))[0]
         return "" if value == "-" else value
 
-    def plan(self, vm: VmTransfer) -> str:
-        """Return the line of the plan. Raises FlexdiskError if what this host has has changed, or room lacks."""
+    def plan(self, vm: VmTransfer, needed: int = 0) -> str:
+        """Return the line of the plan. Raises FlexdiskError if what this host has has changed, or room lacks.
+
+        needed: bytes that other disks take before.
+        """
         view, disk = self._read(), vm.disks[0]
         if (view.target.pool, view.target.pool_guid) != (vm.pool, vm.peer) or disk.uuid != self._disk:
             raise FlexdiskError("Changed", f"pool {vm.pool} changed since it was read; run the task again")
         if view.place is None:
-            self._check_room(view, disk)
+            self._check_room(view, disk, needed)
         verb = "is finished as" if view.place is not None else "detached as"
         name = disk.sent[-1].to.name if disk.sent else disk.name
         size = render_mib(disk.volsize // MIB)
         return f"+ {self._new_name} {size} {verb} a copy of {disk.dataset}@{name}"
 
-    def _check_room(self, view: _View, disk: DiskTransfer) -> None:
+    def _check_room(self, view: _View, disk: DiskTransfer, needed: int) -> None:
         """Check that the pool has what the disk will reserve, beside what has come already."""
         goes_on = not any(isinstance(one, GiveUp) for one in disk.streams)
         there = view.partial.used if view.partial is not None and goes_on else 0
         room = view.host.available(view.target.pool) + there
-        if disk.refreservation > room:
-            left, needed = render_apart(room, disk.refreservation)
-            text = f"pool {view.target.pool} has {left} left, but {self._new_name} needs {needed}"
+        if disk.refreservation + needed > room:
+            left, all_needed = render_apart(room, disk.refreservation + needed)
+            others = ", with the disks that are restored before it," if needed else ""
+            text = f"pool {view.target.pool} has {left} left, but {self._new_name}{others} needs {all_needed}"
             raise FlexdiskError("InsufficientSpace", text)
 
     def open(self, vm: VmTransfer, host_keys: t.Sequence[str]) -> t.List[str]:
