@@ -27,6 +27,7 @@ from .test_restore_over import EVERY, PLACE
 from .world import REPLICAS, VM, Fuse, Killed
 
 KEPT = "data-wrong"
+NAMES = ("root", "data")
 WHY = "was interrupted while volumes changed places"
 
 
@@ -37,10 +38,13 @@ class Site:
 
     def __init__(self, world) -> None:
         self.world = world
-        self.uuid = list(world.disks())[self.number]
-        self.place = world.disks()[self.uuid]
+        self.uuids = list(world.disks())
+        self.uuid = self.uuids[self.number]
+        self.places = list(world.disks().values())[:2]
+        self.place = self.places[self.number]
         self.before = world.hashes()
-        world.write(self.number, 9)  # what nobody wanted
+        for number in (0, 1):
+            world.write(number, 9)  # what nobody wanted
         self.wrong = world.hashes()[self.number]
         assert self.wrong != self.before[self.number]
         swap(world)
@@ -54,6 +58,11 @@ class Site:
         disks = [{"disk": self.uuid, "new_name": more.pop("name", KEPT)}]
         given = {"disks": disks, "sync": sync, "in_place": True, "allow_restart": True}
         return controller.does("restore", {**given, "stop_timeout": 9, **more}, check)["plan"]
+
+    def all(self, check=False, **more):
+        """All disks of the VM that are volumes."""
+        disks = [{"disk": uuid, "new_name": f"{name}-wrong"} for uuid, name in zip(self.uuids, NAMES, strict=False)]
+        return self.go(check, disks=disks, **more)
 
     def refused(self, **more) -> str:
         before = self.state()
@@ -99,11 +108,11 @@ class Site:
         """The disk has what it had at the sync, and all that it was beside; what it had meanwhile is detached."""
         host, vm = self.there(), self.vm()
         disk = next(one for one in vm.disks if one.uuid == self.uuid)
-        (former,) = [one for one in host.detached if one.name == KEPT]
+        former = next(one for one in host.detached if one.name == KEPT)
         assert disk.volume.name == self.place
         assert self.target.ok("guest", "hash", self.place) == self.before[self.number]
         assert self.target.ok("guest", "hash", former.volume.name) == self.wrong
-        assert disk.name == ("root", "data")[self.number]
+        assert disk.name == NAMES[self.number]
         assert (former.vm, former.boot) == (VM, False)
         assert former.uuid not in ("", self.uuid)
         assert former.volume.name == f"zones/flexdisk/{former.uuid}"
@@ -209,4 +218,64 @@ def test_killed_at_every_command_the_same_task_ends_it(site):
             site.whole()
             assert site.target.runs(VM)
             assert site.go() == [], (number, after)
+            site.world.restore(saved)
+
+
+def all_whole(site):
+    site.whole()
+    assert sorted(one.name for one in site.there().detached) == ["data-wrong", "root-wrong"]
+    assert [site.target.hash(name) for name in site.places] == site.before[:2]
+
+
+def test_all_disks_in_four_steps(site):
+    """The boot disk, too."""
+    before = site.state()
+    plan = site.all(check=True)
+    text = "\n".join(plan)
+    assert [line.partition(" MiB")[0].rpartition(" ")[0] for line in plan[:2]] == ["+ root-wrong", "+ data-wrong"]
+    assert "what it has now stays detached as root-wrong; data " in text
+    assert site.state() == before
+    assert site.all() == plan
+    all_whole(site)
+    settled = site.state()
+    assert site.all(check=True) == site.all() == []
+    assert site.state() == settled
+    swap(site.world)
+    site.world.write(0, 1, 3)
+    assert site.world.sync() == (True, True)
+    assert site.world.hashes_there() == site.world.hashes()
+
+
+def test_all_disks_beside(site):
+    """All of one moment, although one replica has a newer sync that the other lacks."""
+    plan = site.all(in_place=False)
+    assert len(plan) == 2
+    host = site.there()
+    assert [site.target.hash(one.volume.name) for one in sorted(host.detached, key=lambda one: -one.size_mib)] == [
+        site.before[0],
+        site.before[1],
+    ]
+    assert site.all(in_place=False) == []
+
+
+def test_all_disks_killed_at_every_command_the_same_task_ends_it(site):
+    """The VM does not run with disks of different times."""
+    saved = site.world.saved()
+    for number in range(1, 1000, EVERY + 3):
+        for after in (False, True):
+            site.world.fuse = Fuse(number, after)
+            with contextlib.suppress(Killed, Stopped, FlexdiskError):
+                site.all()
+            reached = site.world.fuse.counted >= number
+            site.world.fuse = Fuse()
+            if not reached:
+                assert number > 100
+                return
+            if site.target.runs(VM):
+                same = {site.target.hash(name) == then for name, then in zip(site.places, site.before[:2], strict=True)}
+                assert len(same) == 1
+            site.all()
+            all_whole(site)
+            assert site.target.runs(VM)
+            assert site.all() == [], (number, after)
             site.world.restore(saved)
