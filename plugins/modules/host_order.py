@@ -45,6 +45,7 @@ options:
       - resize_disk
       - restart_vm
       - restore_disk
+      - restore_vm
       - rollback
       - snapshot
       - start_vm

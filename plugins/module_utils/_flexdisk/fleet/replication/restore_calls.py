@@ -85,7 +85,7 @@ def restore_disks(restore: Restore, run: Run) -> Flow:
     disks: t.List[_Found] = []
     for disk, target in zip(restore.disks, targets):
         disks.append((yield from _find(restore, disk, target, snapshot, True)))
-    plan, exchanges = yield from _plan(restore, disks)
+    plan, exchanges = yield from _plan(restore, run, disks)
     for one in [] if run.check else disks:
         found = yield from _find(restore, one.disk, one.target, snapshot)
         if found.transfers:
@@ -112,8 +112,9 @@ def _find(
     return _Found(disk, target, found["transfers"], found["origin"], found["when"])
 
 
-def _plan(restore: Restore, disks: t.Sequence[_Found]) -> Part:
+def _plan(restore: Restore, run: Run, disks: t.Sequence[_Found]) -> Part:
     """Return the plan, and the arguments of the exchange. Nothing is changed yet, and all must have room together."""
+    asks = not run.check  # in check mode, what is predicted counts as a change
     plan: t.List[str] = []
     exchanges: t.List[_Dict] = []
     needed = 0
@@ -122,13 +123,13 @@ def _plan(restore: Restore, disks: t.Sequence[_Found]) -> Part:
         if one.transfers:
             transfer = one.transfers[0]["disks"][0]
             more = {**restore.of_disk(one.disk), "transfers": one.transfers, "needed": needed or None}
-            opened = yield restore.on_target("Check the room", "open", ("plan",), True, **more)
+            opened = yield restore.on_target("Check the room", "open", ("plan",), asks, **more)
             plan += [f"{line} of {restore.sync.home}, as it was at {one.when}" for line in opened.result["plan"]]
             needed += transfer["refreservation"]
             exchange["size"] = transfer["volsize"]
         exchanges.append(exchange)
     if restore.in_place:
-        checked = yield restore.exchange("Check that the disks can get their places", exchanges, True)
+        checked = yield restore.exchange("Check that the disks can get their places", exchanges, asks)
         plan += checked.result["plan"][1:]
     return plan, [{key: value for key, value in one.items() if key != "size"} for one in exchanges]
 
