@@ -46,6 +46,7 @@ options:
       - resize_disk
       - restart_vm
       - restore_disk
+      - restore_vm
       - rollback
       - snapshot
       - start_vm

@@ -86,6 +86,7 @@ GIVEN = {
     "playbooks/resize_disk: disk": "allow_restart dangerous_allow_shrink size stop_timeout uuid vm",
     "playbooks/restore_disk: role vm_replica": "peer_pool",
     "playbooks/restore_disk: disk": "name replica source_snapshot",
+    "playbooks/restore_vm: role vm_replica": "peer_pool",
     "playbooks/restart_vm: vm": "allow_force_stop allow_restart stop_timeout",
     "playbooks/stop_vm: vm": "allow_force_stop stop_timeout",
     "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",

@@ -40,7 +40,8 @@ class Site:
     def go(self, check=False, **more):
         controller = Controller(self.world, {"hv01": self.target, "hv02": self.source})
         sync = controller.sync("hv02", more.pop("target", "hv01"), [], peer_pool=more.pop("pool", None))
-        given = {"disk": self.data, "new_name": "restored", "sync": sync}
+        named = {"disk": self.data, "new_name": more.pop("new_name", "restored")}
+        given = {"disks": [named], "sync": sync}
         return controller.does("restore", {**given, **more}, check)["plan"]
 
     def refused(self, **more) -> str:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from ..model.errors import FlexdiskError
 from ..model.vm import SAVED, Intent, Vm, VmConfig
+from . import exchange
 from .differences import in_conversion
 from .failover import AT_HOME_PROPERTY
 
@@ -126,9 +127,10 @@ def with_home_state(vm: Vm, boot: str) -> Vm:
 
 def why_kept_down(vm: Vm) -> str:
     """Return why a VM must stay stopped until the interrupted task is done again; "" if it need not."""
+    begun = exchange.why_refused(vm)
     left = vm.interrupted
-    if left is None:
-        return ""
+    if begun or left is None:
+        return begun
     if left.rollback:
         return interrupted_run_text(left)
     if not left.boots or vm.boots or any(in_conversion(vm, d) for d in vm.detached):

@@ -85,8 +85,9 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         goes_on=True,
     ),
     "restore_disk": Playbook(
-        restore.restore_disk, names=restore.names, strict=lambda given: False, check=restore.contradictions
+        restore.restore_disk, names=restore.names, strict=restore.in_place, check=restore.contradictions
     ),
+    "restore_vm": Playbook(restore.restore_vm, strict=restore.in_place, check=restore.vm_contradictions),
     "start_vm": _power("running"),
     "stop_vm": _power("stopped"),
     "restart_vm": _power("restarted"),
