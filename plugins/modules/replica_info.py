@@ -77,6 +77,11 @@ pools:
       description: Bytes that the pool can still give.
       type: int
       returned: always
+    encryption:
+      description: Whether the pool can have encrypted datasets, as its feature C(encryption) is enabled.
+      type: bool
+      returned: always
+      version_added: 0.3.0
 vms:
   description: The VMs, each with C(uuid) and C(alias).
   returned: success

@@ -163,6 +163,39 @@ def test_a_plain_disk_and_an_encrypted_peer(plain):
     assert plain.hashes_there() == plain.hashes()
 
 
+@pytest.mark.parametrize("world", [SecretWorld], indirect=True)
+def test_a_pool_that_cannot_encrypt(world):
+    """Its replicas would be raw, and ZFS refuses raw streams there. It is known before anything is done."""
+    world.peer.node.pools.pools["zones"].encrypts = False
+    prepared = world.home.points(f"zones/{VM}/disk0"), world.peer.stored()
+    found = world.planned().problems
+    text = "it is encrypted, and pool zones of hv02 has the feature encryption disabled; "
+    text += "zpool set feature@encryption=enabled zones on hv02 enables it, for good"
+    assert [(one.code, one.message, one.vm, one.disk) for one in found] == [
+        ("NotSupported", text, f"db01 ({VM})", name) for name in world.names
+    ]
+    with pytest.raises(Stopped, match="has the feature encryption disabled"):
+        move(world)
+    assert (world.home.points(f"zones/{VM}/disk0"), world.peer.stored()) == prepared
+    assert world.home.runs(VM)
+
+
+def test_a_plain_disk_in_a_pool_that_cannot_encrypt(tmp_path, monkeypatch):
+    world = World(tmp_path, monkeypatch)
+    world.peer.node.pools.pools["zones"].encrypts = False
+    assert world.sync() == (True, True)
+
+
+def test_what_raw_streams_meet_in_a_pool_that_cannot_encrypt(tmp_path, monkeypatch):
+    """Measured on OpenZFS 2.1: tests/lab/suite/test_streams.py."""
+    world = SecretWorld(tmp_path, monkeypatch)
+    world.peer.node.pools.pools["zones"].encrypts = False
+    world.home.ok("zfs", "snapshot", f"zones/{VM}/disk0@raw")
+    sent = world.home.ok("zfs", "send", "-w", f"zones/{VM}/disk0@raw")
+    rc, _out, err = world.peer.node.run(["zfs", "receive", "-u", "zones/raw"], sent)
+    assert (rc, err) == (1, "cannot receive new filesystem stream: pool must be upgraded to receive this stream.\n")
+
+
 def test_findings(world):
     def kinds():
         found = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, time.time()).findings

@@ -297,11 +297,17 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
     pools = [name for name in tops if "/" not in name and pool in (None, name)]
     if pool is not None and not pools:
         raise FlexdiskError("ResourceNotFound", f"no such pool: {pool}")
+    encrypting = copies.encrypting(pools)
     return {
         "host": host_name(),
         "collected": began,
         "pools": [
-            {"name": name, "guid": int(tops[name]["guid"][0]), "available_bytes": int(tops[name]["available"][0])}
+            {
+                "name": name,
+                "guid": int(tops[name]["guid"][0]),
+                "available_bytes": int(tops[name]["available"][0]),
+                "encryption": name in encrypting,
+            }
             for name in pools
         ],
         "vms": [{"uuid": uuid, "alias": alias} for uuid, alias in vms.items()],
