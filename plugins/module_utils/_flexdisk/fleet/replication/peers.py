@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import render_apart
 from ...model.vm import Vm
-from ...rules.identity import blank_in
+from ...rules.identity import blank_in, uuid_of
 from ...rules.inventory import Host
+from ...rules.keys import KEY_NOT_LOADED, key_missing
+from ...rules.layout import replicas_container
 from ...rules.unmanaged import unmanaged
 from .copies import Replica
 from .transfers import read_replica
@@ -26,6 +28,10 @@ class PeerPool(t.NamedTuple):
     available: int
     # Whether it can have encrypted datasets.
     encrypts: bool = True
+    # The encryption root whose key is not loaded, so that nothing is made where replicas lie. "" if it is loaded.
+    locked: str = ""
+    # Whether the place of replicas is there.
+    prepared: bool = True
 
 
 @dataclass(frozen=True)
@@ -44,7 +50,13 @@ def read_peer(name: str, pool: str, info: t.Mapping[str, t.Any]) -> Peer:
     """Return the peer from the result of replica_info there. Raises FlexdiskError InvalidArgument for anything else."""
     try:
         pools = {
-            str(one["name"]): PeerPool(int(one["guid"]), int(one["available_bytes"]), bool(one["encryption"]))
+            str(one["name"]): PeerPool(
+                int(one["guid"]),
+                int(one["available_bytes"]),
+                bool(one["encryption"]),
+                str(one["locked"]),
+                bool(one["prepared"]),
+            )
             for one in info["pools"]
         }
         vms = [{"uuid": str(vm["uuid"]), "alias": str(vm["alias"])} for vm in info["vms"]]
@@ -77,11 +89,21 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
             Problem("ResourceNotFound", f"it has no disks{' that are replicated' * bool(alone)}{alone}", name)
         )
     problems += _of_disks(vm, host, peer, place)
+    if peer.pools[place].locked and not (peer.pools[place].prepared and _only_raw_ones_are_new(vm, peer, place)):
+        message = f"pool {place} of {peer.name} gets no replicas: {key_missing(peer.pools[place].locked)}"
+        problems.append(Problem(KEY_NOT_LOADED, message, name))
     if vm.missing or vm.unread:
         problems.append(Problem("ResourceNotFound", f"it lacks {', '.join((*vm.missing, *vm.unread))}", name))
     if vm.overlaid:
         problems.append(Problem("InUse", vm.overlaid, name))
     return problems
+
+
+def _only_raw_ones_are_new(vm: Vm, peer: Peer, place: str) -> bool:
+    """Return whether each new replica is one of an encrypted disk. It has a key of its own, which it does not need."""
+    plain = [disk for disk in vm.disks if not (disk.hidden or disk.volume.encryptionroot)]
+    names = [f"{replicas_container(place)}/{disk.uuid or uuid_of(disk.volume.guid)}" for disk in plain]
+    return all(name in peer.replicas for name in names)
 
 
 def _of_disks(vm: Vm, host: Host, peer: Peer, place: str) -> t.Iterator[Problem]:
