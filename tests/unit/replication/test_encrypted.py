@@ -24,7 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
-from .test_failover import protect, said_by, take, taken, taker
+from .test_failover import protect, said_by, start, take, taken, taker
 from .test_move import config, gone, hosts, look, move, moved, smartos, swap
 from .world import OTHER, PASSPHRASE, REPLICAS, VM, SecretWorld, TwoSecretsWorld, World
 
@@ -403,6 +403,22 @@ def test_a_failover_to_a_pool_that_is_locked(world):
     world.peer.load("zones", OTHER)
     assert take(world)
     taken(world, before, hashes)
+
+
+def test_a_home_that_is_locked_after_its_boot(world):
+    """Nothing starts the VM before its key is loaded, and each that would says so."""
+    protect(world)
+    world.home.power_off(VM)
+    world.home.reboot()
+    world.home.ok("zfs", "unload-key", "zones")
+    said = {"hv02": said_by(world.peer)}
+    for check in (True, False):
+        (failure,) = start(world, said, check=check).failures
+        assert failure == f"db01 ({VM}): {POOL_IS_LOCKED} [KeyNotLoaded]"
+    assert world.home.power(VM) == "stopped"
+    world.home.load("zones")
+    assert start(world, said).started == [f"db01 ({VM})"]
+    assert world.home.runs(VM)
 
 
 def test_an_old_home_that_is_locked(world):
