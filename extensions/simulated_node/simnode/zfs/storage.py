@@ -196,6 +196,7 @@ def _pool_to_json(pool: Pool) -> Dict[str, Any]:
         "vdevs": [vdev.to_json() for vdev in pool.vdevs],
         "version": pool.version,
         "guid": pool.guid,
+        "encrypts": pool.encrypts,
         "datasets": [_dataset_row(dataset) for dataset in pool.root.walk()],
     }
 
@@ -203,6 +204,7 @@ def _pool_to_json(pool: Pool) -> Dict[str, Any]:
 def _pool_from_json(data: Dict[str, Any]) -> Pool:
     layout = [Vdev(vdev["type"], vdev["disks"]) for vdev in data["vdevs"]]
     pool = Pool(data["name"], data["size"], data["ashift"], layout, data["version"], data["guid"])
+    pool.encrypts = data.get("encrypts", True)
     snapshots: Dict[str, Snapshot] = {}
     origins: List[Tuple[Dataset, str]] = []
     for row in data["datasets"]:

@@ -138,7 +138,8 @@ def listed(snapshots: t.Sequence[Dataset]) -> str:
 def check_restorable(replica: Dataset) -> None:
     """Raise FlexdiskError EncryptionRoot or NotSupported for a replica of which no disk is made."""
     if replica.encryptionroot:
-        text = f"{replica.name} is encrypted, so a disk made from it would be, too"
+        text = f"{replica.name} is encrypted, and a replica that is encrypted is not restored as a disk of its own; the"
+        text += " playbooks move_vm and failover_vm bring its VM to where the replica is"
         raise FlexdiskError("EncryptionRoot", text)
     if replica.kind != "volume":
         raise FlexdiskError("NotSupported", f"{replica.name}: a replica of a disk of type file is not restored")

@@ -45,6 +45,8 @@ def create(
     """
     writable(storage, name)
     pool, parent = _parent(storage, name)
+    if "encryption" not in props and parent.cryptroot and not crypt.is_loaded(pool, parent):
+        raise ZfsError("ENOKEY", name)
     pool_space(pool, 5, NORMAL, name)
     txg = storage.next_txg()
     dataset = Dataset(name, kind, storage.new_guid(), txg, storage.seconds())

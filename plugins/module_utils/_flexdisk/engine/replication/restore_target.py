@@ -25,6 +25,7 @@ from ...rules.disk import Place, disk_places
 from ...rules.exchange import REPLACED, begun
 from ...rules.identity import GUARD_SNAPSHOT, PREFIX
 from ...rules.inventory import Host
+from ...rules.keys import KEY_NOT_LOADED, locked_pool
 from ...rules.layout import container, detached_dataset, restoring_container
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -84,7 +85,11 @@ class RestoreTarget:
 
     def look(self) -> Target:
         """Return what this host has of the disk. Raises FlexdiskError if it cannot be restored here."""
-        return self._read().target
+        view = self._read()
+        missing = locked_pool(view.host.datasets, view.target.pool) if view.place is None else ""
+        if missing:
+            raise FlexdiskError(KEY_NOT_LOADED, f"{self._new_name} is not made: {missing}")
+        return view.target
 
     def _read(self) -> _View:
         host = observe(self._zfs, self._hypervisor, all_pools=True)
