@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # each program of the node starts faster without them
 
 Result = Tuple[int, str, str]
 REMOTE = ("ssh", "ssh-keygen", "getent")  # programs that ask no node
+PVE = ("qm", "pvesm")
 
 
 class PoolSpec(NamedTuple):
@@ -204,6 +205,10 @@ class Node:
             return self.zdb(rest)
         if program == "guest":
             return self.guest(rest)
+        if program in PVE:
+            from simnode.pve import on_node
+
+            return on_node.run(self, program, rest)
         from simnode import vmadm
 
         if program in vmadm.PROGRAMS:

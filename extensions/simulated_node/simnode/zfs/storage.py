@@ -24,7 +24,8 @@ class Storage:
     """The pools of a node.
 
     `faults` are switches for tests, all off by default: `readonly` and `suspended` (true: every change is refused),
-    `busy:<dataset>` (a count: that many destroys and renames of the dataset fail with "dataset is busy").
+    `busy:<dataset>` (a count: that many destroys and renames of the dataset fail with "dataset is busy"),
+    `open` (guids of volumes that a process has open: their destroy fails so, whatever they are called).
     """
 
     def __init__(self, clock: Clock, seed: int = 1) -> None:

@@ -116,6 +116,8 @@ def destroy(storage: Storage, dataset: Dataset) -> None:
     """Destroy a dataset that has neither children nor snapshots: EEXIST for a file system's, EBUSY for a volume's."""
     writable(storage, dataset.name)
     busy(storage, dataset.name)
+    if dataset.guid in storage.faults.get("open", ()):
+        raise ZfsError("EBUSY", dataset.name)
     if dataset.snapshots or dataset.children:
         raise ZfsError("EBUSY" if dataset.kind == VOLUME else "EEXIST", dataset.name)
     _remove(storage.pool_of(dataset.name), dataset)
