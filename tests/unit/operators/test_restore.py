@@ -114,7 +114,11 @@ def test_in_place():
     ("name", "given", "text"),
     [
         ("restore_disk", {**GIVEN, **IN_PLACE}, "Give either flexdisk_restored_name, the name of what is restored"),
-        ("restore_disk", {"flexdisk_vm": "web", "flexdisk_disk": "data"}, "or flexdisk_replaced_name, the name of what"),
+        (
+            "restore_disk",
+            {"flexdisk_vm": "web", "flexdisk_disk": "data"},
+            "or flexdisk_replaced_name, the name of what",
+        ),
         (
             "restore_disk",
             {**IN_PLACE, "flexdisk_target": "hv02", "flexdisk_target_pool": "tank"},

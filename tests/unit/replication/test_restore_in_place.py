@@ -11,13 +11,16 @@ import contextlib
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import host_status
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
+    host_status,
+    vm_snapshot,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk import run as run_disk
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import usage
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
+from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
 from .controller import Controller
 from .test_move import swap
@@ -50,7 +53,16 @@ class Site:
         swap(world)
         self.source, self.target = world.home, world.peer
         self.replica = f"{REPLICAS}/{self.uuid}"
-        self.config = self.target.config(VM)
+        self.config = self.configured()
+
+    def configured(self):
+        """What the hypervisor has of the VM, without what follows from its snapshots."""
+        config = self.target.config(VM)
+        return {key: value for key, value in config.items() if key != "free_space"} if self.bhyve else config
+
+    @property
+    def bhyve(self):
+        return self.target.stop == "vmadm stop"
 
     def go(self, check=False, **more):
         controller = Controller(self.world, {"hv01": self.target, "hv02": self.source})
@@ -95,9 +107,18 @@ class Site:
             text = str(self.destroyed(disk.name).problems)
             assert WHY in text or f"name {disk.name}: 2 disks have it" in text
         assert not self.world.home.runs(VM)
+        assert WHY in str(self.snapshot("later").problems)
+        assert WHY in str(self.world.planned().problems)
+        (half,) = [one for one in half_done(self.world.home) if one["vm"] == VM]
+        assert WHY in half["text"]
         swap(self.world)
         assert self.state() == before
         return True
+
+    def snapshot(self, name):
+        home = self.world.home
+        spec = wanted(state="present", name=name)
+        return vm_snapshot.run(home.zfs(), home.driver(), ["db01"], spec, Policy(), None, False, NOW)
 
     def destroyed(self, name):
         target = self.world.home if self.world.home.has(self.place.rpartition("/")[0]) else self.target
@@ -120,10 +141,15 @@ class Site:
         assert "replicas" in disk.volume.user
         assert "replicas" not in former.volume.user
         assert (vm.interrupted, vm.missing, vm.orphans, host.duplicates) == (None, (), (), {})
-        assert self.target.config(VM) == self.config
+        assert self.configured() == self.config
         assert [name for name in host.datasets if name.startswith(PLACE + "/")] == []
         assert "flexdisk-receive-" not in self.world.authorized.read_text()
         return disk, former
+
+
+def half_done(host):
+    """What status finds on the host."""
+    return host_status.run(host.zfs(), Copies(host), host.driver(), None)[0]["half_done"]
 
 
 @pytest.fixture(params=["vmadm", "libvirt"])
@@ -193,6 +219,87 @@ def test_what_it_had_can_be_given_up(site):
     done = run_disk(target.zfs(), target.driver(), [given], Policy(), None, False)
     assert (done.problems, done.failure) == ([], None)
     assert site.there().detached == ()
+
+
+def test_what_is_refused(site):
+    """All before anything is sent."""
+    site.target.power_on(VM) if not site.target.runs(VM) else None
+    text = site.refused(allow_restart=False)
+    assert "the VM is running and must be stopped while its disks get other contents: " in text
+    assert f"{site.target.stop} {VM}" in text
+    assert "allow_restart: true allows a shutdown and a start" in text
+    assert "exists already, and was not restored from a replica; give the restored" in site.refused(name="root")
+    assert "has no snapshot weekly that has come from its disk" in site.refused(snapshot="weekly")
+    other = "99999999-0000-4000-8000-000000000001"
+    assert f"no replica of the disk {other}" in site.refused(disks=[{"disk": other, "new_name": KEPT}])
+    both = [{"disk": uuid, "new_name": f"{n}-wrong"} for n, uuid in enumerate((site.uuid, other))]
+    assert f"no replica of the disk {other}" in site.refused(disks=both)
+    free = int(site.target.ok("zfs", "get", "-Hpo", "value", "available", "zones"))
+    site.target.ok("zfs", "create", "-o", f"reservation={free - (1 << 20)}", "-o", "mountpoint=none", "zones/other")
+    assert "pool zones has 1 MiB left, but data-wrong needs " in site.refused()
+    assert "pool zones has 1 MiB left, but root-wrong needs " in refused_all(site)
+
+
+def refused_all(site):
+    before = site.state()
+    with pytest.raises(Stopped) as caught:
+        site.all()
+    assert site.state() == before
+    return str(caught.value)
+
+
+def test_room_for_all_disks_or_for_none(site):
+    """The first one alone would fit."""
+    sizes = [int(site.target.ok("zfs", "get", "-Hpo", "value", "refreservation", place)) for place in site.places]
+    free = int(site.target.ok("zfs", "get", "-Hpo", "value", "available", "zones"))
+    kept = free - max(sizes) - (4 << 20)
+    site.target.ok("zfs", "create", "-o", f"reservation={kept}", "-o", "mountpoint=none", "zones/other")
+    assert ", with the disks that are restored before it, needs " in refused_all(site)
+
+
+def test_a_disk_that_is_smaller_now(site):
+    """It is not made larger behind its back."""
+    site.target.ok("zfs", "set", "refreservation=none", site.place)
+    site.target.ok("zfs", "set", "volsize=16M", site.place)
+    assert "what is restored does not fit. Restore it as a new disk" in site.refused()
+
+
+def test_a_disk_that_has_grown_since(site):
+    """It keeps its size, and what comes later is replicated."""
+    swap(site.world)
+    grown = task(site.world, {"name": "root"}, {"name": "data", "size": 80}, unlisted="keep")
+    assert (grown.problems, grown.failure) == ([], None)
+    swap(site.world)
+    site.wrong, site.config = site.target.ok("guest", "hash", site.place), site.configured()
+    site.go()
+    vm = site.vm()
+    disk = next(one for one in vm.disks if one.uuid == site.uuid)
+    assert disk.size_mib == 80
+    swap(site.world)
+    site.world.write(site.number, 1, 3)
+    assert site.world.sync() == (True, True)
+    assert site.world.hashes_there() == site.world.hashes()
+
+
+def test_a_detached_disk(site):
+    swap(site.world)
+    gone = task(site.world, {"name": "root"}, unlisted="detach")
+    assert (gone.problems, gone.failure) == ([], None)
+    swap(site.world)
+    assert f"disk {site.uuid} is detached: nothing is restored in its place" in site.refused()
+
+
+def test_another_run_was_interrupted(site):
+    """Its own task ends it first."""
+    swap(site.world)
+    site.world.fuse = Fuse(14, True)
+    with contextlib.suppress(Killed):
+        task(site.world, {"name": "root"}, unlisted="detach")
+    site.world.fuse = Fuse()
+    swap(site.world)
+    vm = site.vm()
+    if vm.interrupted is not None and (vm.ghosts or vm.orphans):
+        assert "a run was interrupted at" in site.refused()
 
 
 def killed(site, number, after, **more):

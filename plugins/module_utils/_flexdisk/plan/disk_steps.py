@@ -417,7 +417,7 @@ class CreateDisk(DiskArrival):
 
 
 class Exchanged(t.NamedTuple):
-    """A disk, and what it is exchanged for. Names of datasets are found by the guids: a run may have been interrupted."""
+    """A disk, and what it is exchanged for. Volumes are found by their guids: a run may have been interrupted."""
 
     uuid: str
     # The name of the disk's volume.

@@ -21,21 +21,19 @@ from ..rules.disk_element import ELEMENT_PROPERTY
 from ..rules.exchange import EXCHANGE, REPLACED, Exchange
 from ..rules.identity import type_fact
 from ..rules.inventory import Host, attached_disk, detached_disk, made_from
-from ..rules.layout import container, detached_dataset, is_below, last_part
+from ..rules.layout import container, detached_dataset, last_part
 from ..rules.power import interrupted_run_text, stop_command, why_not_started
 from ..rules.replicas import REPLICAS_PROPERTY, is_synced
 from ..rules.reservation import PoolGeometry
 from ..rules.restore import RESTORED, Origin
 from ..rules.usage import check_whole, labels
 from . import departures, disk_travel, ordering, predict, recovery
-from .disk_steps import ExchangeDisks, Exchanged
+from .disk_steps import Exchanged, ExchangeDisks
 from .resolve import Leaver, creation_interrupted, unfinished_disk_text
 from .steps import StepReport, VmPlan
 
 # Properties that belong to what is on a volume, or to where it is, and not to the disk.
 _OF_VOLUME = (RESTORED, REPLACED, EXCHANGE, ELEMENT_PROPERTY, "from", "copied", "size", "type")
-
-_SNAPSHOT = "snapshot"
 
 
 class Wanted(t.NamedTuple):
@@ -112,9 +110,9 @@ def _is_done(vm: Vm, wanted: Wanted) -> bool:
     """Return whether the disk was exchanged already: what it had has the name, and says what it was exchanged for."""
     former = next((disk for disk in vm.detached if disk.name == wanted.name), None)
     known = restore.decode_origin(former.volume.user.get(REPLACED, "")) if former is not None else None
-    of_disk = known is not None and known.disk == wanted.disk
-    marked = any(one.disk == wanted.disk for one in exchange.begun(vm))
-    return of_disk and not marked and (wanted.origin is None or known.guid == wanted.origin.guid)
+    if known is None or known.disk != wanted.disk or any(one.disk == wanted.disk for one in exchange.begun(vm)):
+        return False
+    return wanted.origin is None or known.guid == wanted.origin.guid
 
 
 def _check_others(vm: Vm, wanted: t.Sequence[Wanted], problems: Problems) -> None:
@@ -163,10 +161,10 @@ def _text(pairs: t.Sequence[_Pair], exchanged: t.Sequence[Exchanged]) -> str:
     for pair, one in zip(pairs, exchanged):
         shorts = (snapshot.name.partition("@")[2] for snapshot in one.former.snapshots)
         number = sum(not is_synced(short) for short in shorts)
-        parts.append(
-            f"{one.disk.label} {render_mib(one.disk.size_mib)} gets back what it had at {pair.origin.snapshot}; what it "
-            f"has now stays detached as {one.former.name}{f', with {count(number, _SNAPSHOT)}' if number else ''}"
-        )
+        disk = f"{one.disk.label} {render_mib(one.disk.size_mib)}"
+        snapshots = f", with {count(number, 'snapshot')}" if number else ""
+        kept = f"what it has now stays detached as {one.former.name}{snapshots}"
+        parts.append(f"{disk} gets back what it had at {pair.origin.snapshot}; {kept}")
     return f"~ {'; '.join(parts)}"
 
 
@@ -253,7 +251,9 @@ def _restored(host: Host, vm: Vm, disk: Disk, wanted: Wanted, problems: Problems
     if creation_interrupted(one) and not wanted.size:
         problems.add("InUse", unfinished_disk_text(one.volume.name), disk.label)
     if host.usage.of(one.volume.name):
-        problems.add("InUse", f"{one.volume.name} is configured in {labels(host.usage.of(one.volume.name))}", disk.label)
+        problems.add(
+            "InUse", f"{one.volume.name} is configured in {labels(host.usage.of(one.volume.name))}", disk.label
+        )
     return one.volume
 
 
@@ -316,16 +316,19 @@ def _facts(former: Dataset, uuid: str) -> t.Dict[str, str]:
     """Return the properties of the disk, which its volume had so far, for the volume that it gets."""
     facts = {key: value for key, value in former.user.items() if key not in _OF_VOLUME and key not in former.received}
     image = made_from(former)
-    return {**facts, "uuid": uuid, **type_fact(THICK if former.refreservation else SPARSE), **({"image": image} if image else {})}
+    return {
+        **facts,
+        "uuid": uuid,
+        **type_fact(THICK if former.refreservation else SPARSE),
+        **({"image": image} if image else {}),
+    }
 
 
 def _written(user: t.Mapping[str, str]) -> t.Dict[str, str]:
     return {key: value for key, value in user.items() if value}
 
 
-def _disk_after(
-    vm: Vm, pair: _Pair, place: str, user: t.Mapping[str, str], kind: str, geometry: PoolGeometry
-) -> Disk:
+def _disk_after(vm: Vm, pair: _Pair, place: str, user: t.Mapping[str, str], kind: str, geometry: PoolGeometry) -> Disk:
     """Return the disk with what was restored, as the configuration of the VM has it."""
     entry = next(e for e in vm.config.disks if e.volume == place)
     volume = replace(pair.restored.renamed(place), user=_written(user), compression=pair.former.compression)
@@ -336,9 +339,7 @@ def _disk_after(
     return attached_disk(vm.config, known, slot, volume, 0, snapshots=(), guarded=False, partial_copy="")
 
 
-def _former_after(
-    vm: Vm, pair: _Pair, spare: str, user: t.Mapping[str, str], renames: t.Mapping[str, str]
-) -> Disk:
+def _former_after(vm: Vm, pair: _Pair, spare: str, user: t.Mapping[str, str], renames: t.Mapping[str, str]) -> Disk:
     """Return what the disk had before, as a detached disk."""
     every = (*vm.disks, *vm.orphans, *vm.detached)
     known = next(disk for disk in every if disk.volume.guid == pair.former.guid)

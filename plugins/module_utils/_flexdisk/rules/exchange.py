@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Exchanges of what a disk has for what was restored of it: the mark of one that has begun, and what is refused then."""
+"""Restored disks that take the places of others: the mark of an exchange that has begun, and what is refused then."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def why_refused(vm: Vm) -> str:
     if not names:
         return ""
     return (
-        f"the restore of its disks was interrupted while volumes changed places: {names}. The playbook restore_disk with "
-        "the same variables ends it"
+        f"the restore of its disks was interrupted while volumes changed places: {names}. The playbook that restores "
+        "them (restore_disk or restore_vm) ends it, with the same variables"
     )
 
 

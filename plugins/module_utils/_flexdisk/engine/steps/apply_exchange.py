@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import FlexdiskError
-from ...plan.disk_steps import ExchangeDisks, Exchanged
+from ...plan.disk_steps import Exchanged, ExchangeDisks
 from ...rules.exchange import EXCHANGE
 from . import renames
 from .perform import Change, Tools, stamp

@@ -62,8 +62,8 @@ def _one_way(variables: Raw, beside: str, replaced: str, text: str) -> t.List[st
     """Return problems unless the variables mean exactly one of both ways."""
     if (beside in variables) == (replaced in variables):
         return [
-            f"Give either {beside}, {text} what is restored beside the disk, or {replaced}, {text} what the disk has now "
-            "and what is kept detached when the disk gets the contents itself"
+            f"Give either {beside}, {text} what is restored beside the disk, or {replaced}, {text} what the disk has "
+            "now, which is kept detached when the disk itself gets the contents"
         ]
     odd = [name for name in ("flexdisk_target", "flexdisk_target_pool") if name in variables and replaced in variables]
     return [f"{' and '.join(odd)} cannot be given with {replaced}: the contents come where the disk is"] if odd else []

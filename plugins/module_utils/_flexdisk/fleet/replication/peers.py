@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ...model.errors import FlexdiskError, Problem
 from ...model.sizes import render_apart
 from ...model.vm import Vm
+from ...rules import exchange
 from ...rules.identity import blank_in, uuid_of
 from ...rules.inventory import Host
 from ...rules.keys import KEY_NOT_LOADED, key_missing
@@ -94,8 +95,9 @@ def refusals(vm: Vm, host: Host, peer: Peer, place: str) -> t.List[Problem]:
         problems.append(Problem(KEY_NOT_LOADED, message, name))
     if vm.missing or vm.unread:
         problems.append(Problem("ResourceNotFound", f"it lacks {', '.join((*vm.missing, *vm.unread))}", name))
-    if vm.overlaid:
-        problems.append(Problem("InUse", vm.overlaid, name))
+    why = vm.overlaid or exchange.why_refused(vm)
+    if why:
+        problems.append(Problem("InUse", why, name))
     return problems
 
 

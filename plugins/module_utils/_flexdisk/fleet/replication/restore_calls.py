@@ -76,10 +76,10 @@ def restore_disks(restore: Restore, run: Run) -> Flow:
         looked = yield restore.on_target("Look what is there already", "look", ("target",), **restore.of_disk(disk))
         targets.append(looked.result["target"])
     if restore.in_place and any(target["begun"] for target in targets):
-        return (yield from _exchange(restore, run, [], restore.disks))
+        return {"plan": (yield from _exchange(restore, run, [], restore.disks))}
     snapshot = restore.snapshot
     if len(restore.disks) > 1:
-        given = {"disks": [disk["disk"] for disk in restore.disks], "snapshot": snapshot}
+        given: _Dict = {"disks": [disk["disk"] for disk in restore.disks], "snapshot": snapshot}
         chosen = yield restore.on_source("Choose the set of snapshots", "choose", ("snapshot",), **given)
         snapshot = chosen.result["snapshot"]
     disks: t.List[_Found] = []
@@ -91,7 +91,7 @@ def restore_disks(restore: Restore, run: Run) -> Flow:
         if found.transfers:
             yield from _transfer(restore, found)
     if restore.in_place and not run.check:
-        return (yield from _exchange(restore, run, plan, exchanges))
+        return {"plan": (yield from _exchange(restore, run, plan, exchanges))}
     yield from _tell(restore, run, plan)
     return {"plan": plan}
 
@@ -105,7 +105,7 @@ def _find(
     restore: Restore, disk: t.Mapping[str, str], target: _Dict, snapshot: t.Optional[str], check: bool = False
 ) -> Part:
     """Return what is sent for a disk. check: a key for it is made later, and the one of a killed run goes later."""
-    way = {"address": restore.sync.address, "port": restore.sync.port, "peer_name": restore.sync.peer}
+    way: _Dict = {"address": restore.sync.address, "port": restore.sync.port, "peer_name": restore.sync.peer}
     more = {"disk": disk["disk"], "snapshot": snapshot, "peer": target, **way}
     name = "Find the snapshot of the replica" if check else "Make the key"
     found = (yield restore.on_source(name, "prepare", ("transfers", "when", "origin"), check, **more)).result
@@ -160,8 +160,8 @@ def _transfer(restore: Restore, found: _Found) -> Part:
 
 
 def _exchange(restore: Restore, run: Run, plan: t.List[str], disks: t.Sequence[t.Mapping[str, t.Any]]) -> Part:
-    """Exchange the disks. plan: what was told to be done before it, and in it; [] if an earlier run has begun it."""
+    """Exchange the disks, and return the plan of everything. plan: as it was before, [] if an earlier run has begun."""
     done = yield restore.exchange("Exchange the disks", disks)
     plan = plan or done.result["plan"][1:]
     yield from _tell(restore, run, plan)
-    return {"plan": plan}
+    return plan
