@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_start
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
     EndRequest,
 )
@@ -23,6 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .test_failover import protect, said_by, start, take, taken, taker
 from .test_move import config, gone, hosts, look, move, moved, smartos, swap
@@ -381,6 +383,16 @@ def test_a_failover_asks_for_the_key_first(world):
     load_all(world)
     assert take(world)
     taken(world, before, hashes)
+
+
+def test_locked_replicas_are_compared_with_others(world):
+    """A failover to a third host asks which replicas are newer. That needs no key."""
+    protect(world)
+    (locked,) = failover_start.look(world.peer.zfs(), world.peer.driver(), Copies(world.peer), "db01")["records"]
+    load_all(world)
+    (loaded,) = failover_start.look(world.peer.zfs(), world.peer.driver(), Copies(world.peer), "db01")["records"]
+    assert locked == loaded
+    assert (loaded["why_not"], sorted(loaded["points"])) == ("", sorted(world.disks()))
 
 
 def test_a_failover_to_a_pool_that_is_locked(world):

@@ -37,15 +37,21 @@ def _parent(storage: Storage, name: str) -> Tuple[Pool, Dataset]:
 
 
 def create(
-    storage: Storage, name: str, kind: str, props: Dict[str, Any], volblocksize: int = 0, key: str = ""
+    storage: Storage,
+    name: str,
+    kind: str,
+    props: Dict[str, Any],
+    volblocksize: int = 0,
+    key: str = "",
+    raw: bool = False,
 ) -> Dataset:
     """Create a dataset with checked properties; `volsize` is among `props` for a volume. Nothing stays on failure.
 
-    key: the user's key of an encryption root.
+    key: the user's key of an encryption root. raw: the stream that it is made for brings the keys.
     """
     writable(storage, name)
     pool, parent = _parent(storage, name)
-    if "encryption" not in props and parent.cryptroot and not crypt.is_loaded(pool, parent):
+    if not raw and "encryption" not in props and parent.cryptroot and not crypt.is_loaded(pool, parent):
         raise ZfsError("ENOKEY", name)
     pool_space(pool, 5, NORMAL, name)
     txg = storage.next_txg()

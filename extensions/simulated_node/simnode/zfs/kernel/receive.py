@@ -24,7 +24,7 @@ def begin_new(storage: Storage, name: str, header: Dict[str, Any], origin: Optio
     if origin is not None:
         made = clone(storage, name, origin, {})
     else:
-        made = create(storage, name, header["kind"], {}, header["block"])
+        made = create(storage, name, header["kind"], {}, header["block"], raw=bool(header.get("raw")))
     if header.get("raw"):
         crypt.begin_raw(made, header["raw"])
     made.partial = _state(header, True)
