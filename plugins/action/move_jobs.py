@@ -17,22 +17,11 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller im
 _Dict = t.Dict[str, t.Any]
 
 ARGUMENTS: _Dict = {
-    "do": {"type": "str", "choices": ["queue", "begin", "end", "tell"], "required": True},
-    "stage": {"type": "str", "choices": list(carried.STAGES)},
-    "hosts": {"type": "list", "elements": "dict", "default": []},
-    "vms": {"type": "list", "elements": "str", "default": []},
-    "vm_tags": {"type": "dict", "default": {}},
-    "from_hosts": {"type": "list", "elements": "str", "default": []},
-    "from_groups": {"type": "list", "elements": "str", "default": []},
-    "plan": {"type": "dict", "default": {}},
-    "digest": {"type": "str", "default": ""},
-    "forks": {"type": "int", "default": 5},
-    "job": {"type": "dict"},
+    "do": {"type": "str", "choices": ["involve", "follow", "queue", "begin", "end", "tell"], "required": True},
+    "request": {"type": "str"},
     "downtime": {"type": "raw"},
     "outlook": {"type": "dict"},
     "failed": {"type": "dict"},
-    "last": {"type": "dict", "default": {}},
-    "unplanned": {"type": "str", "default": ""},
 }
 
 
@@ -40,37 +29,84 @@ class ActionModule(ControllerAction):
     """The action. What became of other jobs stands with their hosts, in the groups of the stages."""
 
     arguments = ARGUMENTS
+    wants = "what the playbooks of flexdisk.hypervisor give it"
 
     def decide(self, given: _Dict, variables: _Dict) -> _Dict:
         """Return the result of the task, which fails if nothing may be done."""
-        does = {"queue": self._queue, "begin": self._begin, "end": self._end, "tell": self._summarize}
+        does = {
+            "involve": _involve,
+            "follow": _follow,
+            "queue": self._queue,
+            "begin": _begin,
+            "end": self._end,
+            "tell": _summarize,
+        }
         return {"changed": False, **does[given["do"]](given, variables)}
 
-    def _queue(self, given: _Dict, _variables: _Dict) -> _Dict:
-        wanted = Wanted(given["vms"], given["vm_tags"], given["from_hosts"], given["from_groups"])
-        plan = carried.Planned(given["plan"], given["unplanned"] or given["last"].get("unplanned", ""))
-        approved = carried.Approved(given["digest"], bool(self._task.check_mode))
-        made = carried.queued(given["stage"], given["hosts"], wanted, plan, approved, given["forks"])
+    def _queue(self, _given: _Dict, variables: _Dict) -> _Dict:
+        last: _Dict = variables.get("_flexdisk_queue") or {}
+        why_not = variables.get("_flexdisk_unplanned") or last.get("unplanned", "")
+        plan = carried.Planned(variables.get("flexdisk_move_plan") or {}, why_not)
+        approved = carried.Approved(variables["_flexdisk"].get("flexdisk_move_digest", ""), bool(self._task.check_mode))
+        stage, forks = variables["_flexdisk_stage"], variables["ansible_forks"]
+        made = carried.queued(stage, _hosts(variables), _wanted(variables), plan, approved, forks)
         if made["refused"]:
             raise AnsibleActionFail(made["refused"])
         return made
 
-    def _begin(self, given: _Dict, variables: _Dict) -> _Dict:
-        ended = {name: known.get("_flexdisk_ended") for name, known in _queued(variables, [given["stage"]])}
-        why = carried.why_not(given["job"], ended)
-        if why:
-            raise AnsibleActionFail(why)
-        return {}
-
-    def _end(self, given: _Dict, _variables: _Dict) -> _Dict:
+    def _end(self, given: _Dict, variables: _Dict) -> _Dict:
         if given["failed"] is not None:
             return carried.failed(given["failed"])
-        return carried.done(given["job"]["move"], bool(self._task.check_mode), given["downtime"], given["outlook"])
+        move, check = variables["_flexdisk_job"]["move"], bool(self._task.check_mode)
+        return carried.done(move, check, given["downtime"], given["outlook"])
 
-    def _summarize(self, given: _Dict, variables: _Dict) -> _Dict:
-        queue = _queued(variables, carried.STAGES)
-        jobs = [(known["_flexdisk_job"], known.get("_flexdisk_ended")) for _host, known in queue]
-        return carried.overall_result(jobs, given["last"].get("unplanned", ""))
+
+def _involve(given: _Dict, variables: _Dict) -> _Dict:
+    to_groups = variables["_flexdisk"].get("flexdisk_move_to_groups", ())
+    groups = _host_groups(variables, variables["ansible_play_hosts_all"])
+    return {"groups": carried.involved_groups(given["request"], _wanted(variables), to_groups, groups)}
+
+
+def _follow(_given: _Dict, variables: _Dict) -> _Dict:
+    hosts = _hosts(variables)
+    others = set(variables["ansible_play_hosts_all"]).difference(host["name"] for host in hosts)
+    names = carried.hosts_of_moves(hosts, others)
+    return {"hosts": names, "groups": list(_host_groups(variables, names).values())}
+
+
+def _begin(_given: _Dict, variables: _Dict) -> _Dict:
+    ended = {name: known.get("_flexdisk_ended") for name, known in _queued(variables, [variables["_flexdisk_stage"]])}
+    why = carried.why_not(variables["_flexdisk_job"], ended)
+    if why:
+        raise AnsibleActionFail(why)
+    return {}
+
+
+def _summarize(_given: _Dict, variables: _Dict) -> _Dict:
+    queue = _queued(variables, carried.STAGES)
+    jobs = [(known["_flexdisk_job"], known.get("_flexdisk_ended")) for _host, known in queue]
+    return carried.overall_result(jobs, variables["_flexdisk_queue"]["unplanned"])
+
+
+def _wanted(variables: _Dict) -> Wanted:
+    """Return which moves the variables of the playbook mean."""
+    given = variables["_flexdisk"]
+    return Wanted(
+        given.get("flexdisk_move_vms", ()),
+        given.get("flexdisk_move_tags", {}),
+        given.get("flexdisk_move_from_hosts", ()),
+        given.get("flexdisk_move_from_groups", ()),
+    )
+
+
+def _hosts(variables: _Dict) -> t.List[_Dict]:
+    """Return the hosts that were to be read, as move_plan takes them."""
+    known = (variables["hostvars"][host].get("_vm_placement_told") for host in variables["ansible_play_hosts_all"])
+    return [one for one in known if one]
+
+
+def _host_groups(variables: _Dict, hosts: t.Iterable[str]) -> t.Dict[str, str]:
+    return {host: variables["hostvars"][host].get("flexdisk_host_group", "") for host in hosts}
 
 
 def _queued(variables: _Dict, stages: t.Sequence[str]) -> t.List[t.Tuple[str, t.Any]]:

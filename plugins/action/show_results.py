@@ -56,7 +56,7 @@ def _registered(variables: _Dict, names: t.Sequence[str]) -> Registered:
 
 def _result(shown: Shown) -> _Dict:
     if shown.problem:
-        return {"failed": True, "msg": shown.problem, "lines": list(shown.lines), "_ansible_verbose_always": True}
+        return {"failed": True, "msg": shown.problem, "lines": shown.lines, "_ansible_verbose_always": True}
     if not shown.lines:
         return {"skipped": True}
-    return {"msg": list(shown.lines), "_ansible_verbose_always": True}
+    return {"msg": shown.lines, "_ansible_verbose_always": True}

@@ -14,7 +14,9 @@ version_added: 0.3.0
 author:
   - flexdisk.hypervisor contributors (!UNKNOWN)
 description:
-  - Decides which moves run at the same time, whether one may begin, and what became of it, and of all together.
+  - Decides which hosts must be read for moves, which moves run at the same time, whether one may begin, and what became
+    of it, and of all together.
+  - It reads the variables of the playbook, and what its tasks have left.
   - It is internal to the playbooks C(evacuate_host), C(change_group) and C(rebalance). Its options and results may
     change with any release.
   - It runs on the controller and touches no host.
@@ -24,65 +26,17 @@ extends_documentation_fragment:
 options:
   do:
     description:
-      - V(queue) makes the hosts of a play of the jobs of O(stage). V(begin) fails if O(job) cannot begin. V(end) says
-        what became of a job, V(tell) what became of all.
+      - V(involve) says which host groups must be read before a plan is made, V(follow) which other hosts have to do
+        with moves that have begun.
+      - V(queue) makes the hosts of a play of the jobs of a stage. V(begin) fails if the job of this host cannot begin.
+        V(end) says what became of it, V(tell) what became of all.
     type: str
-    choices: [queue, begin, end, tell]
+    choices: [involve, follow, queue, begin, end, tell]
     required: true
-  stage:
+  request:
     description:
-      - V(begun) are moves that an earlier run has left, V(planned) those of O(plan), V(left) those that have not ended
-        since.
+      - As in M(flexdisk.hypervisor.move_plan). O(do=involve) needs it.
     type: str
-    choices: [begun, planned, left]
-  hosts:
-    description:
-      - What is known of hosts, as in M(flexdisk.hypervisor.move_plan).
-    type: list
-    elements: dict
-    default: []
-  vms:
-    description:
-      - As in M(flexdisk.hypervisor.move_plan).
-    type: list
-    elements: str
-    default: []
-  vm_tags:
-    description:
-      - As in M(flexdisk.hypervisor.move_plan).
-    type: dict
-    default: {}
-  from_hosts:
-    description:
-      - As in M(flexdisk.hypervisor.move_plan).
-    type: list
-    elements: str
-    default: []
-  from_groups:
-    description:
-      - As in M(flexdisk.hypervisor.move_plan).
-    type: list
-    elements: str
-    default: []
-  plan:
-    description:
-      - The result of M(flexdisk.hypervisor.move_plan).
-    type: dict
-    default: {}
-  digest:
-    description:
-      - The digest of the plan that was approved. Without it, any is.
-    type: str
-    default: ''
-  forks:
-    description:
-      - The number of moves at the same time, at most.
-    type: int
-    default: 5
-  job:
-    description:
-      - The job of this host.
-    type: dict
   downtime:
     description:
       - The seconds for which the VM was down.
@@ -95,33 +49,27 @@ options:
     description:
       - The result of the task that failed.
     type: dict
-  last:
-    description:
-      - The result of V(queue) in the stage before.
-    type: dict
-    default: {}
-  unplanned:
-    description:
-      - Why there is no plan.
-    type: str
-    default: ''
 """
 
 EXAMPLES = r"""
 - name: Put together what has become of the moves
   flexdisk.hypervisor.move_jobs:
     do: tell
-    last: "{{ _flexdisk_queue }}"
   register: _flexdisk_told_in_the_end
   run_once: true
 """
 
 RETURN = r"""
 hosts:
-  description: The hosts of the play, batch by batch. Each job is one host.
-  returned: with O(do=queue)
+  description: The hosts of the play, batch by batch, as dictionaries. Each job is one host. With O(do=follow), names.
+  returned: with O(do=queue) and O(do=follow)
   type: list
-  elements: dict
+  elements: raw
+groups:
+  description: Host groups. With O(do=follow), those of RV(hosts).
+  returned: with O(do=involve) and O(do=follow)
+  type: list
+  elements: str
 sizes:
   description: How many hosts each batch has.
   returned: with O(do=queue)

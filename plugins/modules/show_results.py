@@ -35,6 +35,7 @@ options:
       - applied
       - failures
       - findings
+      - moves
       - plan
       - quotas
       - replicas

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import subprocess
 
 import yaml
@@ -36,6 +38,21 @@ def test_lines_are_shown(tmp_path):
     status, printed = play(tmp_path, "status", STATUS)
     assert status == 0, printed
     assert '"nothing is half done on 1 host"' in printed
+
+
+PLAN = {"msg": "evacuate: 1 VM moves\nmore", "table": ["a  hv01"], "unread": {"hv02": "away"}, "jobs": [1],
+        "digest": "1f", "moved": [], "failures": [], "score": {}}  # fmt: skip
+
+
+def test_a_plan_of_moves_is_a_table_or_json(tmp_path):
+    status, printed = play(tmp_path / "a", "moves", PLAN)
+    assert status == 0, printed
+    lines = ["evacuate: 1 VM moves", "a  hv01", "hv02 could not be read: away", "digest 1f"]
+    assert [line for line in lines if f'"{line}"' not in printed] == []
+    assert "digest" not in play(tmp_path / "b", "moves", {**PLAN, "jobs": []})[1]
+    printed = play(tmp_path / "c", "moves", PLAN, flexdisk_move_format="json")[1]
+    shown = json.loads(re.search(r'"msg": (\{\n.*?\n    \})', printed, re.DOTALL)[1])
+    assert shown == {key: value for key, value in PLAN.items() if key not in ("msg", "table")}
 
 
 def test_without_lines_it_is_skipped(tmp_path):

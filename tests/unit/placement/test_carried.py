@@ -13,6 +13,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
     Planned,
     done,
     failed,
+    hosts_of_moves,
+    involved_groups,
     overall_result,
     queued,
     why_not,
@@ -134,3 +136,29 @@ def test_what_became_of_all():
     assert cut["table"][1].endswith("a host could not be reached any more")
     assert overall_result([], "") == {"table": "no VM moves", "failure": ""}
     assert overall_result([(job, None)], "no host")["failure"] == "no host"
+
+
+GROUPS = {"hv01": "a", "hv02": "a", "hv03": "b", "hv04": ""}
+
+
+@pytest.mark.parametrize(
+    ("request_", "wanted", "to_groups", "groups"),
+    [
+        ("evacuate", {"hosts": ["hv01"]}, [], ["a"]),
+        ("evacuate", {"hosts": ["hv03"], "groups": ["c"]}, ["d"], ["b", "c", "d"]),
+        ("evacuate", {}, [], ["a", "b", ""]),
+        ("rebalance", {"groups": ["b"]}, [], ["b"]),
+        ("change_group", {"groups": ["b"]}, [], ["a", "b", ""]),
+        ("change_group", {"groups": ["b"]}, ["a"], ["b", "a"]),
+        ("change_group", {"vms": ["web"]}, ["c"], ["a", "b", "", "c"]),
+        ("evacuate", {"hosts": ["hv01", "hv09"]}, [], ["a", "b", ""]),  # the plan says that there is no hv09
+    ],
+)
+def test_which_host_groups_are_read_for_a_plan(request_, wanted, to_groups, groups):
+    assert involved_groups(request_, Wanted(**wanted), to_groups, GROUPS) == groups
+
+
+def test_which_other_hosts_have_to_do_with_moves_that_have_begun():
+    moves = [{"host": "hv03"}, {"host": "hv02"}, {"host": "hv03"}, {"host": "hv09"}]
+    hosts = [{"name": "hv01", "info": {"moves": moves}}, {"name": "hv02", "info": None}]
+    assert hosts_of_moves(hosts, {"hv03", "hv04"}) == ["hv03"]

@@ -42,8 +42,8 @@ CASES: dict[str, tuple[bool, dict[str, Any], list[dict[str, Any]]]] = {
         True, {"_flexdisk_state": "forgotten", "_flexdisk_forgotten": []},
         [{"_flexdisk_state": "moved"}, {"_flexdisk_forgotten": ITEM}]),
     "parts/stage: Read them, too: when": (
-        True, {**HERE, "_flexdisk_stage": "left", "_flexdisk_other_hosts": ["hv1"]},
-        [{"_flexdisk_stage": "planned"}, {"_flexdisk_other_hosts": []}]),
+        True, {**HERE, "_flexdisk_stage": "left", "_flexdisk_others": {"hosts": ["hv1"]}},
+        [{"_flexdisk_stage": "planned"}, {"_flexdisk_others": {"hosts": []}}]),
     "tasks/grow_batch: Let the guests of the batch grow: when": (
         True, {"inventory_hostname": "g", "_flexdisk_batch": {"guests": ["g"]}, "_flexdisk_lost": {"unreached": []}},
         [{"_flexdisk_batch": {"guests": []}}, {"_flexdisk_lost": {"unreached": ["g"]}}]),

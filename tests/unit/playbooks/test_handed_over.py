@@ -73,10 +73,6 @@ GIVEN = {
     "playbooks/move_vm: role vm_move": "forget_unseen seen unasked",
     "playbooks/tasks/turns: next_turn": "arguments do flow",
     "playbooks/parts/stage: role vm_placement": "involved",
-    "playbooks/parts/moves: move_jobs": "last",
-    "playbooks/parts/stage: move_jobs": (
-        "digest forks from_groups from_hosts hosts last plan stage unplanned vm_tags vms"
-    ),
     "playbooks/plan: declared_disks plan": "pools variables",
     "playbooks/recalculate_quota: zfs_quota": "on_refusal reclaim vms",
     "playbooks/tasks/replicate_round: role vm_replica": (

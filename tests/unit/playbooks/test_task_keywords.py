@@ -45,7 +45,7 @@ def for_all(task: Task, module: str, _step: str) -> bool:
     decides = module == "next_turn" and given["do"] != "call"
     shows = module == "show_results" and given["about"] not in ("findings", "quotas")  # those are of one host
     shows = shows or (module == "guest_batches" and given["do"] != "begin")
-    return decides or shows or (module == "move_jobs" and given["do"] in ("queue", "tell"))
+    return decides or shows or (module == "move_jobs" and given["do"] in ("involve", "follow", "queue", "tell"))
 
 
 def asks(task: Task, *_call: str) -> bool:

@@ -57,8 +57,8 @@ class VmadmDisks:
     def _vmadm(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> Answer:
         return self._runner(("vmadm", *argv), stdin=stdin, timeout=timeout)
 
-    def _checked(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> str:
-        answer = self._vmadm(*argv, stdin=stdin, timeout=timeout)
+    def _checked(self, *argv: str, timeout: float = PATIENCE) -> str:
+        answer = self._vmadm(*argv, timeout=timeout)
         if answer.rc != 0:
             raise vmadm_read.classify(("vmadm", *argv), answer.rc, answer.stderr)
         return answer.stdout

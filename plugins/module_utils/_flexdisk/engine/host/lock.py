@@ -262,13 +262,7 @@ def transfers_under_way() -> t.Set[str]:
 
 
 @contextlib.contextmanager
-def exclusive(
-    runner: SubprocessRunner,
-    pool: t.Optional[str],
-    timeout: float,
-    task: str,
-    pause: t.Callable[[float], None] = time.sleep,
-) -> t.Iterator[HeldLock]:
+def exclusive(runner: SubprocessRunner, pool: t.Optional[str], timeout: float, task: str) -> t.Iterator[HeldLock]:
     """Lock a pool, or all pools (None), for the body. timeout is seconds; the lock is tried at least once.
 
     Raises FlexdiskError Locked, which names the holder, or NotPermitted if there is no safe place for locks.
@@ -287,7 +281,7 @@ def exclusive(
             while not _try_lock(fds[-1], operation):
                 if time.monotonic() >= deadline:
                     raise _locked(_holders(directory, pool), timeout)
-                pause(_POLL)
+                time.sleep(_POLL)
         run = _run(task)
         _write_holder(fds[-1], run)
         runner.inherited = (*before, *fds)

@@ -22,14 +22,15 @@ from .status import status
 _Raw = t.Mapping[str, t.Any]
 SEVERE: t.Mapping[str, t.Sequence[str]] = {"never": (), "error": ("error",), "warning": ("error", "warning")}
 ELSEWHERE = "see the output of the playbook"
+MOVES_AS_JSON = ("moved", "failures", "jobs", "digest", "score", "unread")
 NOT_HERE = "approved, but not among the hosts of this run, so nothing was done there"
 
 
 class Shown(t.NamedTuple):
     """What a task shows."""
 
-    lines: t.Sequence[str]
-    """Nothing is shown without any."""
+    lines: t.Union[t.Sequence[str], _Raw]
+    """Lines, or what is shown as JSON. Nothing is shown without any."""
     problem: str = ""
     """Why the playbook fails. "" if it does not."""
 
@@ -140,6 +141,16 @@ def _plan(host: str, plan: _Raw) -> t.Iterator[str]:
     yield f"  space: quotas of these VMs {render_change(before, after)}{''.join(', ' + text for text in left)}"
 
 
+def show_moves(registered: Registered) -> Shown:
+    """Show the plan of moves: the table, the hosts that could not be read, and the digest; or all of it as JSON."""
+    plan = registered.own[registered.names[-1]]
+    if registered.meant.get("flexdisk_move_format") == "json":
+        return Shown({key: plan[key] for key in MOVES_AS_JSON if key in plan})
+    unread = [f"{host} could not be read: {why}" for host, why in plan["unread"].items()]
+    digest = [f"digest {plan['digest']}"] if plan["jobs"] else []
+    return Shown([plan["msg"].splitlines()[0], *plan["table"], *unread, *digest])
+
+
 def show_replicated(registered: Registered) -> Shown:
     """Show what was replicated, and what failed. No table of one VM, nor where replicas are given up: it has a plan."""
     if gives_up(registered.meant):
@@ -190,6 +201,7 @@ ABOUT: t.Mapping[str, t.Callable[[Registered], Shown]] = {
     "applied": show_applied,
     "failures": show_failures,
     "findings": show_findings,
+    "moves": show_moves,
     "plan": show_plan,
     "quotas": show_quotas,
     "replicas": show_replicas,

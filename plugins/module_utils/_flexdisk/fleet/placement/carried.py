@@ -12,6 +12,8 @@ from . import execution
 
 _Raw = t.Mapping[str, t.Any]
 _Dict = t.Dict[str, t.Any]
+_Names = t.Sequence[str]
+_List = t.List[str]
 BEGUN, PLANNED, LEFT = "begun", "planned", "left"
 STAGES = (BEGUN, PLANNED, LEFT)
 _COLUMNS = ("VM", "FROM", "TO", "RESULT")
@@ -34,6 +36,23 @@ class Planned(t.NamedTuple):
     """That of move_plan."""
     why_not: str = ""
     """Why there is none, "" if there is."""
+
+
+def involved_groups(request: str, wanted: execution.Wanted, to_groups: _Names, groups: t.Mapping[str, str]) -> _List:
+    """Return the host groups whose hosts must be read before a plan is made. groups: that of each host of the play."""
+    open_ended = request == "change_group" and not to_groups
+    anywhere = open_ended or not (wanted.hosts or wanted.groups) or any(host not in groups for host in wanted.hosts)
+    sources = [groups[host] for host in (groups if anywhere else wanted.hosts)]
+    return list(dict.fromkeys([*sources, *wanted.groups, *to_groups]))
+
+
+def hosts_of_moves(hosts: t.Sequence[_Raw], others: t.Container[str]) -> _List:
+    """Return which of the other hosts, that were not read, have to do with moves that have begun.
+
+    hosts: those that were to be read, as move_plan takes them.
+    """
+    moves = [move for host in hosts for move in (host["info"] or {}).get("moves", ())]
+    return list(dict.fromkeys(move["host"] for move in moves if move["host"] in others))
 
 
 def queued(
