@@ -57,7 +57,7 @@ class _Reader:
     def __init__(self, vmid: int, config: VmConfig, warn: Warn) -> None:
         self.config = config
         self.section: Optional[Values] = config.main
-        self.in_pending = False
+        self.in_pending = self.is_special = False
         self._name = f"vm {vmid} - "
         self._warn = warn
 
@@ -79,10 +79,11 @@ class _Reader:
     def _begin(self, title: str) -> None:
         config = self.config
         self.in_pending = title.lower() == PENDING
+        self.is_special = title.lower() in (CLOUDINIT, FLEECING)
         if self.in_pending:
             self._twice(title, bool(config.pending))
             config.pending = self.section = {}
-        elif title.lower() in (CLOUDINIT, FLEECING):
+        elif self.is_special:
             self._twice(title, title.lower() in config.special)
             self.section = config.special[title.lower()] = {}
         elif _SNAPSHOT.fullmatch(title):
@@ -111,7 +112,7 @@ class _Reader:
         if key == "description":
             self._describe(value)
             return
-        problem = settings.problem_in_file(key, value)
+        problem = "" if self.is_special else settings.problem_in_file(key, value)
         if problem:
             self._warn(f"{self._name}unable to parse value of '{key}' - {problem}")
         elif self.section is not None:

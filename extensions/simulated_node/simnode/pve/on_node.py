@@ -11,7 +11,7 @@ import os
 from typing import IO, Any, Dict, List, Optional, Tuple
 
 from simnode.node import Node
-from simnode.pve.errors import PveError
+from simnode.pve.errors import Killed, PveError
 from simnode.pve.host import DEVICES, NODE, STORAGE_CFG, Device, Result
 from simnode.zfs import kernel
 from simnode.zfs.errors import ZfsError
@@ -60,7 +60,14 @@ class NodeHost:
                 del storage.faults[OPEN]
             storage.dirty = True
 
+    # -- ends in the middle -------------------------------------------------------------------------------------------
+
     def _done(self, what: str) -> None:
+        left = self.state.get("kill_after", 0)
+        if left:
+            self.state["kill_after"] = left - 1
+            if left == 1:
+                raise Killed
         if self.node.at_boundary is not None:
             self.node.at_boundary(what)
 
@@ -69,7 +76,8 @@ class NodeHost:
     def zfs(self, argv: List[str]) -> Result:
         self.note_open()
         result = self.node.zfs(argv)
-        self._done(f"zfs {argv[0]}")
+        if argv != ["mount", "-a"]:
+            self._done(f"zfs {argv[0]}")
         return result
 
     def zpool(self, argv: List[str]) -> Result:
@@ -187,6 +195,11 @@ def _plain(path: str) -> str:
     return path
 
 
+def is_installed(directory: str) -> bool:
+    """Return whether the node in a directory is one of Proxmox VE."""
+    return os.path.isdir(os.path.join(directory, FOLDER))
+
+
 def install(node: Node, pool: str) -> None:
     """Make the simulated node one of Proxmox VE: the folders and links of /etc/pve, and a storage.cfg."""
     host = NodeHost(node)
@@ -211,3 +224,4 @@ def run(node: Node, program: str, argv: List[str]) -> Result:
         return pve.run(program, host, argv)
     finally:
         host.note_open()
+        host.state.pop("kill_after", None)

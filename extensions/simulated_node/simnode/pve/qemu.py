@@ -4,9 +4,9 @@
 
 """What the running QEMUs have: which disks are plugged, and whether their guests let them go.
 
-The state has for each running VM: pid, plugged (by key: size, device and identity, or None for an empty drive), paused,
-and asked (keys whose removal the guest has been asked for and has not answered). A guest answers, unless the state
-`deaf` has its VM.
+The state has for each running VM: pid, plugged (by key: size, device, identity and serial, or None for an empty drive),
+paused, and asked (keys whose removal the guest has been asked for and has not answered). A guest answers, unless the
+state `deaf` has its VM.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def entry(run: Run, disk: drive.Drive) -> Optional[Dict[str, Any]]:
     if disk.is_cdrom:
         raise NotRecorded(f"the drive of '{disk.volume}' in a running VM")
     device = device_of(run, disk.volume)
-    return {"size": device.size, "device": device_path(run, disk.volume), "identity": device.identity}
+    serial = disk.options.get("serial", "")
+    path = device_path(run, disk.volume)
+    return {"size": device.size, "device": path, "identity": device.identity, "serial": serial}
 
 
 def _holder(run: Run, identity: str) -> bool:

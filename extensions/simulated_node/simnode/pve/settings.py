@@ -40,6 +40,7 @@ SETTABLE = frozenset(_SETTABLE.split())
 """What the simulated `qm set` can change, beside disks: that of the others was never seen."""
 AT_ONCE = frozenset(("description", "name", "onboot", "protection", "tags", "startup", "hookscript", "lock"))
 """What changes while the VM runs."""
+MAX_DESCRIPTION = 8192
 LOCKS = "backup, clone, create, migrate, rollback, snapshot, snapshot-delete, suspending, suspended"
 _NOT_IN_SNAPSHOT = ("parent", "lock", "snapstate", "digest")
 _TAG = re.compile(r"[a-zA-Z0-9_][a-zA-Z0-9_+.-]*")
@@ -74,6 +75,8 @@ def problem(key: str, value: str) -> str:
         except drive.BadDrive as bad:
             return drive.refusal(bad)
         return ""
+    if key == "description" and len(value) > MAX_DESCRIPTION:
+        return f"value may only be {MAX_DESCRIPTION} characters long"
     if key == "lock" and value not in LOCKS.split(", "):
         return f"value '{value}' does not have a value in the enumeration '{LOCKS}'"
     if key == "boot" and _empty_item(value):
