@@ -207,7 +207,7 @@ def test_policies(nodes):
     assert re.search(r"db01 +hv01 +hv02 +about 18.9 MiB +never", printed)
     assert "2 replicas would be due, 1 failed" in printed
     printed = replicated(nodes, status=2)
-    assert re.search(r"web01 +hv01 +hv02 +0 B +0 s +never +never +yes", printed)
+    assert re.search(r"web01 +hv01 +hv02 +0 B +0 s +never +never +next run +yes", printed)
     assert "web01 to hv02: hv02 has no pool tank, but zones [ResourceNotFound]" in printed
     assert same(nodes, disks)
     nodes.variables["all"] = {"flexdisk_replicas": entries[1:]}
