@@ -50,8 +50,8 @@ class Section:
     @property
     def description(self) -> str:
         """The text of the comments and of C(description), in order."""
-        found = [line.value if line.key else line.comment for line in self.lines if line.key in ("", "description")]
-        return "\n".join(_decoded(text) for text in found if text is not None).rstrip()
+        texts = [line.value if line.key else line.comment for line in self.lines if line.key in ("", "description")]
+        return "\n".join(_decoded(text) for text in texts if text is not None).rstrip()
 
 
 class VmFile:
@@ -106,8 +106,8 @@ class VmFile:
         return {word.lstrip("!"): word.startswith("!") for word in words if word}
 
     def _last(self, kind: str) -> t.Dict[str, str]:
-        found = [section.values for section in self.sections if section.kind == kind]
-        return found[-1] if found else {}
+        values = [section.values for section in self.sections if section.kind == kind]
+        return values[-1] if values else {}
 
     @property
     def snapshots(self) -> t.Dict[str, t.Dict[str, str]]:
@@ -117,16 +117,16 @@ class VmFile:
     @property
     def unreadable(self) -> t.List[str]:
         """Lines and headers of sections that Proxmox VE drops whenever it writes the file, whatever else is in them."""
-        found: t.List[str] = []
+        unreadable: t.List[str] = []
         headers: t.List[t.Tuple[str, str]] = []
         for section in self.sections:
             name = section.name if section.kind == SNAPSHOT else section.name.lower()
             unknown = section.kind == OTHER and name not in _SPECIAL
             if unknown or (section.kind, name) in headers:
-                found.append(section.header.strip())
+                unreadable.append(section.header.strip())
             headers.append((section.kind, name))
-            found += [line.raw.rstrip("\r\n") for line in section.lines if line.unreadable]
-        return found
+            unreadable += [line.raw.rstrip("\r\n") for line in section.lines if line.unreadable]
+        return unreadable
 
     def set(self, key: str, value: str) -> None:
         """Give a setting of the main section another value, or add it at the end of the section."""

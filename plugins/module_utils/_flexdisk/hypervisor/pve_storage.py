@@ -43,7 +43,7 @@ class Volume(t.NamedTuple):
 
 def parse_storages(text: str) -> t.Dict[str, Storage]:
     """Return the storages of storage.cfg by name. Lines that say nothing of zfspools are left alone."""
-    found: t.Dict[str, Storage] = {}
+    storages: t.Dict[str, Storage] = {}
     sections: t.List[t.Tuple[str, str, t.Dict[str, str]]] = []
     for line in text.splitlines():
         header = _HEADER.fullmatch(line)
@@ -53,7 +53,7 @@ def parse_storages(text: str) -> t.Dict[str, Storage]:
             key, _blank, value = line.strip().partition(" ")
             sections[-1][2][key] = value.strip()
     for kind, name, values in sections:
-        found[name] = Storage(
+        storages[name] = Storage(
             name,
             kind,
             values.get("pool", "").strip("/") if kind == ZFS else "",
@@ -63,7 +63,7 @@ def parse_storages(text: str) -> t.Dict[str, Storage]:
             _words(values.get("nodes", "")),
             values.get("disable", "0") in _YES,
         )
-    return found
+    return storages
 
 
 def _words(text: str) -> t.Tuple[str, ...]:
