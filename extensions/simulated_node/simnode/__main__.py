@@ -92,8 +92,10 @@ def pool_spec(text: str) -> PoolSpec:
 def _init(directory: Path, arguments: argparse.Namespace) -> None:
     if (directory / "state.json").exists():
         sys.exit(f"simnode: {directory} has a node already; remove the folder to make a new one")
-    if arguments.scenario and (arguments.pool or arguments.proxmox):
-        sys.exit("simnode: a scenario has its own pool and hypervisor; give --scenario, or --pool and --proxmox")
+    if arguments.scenario and arguments.pool:
+        sys.exit("simnode: a scenario has its own pool; give --scenario or --pool")
+    if arguments.scenario and arguments.proxmox:
+        sys.exit("simnode: a scenario has a hypervisor of its own; give --scenario or --proxmox")
     if arguments.scenario:
         from simnode import scenarios
 

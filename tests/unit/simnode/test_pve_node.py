@@ -145,5 +145,5 @@ def connection(path: str) -> Iterator[IO[str]]:
 
 
 def test_a_scenario_is_no_node_of_proxmox(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="pool and hypervisor"):
+    with pytest.raises(SystemExit, match="a hypervisor of its own"):
         main(["--dir", str(tmp_path), "init", "--scenario", "demo", "--proxmox"])
