@@ -19,7 +19,6 @@ from simnode.pve.on_node import NodeHost
 
 CASES = Path(__file__).resolve().parent / "data" / "proxmox"
 POOL = "rpool"
-POOL_SIZE = 256 << 30
 STORAGES = """dir: local
 \tpath /var/lib/vz
 \tcontent iso,vztmpl,backup
@@ -111,10 +110,9 @@ def _filled(text: str) -> str:
 
 def prepare(case: dict[str, Any]) -> tuple[Node, RecordingHost]:
     """A node in the state before the case."""
-    node = Node.create(None, [PoolSpec(name=POOL, size=POOL_SIZE, version="2.3")])
-    before = case["before"]
+    node = Node.create(None, [PoolSpec(name=POOL, size=256 << 30, version="2.3")])
+    before, inject = case["before"], case.get("inject", {})
     _make_volumes(node, case)
-    inject = case.get("inject", {})
     host = RecordingHost(node, inject)
     host.write(STORAGE_CFG, before.get("storage_cfg", STORAGES))
     for vmid, text in before.get("config", {}).items():
@@ -167,8 +165,7 @@ def _make_volumes(node: Node, case: dict[str, Any]) -> None:
             _zfs(node, "set", f"volsize={volume['volsize']}", volume["name"])
         if "flexdisk:uuid" in volume:
             _zfs(node, "set", f"flexdisk:uuid={volume['flexdisk:uuid']}", volume["name"])
-    made = {one["name"]: one for one in volumes}
-    assert volumes_of(node) == made, "the state before the case is not what it says"
+    assert volumes_of(node) == {one["name"]: one for one in volumes}, "the state before the case is not what it says"
 
 
 def _size_of_snapshots(case: dict[str, Any], volume: dict[str, Any]) -> int:
