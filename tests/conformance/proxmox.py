@@ -19,7 +19,6 @@ from simnode.pve.on_node import NodeHost
 
 CASES = Path(__file__).resolve().parent / "data" / "proxmox"
 POOL = "rpool"
-POOL_SIZE = 256 << 30
 STORAGES = """dir: local
 \tpath /var/lib/vz
 \tcontent iso,vztmpl,backup
@@ -111,10 +110,9 @@ def _filled(text: str) -> str:
 
 def prepare(case: dict[str, Any]) -> tuple[Node, RecordingHost]:
     """A node in the state before the case."""
-    node = Node.create(None, [PoolSpec(name=POOL, size=POOL_SIZE, version="2.3")])
-    before = case["before"]
+    node = Node.create(None, [PoolSpec(name=POOL, size=256 << 30, version="2.3")])
+    before, inject = case["before"], case.get("inject", {})
     _make_volumes(node, case)
-    inject = case.get("inject", {})
     host = RecordingHost(node, inject)
     host.write(STORAGE_CFG, before.get("storage_cfg", STORAGES))
     for vmid, text in before.get("config", {}).items():
@@ -167,8 +165,7 @@ def _make_volumes(node: Node, case: dict[str, Any]) -> None:
             _zfs(node, "set", f"volsize={volume['volsize']}", volume["name"])
         if "flexdisk:uuid" in volume:
             _zfs(node, "set", f"flexdisk:uuid={volume['flexdisk:uuid']}", volume["name"])
-    made = {one["name"]: one for one in volumes}
-    assert volumes_of(node) == made, "the state before the case is not what it says"
+    assert volumes_of(node) == {one["name"]: one for one in volumes}, "the state before the case is not what it says"
 
 
 def _size_of_snapshots(case: dict[str, Any], volume: dict[str, Any]) -> int:
@@ -221,12 +218,12 @@ def differences(case: dict[str, Any]) -> list[str]:
     if case.get("order") != "any":
         return _differences(case, [])
     keys = [word.lstrip("-") for word in case["argv"] if word.startswith("--")] + [*case["before"].get("config", {})]
-    found: list[str] = []
+    differences: list[str] = []
     for order in itertools.permutations(keys):
-        found = _differences(case, list(order))
-        if not found:
+        differences = _differences(case, list(order))
+        if not differences:
             return []
-    return found
+    return differences
 
 
 def _differences(case: dict[str, Any], order: list[str]) -> list[str]:
@@ -236,47 +233,47 @@ def _differences(case: dict[str, Any], order: list[str]) -> list[str]:
     start = node.now()
     status, out, err = pve.run(case["argv"][0], host, case["argv"][1:])
     seconds = node.now() - start
-    found = []
+    differences = []
     same = status == case["rc"] if case["rc"] < 0 else (status == 0) == (case["rc"] == 0) and status != 96
     if not same:
-        found.append(f"status {status} instead of {case['rc']}")
+        differences.append(f"status {status} instead of {case['rc']}")
     for name, text in (("stdout", out), ("stderr", err)):
         if not matches(case[name], text):
-            found.append(f"{name}:\n{text!r}\ninstead of\n{case[name]!r}")
-    found += _state_differences(case, node, host)
+            differences.append(f"{name}:\n{text!r}\ninstead of\n{case[name]!r}")
+    differences += _state_differences(case, node, host)
     if case["id"] not in OTHER_COMMANDS:
-        found += _command_differences(case, host)
+        differences += _command_differences(case, host)
     if not case.get("seconds", 0) - 5 <= seconds <= case.get("seconds", PATIENCE):
-        found.append(f"{seconds} seconds instead of {case.get('seconds', f'at most {PATIENCE}')}")
-    return found
+        differences.append(f"{seconds} seconds instead of {case.get('seconds', f'at most {PATIENCE}')}")
+    return differences
 
 
 def _state_differences(case: dict[str, Any], node: Node, host: RecordingHost) -> list[str]:
     before, after = case["before"], case["after"]
-    found = []
+    differences = []
     wanted = {**{key: _filled(text) for key, text in before.get("config", {}).items()}, **after.get("config", {})}
     known = {str(vmid): host.read(config_path(vmid)) for vmid in vms_of_node(host)}
     for vmid in sorted({*wanted, *known}):
         text, expected = known.get(vmid), wanted.get(vmid)
         same = text is None if expected is None else text is not None and matches(expected, text)
         if not same:
-            found.append(f"file of {vmid}:\n{text}\ninstead of\n{expected}")
+            differences.append(f"file of {vmid}:\n{text}\ninstead of\n{expected}")
     volumes = {one["name"]: one for one in after.get("volumes", before.get("volumes", []))}
     if not matches(json.dumps(volumes, sort_keys=True), json.dumps(volumes_of(node), sort_keys=True)):
-        found.append(f"volumes {volumes_of(node)} instead of {volumes}")
+        differences.append(f"volumes {volumes_of(node)} instead of {volumes}")
     running = sorted(int(vmid) for vmid in host.state.get("running", {}))
     if running != after.get("running", before.get("running", [])):
-        found.append(f"running {running}")
+        differences.append(f"running {running}")
     plugged = {
         vmid: {key: one and one["size"] for key, one in qemu["plugged"].items()}
         for vmid, qemu in host.state.get("running", {}).items()
     }
     expected = {**({} if "running" in after else before.get("plugged", {})), **after.get("plugged", {})}
     if plugged != expected:
-        found.append(f"plugged {plugged} instead of {expected}")
+        differences.append(f"plugged {plugged} instead of {expected}")
     files = {**before.get("files", {}), **after.get("files", {})}
-    found += [f"{path}:\n{host.read(path)}" for path in files if host.read(path) != files[path]]
-    return found
+    differences += [f"{path}:\n{host.read(path)}" for path in files if host.read(path) != files[path]]
+    return differences
 
 
 def _command_differences(case: dict[str, Any], host: RecordingHost) -> list[str]:

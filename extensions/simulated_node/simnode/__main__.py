@@ -92,8 +92,10 @@ def pool_spec(text: str) -> PoolSpec:
 def _init(directory: Path, arguments: argparse.Namespace) -> None:
     if (directory / "state.json").exists():
         sys.exit(f"simnode: {directory} has a node already; remove the folder to make a new one")
-    if arguments.scenario and (arguments.pool or arguments.proxmox):
-        sys.exit("simnode: a scenario has its own pool and hypervisor; give --scenario, or --pool and --proxmox")
+    if arguments.scenario and arguments.pool:
+        sys.exit("simnode: a scenario has its own pool; give --scenario or --pool")
+    if arguments.scenario and arguments.proxmox:
+        sys.exit("simnode: a scenario has a hypervisor of its own; give --scenario or --proxmox")
     if arguments.scenario:
         from simnode import scenarios
 
@@ -201,6 +203,7 @@ def _parser() -> argparse.ArgumentParser:
     guests = commands.add_parser("guests", help="run a process for each running VM (Linux only)")
     guests.add_argument("switch", choices=("on", "off"))
     guests.add_argument("program", nargs=argparse.REMAINDER, help="COMMAND...; the VM's UUID is put behind it")
+    commands.add_parser("pve-qmp", help="serve the monitors of the VMs of Proxmox VE, until this process is ended")
     for name, command in (*admin.COMMANDS.items(), *pve_admin.COMMANDS.items()):
         extra = commands.add_parser(name, help=(command.__doc__ or "").partition("\n")[0])
         extra.add_argument("arguments", nargs=argparse.REMAINDER)
@@ -235,6 +238,10 @@ def main(argv: Optional[List[str]] = None) -> int:
         _load(directory, arguments)
     elif arguments.command == "fault":
         _fault(directory, arguments)
+    elif arguments.command == "pve-qmp":
+        from simnode.pve import qmp
+
+        qmp.serve(str(directory))
     elif arguments.command == "connect":
         ssh.connect(directory, arguments.address, arguments.other)
     elif arguments.command == "guests":

@@ -14,7 +14,12 @@ import pytest
 from hypothesis import given, seed
 from hypothesis import strategies as st
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import vmadm_read
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import (
+    pve_config,
+    pve_disk,
+    pve_storage,
+    vmadm_read,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -119,6 +124,25 @@ def test_zfs_create_dry_run(out):
     for printed in (out, "property\trefreservation\t" + out, "property\trefreservation"):
         zfs = Zfs(lambda argv, stdin="", timeout=0, printed=printed: Answer(0, printed, ""))
         answers(zfs.forecast_reservation, "zones", 1 << 30, 8192)
+
+
+PVE = ["local-zfs:vm-100-disk-0", "virtio0: a:b,size=1G", "[PENDING]", "delete: !a,b", "size=99999999999999999999999G"]
+STORAGE_CFG = "zfspool: local-zfs\n\tpool rpool/data\n\tsparse 1\n\nlvm: x\n\tdisable\n"
+
+
+@SEED
+@FAST
+@given(out=st.one_of(mangled("\n".join(PVE)), TEXTS), cfg=mangled(STORAGE_CFG), name=st.one_of(TEXTS, mangled(PVE[0])))
+def test_files_of_proxmox_ve(out, cfg, name):
+    file = pve_config.VmFile(out.encode("utf-8", "surrogatepass"))
+    for values in (file.main.values, file.pending, *file.snapshots.values()):
+        for key, value in values.items():
+            disk = answers(pve_disk.parse, value)
+            if disk is not None and pve_disk.is_disk_key(key):
+                pve_disk.parse_size(disk.options.get("size", ""))
+    assert isinstance(file.main.description, str)
+    assert isinstance(file.unreadable, list)
+    answers(pve_storage.volume, pve_storage.parse_storages(cfg), name)
 
 
 def vmadm_rows() -> list[dict[str, Any]]:

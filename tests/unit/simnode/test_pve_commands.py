@@ -170,6 +170,41 @@ def test_a_disk_of_two_new_ones_in_a_call_has_any_number(node: PveNode) -> None:
     assert len(first) == 2
 
 
+def test_a_vm_with_firmware_and_a_disc_runs_and_goes(node: PveNode) -> None:
+    node.good("qm set 100 --virtio1 local-zfs:1")
+    extra = "bios: ovmf\nide2: local:iso/debian.iso,media=cdrom\n"
+    text = (node.file() or "").replace("virtio1:", "efidisk0:") + extra
+    node.write("/etc/pve/qemu-server/100.conf", text)
+    node.good("qm start 100")
+    assert {key: one and one["size"] for key, one in node.plugged().items()} == {
+        "efidisk0": 1 << 30,
+        "ide2": None,
+        "virtio0": 1 << 30,
+    }
+    node.good("qm snapshot 100 s1")
+    node.good("qm stop 100")
+    node.good("qm set 100 --delete ide2")
+    assert "ide2" not in node.values()
+    node.good("qm destroy 100")
+    assert node.volumes() == {}
+
+
+UNKNOWN_OF_SCSI = {
+    "a controller that was not seen": ("lsi", "qm set 101 --scsi1 local-zfs:1", "hot-plug of scsi1 with scsihw lsi"),
+    "a disk there": ("lsi", "qm set 101 --delete scsi0", "hot-plug of scsi0 with scsihw lsi"),
+    "a guest that keeps it": ("virtio-scsi-pci", "qm set 101 --delete scsi0", "a guest that keeps scsi0 with scsihw"),
+}
+
+
+@pytest.mark.parametrize("name", [*UNKNOWN_OF_SCSI])
+def test_hot_plug_that_was_never_seen_leaves_nothing_pending(node: PveNode, name: str) -> None:
+    controller, line, words = UNKNOWN_OF_SCSI[name]
+    node.good(f"qm create 101 --memory 128 --scsihw {controller} --scsi0 local-zfs:1 --boot order=net0")
+    node.good("qm start 101")
+    node.admin("pve-guest", "101", "deaf")
+    assert words in node.unknown(line)
+
+
 UNKNOWN = {
     "a setting": "qm set 100 --cpu host",
     "a cloud-init drive": "qm set 100 --ide2 local-zfs:cloudinit",

@@ -6,14 +6,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 from simnode.__main__ import PVE_FILES, main
 
-from tests.unit.simnode.test_node import program
+from tests.unit.simnode.test_node import LIBRARY, program
 
 
 @pytest.fixture
@@ -81,6 +89,61 @@ def test_administration(directory: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert program(directory, "qm set 100 --name web02").returncode == -9
 
 
+def ask(stream: IO[str], command: str) -> Any:
+    stream.write(json.dumps({"execute": command, "id": 7}) + "\n")
+    stream.flush()
+    reply = json.loads(stream.readline())
+    assert reply.pop("id") == 7
+    return reply
+
+
+def test_the_monitor_of_a_running_vm(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    good(
+        directory,
+        "qm create 100 --name web01 --scsihw virtio-scsi-single --virtio0 local-zfs:1 --ide2 none,media=cdrom",
+    )
+    good(directory, "qm start 100")
+    command = [sys.executable, "-m", "simnode", "--dir", str(directory), "pve-qmp"]
+    server = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(LIBRARY)})
+    monkeypatch.chdir(directory / "bin" / PVE_FILES / "run/qemu-server")
+    try:
+        with connection("100.qmp") as stream:
+            assert "QMP" in json.loads(stream.readline())
+            assert ask(stream, "query-block")["error"]["class"] == "CommandNotFound"
+            assert ask(stream, "qmp_capabilities") == {"return": {}}
+            good(directory, "qm set 100 --scsi1 local-zfs:2")
+            blocks = {block["qdev"]: block for block in ask(stream, "query-block")["return"]}
+            sizes = {key: one["inserted"]["image"]["virtual-size"] for key, one in blocks.items() if "inserted" in one}
+            assert sizes == {"scsi1": 2 << 30, "/machine/peripheral/virtio0/virtio-backend": 1 << 30}
+            assert "inserted" not in blocks["ide2"]
+            good(directory, "qm suspend 100")
+            assert ask(stream, "query-status") == {"return": {"running": False, "status": "paused"}}
+            assert ask(stream, "quit")["error"]["desc"] == "The command quit has not been found"
+        good(directory, "qm stop 100")
+        wait_until(lambda: not Path("100.qmp").exists())
+    finally:
+        server.kill()
+        server.wait()
+
+
+def wait_until(done: Callable[[], bool]) -> None:
+    for _attempt in range(400):
+        if done():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it has not come in 20 seconds")
+
+
+@contextlib.contextmanager
+def connection(path: str) -> Iterator[IO[str]]:
+    wait_until(lambda: Path(path).exists())
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(20)
+        client.connect(path)
+        with client.makefile("rw") as stream:
+            yield stream
+
+
 def test_a_scenario_is_no_node_of_proxmox(tmp_path: Path) -> None:
-    with pytest.raises(SystemExit, match="pool and hypervisor"):
+    with pytest.raises(SystemExit, match="a hypervisor of its own"):
         main(["--dir", str(tmp_path), "init", "--scenario", "demo", "--proxmox"])

@@ -50,8 +50,8 @@ def pve_lose_power(run: Run, argv: List[str]) -> None:
 
 def pve_plugged(run: Run, argv: List[str]) -> None:
     """pve-plugged VMID: what the QEMU of a running VM has, as JSON: by key the size, the device and the serial."""
-    found: Dict[str, Any] = qemu.plugged(run, int(argv[0]))
-    shown = {key: one and {name: one[name] for name in ("size", "device", "serial")} for key, one in found.items()}
+    disks: Dict[str, Any] = qemu.plugged(run, int(argv[0]))
+    shown = {key: one and {name: one[name] for name in ("size", "device", "serial")} for key, one in disks.items()}
     run.say(json.dumps(shown, sort_keys=True))
 
 

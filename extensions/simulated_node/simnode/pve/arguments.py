@@ -130,11 +130,13 @@ def _option(command: Command, given: str) -> str:
     """Return the option that is meant: options may be abbreviated, and upper case counts as lower case."""
     known = (*command.options, *command.switches, *command.required)
     exact = [name for name in known if name.lower() == given.lower()]
-    found = exact or [name for name in known if name.lower().startswith(given.lower())]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise Unparsed(f"Option {given.lower()} is ambiguous ({', '.join(sorted(found))})\n400 unable to parse option")
+    matches = exact or [name for name in known if name.lower().startswith(given.lower())]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise Unparsed(
+            f"Option {given.lower()} is ambiguous ({', '.join(sorted(matches))})\n400 unable to parse option"
+        )
     raise Unparsed(f"Unknown option: {given.lower()}\n400 unable to parse option")
 
 

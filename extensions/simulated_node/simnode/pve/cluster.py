@@ -25,21 +25,21 @@ class Section(NamedTuple):
 
 def sections(text: str) -> List[Section]:
     """Return the sections of a file of the cluster."""
-    found: List[Section] = []
+    result: List[Section] = []
     for line in text.splitlines():
         head = _HEAD.fullmatch(line)
         if head:
-            found.append(Section(head.group(1), head.group(2), {}))
-        elif found and line[:1].isspace() and line.strip():
+            result.append(Section(head.group(1), head.group(2), {}))
+        elif result and line[:1].isspace() and line.strip():
             key, _blank, value = line.strip().partition(" ")
-            found[-1].values[key] = value.strip()
-    return found
+            result[-1].values[key] = value.strip()
+    return result
 
 
-def write(found: List[Section]) -> str:
+def write(result: List[Section]) -> str:
     """Return the text of such a file, keys sorted."""
     text = ""
-    for section in found:
+    for section in result:
         text += f"{section.kind}: {section.name}\n"
         text += "".join(f"\t{key} {section.values[key]}\n" for key in sorted(section.values)) + "\n"
     return text
@@ -60,11 +60,11 @@ def is_highly_available(host: PveHost, vmid: int) -> bool:
 
 def request_state(host: PveHost, vmid: int, state: str) -> None:
     """Tell HA which state the VM shall have."""
-    found = sections(host.read(HA_RESOURCES) or "")
-    for section in found:
+    result = sections(host.read(HA_RESOURCES) or "")
+    for section in result:
         if section.kind == "vm" and section.name == str(vmid):
             section.values["state"] = state
-    host.write(HA_RESOURCES, write(found))
+    host.write(HA_RESOURCES, write(result))
 
 
 def leave_backup_jobs(host: PveHost, vmid: int) -> None:
@@ -72,9 +72,9 @@ def leave_backup_jobs(host: PveHost, vmid: int) -> None:
     text = host.read(JOBS_CFG)
     if text is None:
         return
-    found = sections(text)
+    result = sections(text)
     changed = False
-    for section in found:
+    for section in result:
         ids = section.values.get("vmid", "").split(",")
         if str(vmid) not in ids:
             continue
@@ -84,4 +84,4 @@ def leave_backup_jobs(host: PveHost, vmid: int) -> None:
         section.values["vmid"] = ",".join(ids)
         changed = True
     if changed:
-        host.write(JOBS_CFG, write(found))
+        host.write(JOBS_CFG, write(result))

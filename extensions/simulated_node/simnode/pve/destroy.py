@@ -60,15 +60,20 @@ def _volumes(run: Run, vmid: int, config: config_text.VmConfig) -> List[str]:
     """Return the volumes of disks, unused and pending ones and the saved state: each once; not those of snapshots."""
     names: List[str] = []
     for values in (config.main, config.pending):
-        names.extend(config_text.volumes(values).values())
+        disks = config_text.drives(values).values()
+        names.extend(disk.volume for disk in disks if not disk.is_cdrom or "cloudinit" in disk.volume)
         names.extend(config_text.unused(values).values())
     names.append(config.main.get("vmstate", ""))
-    found: Dict[str, str] = {}
+    volumes: Dict[str, str] = {}
+    known = storage.storages(run)
     for name in names:
-        if not name or drive.split_volume(name) is None:
+        parts = drive.split_volume(name) if name else None
+        if parts is None:
             continue
-        found.setdefault(vmfile.place(run, name), name)
-    return list(found.values())
+        if parts[0] in known and known[parts[0]].kind != "zfspool":
+            raise NotRecorded(f"the removal of '{name}', which is in a storage of type {known[parts[0]].kind}")
+        volumes.setdefault(vmfile.place(run, name), name)
+    return list(volumes.values())
 
 
 def _check_bases(run: Run, names: List[str]) -> None:
@@ -94,7 +99,7 @@ def _destroy_volume(run: Run, vmid: int, name: str) -> None:
 
 
 def _destroy_others(run: Run, vmid: int) -> None:
-    found = [item for one in storage.pools(run) for item in storage.listed(run, one)]
-    for item in found:
+    volumes = [item for one in storage.pools(run) for item in storage.listed(run, one)]
+    for item in volumes:
         if item.volume.owner == vmid:
             _destroy_volume(run, vmid, item.volume.id())

@@ -40,9 +40,9 @@ class Unparsed(PveError):
 class NotRecorded(PveError):
     """What the real command does here has never been seen, so the simulated one does nothing and says so."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, topic: str) -> None:
         super().__init__(
-            f"simulated Proxmox VE: nothing is known about {what}; nothing was done for it", UNKNOWN_STATUS
+            f"simulated Proxmox VE: nothing is known about {topic}; nothing was done for it", UNKNOWN_STATUS
         )
 
 

@@ -12,6 +12,7 @@ from simnode.pve import config_text, drive, qemu, settings, storage, vmfile
 from simnode.pve.config_text import VmConfig
 from simnode.pve.errors import NotRecorded, ParameterError, PveError
 from simnode.pve.host import NODE, home_of
+from simnode.pve.pending import Change
 from simnode.pve.task import Run
 from simnode.pve.update import Update, full_copy
 
@@ -83,7 +84,9 @@ class _Reassign:
         if self.target_key in target.main:
             raise PveError(f"Target disk key '{self.target_key}' is already in use for VM '{self.target}'")
         disk = drive.parse(self.key, source.main[self.key])
-        if disk.is_cdrom or disk.is_path:
+        if disk.is_cdrom:  # that it is refused is known, its words are not
+            raise PveError(f"simulated: '{self.key}' is a drive for discs, which cannot go to another VM")
+        if disk.is_path:
             raise NotRecorded(f"the reassignment of '{disk.volume}'")
         storage.zfs_storage(run, disk.volume.partition(":")[0])
         if vmfile.snapshot_users(run, source, vmfile.place(run, disk.volume)):
@@ -91,6 +94,7 @@ class _Reassign:
         if qemu.is_running(run, self.vmid) and not drive.is_unused(self.key):
             raise PveError("Cannot move disk to another VM while the source VM is running - detach first", 25)
         self._check_options(disk)
+        Change(run, self.target, target).check_known(self.target_key)
 
     def _check_options(self, disk: drive.Drive) -> None:
         if drive.is_unused(self.target_key):

@@ -48,28 +48,28 @@ class NodeHost:
     def note_open(self) -> None:
         """Tell ZFS which volumes the QEMUs have open."""
         storage = self.node.pools
-        found = sorted(
+        guids = sorted(
             int(one["identity"])
             for qemu in self.state.get("running", {}).values()
             for one in qemu["plugged"].values()
             if one is not None
         )
-        if found != storage.faults.get(OPEN, []):
-            storage.faults[OPEN] = found
-            if not found:
+        if guids != storage.faults.get(OPEN, []):
+            storage.faults[OPEN] = guids
+            if not guids:
                 del storage.faults[OPEN]
             storage.dirty = True
 
     # -- ends in the middle -------------------------------------------------------------------------------------------
 
-    def _done(self, what: str) -> None:
+    def _done(self, label: str) -> None:
         left = self.state.get("kill_after", 0)
         if left:
             self.state["kill_after"] = left - 1
             if left == 1:
                 raise Killed
         if self.node.at_boundary is not None:
-            self.node.at_boundary(what)
+            self.node.at_boundary(label)
 
     # -- commands ----------------------------------------------------------------------------------------------------
 
@@ -135,8 +135,8 @@ class NodeHost:
 
     @property
     def _files(self) -> Dict[str, str]:
-        found: Dict[str, str] = self.state.setdefault("files", {})
-        return found
+        files: Dict[str, str] = self.state.setdefault("files", {})
+        return files
 
     def _writable(self, path: str) -> None:
         if path.startswith(_CLUSTER) and self.state.get("no_quorum"):
@@ -171,10 +171,10 @@ class NodeHost:
         if not path.startswith(DEVICES):
             return None
         try:
-            found = self.node.pools.dataset(path[len(DEVICES) :])
+            dataset = self.node.pools.dataset(path[len(DEVICES) :])
         except ZfsError:
             return None
-        return Device(found.volsize, str(found.guid)) if found.volsize else None
+        return Device(dataset.volsize, str(dataset.guid)) if dataset.volsize else None
 
     def copy(self, source: str, target: str) -> None:
         pools = self.node.pools

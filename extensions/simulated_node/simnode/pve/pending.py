@@ -31,6 +31,18 @@ class Change:
         """Write the file, and read it again."""
         self.config = vmfile.save(self.run, self.vmid, self.config)
 
+    def check_known(self, key: str) -> None:
+        """Refuse to change a disk where it was never seen, before anything is changed. Raises NotRecorded."""
+        if not drive.is_drive(key):
+            return
+        old = self.config.main.get(key)
+        if old is not None and "cloudinit" in drive.parse(key, old).volume:
+            raise NotRecorded(f"a change of the cloud-init drive {key}")
+        if qemu.is_running(self.run, self.vmid) and self.can_hot_plug(key):
+            if old is not None and drive.parse(key, old).is_cdrom:
+                raise NotRecorded(f"a change of the drive for discs {key} in a running VM")
+            qemu.check_known(self.run, self.vmid, self.config.main, key, old is not None)
+
     # -- volumes that lose their key ---------------------------------------------------------------------------------
 
     def let_go(self, volume: str) -> None:
@@ -54,12 +66,9 @@ class Change:
         main = self.config.main
         if drive.is_drive(key):
             disk = drive.parse(key, main[key])
-            if disk.is_cdrom:
-                if drive.split_volume(disk.volume) is not None:
-                    raise NotRecorded(f"the removal of a drive with '{disk.volume}'")
-            elif force:
+            if force and not disk.is_cdrom:
                 self.destroy(key, disk.volume)
-            else:
+            elif not disk.is_cdrom:  # a disc belongs to nobody
                 self.let_go(disk.volume)
         main.pop(key, None)
 
@@ -146,7 +155,7 @@ class Change:
                 return
             if key in (settings.boot_order(main) or []):
                 raise PveError(f"can't unplug bootdisk '{key}'")
-            qemu.unplug(self.run, self.vmid, main, key)
+            qemu.unplug(self.run, self.vmid, key)
         elif key not in settings.AT_ONCE:
             return
         self.remove(key, force)
@@ -166,14 +175,12 @@ class Change:
         new = drive.parse(key, self.config.pending[key])
         if not self.can_hot_plug(key):
             return False
-        if new.is_cdrom:
-            raise NotRecorded(f"another medium in {key} of a running VM")
         if key in main:
             old = drive.parse(key, main[key])
             if old.volume == new.volume:
                 return all(old.options.get(name) == new.options.get(name) for name in AT_START)
-            qemu.unplug(self.run, self.vmid, main, key)
+            qemu.unplug(self.run, self.vmid, key)
             self.let_go(old.volume)
             del main[key]
-        qemu.plug(self.run, self.vmid, main, key, new)
+        qemu.plug(self.run, self.vmid, key, new)
         return True

@@ -28,14 +28,14 @@ def main(host: PveHost, argv: List[str]) -> Result:
 
 def _list(run: Run, words: List[str], options: Options) -> None:
     place = storage.zfs_storage(run, words[0])
-    found = []
+    items = []
     for content in [options["content"]] if "content" in options else place.contents:
         if content not in ("images", "rootdir"):
             raise NotRecorded(f"a list of {content}")
-        items = storage.listed(run, place)
+        listed = storage.listed(run, place)
         if content == "images":
-            found = [item for item in items if options.get("vmid", str(item.volume.owner)) == str(item.volume.owner)]
-    rows = sorted((item.volume.id(), str(item.size), str(item.volume.owner)) for item in found)
+            items = [item for item in listed if options.get("vmid", str(item.volume.owner)) == str(item.volume.owner)]
+    rows = sorted((item.volume.id(), str(item.size), str(item.volume.owner)) for item in items)
     wide = max([5, *[len(row[0]) for row in rows]])
     digits = max([4, *[len(row[1]) for row in rows], 10 if rows else 4])
     run.say(f"{'Volid':<{wide}} {'Format':<7} {'Type':<9} {'Size':>{digits}} VMID")
@@ -118,21 +118,21 @@ def _add(run: Run, words: List[str], options: Options) -> None:
     kind, name = words
     if kind != "zfspool" or "pool" not in options:
         raise NotRecorded(f"a new storage of type {kind}")
-    found = storage.storages(run)
-    if name in found:
+    known = storage.storages(run)
+    if name in known:
         raise NotRecorded(f"a new storage of the name {name}, which another one has")
     run.host.zfs(["get", "-o", "value", "-Hp", "mountpoint", options["pool"]])
     values = {key: options[key] for key in ("pool", *sorted(options.keys() - {"pool"}))}
-    found[name] = storage.Storage(name, kind, values)
-    run.host.write(STORAGE_CFG, storage.write(found))
+    known[name] = storage.Storage(name, kind, values)
+    run.host.write(STORAGE_CFG, storage.write(known))
 
 
 def _remove(run: Run, words: List[str], _options: Options) -> None:
-    found = storage.storages(run)
-    if words[0] not in found:
+    known = storage.storages(run)
+    if words[0] not in known:
         raise NotRecorded(f"the removal of the storage {words[0]}, which is none")
-    del found[words[0]]
-    run.host.write(STORAGE_CFG, storage.write(found))
+    del known[words[0]]
+    run.host.write(STORAGE_CFG, storage.write(known))
 
 
 def _extract(run: Run, words: List[str], _options: Options) -> None:

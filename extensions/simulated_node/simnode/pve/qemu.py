@@ -40,8 +40,8 @@ def pid(run: Run, vmid: int) -> int:
 
 def plugged(run: Run, vmid: int) -> Dict[str, Any]:
     """Return what the QEMU of a running VM has, by key."""
-    found: Dict[str, Any] = qemus(run)[str(vmid)]["plugged"]
-    return found
+    disks: Dict[str, Any] = qemus(run)[str(vmid)]["plugged"]
+    return disks
 
 
 def answers(run: Run, vmid: int) -> bool:
@@ -63,18 +63,16 @@ def device_of(run: Run, volume: str) -> Device:
     """Return the device of a volume. Raises PveError when it does not come."""
     if not volume.startswith("/"):
         storage.wait_for_device(run, storage.volume(volume))
-    found = run.host.device(device_path(run, volume))
-    if found is None:
+    device = run.host.device(device_path(run, volume))
+    if device is None:
         raise PveError(f"volume {volume} does not exist")
-    return found
+    return device
 
 
 def entry(run: Run, disk: drive.Drive) -> Optional[Dict[str, Any]]:
-    """Return what QEMU has of a disk, None for an empty drive."""
-    if disk.volume == "none":
+    """Return what QEMU has of a disk, None for a drive for discs, with or without one."""
+    if disk.is_cdrom or disk.volume == "none":
         return None
-    if disk.is_cdrom:
-        raise NotRecorded(f"the drive of '{disk.volume}' in a running VM")
     device = device_of(run, disk.volume)
     serial = disk.options.get("serial", "")
     path = device_path(run, disk.volume)
@@ -94,11 +92,7 @@ def _holder(run: Run, identity: str) -> bool:
 
 def start(run: Run, vmid: int, main: Values) -> None:
     """Start a QEMU with the disks of the VM. Raises PveError."""
-    entries: Dict[str, Any] = {}
-    for key, disk in drives(main).items():
-        if drive.bus_of(key) in ("efidisk", "tpmstate"):
-            raise NotRecorded(f"the start of a VM with {key}")
-        entries[key] = entry(run, disk)
+    entries = {key: entry(run, disk) for key, disk in drives(main).items()}
     _refuse_arguments(run, main)
     taken: List[str] = []
     for key, one in entries.items():
@@ -146,9 +140,8 @@ def end(run: Run, vmid: int) -> None:
 # -- hot-plug --------------------------------------------------------------------------------------------------------
 
 
-def plug(run: Run, vmid: int, main: Values, key: str, disk: drive.Drive) -> None:
+def plug(run: Run, vmid: int, key: str, disk: drive.Drive) -> None:
     """Plug a disk into a running VM. Raises PveError."""
-    _check_controller(main, key)
     one = entry(run, disk)
     if one is not None and _holder(run, one["identity"]):
         run.host.sleep(PLUG_SECONDS)
@@ -156,22 +149,25 @@ def plug(run: Run, vmid: int, main: Values, key: str, disk: drive.Drive) -> None
     plugged(run, vmid)[key] = one
 
 
-def _check_controller(main: Values, key: str) -> None:
-    if drive.bus_of(key) == "scsi" and main.get("scsihw") not in _SCSI_DEVICES:
-        raise NotRecorded(f"hot-plug of {key} with scsihw {main.get('scsihw', 'lsi')}")
+def check_known(run: Run, vmid: int, main: Values, key: str, leaves: bool) -> None:
+    """Refuse a hot-plug that was never seen. `leaves`: a disk has to go for it. Raises NotRecorded."""
+    if drive.bus_of(key) != "scsi":
+        return
+    controller = main.get("scsihw", "lsi")
+    if controller not in _SCSI_DEVICES:
+        raise NotRecorded(f"hot-plug of {key} with scsihw {controller}")
+    if leaves and controller != "virtio-scsi-single" and not answers(run, vmid):
+        raise NotRecorded(f"a guest that keeps {key} with scsihw {controller}")
 
 
-def unplug(run: Run, vmid: int, main: Values, key: str) -> None:
+def unplug(run: Run, vmid: int, key: str) -> None:
     """Take a disk out of a running VM. Raises PveError when the guest keeps it, or the controller of it."""
-    _check_controller(main, key)
     have, qemu = plugged(run, vmid), qemus(run)[str(vmid)]
     if answers(run, vmid):
         run.host.sleep(ANSWER_SECONDS)
         have.pop(key, None)
         return
     if drive.bus_of(key) == "scsi":
-        if main["scsihw"] != "virtio-scsi-single":
-            raise NotRecorded(f"a guest that keeps {key} with scsihw {main['scsihw']}")
         have.pop(key, None)
         run.host.sleep(CONTROLLER_SECONDS)
         raise PveError(f"error on hot-unplugging device 'virtioscsi{key[4:]}' - still busy in guest?")

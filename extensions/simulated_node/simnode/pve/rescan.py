@@ -23,7 +23,9 @@ def rescan(run: Run, options: Options) -> None:
     if dry:
         run.say("NOTE: running in dry-run mode, won't write changes out!")
     run.say("rescan volumes...")
-    found = {storage.dataset(run, item.volume): item for one in storage.pools(run) for item in storage.listed(run, one)}
+    listed = {
+        storage.dataset(run, item.volume): item for one in storage.pools(run) for item in storage.listed(run, one)
+    }
     if "vmid" in options:
         vmids = [int(options["vmid"])]
     else:
@@ -34,16 +36,16 @@ def rescan(run: Run, options: Options) -> None:
             config = vmfile.load(run, vmid)
             vmfile.check_lock(config)
             before = dict(config.main)
-            _sizes(run, vmid, config, found)
-            _unknown(run, vmid, config, [found[name] for name in sorted(found)], dry)
+            _sizes(run, vmid, config, listed)
+            _unknown(run, vmid, config, [listed[name] for name in sorted(listed)], dry)
             config_text.drop_used(config)
             if config.main != before and not dry:
                 vmfile.save(run, vmid, config)
 
 
-def _sizes(run: Run, vmid: int, config: VmConfig, found: Dict[str, Listed]) -> None:
+def _sizes(run: Run, vmid: int, config: VmConfig, listed: Dict[str, Listed]) -> None:
     for key, disk in config_text.drives(config.main).items():
-        item = found.get(vmfile.place(run, disk.volume))
+        item = listed.get(vmfile.place(run, disk.volume))
         if item is None or disk.is_cdrom or item.volume.owner != vmid:
             continue
         old = drive.size_of(disk.options.get("size", "0")) or 0
@@ -57,11 +59,11 @@ def _sizes(run: Run, vmid: int, config: VmConfig, found: Dict[str, Listed]) -> N
         config.main[key] = drive.write(key, drive.Drive(disk.volume, options))
 
 
-def _unknown(run: Run, vmid: int, config: VmConfig, found: List[Listed], dry: bool) -> None:
+def _unknown(run: Run, vmid: int, config: VmConfig, listed: List[Listed], dry: bool) -> None:
     main = config.main
     known = {vmfile.place(run, name) for name in config_text.volumes(main).values()}
     known |= {vmfile.place(run, name) for name in config_text.unused(main).values()}
-    for item in found:
+    for item in listed:
         name, volume = item.volume.id(), item.volume
         if volume.owner != vmid or storage.dataset(run, volume) in known or volume.name.startswith(f"vm-{vmid}-state-"):
             continue

@@ -24,15 +24,15 @@ def config(run: Run, vmid: int, options: Options) -> None:
     if options.get("current") == "1" and "snapshot" in options:
         problem = "cannot use 'snapshot' parameter with 'current'"
         raise ParameterError({"current": problem, "snapshot": problem})
-    found = vmfile.load(run, vmid)
-    values = dict(found.main)
+    loaded = vmfile.load(run, vmid)
+    values = dict(loaded.main)
     if "snapshot" in options:
-        if options["snapshot"] not in found.snapshots:
+        if options["snapshot"] not in loaded.snapshots:
             raise PveError(f"snapshot '{options['snapshot']}' does not exist")
-        values = found.snapshots[options["snapshot"]]
+        values = loaded.snapshots[options["snapshot"]]
     elif options.get("current") != "1":
-        values.update({key: value for key, value in found.pending.items() if key != "delete"})
-        for key in found.deletes:
+        values.update({key: value for key, value in loaded.pending.items() if key != "delete"})
+        for key in loaded.deletes:
             values.pop(key, None)
     for key in sorted(values):
         run.say(f"{key}: {_shown(key, values[key])}")
@@ -44,15 +44,15 @@ def _shown(key: str, value: str) -> str:
 
 def pending(run: Run, vmid: int) -> None:
     """`qm pending`. Raises PveError."""
-    found = vmfile.load(run, vmid)
-    for key in sorted({*found.main, *found.pending} - {"delete"}):
-        if key in found.deletes:
-            run.say(f"del {key}: {_shown(key, found.main[key])}")
+    loaded = vmfile.load(run, vmid)
+    for key in sorted({*loaded.main, *loaded.pending} - {"delete"}):
+        if key in loaded.deletes:
+            run.say(f"del {key}: {_shown(key, loaded.main[key])}")
             continue
-        if key in found.main:
-            run.say(f"cur {key}: {_shown(key, found.main[key])}")
-        if key in found.pending:
-            run.say(f"new {key}: {_shown(key, found.pending[key])}")
+        if key in loaded.main:
+            run.say(f"cur {key}: {_shown(key, loaded.main[key])}")
+        if key in loaded.pending:
+            run.say(f"new {key}: {_shown(key, loaded.pending[key])}")
 
 
 def _state(run: Run, vmid: int) -> str:
@@ -109,19 +109,19 @@ def list_snapshots(run: Run, vmid: int) -> None:
     _branch(run, vmfile.load(run, vmid), "", 0)
 
 
-def _branch(run: Run, found: VmConfig, parent: str, depth: int) -> None:
-    known = found.snapshots
-    names: List[str] = sorted(name for name in known if _parent(found, known[name]) == parent)
+def _branch(run: Run, loaded: VmConfig, parent: str, depth: int) -> None:
+    known = loaded.snapshots
+    names: List[str] = sorted(name for name in known if _parent(loaded, known[name]) == parent)
     for name in names:
         section = known[name]
         when = time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(int(section.get("snaptime", "0"))))
         text = section.get("description", "no-description").partition("\n")[0]
         run.say(f"{' ' * depth + '`-> ' + name:<{_TIME_COLUMN}}{when:<{_TEXT_COLUMN - _TIME_COLUMN}}{text}")
-        _branch(run, found, name, depth + 1)
-    if _parent(found, found.main) == parent:
+        _branch(run, loaded, name, depth + 1)
+    if _parent(loaded, loaded.main) == parent:
         run.say(f"{' ' * depth + '`-> current':<{_TEXT_COLUMN}}You are here!")
 
 
-def _parent(found: VmConfig, values: Values) -> str:
+def _parent(loaded: VmConfig, values: Values) -> str:
     parent = values.get("parent", "")
-    return parent if parent in found.snapshots else ""
+    return parent if parent in loaded.snapshots else ""

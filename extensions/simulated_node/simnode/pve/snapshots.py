@@ -24,14 +24,7 @@ _OF_SNAPSHOT = ("snaptime", "snapstate", "parent", "description", "vmstate", "ru
 
 def _disks(values: config_text.Values) -> List[Tuple[str, str]]:
     """Return the keys and volumes that a snapshot is about."""
-    found = []
-    for key, disk in config_text.drives(values).items():
-        if disk.is_cdrom:
-            if drive.split_volume(disk.volume) is not None:
-                raise NotRecorded(f"snapshots of a VM with '{disk.volume}' in {key}")
-            continue
-        found.append((key, disk.volume))
-    return found
+    return [(key, disk.volume) for key, disk in config_text.drives(values).items() if not disk.is_cdrom]
 
 
 def _dataset(run: Run, name: str) -> str:
@@ -225,12 +218,12 @@ def _rolled_back(run: Run, vmid: int, config: VmConfig, name: str) -> VmConfig:
     if "description" in config.main:
         main["description"] = config.main["description"]
     main["parent"] = name
-    kept = set(config_text.volumes(main).values())
+    retained = set(config_text.volumes(main).values())
     pending = set(config_text.volumes(config.pending).values()) - set(config_text.volumes(config.main).values())
     if pending:
         raise NotRecorded(f"the rollback of a VM with the pending disk '{sorted(pending)[0]}'")
-    main.update({key: value for key, value in config_text.unused(config.main).items() if value not in kept})
+    main.update({key: value for key, value in config_text.unused(config.main).items() if value not in retained})
     for volume in config_text.volumes(config.main).values():
-        if volume not in kept and vmfile.is_owned(run, vmid, volume):
+        if volume not in retained and vmfile.is_owned(run, vmid, volume):
             config_text.add_unused(main, volume)
     return VmConfig(main, {}, config.special, config.snapshots)

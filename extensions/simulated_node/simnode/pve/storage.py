@@ -73,19 +73,19 @@ class Listed(NamedTuple):
 
 def parse(text: str) -> Dict[str, Storage]:
     """Return the storages of storage.cfg; `local` is always one."""
-    found: Dict[str, Storage] = {}
+    result: Dict[str, Storage] = {}
     current: Optional[Storage] = None
     for line in text.splitlines():
         head = _HEAD.fullmatch(line)
         if head:
-            current = found[head.group(2)] = Storage(head.group(2), head.group(1), {})
+            current = result[head.group(2)] = Storage(head.group(2), head.group(1), {})
         elif current is not None and line[:1].isspace() and line.strip():
             key, _blank, value = line.strip().partition(" ")
             current.settings[key] = value.strip()
-    if "local" not in found:
+    if "local" not in result:
         local = Storage("local", "dir", {"path": "/var/lib/vz", "content": "iso,vztmpl,backup"})
-        found = {"local": local, **found}
-    return found
+        result = {"local": local, **result}
+    return result
 
 
 def write(storages: Dict[str, Storage]) -> str:
@@ -109,28 +109,28 @@ def pools(run: Run) -> List[Storage]:
 
 def storage(run: Run, name: str) -> Storage:
     """Return the storage of that name. Raises PveError."""
-    found = storages(run).get(name)
-    if found is None:
+    result = storages(run).get(name)
+    if result is None:
         raise PveError(f"storage '{name}' does not exist")
-    if found.disabled:
+    if result.disabled:
         raise PveError(f"storage '{name}' is disabled")
-    if not found.is_here:
+    if not result.is_here:
         raise PveError(f"storage '{name}' is not available on node '{NODE}'")
-    return found
+    return result
 
 
 def zfs_storage(run: Run, name: str) -> Storage:
     """Return the storage of that name, which has to be a zfspool. Raises PveError."""
-    found = storage(run, name)
-    if found.kind != "zfspool":
-        raise NotRecorded(f"volumes of storage '{name}', which is of type {found.kind}")
-    return found
+    result = storage(run, name)
+    if result.kind != "zfspool":
+        raise NotRecorded(f"volumes of storage '{name}', which is of type {result.kind}")
+    return result
 
 
 def for_images(run: Run, name: str) -> Storage:
     """Return the storage of that name, which has to take disks. Raises PveError."""
-    found = storage(run, name)
-    if "images" not in found.contents:
+    result = storage(run, name)
+    if "images" not in result.contents:
         raise ParameterError({"storage": f"storage '{name}' does not support vm images"}, 255)
     return zfs_storage(run, name)
 
@@ -161,7 +161,7 @@ def activate(run: Run, one: Storage) -> None:
 def listed(run: Run, one: Storage) -> List[Listed]:
     """Return the volumes directly below the storage's dataset whose names are those of volumes, by name."""
     activate(run, one)
-    found = []
+    result = []
     for line in run.zfs("list", *LIST_OPTIONS, one.dataset).splitlines():
         name, size, origin, kind, _quota = line.split("\t")
         parent, _slash, short = name.rpartition("/")
@@ -171,8 +171,8 @@ def listed(run: Run, one: Storage) -> List[Listed]:
         if kind != "volume":
             raise NotRecorded(f"'{name}', the file system of a container")
         base = origin.partition("@")[0].rpartition("/")[2] if origin.endswith("@" + BASE_SNAPSHOT) else ""
-        found.append(Listed(Volume(one.name, short, base, int(match.group(2))), int(size), origin))
-    return sorted(found)
+        result.append(Listed(Volume(one.name, short, base, int(match.group(2))), int(size), origin))
+    return sorted(result)
 
 
 def lock_path(one: Storage) -> str:

@@ -107,5 +107,5 @@ def ordered(run: Run, keys: List[str]) -> List[str]:
 
 def qemus(run: Run) -> Dict[str, Dict[str, Any]]:
     """Return what the running QEMUs have, by the VM's id as text."""
-    found: Dict[str, Dict[str, Any]] = run.host.state.setdefault("running", {})
-    return found
+    running: Dict[str, Dict[str, Any]] = run.host.state.setdefault("running", {})
+    return running

@@ -72,6 +72,8 @@ def _check(run: Run, vmid: int, config: VmConfig, is_template: bool, full: bool,
     if qemu.is_running(run, vmid):
         raise NotRecorded("a clone of a running VM")
     for key, disk in config_text.drives(config.snapshots[snapshot] if snapshot else config.main).items():
+        if "cloudinit" in disk.volume:
+            raise NotRecorded(f"a clone of a VM with the cloud-init drive {key}")
         if disk.is_cdrom:
             continue
         if not full and not is_template:

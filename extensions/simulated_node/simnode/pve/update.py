@@ -42,9 +42,11 @@ def set_vm(run: Run, vmid: int, options: Options) -> None:
         config = vmfile.load(run, vmid)
         vmfile.check_digest(run, vmid, options.get("digest"))
         vmfile.check_lock(config, options.get("skiplock") == "1")
-        told = {key: value for key, value in options.items() if key != "digest"}
-        run.say(f"update VM {vmid}: " + " ".join(f"-{key} {_shown(told[key])}" for key in sorted(told)))
         update = Update(run, vmid, config)
+        for key in [*params, *words(options.get("delete", ""))]:
+            update.check_known(key)
+        shown = {key: value for key, value in options.items() if key != "digest"}
+        run.say(f"update VM {vmid}: " + " ".join(f"-{key} {_shown(shown[key])}" for key in sorted(shown)))
         update.ask(params, words(options.get("delete", "")), words(options.get("revert", "")), "force" in options)
         update.finish()
 
@@ -57,9 +59,9 @@ def _shown(value: str) -> str:
 def check_values(params: Options) -> None:
     """Refuse values that the schema does not know. Raises ParameterError."""
     problems = {key: settings.problem(key, params[key]) for key in sorted(params)}
-    found = {key: problem for key, problem in problems.items() if problem}
-    if found:
-        raise ParameterError(found)
+    refused = {key: problem for key, problem in problems.items() if problem}
+    if refused:
+        raise ParameterError(refused)
     for key in params:
         if key not in settings.SETTABLE and not drive.is_drive(key) and not drive.is_unused(key):
             raise NotRecorded(f"the setting {key}")
