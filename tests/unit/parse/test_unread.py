@@ -56,7 +56,7 @@ def test_each_variable_is_read_or_refused(playbook):
             ["move_vm"],
             [
                 "flexible_disks_allow_restart is not read by move_vm, but by add_disk, apply, attach_disk, converge, "
-                "detach_disk, and 4 more playbooks. Leave it out"
+                "detach_disk, and 6 more playbooks. Leave it out"
             ],
         ),
         (
