@@ -16,6 +16,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     vm_snapshot,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk import run as run_disk
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -115,9 +116,9 @@ class Site:
         assert self.state() == before
         return True
 
-    def snapshot(self, name):
+    def snapshot(self, name, state="present"):
         home = self.world.home
-        spec = wanted(state="present", name=name)
+        spec = wanted(state=state, name=name)
         return vm_snapshot.run(home.zfs(), home.driver(), ["db01"], spec, Policy(), None, False, NOW)
 
     def destroyed(self, name):
@@ -208,6 +209,31 @@ def test_once_more_to_an_older_sync(site):
     site.world.write(site.number, 1, 4)
     assert site.world.sync() == (True, True)
     assert site.world.hashes_there() == site.world.hashes()
+
+
+def findings(site):
+    """What disk_verify finds on the host of the VM."""
+    target = site.target
+    found = verify(target.zfs(), target.driver(), None, (), None, 90, False, int(target.node.now())).findings
+    return {(one.kind, one.disk) for one in found}
+
+
+def test_snapshots_of_the_vm(site):
+    """Those of the disk go with what it had, and the VM has the rest of them."""
+    swap(site.world)
+    assert (site.snapshot("nightly").problems, site.snapshot("nightly").failure) == ([], None)
+    swap(site.world)
+    before = findings(site)
+    site.config = site.configured()
+    assert f"stays detached as {KEPT}, with 1 snapshot" in "\n".join(site.go())
+    _disk, former = site.whole()
+    (name,) = [one.name for one in former.snapshots if "sync" not in one.name]
+    assert name.rpartition("@")[2].startswith("flexdisk-parked-aaaaaaaa-")
+    assert findings(site) - before == set()
+    swap(site.world)
+    gone = site.snapshot("nightly", "absent")
+    assert (gone.problems, gone.failure, gone.changed) == ([], None, True)
+    assert (site.snapshot("later").problems, site.snapshot("later").failure) == ([], None)
 
 
 def test_what_it_had_can_be_given_up(site):

@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.dataset import Dataset
@@ -83,3 +85,45 @@ def test_notes():
     assert restore.is_from(user, DISK, origin.snapshot)
     assert not restore.is_from(user, OTHER, origin.snapshot)
     assert not restore.is_from(user, DISK, "")
+
+
+def both(first, second):
+    """A host with the replicas of two disks, each with these snapshots: name, createtxg, time."""
+    twin = f"zones/flexdisk/replica/{OTHER}"
+    found = [replica(), replica(twin, OTHER)]
+    for name, points in ((NAME, first), (twin, second)):
+        for short, txg, moment in points:
+            one = snapshot(short, txg, **{"replica.sent": "on"})
+            found.append(replace(one, name=f"{name}@{short}", creation=moment))
+    return host(*found)
+
+
+S1, S2, S3 = (f"flexdisk-sync-00000001-{number}" for number in (1, 2, 3))
+
+
+def test_a_set_of_several_disks():
+    """The newest sync that all replicas have, or the snapshot that is named."""
+    there = both([(S1, 1, 100), (S2, 2, 200), ("nightly", 3, 300), (S3, 4, 400)], [(S1, 5, 101), ("nightly", 6, 303)])
+    assert restore.choose_set(there, [DISK, OTHER], "") == S1
+    assert restore.choose_set(there, [DISK, OTHER], "nightly") == "nightly"
+    assert restore.choose_set(there, [DISK], "") == S3
+    with pytest.raises(FlexdiskError) as caught:
+        restore.choose_set(there, [DISK, OTHER], S2)
+    assert (
+        caught.value.code,
+        f"the replicas have no snapshot {S2} in common. They have {DISK}: {S3} of " in str(caught.value),
+    ) == ("ResourceNotFound", True)
+    with pytest.raises(FlexdiskError, match="no sync that has come completely in common"):
+        restore.choose_set(both([(S1, 1, 100)], [(S2, 2, 100)]), [DISK, OTHER], "")
+
+
+def test_snapshots_of_one_name_and_of_several_moments():
+    """Disks that do not fit together are not restored together."""
+    there = both([("nightly", 3, 300)], [("nightly", 6, 86700)])
+    with pytest.raises(FlexdiskError) as caught:
+        restore.choose_set(there, [DISK, OTHER], "nightly")
+    assert caught.value.code == "Ambiguous"
+    assert caught.value.message == (
+        "the snapshots nightly were not taken together, so the disks would not fit together: "
+        f"{DISK}: 1970-01-01T00:05:00Z; {OTHER}: 1970-01-02T00:05:00Z"
+    )

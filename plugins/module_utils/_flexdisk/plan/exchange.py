@@ -90,7 +90,7 @@ def plan_exchange(host: Host, wanted: t.Sequence[Wanted], policy: Policy, capabi
     exchanged = tuple(_exchanged(vm, t.cast(_Pair, pair), one, geometry) for pair, one in zip(pairs, left))
     seq = _sequence(vm, exchanged, _text(t.cast(t.List[_Pair], pairs), exchanged), geometry, capabilities)
     room = space.allocatable(seq.vm)
-    if room is not None and room < 0:
+    if room is not None and room < min(0, space.allocatable(vm) or 0):
         text = f"disks and snapshots would need {render_bytes(-room)} more than flexible_disk_size"
         problems.add("InsufficientSpace", text)
     if problems:

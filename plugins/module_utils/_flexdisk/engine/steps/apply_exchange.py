@@ -74,6 +74,8 @@ def _put_in(one: Exchanged, tools: Tools, change: Change) -> None:
     if _find(tools, one.restored_guid, (one.spare, one.place)) == one.spare:
         tools.zfs.set(change.vm.root.name, quota=max(change.vm.root.quota, change.after.root.quota))
         renames.rename(tools.zfs, one.spare, one.place)
+    if not tools.capabilities.removal_destroys:
+        tools.zfs.await_device(one.place)  # the VM is started right after this
     if one.facts:
         tools.zfs.set_facts(one.place, {**one.facts, **stamp(one.facts)})
 
