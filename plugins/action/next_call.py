@@ -27,7 +27,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.flee
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.restore_calls import (
     Restore,
-    restore_disk,
+    restore_disks,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_arguments import Sync
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.sync_calls import (
@@ -44,7 +44,7 @@ TASKS: t.Mapping[str, _Flow] = {
     "keep": lambda given, run: keep_replicas(Sync(**given), run),
     "replicate": lambda given, run: replicate(Sync(**given), run),
     "give_up": lambda given, run: give_up_replicas(Sync(**given), run),
-    "restore": lambda given, run: restore_disk(Restore(**{**given, "sync": Sync(**given["sync"])}), run),
+    "restore": lambda given, run: restore_disks(Restore(**{**given, "sync": Sync(**given["sync"])}), run),
     "move": lambda given, run: move_vm(Move(**{**given, "sync": Sync(**given["sync"])}), run),
 }
 

@@ -38,6 +38,7 @@ options:
       - delete_vm
       - detach_disk
       - list_disks
+      - list_replicas
       - plan
       - recalculate_quota
       - remove_disk
@@ -45,6 +46,7 @@ options:
       - resize_disk
       - restart_vm
       - restore_disk
+      - restore_vm
       - rollback
       - snapshot
       - start_vm

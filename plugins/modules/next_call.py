@@ -26,7 +26,8 @@ options:
   task:
     description:
       - V(move) is the role P(flexdisk.hypervisor.vm_move#role), V(keep) and V(give_up) are the states C(present) and
-        C(absent) of the role P(flexdisk.hypervisor.vm_replica#role). V(restore) is of the playbook C(restore_disk).
+        C(absent) of the role P(flexdisk.hypervisor.vm_replica#role). V(restore) is of the
+        playbooks C(restore_disk) and C(restore_vm).
     type: str
     choices: [move, keep, replicate, give_up, restore]
     required: true

@@ -77,6 +77,22 @@ pools:
       description: Bytes that the pool can still give.
       type: int
       returned: always
+    encryption:
+      description: Whether the pool can have encrypted datasets, as its feature C(encryption) is enabled.
+      type: bool
+      returned: always
+      version_added: 0.3.0
+    locked:
+      description:
+        - The encryption root whose key is not loaded, so that no dataset is made where replicas lie. Empty if it is.
+      type: str
+      returned: always
+      version_added: 0.3.0
+    prepared:
+      description: Whether the place of replicas is there. The first sync makes it.
+      type: bool
+      returned: always
+      version_added: 0.3.0
 vms:
   description: The VMs, each with C(uuid) and C(alias).
   returned: success

@@ -38,6 +38,7 @@ options:
       - moves
       - plan
       - quotas
+      - replicas
       - replicated
       - status
       - pages

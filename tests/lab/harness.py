@@ -90,10 +90,10 @@ class Lab:
         arguments = ["-a", module_arguments] if module_arguments else []
         return self._ansible("ansible", "hypervisors", "-m", module, *arguments, *options, check=check, extra={})
 
-    def reset(self) -> None:
-        """An empty pool and no VMs."""
+    def reset(self, passphrase: str = "") -> None:
+        """An empty pool and no VMs. passphrase: of an encrypted pool."""
         with boot.machine(self.name):
-            remote.reset()
+            remote.reset(passphrase)
 
     def lose_power(self) -> None:
         """Reset the machine, and return when it answers again, with its pool imported."""

@@ -40,7 +40,8 @@ SOCKET_PATH_LIMIT = 90  # ssh appends 17 characters to a control path, a socket 
 # udev takes the links of the disk away and makes them again while zpool labels it, so zpool may find none.
 CREATE_POOL = f"""for attempt in 1 2 3 4 5; do
     udevadm settle
-    zpool create -f -o ashift=12 -m /{POOL} {POOL} {POOL_DEVICE} && break
+    encrypted=${{PASSPHRASE:+-O encryption=on -O keyformat=passphrase}}
+    echo "$PASSPHRASE" | zpool create -f -o ashift=12 $encrypted -m /{POOL} {POOL} {POOL_DEVICE} && break
 done
 zfs set atime=off {POOL}
 """
@@ -132,12 +133,12 @@ def join_network() -> None:
 
 def create_pool() -> None:
     """Make the pool `zones` on the second disk."""
-    script(CREATE_POOL)
+    script("PASSPHRASE=\n" + CREATE_POOL)
 
 
-def reset() -> None:
-    """Destroy the pool and the hypervisor's state and begin anew, without a reboot."""
-    script(RESET)
+def reset(passphrase: str = "") -> None:
+    """Destroy the pool and the hypervisor's state and begin anew, without a reboot. passphrase: to encrypt it with."""
+    script(f"PASSPHRASE={shlex.quote(passphrase)}\n{RESET}")
 
 
 def has_node() -> bool:

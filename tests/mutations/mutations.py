@@ -380,7 +380,7 @@ MUTATIONS = (
     Mutation(
         "an answer of zfs that was cut within a dataset taken for whole",
         "zfs/read.py",
-        "len(props) != len(properties)",
+        "sorted(props) != wanted",
         "not props",
         "tests/unit/zfs/test_read.py",
     ),

@@ -4,8 +4,7 @@
 
 """Facts about raw streams of encrypted disks, on which their replicas are built.
 
-Measured on OpenZFS 2.1.11: the first four of SCENARIOS. The others follow its sources (dsl_crypto_recv_raw_key_sync of
-dsl_crypt.c), and have not run there to their end yet.
+Measured on OpenZFS 2.1.11, between two machines.
 """
 
 from __future__ import annotations
@@ -170,7 +169,8 @@ def the_way_back(pair: Pair, here: str, there: str) -> None:
 
 def a_raw_stream_below_a_foreign_key(pair: Pair, here: str, there: str) -> None:
     """ZFS receives a raw stream into a dataset that has the key of what is above it. The key that comes is another
-    one: ZFS says that it is available, but nothing opens the dataset any more.
+    one: ZFS says that it is available, but neither reads nor sends the dataset any more. It sends it raw, and the
+    passphrase of the source does not open what comes.
     """
     volume, target = secret(pair, here), pair.target
     root(target, f"{there}-other", OTHER)
@@ -184,7 +184,32 @@ def a_raw_stream_below_a_foreign_key(pair: Pair, here: str, there: str) -> None:
     target.zfs("unload-key", f"{there}-other")
     assert key(target, "load-key", f"{there}-other", OTHER) == ""
     assert target.get(inside, "keystatus") == "available"
-    assert target.run("zfs", "send", f"{inside}@2").rc != 0, "its data cannot be read"
+    for short in ("1", "2"):
+        assert "dataset key must be loaded" in target.refused("send", f"{inside}@{short}")
+    Reverse(pair).sent(f"-w {inside}@2", f"{REPLICA} {here}-rescued")
+    for passphrase in (PASSPHRASE, OTHER):
+        assert "Incorrect key" in key(pair.source, "load-key", f"{here}-rescued", passphrase)
+
+
+def below_a_locked_root(pair: Pair, here: str, there: str) -> None:
+    """Nothing is made below an encryption root whose key is not loaded, and no plain stream begins there. Raw ones do,
+    and what is there is renamed, rolled back and destroyed.
+    """
+    volume, target = secret(pair, here), pair.target
+    root(target, there, OTHER)
+    target.zfs("create", "-V", "64M", f"{there}/disk")
+    target.zfs("snapshot", f"{there}/disk@1")
+    target.zfs("snapshot", f"{there}/disk@2")
+    target.zfs("unload-key", there)
+    refusal = "encryption root's key is not loaded or provided"
+    for words in (("-o", "mountpoint=none"), ("-V", "64M")):
+        assert refusal in target.refused("create", *words, f"{there}/new")
+    assert "inherited key must be loaded" in pair.refused(f"{volume}@1", f"-s -u {there}/new")
+    pair.sent(f"-w {volume}@1", f"{REPLICA} {there}/new")
+    target.zfs("rename", f"{there}/disk", f"{there}/renamed")
+    target.zfs("rollback", "-r", f"{there}/renamed@1")
+    target.zfs("snapshot", f"{there}/renamed@3")
+    target.zfs("destroy", "-r", f"{there}/renamed")
 
 
 class Reverse(Pair):
@@ -205,6 +230,6 @@ SCENARIOS = {
     scenario.__name__: scenario
     for scenario in (
         raw_replica, raw_below_another_root, raw_without_keys, raw_and_plain_do_not_mix, wrong_and_changed_keys,
-        the_way_back, a_raw_stream_below_a_foreign_key,
+        the_way_back, a_raw_stream_below_a_foreign_key, below_a_locked_root,
     )
 }  # fmt: skip

@@ -8,18 +8,25 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 from simnode import ssh, vmadm
-from simnode.node import REMOTE, Node, PoolSpec
+from simnode.node import PVE, REMOTE, Node, PoolSpec
+from simnode.pve import admin as pve_admin
+from simnode.pve import on_node
 from simnode.vmadm import admin
 from simnode.zfs import numbers
 
 LOCKS = "flexdisk-locks"
 PROGRAMS = ("zfs", "zpool", "zdb", *vmadm.PROGRAMS, "guest", *REMOTE)
+PVE_PROGRAMS = ("zfs", "zpool", "zdb", *PVE, "guest", *REMOTE)
+PVE_FILES = "flexdisk-root"
+"""The link beside the programs of a node of Proxmox VE to its files: /etc/pve, /run/qemu-server and others."""
+
 _PROGRAM = """#!{python} -IS
 import gc
 
@@ -50,7 +57,10 @@ def install_programs(directory: Path) -> None:
     binaries.mkdir(parents=True, exist_ok=True)
     (binaries / LOCKS).mkdir(mode=0o700, exist_ok=True)
     ssh.make_host_key(directory)
-    for program in PROGRAMS:
+    is_pve = on_node.is_installed(str(directory))
+    if is_pve and not (binaries / PVE_FILES).is_symlink():
+        (binaries / PVE_FILES).symlink_to(os.path.join("..", on_node.FOLDER))
+    for program in PVE_PROGRAMS if is_pve else PROGRAMS:
         text = program_text(directory, program)
         path = binaries / program
         if len(sys.executable) > 100 or " " in sys.executable:
@@ -82,8 +92,8 @@ def pool_spec(text: str) -> PoolSpec:
 def _init(directory: Path, arguments: argparse.Namespace) -> None:
     if (directory / "state.json").exists():
         sys.exit(f"simnode: {directory} has a node already; remove the folder to make a new one")
-    if arguments.scenario and arguments.pool:
-        sys.exit("simnode: a scenario has its own pool; give --scenario or --pool")
+    if arguments.scenario and (arguments.pool or arguments.proxmox):
+        sys.exit("simnode: a scenario has its own pool and hypervisor; give --scenario, or --pool and --proxmox")
     if arguments.scenario:
         from simnode import scenarios
 
@@ -92,8 +102,10 @@ def _init(directory: Path, arguments: argparse.Namespace) -> None:
         except scenarios.ScenarioError as error:
             sys.exit(f"simnode: {error}")
     else:
-        specs = [_pool(text) for text in arguments.pool or ["zones:64G"]]
+        specs = [_pool(text) for text in arguments.pool or ["rpool:64G::2.3" if arguments.proxmox else "zones:64G"]]
         node = Node.create(directory, specs, arguments.seed)
+        if arguments.proxmox:
+            on_node.install(node, specs[0].name)
     node.save()
     install_programs(directory)
 
@@ -159,12 +171,15 @@ def _guests(directory: Path, arguments: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="simnode", description="A simulated SmartOS node in a directory.")
+    parser = argparse.ArgumentParser(
+        prog="simnode", description="A simulated node of SmartOS or Proxmox VE in a directory."
+    )
     parser.add_argument("--dir", required=True, type=Path, help="the node's directory")
     commands = parser.add_subparsers(dest="command", required=True)
     init = commands.add_parser("init", help="create a node and its programs in DIR/bin")
     init.add_argument("--scenario", help="demo, empty or bench:N")
     init.add_argument("--pool", action="append", help="NAME:SIZE[:VDEV[xDISKS][:VERSION]], may be repeated")
+    init.add_argument("--proxmox", action="store_true", help="a node of Proxmox VE: qm and pvesm instead of vmadm")
     init.add_argument("--seed", type=int, default=1, help="seed for the guids")
     hosts = commands.add_parser(
         "hosts", help="create nodes in DIR that reach each other, with an inventory for Ansible"
@@ -186,7 +201,7 @@ def _parser() -> argparse.ArgumentParser:
     guests = commands.add_parser("guests", help="run a process for each running VM (Linux only)")
     guests.add_argument("switch", choices=("on", "off"))
     guests.add_argument("program", nargs=argparse.REMAINDER, help="COMMAND...; the VM's UUID is put behind it")
-    for name, command in admin.COMMANDS.items():
+    for name, command in (*admin.COMMANDS.items(), *pve_admin.COMMANDS.items()):
         extra = commands.add_parser(name, help=(command.__doc__ or "").partition("\n")[0])
         extra.add_argument("arguments", nargs=argparse.REMAINDER)
     return parser
@@ -194,7 +209,10 @@ def _parser() -> argparse.ArgumentParser:
 
 def _admin(directory: Path, arguments: argparse.Namespace) -> int:
     with Node.open(directory) as node:
-        status, out, err = admin.COMMANDS[arguments.command](node, arguments.arguments)
+        if arguments.command in pve_admin.COMMANDS:
+            status, out, err = pve_admin.COMMANDS[arguments.command](node, arguments.arguments)
+        else:
+            status, out, err = admin.COMMANDS[arguments.command](node, arguments.arguments)
     sys.stdout.write(out)
     sys.stderr.write(err)
     return status

@@ -35,6 +35,7 @@ if TYPE_CHECKING:  # each program of the node starts faster without them
 
 Result = Tuple[int, str, str]
 REMOTE = ("ssh", "ssh-keygen", "getent")  # programs that ask no node
+PVE = ("qm", "pvesm")
 
 
 class PoolSpec(NamedTuple):
@@ -42,6 +43,7 @@ class PoolSpec(NamedTuple):
 
     `vdevs` are top-level vdevs: {"type": "disk" | "mirror" | "raidz1".."raidz3" | "draid1:4d", "disks": n}.
     `version` is "illumos", "2.1" or "2.3". An encrypted pool has a `passphrase`, which is loaded.
+    `encrypts`: its feature `encryption` is enabled.
     """
 
     name: str = "zones"
@@ -50,6 +52,7 @@ class PoolSpec(NamedTuple):
     vdevs: Sequence[Dict[str, Any]] = ({"type": "disk", "disks": 1},)
     version: str = "illumos"
     passphrase: str = ""
+    encrypts: bool = True
 
 
 class Node:
@@ -74,7 +77,8 @@ class Node:
         """Create a node with empty pools. It is written to `directory` at once unless that is None."""
         storage = Storage(Clock(), seed)
         for spec in pools:
-            storage.add_pool(spec.name, spec.size, spec.ashift, spec.vdevs, spec.version, spec.passphrase)
+            pool = storage.add_pool(spec.name, spec.size, spec.ashift, spec.vdevs, spec.version, spec.passphrase)
+            pool.encrypts = spec.encrypts
         node = cls(directory, storage, {} if seed == 1 else {"seed": f"simulated node {seed}"})  # disks of its own
         if directory is not None:
             directory.mkdir(parents=True, exist_ok=True)
@@ -201,6 +205,10 @@ class Node:
             return self.zdb(rest)
         if program == "guest":
             return self.guest(rest)
+        if program in PVE:
+            from simnode.pve import on_node
+
+            return on_node.run(self, program, rest)
         from simnode import vmadm
 
         if program in vmadm.PROGRAMS:

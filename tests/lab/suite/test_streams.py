@@ -200,6 +200,26 @@ def test_encrypted_volumes(pair: LabPair) -> None:
     assert pair.target.get(name, "written") == "0"
 
 
+@pytest.mark.full
+def test_a_raw_stream_to_a_pool_that_cannot_encrypt(pair: LabPair) -> None:
+    """It is refused until the feature is enabled."""
+    name, file = f"{POOL}/for-old", "/var/tmp/old.img"
+    pair.source.shell(f"echo passwordpassword | zfs create -o encryption=on -o keyformat=passphrase -V 64M {name}")
+    pair.source.zfs("snapshot", f"{name}@1")
+    pair.target.shell(f"truncate -s 512M {file}; zpool create -o feature@encryption=disabled old {file}")
+    try:
+        asked = "zpool get -H -o value feature@encryption old"
+        assert pair.target.shell(asked) == "disabled\n"
+        failure = "cannot receive new filesystem stream: pool must be upgraded to receive this stream.\n"
+        assert pair.refused(f"-w {name}@1", f"{REPLICA} old/disk") == failure
+        pair.target.shell("zpool set feature@encryption=enabled old")
+        assert pair.target.shell(asked) == "enabled\n"
+        pair.sent(f"-w {name}@1", f"{REPLICA} old/disk")
+        assert pair.target.shell(asked) == "active\n"
+    finally:
+        pair.target.shell(f"udevadm settle; zpool destroy old; rm {file}")
+
+
 def test_contents_of_files(pair: LabPair) -> None:
     """A disk that is a file arrives with its mode, byte by byte, and an increment follows while it is mounted."""
     name = f"{POOL}/files"

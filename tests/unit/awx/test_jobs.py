@@ -250,6 +250,7 @@ ALL = [
     ("stop_vm", {"flexdisk_power_vms": "app01"}, "app01"),
     ("start_vm", {"flexdisk_vm": "app01"}, "app01"),
     ("restart_vm", {"flexdisk_vm": "app01"}, "app01"),
+    ("list_replicas", {}, "replicas of VMs on "),
     ("status", {"flexdisk_status_fail_on": "never"}, "group web: "),
     ("write_metrics", {}, "! path is /var/lib/prometheus/node-exporter/flexdisk.prom"),
     ("start_host", {"flexdisk_start_unasked": "false"}, "hv01"),

@@ -15,8 +15,10 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import yaml
 
-EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "schedule"
+ROOT = Path(__file__).resolve().parents[3]
+EXAMPLES = ROOT / "examples" / "schedule"
 PLAYBOOK = "flexdisk.hypervisor.replicate"
 
 
@@ -30,8 +32,22 @@ def unit(name):
 def test_units():
     service, timer = unit("flexdisk-replicate.service"), unit("flexdisk-replicate.timer")
     assert service["Service"]["ExecStart"].split()[-1] == PLAYBOOK
+    assert service["Service"]["ExecStart"].startswith("/")  # systemd looks for no program in an environment of Python
     assert service["Service"]["Type"] == "oneshot"  # so that none is started while one is at work
     assert timer["Install"]["WantedBy"] == "timers.target"
+
+
+def test_one_rule_for_all_timers():
+    """Five minutes everywhere, and the same sentence about how often it must run."""
+    (start,) = [one.get("exec") for one in manifest().iter("exec_method") if one.get("name") == "start"]
+    assert (unit("flexdisk-replicate.timer")["Timer"]["OnCalendar"], start.split()[1]) == ("*:0/5", "300")
+    schedules = yaml.safe_load((ROOT / "extensions" / "awx" / "objects" / "schedules.yml").read_text())
+    (awx,) = (one for one in schedules["controller_schedules"] if one["unified_job_template"] == "flexdisk replicate")
+    assert awx["rrule"].endswith("FREQ=MINUTELY;INTERVAL=5")
+    texts = [path.read_text() for path in sorted(EXAMPLES.glob("*.timer")) + sorted(EXAMPLES.glob("*.xml"))]
+    for text in [*texts, awx["description"], (ROOT / "docs" / "replicas.md").read_text()]:
+        words = " ".join(text.replace("#", " ").replace('"', "").replace("`", "").split())
+        assert "at least twice as often as the shortest every" in words
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="without systemd")
@@ -48,8 +64,12 @@ def test_systemd_takes_them(tmp_path):
     subprocess.run(["systemd-analyze", "calendar", calendar], check=True, stdout=subprocess.DEVNULL)
 
 
+def manifest():
+    return ElementTree.parse(EXAMPLES / "flexdisk-replicate.xml").getroot()
+
+
 def test_manifest():
-    root = ElementTree.parse(EXAMPLES / "flexdisk-replicate.xml").getroot()
+    root = manifest()
     (service,) = root
     methods = {one.get("name"): one.get("exec") for one in service.iter("exec_method")}
     assert methods["start"].split()[0].endswith("/every.py")

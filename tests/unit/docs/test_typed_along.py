@@ -6,7 +6,9 @@
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -15,7 +17,10 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_info import HOLD
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.whole_files import NEW
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import layout
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import FILES, GUARD_SNAPSHOT
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.replicas import SYNC
 
 from ..playbooks.nodes import Nodes
@@ -74,20 +79,43 @@ def test_nothing_is_left(monkeypatch, tmp_path):
     assert json.loads(run(tmp_path, "hv02", "vmadm", "lookup", "-j")) == []
 
 
+NOT_ON_HOSTS = {
+    "flexdisk-": "a folder on the controller, while an inventory is read",
+    lock.NODE_FOLDER: "stands for the folders of locks and records on a simulated node",
+}
+
+
+def written_names():
+    """The texts in the code that begin as our names on hosts do: snapshots, holds, marks of keys, files, folders."""
+    begins = ("flexdisk-", ".flexdisk", "/var/lib/flexdisk", "/var/run/flexdisk")
+    for path in sorted((ROOT / "plugins").rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            text = node.value if isinstance(node, ast.Constant) else ""
+            if isinstance(text, str) and text.startswith(begins) and not re.search(r"\s", text):
+                yield text
+
+
 def test_the_page_names_each_place():
     """Where the collection has a new place on hosts, the page must say how it goes."""
     text = (ROOT / "docs" / "uninstall.md").read_text()
-    parts = (
-        layout.container,
-        layout.replicas_container,
-        layout.restoring_container,
-        layout.diverged_container,
-        layout.moves_container,
-    )
-    for part in parts:
+    containers = [function for name, function in vars(layout).items() if re.fullmatch(r"(?!_)(\w+_)?container", name)]
+    assert len(containers) >= 5
+    for part in containers:
         assert f"`{part('POOL')}`" in text
-    for place in (lock.ROOT_FOLDER, records._FOLDER, SYNC):
-        assert f"`{place}" in text
+    for kind in (records.MOVES, records.FAILOVER):
+        assert f"`{records._FOLDER}/{kind}`" in text
+    names = set(written_names())
+    assert {SYNC, HOLD, GUARD_SNAPSHOT, NEW, lock.ROOT_FOLDER, FILES} < names
+    for name in names - set(NOT_ON_HOSTS):
+        assert name in text, name
+
+
+def test_disks_that_are_files_are_not_deleted_with_the_records():
+    """They are mounted below the same folder."""
+    text = (ROOT / "docs" / "uninstall.md").read_text()
+    removed = [word for line in text.splitlines() if line.lstrip(" $").startswith("rm -r") for word in line.split()]
+    assert f"{records._FOLDER}/{records.MOVES}" in removed
+    assert not {word for word in removed if FILES.startswith(word.rstrip("/"))}
 
 
 def test_what_has_a_disk_in_it_is_not_destroyed(tmp_path):

@@ -11,8 +11,8 @@ from hypothesis import given as draws
 from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import (
+    replica_age,
     replicate,
-    replicate_report,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators.registered import (
     show_replicated,
@@ -35,14 +35,19 @@ GIVEN = {"flexdisk_replicas": ENTRIES}
 NAMES = {WEB: "web", DB: "db"}
 
 
-def peer(name, *vms, ages=(None, None), **more):
-    rows = [{"vm": uuid, "name": NAMES.get(uuid, uuid), "age": age} for uuid, age in zip(vms, ages, strict=False)]
+def peer(name, *vms, ages=(None, None), every=None, no_age="", **more):
+    known = {"every": every, "no_age": no_age}
+    rows = [
+        {"vm": uuid, "name": NAMES.get(uuid, uuid), "age": age, **known} for uuid, age in zip(vms, ages, strict=False)
+    ]
     return {"host": name, "failover": "unchanged", **more, "vms": list(vms), "rows": rows}
 
 
-def to(*peers, fresh=0, rounds=None):
-    """The call of a host, which has nothing to do in the rounds after its own."""
-    return {"peers": [*peers, *[None] * ((rounds or len(peers)) - len(peers))], "fresh": fresh}
+def to(*peers, fresh=(), rounds=None):
+    """The call of a host, which has nothing to do in the rounds after its own. fresh: name, to and seconds of each."""
+    keys = ("name", "to", "seconds")
+    unsent = [dict(zip(keys, one, strict=True)) for one in fresh]
+    return {"peers": [*peers, *[None] * ((rounds or len(peers)) - len(peers))], "fresh": unsent}
 
 
 def test_each_host_has_the_peers_of_its_vms():
@@ -202,17 +207,18 @@ def replicated(uuid, alias, member="", **ages):
     [(None, 900, True), (0, None, True), (0, 900, False), (809, 900, False), (810, 900, True), (9999, 900, True)],
 )
 def test_a_replica_is_due_after_nine_tenths_of_its_interval(age, every, due):
-    """So that a timer that runs as often, and takes a little longer now and then, finds it due each time."""
-    assert replicate.is_due(age, every) is due
+    """The age counts from its snapshots. A run whose time has come finds it a little younger than the interval."""
+    assert replica_age.is_due(age, every) is due
 
 
 def test_what_is_fresh_is_left_alone():
     read = {**READ, "hv01": host(replicated(WEB, "web", hv02=60, hv03=4000))}
     entries = [{"vm": "web", "host": name, "every": 3600} for name in ("hv02", "hv03")]
     given = {"flexdisk_replicas": entries}
-    assert calls("replicate", given, read=read)["hv01"] == to(peer("hv03", WEB, ages=[4000]), fresh=1)
+    due = peer("hv03", WEB, ages=[4000], every=3600)
+    assert calls("replicate", given, read=read)["hv01"] == to(due, fresh=[("web", "hv02", 3180)])
     named = {**given, "flexdisk_vm": "web"}
-    both = to(peer("hv02", WEB, ages=[60]), peer("hv03", WEB, ages=[4000]))
+    both = to(peer("hv02", WEB, ages=[60], every=3600), due)
     assert calls("replicate", named, read=read)["hv01"] == both
 
 
@@ -220,7 +226,53 @@ def test_a_disk_without_a_replica_makes_its_vm_due():
     web = replicated(WEB, "web", hv02=60)
     web["disks"].append({**disk("new", DATA), "hidden": False, "replicas": []})
     given = {"flexdisk_replicas": [{"vm": "web", "host": "hv02", "every": 3600}]}
-    assert calls("replicate", given, read={**READ, "hv01": host(web)})["hv01"] == to(peer("hv02", WEB))
+    due = peer("hv02", WEB, every=3600, no_age="disk new has no sync yet")
+    assert calls("replicate", given, read={**READ, "hv01": host(web)})["hv01"] == to(due)
+
+
+def note(age, synced="2026-11-30T00:00:00Z", name="hv02"):
+    return {"host": name, "age": age, "synced": synced}
+
+
+@pytest.mark.parametrize(
+    ("notes", "seconds", "reason"),
+    [
+        ([], None, ""),
+        ([[], []], None, ""),
+        ([[note(None, "")], [note(5, name="hv03")]], None, ""),  # begun, and elsewhere
+        ([[note(5)], [note(7)]], 7, ""),
+        ([[note(5)], []], None, "disk disk1 has no sync yet"),
+        ([[note(5)], [note(None, "")]], None, "disk disk1 has no sync yet"),
+        ([[note(5)], [], []], None, "2 disks have no sync yet"),
+        ([[note(None)], []], None, "disk disk1 has no sync yet"),
+        ([[note(5)], [note(None)]], None, "not known: by another clock"),  # it came with a move
+    ],
+)
+def test_why_a_replica_has_no_age(notes, seconds, reason):
+    """A disk was attached, or there never was a replica, or nobody can tell. The second and third have no names."""
+    disks = [
+        {**disk("" if number else "root", DATA, volume=f"zones/web/disk{min(number, 1)}"), "replicas": some}
+        for number, some in enumerate(notes)
+    ]
+    hidden = {**disk("seed", DATA), "hidden": True, "replicas": []}
+    found = replica_age.replica_age({"disks": [*disks, hidden]}, "hv02")
+    assert found == (seconds, reason)
+    assert replica_age.age_text(*found) == (reason or ("7 s" if seconds else "never"))
+
+
+@pytest.mark.parametrize(
+    ("age", "every", "seconds", "text"),
+    [
+        (None, 900, 0, "next run"),
+        (60, None, 0, "next run"),
+        (810, 900, 0, "next run"),
+        (809, 900, 1, "in 1 s"),
+        (0, 3600, 3240, "in 54 min"),
+    ],
+)
+def test_when_a_replica_is_due(age, every, seconds, text):
+    assert (replica_age.due_in(age, every), replica_age.due_text(age, every)) == (seconds, text)
+    assert replica_age.is_due(age, every) is (seconds == 0)
 
 
 def test_groups():
@@ -301,13 +353,14 @@ def ended(uuid, peer_name="hv02", failure="", **more):
 
 
 def test_the_table():
-    call = {"peers": [peer("hv02", WEB, DB, ages=[4000, None]), None], "fresh": 2}
+    both = peer("hv02", WEB, DB, ages=[4000, None], every=3600)
+    call = to(both, fresh=[("a", "hv02", 9), ("b", "hv02", 8)], rounds=2)
     results = {"hv01": [{"peer": "hv02", "rows": [*ended(WEB)["rows"], *ended(DB, failure="no room")["rows"]]}]}
-    found = report({"hv01": call, "hv03": {"peers": [], "fresh": 1}}, results, ["VM x is on none."])
+    found = report({"hv01": call, "hv03": to(fresh=[("c", "hv02", 7)])}, results, ["VM x is on none."])
     assert found.lines == [
-        "VM   host  to    sent   took  age before  age after  failed",
-        "web  hv01  hv02  3 MiB  2 s   1 h 6 min   4 s",
-        "db   hv01  hv02  3 MiB  2 s   never       never      yes",
+        "VM   host  to    sent   took  age before  age after  next due   failed",
+        "web  hv01  hv02  3 MiB  2 s   1 h 6 min   4 s        in 53 min",
+        "db   hv01  hv02  3 MiB  2 s   never       never      next run   yes",
         "2 replicas were due, 3 replicas are fresh, 2 failed",
     ]
     assert found.failures == ["VM x is on none.", "db to hv02: no room"]
@@ -340,7 +393,17 @@ def test_a_host_that_was_lost_in_the_middle_has_failed():
 
 
 def test_nothing_is_due():
-    assert report({"hv01": to(fresh=1)}, {}) == (["no replica is due, 1 replica is fresh"], [])
+    lines = ["no replica is due, 1 replica is fresh", "the next one, web to hv02, is due in 53 min"]
+    assert report({"hv01": to(fresh=[("web", "hv02", 3236)])}, {}) == (lines, [])
+    calls_of_two = {"hv01": to(fresh=[("web", "hv02", 99)]), "hv02": to(fresh=[("db", "hv01", 98)])}
+    assert report(calls_of_two, {}).lines[1] == "the next one, db to hv01, is due in 98 s"
+    assert report({"hv01": to()}, {}) == (["no replica is due"], [])
+
+
+def test_a_disk_without_a_sync_is_told_in_check_mode():
+    call = to(peer("hv02", WEB, every=3600, no_age="disk new has no sync yet"))
+    found = report({"hv01": call}, {"hv01": [ended(WEB)]}, check=True)
+    assert found.lines[1].split("  ")[-1] == "disk new has no sync yet"
 
 
 @pytest.mark.parametrize(
@@ -356,4 +419,4 @@ def test_nothing_is_due():
     ],
 )
 def test_ages_for_people(seconds, text):
-    assert replicate_report._age(seconds) == text
+    assert replica_age.age_text(seconds) == text

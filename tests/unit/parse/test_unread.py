@@ -23,7 +23,9 @@ PLAYBOOKS = Path(__file__).resolve().parents[3] / "playbooks"
 VARS = yaml.safe_load((PLAYBOOKS / "vars" / "arguments.yml").read_text())
 READERS = Readers(VARS)
 TARGET = {"flexdisk_target": "hv02"}
-SAID = ["flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm, restore_disk. Leave it out"]
+SAID = [
+    "flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm, restore_disk, restore_vm. Leave it out"
+]
 
 
 @pytest.mark.parametrize("playbook", VARS["_flexdisk_arguments"])

@@ -37,6 +37,7 @@ GIVEN = {
     "move_plan": "allow_partial exclusive_tags host_groups hosts max_age redundancy request to_groups",
     "show_results": "about results",
     "playbooks/tasks/report_page: show_results": "page_hosts path",
+    "replica_info": "hypervisor libvirt_uri pool",
     "role flexible_disks": "",
     "role guest_growth": "",
     "role instance_group": (
@@ -81,6 +82,7 @@ GIVEN = {
     "playbooks/resize_disk: disk": "allow_restart dangerous_allow_shrink size stop_timeout uuid vm",
     "playbooks/restore_disk: role vm_replica": "peer_pool",
     "playbooks/restore_disk: disk": "name replica source_snapshot",
+    "playbooks/restore_vm: role vm_replica": "peer_pool",
     "playbooks/restart_vm: vm": "allow_force_stop allow_restart stop_timeout",
     "playbooks/stop_vm: vm": "allow_force_stop stop_timeout",
     "playbooks/rollback: vm_snapshot": "allow_restart destroy_newer flexible_disk_size newer stop_timeout",

@@ -107,3 +107,63 @@ def test_an_unknown_snapshot(nodes):
     text = " ".join(printed.split())
     assert "has no snapshot weekly that has come from its disk; it has: flexdisk-sync-" in text
     assert json.loads(nodes.run("hv02", "vmadm", "lookup", "-j")) == []
+
+
+IN_PLACE = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_disk=disk1", "-e", "flexdisk_replaced_name=wrong"]
+ALLOWED = ["-e", "flexible_disks_allow_restart=true", "-e", "flexible_disks_stop_timeout=9"]
+
+
+def test_in_place(nodes):
+    """The disk gets what it had, in its place. What it had meanwhile is another disk."""
+    dataset, uuid = replicated(nodes)
+    before = nodes.run("hv01", "guest", "hash", dataset)
+    nodes.run("hv01", "guest", "write", dataset, "0", "9", "nonsense")
+    wrong = nodes.run("hv01", "guest", "hash", dataset)
+    lines = [
+        f"+ wrong 1 GiB detached as a copy of {REPLICAS}/{uuid}@flexdisk-sync-",
+        "~ disk1 1 GiB gets back what it had at flexdisk-sync-",
+        "; what it has now stays detached as wrong",
+    ]
+    printed = play(nodes, *IN_PLACE, *ALLOWED, "--check")
+    assert [line for line in lines if line not in printed] == []
+    assert changed(printed, "hv02")
+    assert "zones/flexdisk/restoring" not in nodes.run("hv01", "zfs", "list", "-Ho", "name", "-r", "zones")
+    printed = play(nodes, *IN_PLACE, *ALLOWED)
+    assert [line for line in lines if line not in printed] == []
+    assert changed(printed, "hv02")
+    assert nodes.run("hv01", "guest", "hash", dataset) == before
+    assert nodes.run("hv01", "guest", "hash", detached(nodes, "hv01")["wrong"]) == wrong
+    for words in (("--check",), ()):
+        printed = play(nodes, *IN_PLACE, *ALLOWED, *words)
+        assert "this was restored from this snapshot already" in printed
+        assert not changed(printed, "hv02")
+
+
+def test_in_place_of_a_running_vm(nodes):
+    """It is refused before anything is sent, with the command that stops the VM."""
+    dataset, _uuid = replicated(nodes)
+    vm = dataset.split("/")[1]
+    nodes.run("hv01", "vmadm", "start", vm)
+    text = " ".join(play(nodes, *IN_PLACE, status=2).split())
+    assert f"the VM is running and must be stopped while its disks get other contents: vmadm stop {vm}" in text
+    assert "zones/flexdisk" not in nodes.run("hv01", "zfs", "list", "-Ho", "name", "-r", "zones").split()
+
+
+def test_all_disks_of_a_vm(nodes):
+    """They get back what they had at one moment."""
+    replicated(nodes)
+    (vm,) = json.loads(nodes.run("hv01", "vmadm", "lookup", "-j"))
+    places = [disk["path"].removeprefix("/dev/zvol/rdsk/") for disk in vm["disks"]]
+    before = [nodes.run("hv01", "guest", "hash", place) for place in places]
+    for place in places:
+        nodes.run("hv01", "guest", "write", place, "0", "9", "nonsense")
+    given = ["-e", "flexdisk_vm=db01", "-e", "flexdisk_replaced_suffix=wrong", *ALLOWED]
+    for words in (("--check",), ()):
+        status, printed = nodes.play("restore_vm", *given, *words)
+        assert status == 0, printed
+        assert "what it has now stays detached as disk1-wrong" in printed
+        assert changed(printed, "hv02")
+    assert [nodes.run("hv01", "guest", "hash", place) for place in places] == before
+    assert sorted(detached(nodes, "hv01")) == [f"disk{number}-wrong" for number in range(len(places))]
+    status, printed = nodes.play("restore_vm", *given)
+    assert (status, changed(printed, "hv02")) == (0, False)

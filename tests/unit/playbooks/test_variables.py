@@ -234,7 +234,8 @@ def play(collections, name, variables, *words):
          ["flexdisk_vm is empty, but is needed"]),
         ("evacuate_host", {"flexdisk_move_from_hosts": []}, ["_from_hosts is an empty list, but is needed"]),
         ("evacuate_host", {"flexdisk_move_from_hosts": "hv01", "flexdisk_target": "hv02"},
-         ["flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm, restore_disk. Leave it out"]),
+         ["flexdisk_target is not read by evacuate_host, but by failover_vm, move_vm, restore_disk, restore_vm. "
+          "Leave it out"]),
         ("evacuate_host", {"flexdisk_move_from_hosts": "hv01", "flexdisk_move_max_moves": 3},
          ["flexdisk_move_max_moves is not read by evacuate_host, but by plan_moves, rebalance. Leave it out"]),
         ("list_disks", {"flexdisk_list_long": True, "flexdisk_list_fields": ["name"]}, ["leave one of them out"]),

@@ -12,12 +12,21 @@ from dataclasses import replace
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover import failover_start
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
+    FailoverReturn,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
-from .test_failover import protect, take, taken, taker
+from .test_failover import protect, said_by, start, take, taken, taker
 from .test_move import config, gone, hosts, look, move, moved, smartos, swap
 from .world import OTHER, PASSPHRASE, REPLICAS, VM, SecretWorld, TwoSecretsWorld, World
 
@@ -163,6 +172,67 @@ def test_a_plain_disk_and_an_encrypted_peer(plain):
     assert plain.hashes_there() == plain.hashes()
 
 
+@pytest.mark.parametrize("world", [SecretWorld], indirect=True)
+def test_a_pool_that_cannot_encrypt(world):
+    """Its replicas would be raw, and ZFS refuses raw streams there. It is known before anything is done."""
+    world.peer.node.pools.pools["zones"].encrypts = False
+    prepared = world.home.points(f"zones/{VM}/disk0"), world.peer.stored()
+    found = world.planned().problems
+    text = "it is encrypted, and pool zones of hv02 has the feature encryption disabled; "
+    text += "zpool set feature@encryption=enabled zones on hv02 enables it, for good"
+    assert [(one.code, one.message, one.vm, one.disk) for one in found] == [
+        ("NotSupported", text, f"db01 ({VM})", name) for name in world.names
+    ]
+    with pytest.raises(Stopped, match="has the feature encryption disabled"):
+        move(world)
+    assert (world.home.points(f"zones/{VM}/disk0"), world.peer.stored()) == prepared
+    assert world.home.runs(VM)
+
+
+def test_a_plain_disk_in_a_pool_that_cannot_encrypt(tmp_path, monkeypatch):
+    world = World(tmp_path, monkeypatch)
+    world.peer.node.pools.pools["zones"].encrypts = False
+    assert world.sync() == (True, True)
+
+
+def test_what_raw_streams_meet_in_a_pool_that_cannot_encrypt(tmp_path, monkeypatch):
+    """Measured on OpenZFS 2.1: tests/lab/suite/test_streams.py."""
+    world = SecretWorld(tmp_path, monkeypatch)
+    world.peer.node.pools.pools["zones"].encrypts = False
+    world.home.ok("zfs", "snapshot", f"zones/{VM}/disk0@raw")
+    sent = world.home.ok("zfs", "send", "-w", f"zones/{VM}/disk0@raw")
+    rc, _out, err = world.peer.node.run(["zfs", "receive", "-u", "zones/raw"], sent)
+    assert (rc, err) == (1, "cannot receive new filesystem stream: pool must be upgraded to receive this stream.\n")
+
+
+POOL_IS_LOCKED = "the key of zones is not loaded; zfs load-key zones loads it"
+
+
+def test_a_first_sync_to_a_locked_pool(world):
+    """ZFS makes nothing in it, and the places of replicas are not there yet. Known before anything is done."""
+    world.peer.ok("zfs", "unload-key", "zones")
+    before = world.home.points(f"zones/{VM}/disk0"), world.peer.stored()
+    ((code, text),) = problems(world)
+    assert (code, text) == ("KeyNotLoaded", f"pool zones of hv02 gets no replicas: {POOL_IS_LOCKED}")
+    assert (world.home.points(f"zones/{VM}/disk0"), world.peer.stored()) == before
+    world.peer.load("zones", OTHER)
+    assert world.sync() == (True, True)
+    world.peer.ok("zfs", "unload-key", "zones")
+    world.write(0, 1, 5)
+    assert world.sync() == (True, True), "the places are there, and raw streams need no key"
+
+
+def test_new_disks_in_a_locked_pool(plain):
+    """A disk that is not encrypted needs the key of the pool, a new one as well as one that has a replica."""
+    assert plain.sync() == (True, True)
+    first = replicas(plain)[0]
+    done = plain.sender().remove(["db01"], "hv02", False)
+    plain.receiver().remove(["zones"], done.uuids, done.homes, False)
+    plain.peer.ok("zfs", "unload-key", "zones")
+    assert problems(plain) == [("KeyNotLoaded", f"pool zones of hv02 gets no replicas: {POOL_IS_LOCKED}")]
+    assert not plain.peer.has(first)
+
+
 def test_findings(world):
     def kinds():
         reported = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, time.time()).findings
@@ -191,6 +261,22 @@ def test_a_move_asks_for_the_key_before_the_vm_is_stopped(world):
     with pytest.raises(Stopped, match="is not loaded"):
         move(world)
     load_all(world)
+    assert move(world)
+    moved(world, before, hashes)
+
+
+def test_a_move_to_a_pool_that_is_locked(world):
+    """The keys of the replicas are loaded, and that of the pool is not: the VM's dataset could not be made."""
+    before, hashes = config(world.home), world.hashes()
+    assert world.sync() == (True, True)
+    load_all(world)
+    world.peer.ok("zfs", "unload-key", "zones")
+    there = world.peer.stored()
+    with pytest.raises(Stopped, match=f"hv02: {POOL_IS_LOCKED}"):
+        move(world)
+    assert (config(world.home), world.home.runs(VM), look(world)["move"]) == (before, True, None)
+    assert world.peer.stored() == there
+    world.peer.load("zones", OTHER)
     assert move(world)
     moved(world, before, hashes)
 
@@ -297,3 +383,74 @@ def test_a_failover_asks_for_the_key_first(world):
     load_all(world)
     assert take(world)
     taken(world, before, hashes)
+
+
+def test_locked_replicas_are_compared_with_others(world):
+    """A failover to a third host asks which replicas are newer. That needs no key."""
+    protect(world)
+    (locked,) = failover_start.look(world.peer.zfs(), world.peer.driver(), Copies(world.peer), "db01")["records"]
+    load_all(world)
+    (loaded,) = failover_start.look(world.peer.zfs(), world.peer.driver(), Copies(world.peer), "db01")["records"]
+    assert locked == loaded
+    assert (loaded["why_not"], sorted(loaded["points"])) == ("", sorted(world.disks()))
+
+
+def test_a_failover_to_a_pool_that_is_locked(world):
+    """The keys of the replicas are loaded, and that of the pool is not. As long as the home is there, that is fine."""
+    protect(world)
+    before, hashes = config(world.home), world.hashes()
+    world.peer.ok("zfs", "unload-key", "zones")
+    protect(world)
+    plan = taker(world).look("db01")
+    assert [(one.code, one.disk) for one in plan.problems] == [
+        ("KeyNotLoaded", "root"), ("KeyNotLoaded", "data"), ("KeyNotLoaded", "")
+    ]  # fmt: skip
+    load_all(world)
+    (problem,) = taker(world).look("db01").problems
+    assert problem.message == POOL_IS_LOCKED
+    there = world.peer.stored()
+    with pytest.raises(FlexdiskError, match=POOL_IS_LOCKED):
+        take(world)
+    assert world.peer.stored() == there
+    world.peer.load("zones", OTHER)
+    assert take(world)
+    taken(world, before, hashes)
+
+
+def test_a_home_that_is_locked_after_its_boot(world):
+    """Nothing starts the VM before its key is loaded, and each that would says so."""
+    protect(world)
+    world.home.power_off(VM)
+    world.home.reboot()
+    world.home.ok("zfs", "unload-key", "zones")
+    said = {"hv02": said_by(world.peer)}
+    for check in (True, False):
+        (failure,) = start(world, said, check=check).failures
+        assert failure == f"db01 ({VM}): {POOL_IS_LOCKED} [KeyNotLoaded]"
+    assert world.home.power(VM) == "stopped"
+    world.home.load("zones")
+    assert start(world, said).started == [f"db01 ({VM})"]
+    assert world.home.runs(VM)
+
+
+def test_an_old_home_that_is_locked(world):
+    """It has booted, and nobody has loaded its key. Its tombstone could not be written: nothing is begun."""
+    protect(world)
+    world.write(0, 3, 9)
+    world.home.power_off(VM)
+    load_all(world)
+    assert take(world)
+    uuids, left = list(world.disks()), world.hashes()
+    world.home.ok("zfs", "unload-key", "zones")
+    back = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
+    request = EndRequest("db01", read_claims({"hv02": said_by(world.peer, "db01")}))
+    (problem,) = back.look(request).problems
+    assert (problem.code, problem.message) == ("KeyNotLoaded", POOL_IS_LOCKED)
+    here = world.home.stored()
+    with pytest.raises(FlexdiskError, match=POOL_IS_LOCKED):
+        back.end(request)
+    assert world.home.stored() == here
+    world.home.load("zones")
+    back.end(request)
+    assert world.home.ok("guest", "hash", f"zones/flexdisk/diverged/{uuids[0]}") == left[0]
+    assert world.home.ok("guest", "hash", f"{REPLICAS}/{uuids[1]}") == left[1]

@@ -10,11 +10,18 @@ import json
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_home import (
+    FailoverHome,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records, trust
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.failover_calls import (
+    Unprepared,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.transfers import (
     read_transfers,
     transfer_as_result,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .controller import Controller
 from .world import REPLICAS, VM, World
@@ -244,6 +251,30 @@ def test_a_failure_of_a_vm_is_shown_for_that_vm_alone(many, rows, monkeypatch):
     assert "out of space" in ended["web02"][1]
     assert replica in ended["web03"][1]
     assert "web0" not in ended["web02"][1] + ended["web03"][1]  # whose failure it is says the row
+
+
+def test_a_failover_that_is_not_prepared_is_a_failure_of_that_vm(many, rows, monkeypatch):
+    """The last step of a sync. The replicas of all are complete then."""
+    record = FailoverHome._record
+
+    def broken(self, host, vm, *more):
+        if vm.config.alias == "web02":
+            raise FlexdiskError("NotSupported", "no record of it")
+        return record(self, host, vm, *more)
+
+    monkeypatch.setattr(FailoverHome, "_record", broken)
+    ended = rows.sync(failover="present")
+    assert (ended["web01"], ended["web03"]) == ((True, ""), (True, ""))
+    text = "The replicas are complete, but the failover of a VM is not prepared: no record of it [NotSupported]"
+    assert ended["web02"] == (True, text)
+
+
+def test_what_is_unprepared_for_nobody_by_name_is_told_to_all():
+    stopped = Unprepared(["VM web (1): no", "hv02: out of space", "VM web (2): never"])
+    assert str(stopped).endswith("is not prepared: VM web (1): no. hv02: out of space. VM web (2): never")
+    assert stopped.of("web (1)", ["web (2)", "db"]).endswith("is not prepared: no. hv02: out of space")
+    assert Unprepared(["VM web (2): never"]).of("web (1)", ["web (2)"]) == ""
+    assert Unprepared(["VM web (1): no"]).of("web (1)", []).endswith(": no")
 
 
 def test_two_vms_of_one_alias_keep_their_failures(many, rows):

@@ -20,7 +20,7 @@ from tests.unit.four_steps import four_steps, refused
 from . import test_move
 from .linux import LinuxWorld
 from .test_other_tasks import DATA, ROOT, done
-from .world import REPLICAS, VM, Fuse, Killed, World
+from .world import REPLICAS, VM, Fuse, Killed, TwoSecretsWorld, World
 
 
 class Site:
@@ -68,10 +68,10 @@ class Site:
         return str(self.there.ok("guest", "hash", dataset))
 
 
-def made(kind, tmp_path, monkeypatch):
-    """Two hosts with a VM and its replicas; on libvirt its third disk is a file."""
+def made(kind, tmp_path, monkeypatch, smartos=World):
+    """Two hosts with a VM and its replicas; on libvirt its third disk is a file. smartos: the two with vmadm."""
     monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
-    world = World(tmp_path, monkeypatch) if kind == "vmadm" else test_move.linux(tmp_path, monkeypatch)
+    world = smartos(tmp_path, monkeypatch) if kind == "vmadm" else test_move.linux(tmp_path, monkeypatch)
     more = [test_move.FILE] if kind == "libvirt" else []
     names = [{**entry, "uuid": uuid} for entry, uuid in zip((ROOT, DATA), world.disks(), strict=False)]
     done(world, *names, *more, flexible_disk_size=1024)
@@ -105,6 +105,16 @@ def test_the_syncs_go_on(site):
     site.world.write(1, 1, 3)
     assert site.world.sync() == (True, True)
     assert site.world.hashes_there() == site.world.hashes()
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_encrypted_replica(tmp_path, monkeypatch, loaded):
+    """Whether its key is loaded or not, no disk is made of it: neither a readable one, nor one that nobody can open."""
+    site = Site(made("vmadm", tmp_path, monkeypatch, TwoSecretsWorld))
+    if loaded:
+        site.there.load(site.replica)
+    text = site.refused("EncryptionRoot")
+    assert text.startswith(f"{site.replica} is encrypted, and a replica that is encrypted is not restored as a disk")
 
 
 def test_an_older_snapshot(site):

@@ -20,7 +20,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from .controller import Controller
 from .test_move import swap
 from .test_restore import made
-from .world import REPLICAS, VM, Fuse, Killed
+from .world import OTHER, REPLICAS, VM, Fuse, Killed, TwoSecretsWorld
 
 EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 3
 PLACE = "zones/flexdisk/restoring"
@@ -40,7 +40,8 @@ class Site:
     def go(self, check=False, **more):
         controller = Controller(self.world, {"hv01": self.target, "hv02": self.source})
         sync = controller.sync("hv02", more.pop("target", "hv01"), [], peer_pool=more.pop("pool", None))
-        given = {"disk": self.data, "new_name": "restored", "sync": sync}
+        named = {"disk": self.data, "new_name": more.pop("new_name", "restored")}
+        given = {"disks": [named], "sync": sync}
         return controller.does("restore", {**given, **more}, check)["plan"]
 
     def refused(self, **more) -> str:
@@ -113,6 +114,30 @@ def test_what_is_refused(site):
     free = int(site.target.ok("zfs", "get", "-Hpo", "value", "available", "zones"))
     site.target.ok("zfs", "create", "-o", f"reservation={free - (1 << 20)}", "-o", "mountpoint=none", "zones/other")
     assert "pool zones has 1 MiB left, but restored needs" in site.refused()
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_an_encrypted_replica(tmp_path, monkeypatch, loaded):
+    """Its key may be loaded or not: nothing is sent, readable or raw."""
+    site = Site(made("vmadm", tmp_path, monkeypatch, TwoSecretsWorld))
+    if loaded:
+        site.source.load(site.replica)
+    for check in (True, False):
+        text = site.refused(check=check)
+        assert f"{site.replica} is encrypted, and a replica that is encrypted is not restored as a disk" in text
+
+
+def test_a_locked_pool(site):
+    """The disk of a replica that is not encrypted gets the key of its pool, which must be loaded."""
+    site.target.node.pools.add_pool("tank", 8 << 30, 12, [{"type": "disk"}], "illumos", OTHER)
+    site.target.ok("zfs", "unload-key", "tank")
+    for check in (True, False):
+        assert "the key of tank is not loaded; zfs load-key tank loads it" in site.refused(check=check, pool="tank")
+    site.target.load("tank", OTHER)
+    (line,) = site.go(pool="tank")
+    assert line.startswith("+ restored ")
+    (disk,) = site.there().detached
+    assert site.target.ok("guest", "hash", disk.volume.name) == site.before[1]
 
 
 def half_done(site):

@@ -243,7 +243,7 @@ class Week(World):
             for home, call in order.calls.items():
                 if call["peers"][number]:
                     results[home].append(self._syncs(home, dict(call["peers"][number])))
-        self.counts["fresh"] += sum(call["fresh"] for call in order.calls.values())
+        self.counts["fresh"] += sum(len(call["fresh"]) for call in order.calls.values())
         return report(order.calls, results, order.left_out).failures
 
     def _read(self, name: str) -> Any:

@@ -228,6 +228,14 @@ def test_zpool_list(zfs):
     assert zfs.run("zpool list -o nonsense")[0] == 2
 
 
+def test_zpool_features(zfs):
+    asked = "zpool get -H -o name,property,value,source feature@encryption zones"
+    assert zfs.run(asked) == (0, "zones\tfeature@encryption\tenabled\tlocal\n", "")
+    assert zfs.run("zfs create -o encryption=on -o keyformat=passphrase zones/secret", "a passphrase\n")[0] == 0
+    assert zfs.run(asked)[1].split("\t")[2] == "active"
+    assert zfs.run("zpool list -o feature@encryption")[0] == 2
+
+
 def test_zpool_allocation_follows_the_data(zfs):
     before = int(zfs.run("zpool list -Hp -o alloc")[1])
     zfs.guest(f"write {DISK} 0 100 1")

@@ -32,6 +32,13 @@ def _version(session: Session, argv: List[str]) -> int:
     return 0
 
 
+def _mount(session: Session, argv: List[str]) -> int:
+    """`zfs mount -a`: the file systems of the node are mounted always."""
+    if argv != ["-a"]:
+        raise UsageError("only mount -a is simulated")
+    return 0
+
+
 def _receive(session: Session, argv: List[str]) -> int:
     return cli_receive.receive(session, argv, session.stdin)
 
@@ -65,10 +72,11 @@ _COMMANDS: Dict[str, Tuple[Command, str]] = {
     "unload-key": (cli_key.unload_key, "unload-key <filesystem|volume>"),
     "change-key": (cli_key.change_key, "change-key [-o property=value] ... <filesystem|volume>\n"
                    "\tchange-key -i <filesystem|volume>"),
+    "mount": (_mount, "mount -a"),
     "version": (_version, "version"),
 }  # fmt: skip
 _ALIASES = {"snap": "snapshot", "recv": "receive"}
-_QUIET = ("get", "list", "holds", "send", "version")
+_QUIET = ("get", "list", "holds", "send", "version", "mount")
 
 
 def zfs_main(storage: Storage, argv: List[str], stdin: str = "") -> Tuple[int, str, str]:

@@ -146,6 +146,8 @@ def _check_keys(
 ) -> None:
     """Raise CliError for a stream that does not fit the encryption of its target, or of what is above a new one."""
     raw, pool = header.get("raw"), session.storage.pool_of(request.name)
+    if raw and not pool.encrypts:
+        raise CliError(f"{failure}: pool must be upgraded to receive this stream.")
     if target is None:
         above = pool.datasets.get(request.name.rpartition("/")[0])
         if not raw and above is not None and above.cryptroot and not crypt.is_loaded(pool, above):

@@ -13,7 +13,7 @@ from simnode.zfs.errors import CliError, UsageError, ZfsError
 from simnode.zfs.model import Bookmark, Snapshot
 from simnode.zfs.session import Session, options
 
-_NO_KEY = "source key must be loaded"
+_NO_KEY = "dataset key must be loaded"
 Base = Optional[Union[Snapshot, Bookmark]]
 
 
@@ -35,12 +35,12 @@ def send(session: Session, argv: List[str]) -> int:
     base = _base(session, snap, values.get("-i", values.get("-I", "")))
     if base is None and flags & {"-i", "-I"}:
         return 1
-    if not raw and not crypt.can_read(session.pool(snap), snap.dataset):
-        return session.fail(f"warning: cannot send '{snap.fullname}'", _NO_KEY)
     steps = _steps(snap, base, "-I" in flags)
     if "-n" in flags:
         _estimate(session, steps, flags)
         return 0
+    if not raw and not crypt.can_read(session.pool(snap), snap.dataset):
+        return session.fail(f"warning: cannot send '{snap.fullname}'", _NO_KEY)
     for earlier, later in steps:
         header = _header(session, earlier, later, "-p" in flags, raw)
         session.out.append(stream.write(header, stream.pieces(later, _since(earlier))))

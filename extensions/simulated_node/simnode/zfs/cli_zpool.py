@@ -25,6 +25,7 @@ _ALIASES = {"alloc": "allocated", "cap": "capacity", "frag": "fragmentation", "d
             "listsnaps": "listsnapshots", "ckpoint": "checkpoint", "expandsz": "expandsize"}  # fmt: skip
 _DEFAULT = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,dedupratio,health,altroot"
 _SIZES = ("size", "allocated", "free")
+_ENCRYPTION = "feature@encryption"  # zpool get knows it, and zpool list does not
 
 
 def raw_size(pool: Pool) -> Tuple[int, int]:
@@ -59,7 +60,14 @@ def _values(session: Session, pool: Pool, literal: bool) -> Dict[str, str]:
         "readonly": "on" if faults.get("readonly") else "off",
         "listsnapshots": "off",
         "version": "-",
+        _ENCRYPTION: _encryption(pool),
     }
+
+
+def _encryption(pool: Pool) -> str:
+    if not pool.encrypts:
+        return "disabled"
+    return "active" if any(dataset.cryptroot for dataset in pool.datasets.values()) else "enabled"
 
 
 def _pools(session: Session, names: List[str]) -> Tuple[List[Pool], int]:
@@ -72,10 +80,10 @@ def _pools(session: Session, names: List[str]) -> Tuple[List[Pool], int]:
     return pools, status
 
 
-def _names(text: str) -> List[str]:
+def _names(text: str, *features: str) -> List[str]:
     names = [_ALIASES.get(word, word) for word in text.split(",")]
     for name in names:
-        if name not in _HEADERS:
+        if name not in _HEADERS and name not in features:
             raise UsageError(f"bad property list: invalid property '{name}'")
     return names
 
@@ -105,7 +113,7 @@ def _get(session: Session, argv: List[str]) -> int:
     given, rest = options(argv, "Hpo:")
     if not rest:
         raise UsageError("missing property argument")
-    fields = [name for name in _HEADERS if name != "name"] if rest[0] == "all" else _names(rest[0])
+    fields = [name for name in _HEADERS if name != "name"] if rest[0] == "all" else _names(rest[0], _ENCRYPTION)
     flags = {flag for flag, _value in given}
     columns = dict(given).get("-o", "name,property,value,source").split(",")
     pools, status = _pools(session, rest[1:])
@@ -114,8 +122,8 @@ def _get(session: Session, argv: List[str]) -> int:
         values = _values(session, pool, "-p" in flags)
         for field in fields:
             default = field in ("readonly", "listsnapshots", "altroot", "version")
-            document = {"name": pool.name, "property": field, "value": values[field],
-                        "source": "default" if default else "-"}  # fmt: skip
+            source = "local" if field == _ENCRYPTION else "default" if default else "-"
+            document = {"name": pool.name, "property": field, "value": values[field], "source": source}
             rows.append([document[column] for column in columns])
     if "-H" in flags:
         session.out.extend("\t".join(row) + "\n" for row in rows)

@@ -64,7 +64,9 @@ def raw_header(pool: Pool, dataset: Dataset) -> Dict[str, Any]:
     if root is None:
         return {}
     props = {name: root.props.get(name) for name in ("encryption", "keyformat")}
-    return {"master": master_of(dataset), "key": dataset.crypt.get("key", ""), **props}
+    key = dataset.crypt.get("key", "")
+    # The salt that is sent with the key is that of the root, so no passphrase fits a key that came with another one.
+    return {"master": master_of(dataset), "key": key if key == root.crypt.get("key", "") else None, **props}
 
 
 def begin_raw(dataset: Dataset, raw: Dict[str, Any]) -> None:

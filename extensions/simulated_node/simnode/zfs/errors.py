@@ -20,6 +20,7 @@ _STANDARD = {
     "EWRONGPARENT": "invalid parent dataset",
     "EXDEV": "Invalid cross-device link",
     "EACCES": "cannot move encrypted child outside of its encryption root",
+    "ENOKEY": "encryption root's key is not loaded or provided",
     "E2BIG": "Argument list too long",
 }
 

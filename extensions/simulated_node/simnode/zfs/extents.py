@@ -15,28 +15,33 @@ transaction group.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import List, Tuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, List, Optional, Tuple
 
 Extent = Tuple[int, int, str, int]
 Extents = List[Extent]
+Piece = Tuple[int, int, Optional[str]]  # a part of a stream; without content, it is a hole
+Span = Tuple[Any, ...]  # begins with the first byte, and the one behind the last; an extent is one
 
 
 def cut(extents: Extents, start: int, end: int) -> Extents:
     """Return the extents without the bytes [start, end)."""
-    result: Extents = []
-    for first, last, content, birth in extents:
-        if first < start:
-            result.append((first, min(last, start), content, birth))
-        if last > end:
-            result.append((max(first, end), last, content, birth))
-    result.sort()
-    return [extent for extent in result if extent[0] < extent[1]]
+    return _without(extents, [(start, end)])
 
 
 def write(extents: Extents, start: int, end: int, content: str, birth: int) -> Extents:
     """Return the extents with `content` at [start, end), born in transaction group `birth`."""
     return sorted([*cut(extents, start, end), (start, end, content, birth)])
+
+
+def overlay(extents: Extents, pieces: Sequence[Piece], birth: int) -> Extents:
+    """Return the extents with all these pieces in place of what was there. The pieces are sorted and free of overlaps.
+
+    As write() and cut() for each piece, but for the pieces of a large stream in one pass.
+    """
+    written = [(start, end, content, birth) for start, end, content in pieces if content is not None]
+    left = _without(extents, [(start, end) for start, end, _content in pieces])
+    return sorted([*left, *((*one, birth) for one in _merged(written))])
 
 
 def within(extents: Extents, start: int, end: int) -> Extents:
@@ -53,16 +58,36 @@ def difference(extents: Extents, others: Extents) -> Extents:
     if extents is others:
         return []
     result: Extents = []
-    for extent in extents:
-        first, last, _content, birth = extent
-        pieces: Extents = [extent]
-        for other in others:
-            if other[0] >= last:
-                break
-            if other[1] > first and other[3] == birth:
-                pieces = cut(pieces, other[0], other[1])
-        result.extend(pieces)
+    for extent, overlapping in _overlaps(extents, others):
+        result.extend(_outside(extent, [other for other in overlapping if other[3] == extent[3]]))
     return result
+
+
+def _without(extents: Extents, spans: Sequence[Span]) -> Extents:
+    return [part for extent, overlapping in _overlaps(extents, spans) for part in _outside(extent, overlapping)]
+
+
+def _overlaps(extents: Extents, spans: Sequence[Span]) -> Iterator[Tuple[Extent, Sequence[Span]]]:
+    """Each extent with the spans that overlap it, in one pass through both. `spans` are sorted and free of overlaps."""
+    at = 0
+    for extent in extents:
+        while at < len(spans) and spans[at][1] <= extent[0]:
+            at += 1
+        end = at
+        while end < len(spans) and spans[end][0] < extent[1]:
+            end += 1
+        yield extent, spans[at:end]
+
+
+def _outside(extent: Extent, spans: Sequence[Span]) -> Iterator[Extent]:
+    """The parts of an extent between these spans, which are sorted and overlap it."""
+    first, last, content, birth = extent
+    for span in spans:
+        if first < span[0]:
+            yield first, span[0], content, birth
+        first = max(first, span[1])
+    if first < last:
+        yield first, last, content, birth
 
 
 def _merged(extents: Iterable[Extent]) -> Iterator[Tuple[int, int, str]]:

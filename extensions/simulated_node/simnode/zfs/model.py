@@ -205,6 +205,7 @@ class Pool:
         self.vdevs = vdevs
         self.version = version
         self.guid = guid
+        self.encrypts = True
         self.root: Dataset = Dataset(name, FILESYSTEM, 0, 0, 0)
         self.datasets: Dict[str, Dataset] = {}
 

@@ -24,7 +24,8 @@ class Storage:
     """The pools of a node.
 
     `faults` are switches for tests, all off by default: `readonly` and `suspended` (true: every change is refused),
-    `busy:<dataset>` (a count: that many destroys and renames of the dataset fail with "dataset is busy").
+    `busy:<dataset>` (a count: that many destroys and renames of the dataset fail with "dataset is busy"),
+    `open` (guids of volumes that a process has open: their destroy fails so, whatever they are called).
     """
 
     def __init__(self, clock: Clock, seed: int = 1) -> None:
@@ -196,6 +197,7 @@ def _pool_to_json(pool: Pool) -> Dict[str, Any]:
         "vdevs": [vdev.to_json() for vdev in pool.vdevs],
         "version": pool.version,
         "guid": pool.guid,
+        "encrypts": pool.encrypts,
         "datasets": [_dataset_row(dataset) for dataset in pool.root.walk()],
     }
 
@@ -203,6 +205,7 @@ def _pool_to_json(pool: Pool) -> Dict[str, Any]:
 def _pool_from_json(data: Dict[str, Any]) -> Pool:
     layout = [Vdev(vdev["type"], vdev["disks"]) for vdev in data["vdevs"]]
     pool = Pool(data["name"], data["size"], data["ashift"], layout, data["version"], data["guid"])
+    pool.encrypts = data.get("encrypts", True)
     snapshots: Dict[str, Snapshot] = {}
     origins: List[Tuple[Dataset, str]] = []
     for row in data["datasets"]:

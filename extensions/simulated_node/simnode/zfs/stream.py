@@ -13,15 +13,15 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, NamedTuple, Tuple
 
+from simnode.zfs.extents import Piece
 from simnode.zfs.model import FILE_BLOCK, MIB, Snapshot
 
 MAGIC = "simnode-stream"
 _MAX_PARTS = 64  # a long extent is cut into at most so many parts
 _MIN_PART = MIB // 8  # minimum bytes of such a part
 _PIECE_BYTES = 312  # what the real format needs for each block, and for the beginning and the end
-Piece = Tuple[int, int, Optional[str]]
 
 
 class Part(NamedTuple):

@@ -203,11 +203,15 @@ def taken_macs(stdout: str, but: str) -> t.Dict[str, str]:
 def _with_mentions(disk: DiskConfig, row: t.Mapping[str, t.Any]) -> DiskConfig:
     """Return the disk with the VM's options and other disks that name its path or another device of its volume."""
     match = _ZVOL.fullmatch(disk.path)
-    name = rf"/dev/zvol/r?dsk/{re.escape(match.group(1))}(?:[sp]\d+)?" if match else re.escape(disk.path)
-    path = re.compile(name + r"(?![A-Za-z0-9_.:/-])")
+    stem = match.group(1) if match else disk.path
     others = [_text(one, "path") for one in row.get("disks") or () if _text(one, "path") != disk.path]
     texts = {**_naming(row), **({"disks": " ".join(others)} if others else {})}
-    hits = {key: path.search(text) for key, text in texts.items() if disk.path}
+    texts = {key: text for key, text in texts.items() if stem and stem in text}
+    if not texts:  # nearly always, and a pattern of its own for each disk takes long to compile
+        return disk
+    name = rf"/dev/zvol/r?dsk/{re.escape(stem)}(?:[sp]\d+)?" if match else re.escape(stem)
+    path = re.compile(name + r"(?![A-Za-z0-9_.:/-])")
+    hits = {key: path.search(text) for key, text in texts.items()}
     shown = {key: f"{key} as {hit.group()}" if hit.group() != disk.path else key for key, hit in hits.items() if hit}
     return replace(disk, mentions=tuple(shown.values()))
 

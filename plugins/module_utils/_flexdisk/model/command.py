@@ -23,6 +23,7 @@ _READS = (
     ("zfs", "create", "-nP"),
     ("zfs", "holds"),
     ("zpool", "status"),
+    ("zpool", "get"),
     ("zdb", "-C"),
     ("vmadm", "get"),
     ("vmadm", "lookup"),

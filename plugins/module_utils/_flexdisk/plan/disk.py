@@ -13,7 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.desired import DiskDeclaration, PlacedDiskDeclaration, Policy, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.vm import FILE, Disk, Vm
-from ..rules import restore
+from ..rules import exchange, restore
 from ..rules.differences import birth_differences
 from ..rules.disk import Place, find_source, label_of, locate, serial_of
 from ..rules.identity import blank_in
@@ -193,6 +193,10 @@ class Registry:
 
     def _present(self, job: Job, place: Place) -> None:
         declared, disk = job.declared, place.disk
+        owner = place.vm or next((vm for vm in self._host.vms if vm.config.uuid == disk.vm), None)
+        if owner is not None and exchange.begun(owner):
+            self._add(declared, "InUse", f"{place.description}: {exchange.why_refused(owner)}")
+            return
         if declared.replica and not self._is_restored(declared, place):
             return
         if place.vm is not None and place.vm.overlaid:

@@ -12,7 +12,7 @@ from ..model.desired import AdoptionDeclaration, ReleasedIdentity
 from ..model.errors import Problems
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
-from ..rules import disk_properties, identity, released_identity
+from ..rules import disk_properties, exchange, identity, released_identity
 from ..rules.inventory import Host, may_have_uuid, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of, pool_of
 from ..rules.power import interrupted_run_text
@@ -53,7 +53,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
         seq.add(_settled(seq.volume_of(disk), warnings))
     seq.add(_package(vm, spec))
     if seq.steps and vm.interrupted is not None:
-        problems.add("InUse", interrupted_run_text(vm.interrupted))
+        problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted))
     warnings += [f"{vm.label}: disk {d.label} has no uuid yet" for d in seq.vm.disks if not (d.hidden or d.uuid)]
     return _plan(vm, seq, problems, warnings)
 

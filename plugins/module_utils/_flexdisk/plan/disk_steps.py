@@ -413,6 +413,63 @@ class CreateDisk(DiskArrival):
         return (self.volume, self.origin)
 
 
+# -- disks that get other contents
+
+
+class Exchanged(t.NamedTuple):
+    """A disk, and what it is exchanged for. Volumes are found by their guids: a run may have been interrupted."""
+
+    uuid: str
+    # The name of the disk's volume.
+    place: str
+    former_guid: int
+    # Of the volume that the disk gets. 0 for one that has not come yet.
+    restored_guid: int
+    # Where the former volume lies until the other one has its place.
+    aside: str
+    # Where the restored volume was, and where the former one is at last.
+    spare: str
+    # The mark of the restored volume until all are in their places.
+    mark: str
+    size_bytes: int
+    type: str
+    compression: str
+    # Properties for the restored volume; {} if it has them.
+    facts: t.Mapping[str, str]
+    # Properties for the former volume before it leaves its place, and when the other one is there.
+    facts_leaving: t.Mapping[str, str]
+    facts_former: t.Mapping[str, str]
+    # Snapshots of the former volume, by old and new short name.
+    renames: t.Tuple[t.Tuple[str, str], ...]
+    # Both disks afterwards.
+    disk: Disk
+    former: Disk
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExchangeDisks(Step):
+    """Exchange the volumes of disks for detached ones. The configuration of the VM stays as it is."""
+
+    kind = "exchange"
+
+    exchanged: t.Tuple[Exchanged, ...]
+
+    @property
+    def keeps_vm_down(self) -> bool:
+        """Always: its disks may have data of different times."""
+        return True
+
+    @property
+    def volumes(self) -> t.Tuple[str, ...]:
+        """The volumes of the disks, and the detached ones."""
+        return tuple(name for one in self.exchanged for name in (one.place, one.spare))
+
+    @property
+    def datasets(self) -> t.Tuple[str, ...]:
+        """All names that the volumes have meanwhile."""
+        return tuple(name for one in self.exchanged for name in (one.place, one.aside, one.spare))
+
+
 # -- disks that no VM has
 
 

@@ -14,7 +14,7 @@ from ..model.errors import Problems
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.text import count
 from ..model.vm import Disk, Vm
-from ..rules import identity, slots, space, usage
+from ..rules import exchange, identity, slots, space, usage
 from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
@@ -99,6 +99,8 @@ def check_ready(vm: Vm, problems: Problems) -> None:
         )
     if usage.check_whole(vm, problems) and vm.config.frozen:
         problems.add("NotSupported", f"{vm.config.frozen}; it cannot be changed")
+    if exchange.begun(vm):
+        problems.add("InUse", exchange.why_refused(vm))
     # Completing an interrupted run announces the sizes of its disks to a running guest.
     for disk in vm.disks if vm.interrupted is not None and vm.config.state == "running" else ():
         disk_travel.check_busy(disk, disk.label, problems)

@@ -14,7 +14,7 @@ from ..model.desired import Policy, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.sizes import render_apart, render_bytes
 from ..model.vm import Disk, Vm, VmConfig
-from ..rules import pins, released_identity
+from ..rules import exchange, pins, released_identity
 from ..rules.inventory import Host
 from ..rules.matching import Match, match
 from ..rules.moves import why_moved_away
@@ -102,6 +102,8 @@ def check_begun(vm: Vm, problems: Problems) -> None:
     """Refuse all other changes until an interrupted creation, deletion, rollback or release is finished."""
     if is_unfinished(vm.config) and (vm.interrupted is not None or vm.config.state != "provisioning"):
         problems.add("VmInTransition", unfinished_vm_text(vm.config, vm.interrupted))
+    if exchange.begun(vm):
+        problems.add("InUse", exchange.why_refused(vm))
     if vm.interrupted is not None and vm.interrupted.rollback:
         problems.add("InUse", interrupted_run_text(vm.interrupted))
     # A run with a journal entry is no release, so facts that it has written only in part are no interrupted release.

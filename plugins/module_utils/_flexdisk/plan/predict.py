@@ -280,6 +280,24 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     return _with_root(vm, reservation=min(low, vm.root.quota)) if step.reservation_set_later else vm
 
 
+def _exchange(step: disk_steps.ExchangeDisks, vm: Vm, geometry: PoolGeometry) -> Vm:
+    guids = {guid for one in step.exchanged for guid in (one.former_guid, one.restored_guid)}
+    disks, orphans, detached = (
+        tuple(disk for disk in pile if disk.volume.guid not in guids) for pile in (vm.disks, vm.orphans, vm.detached)
+    )
+    uuids = {one.place: one.uuid for one in step.exchanged}
+    paths = {one.disk.path for one in step.exchanged}
+    entries = (replace(e, uuid=uuids[e.volume]) if e.volume in uuids else e for e in vm.config.disks)
+    vm = replace(
+        _with_config(vm, disks=tuple(entries)),
+        disks=_sorted((*disks, *(one.disk for one in step.exchanged))),
+        orphans=orphans,
+        detached=(*detached, *(one.former for one in step.exchanged)),
+        missing=tuple(path for path in vm.missing if path not in paths),
+    )
+    return _settled(vm, geometry)
+
+
 def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, missing=tuple(p for p in vm.missing if p != step.path))
     return _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path))
@@ -518,6 +536,7 @@ AFTER: t.Mapping[t.Type[Step], t.Callable[[t.Any, Vm, PoolGeometry], Vm]] = {
     disk_steps.Grow: _resize,
     disk_steps.Shrink: _resize,
     disk_steps.ResizeDetached: _resize_detached,
+    disk_steps.ExchangeDisks: _exchange,
     disk_steps.Convert: _convert,
     disk_steps.EndConversion: _end_conversion,
     disk_steps.Detach: _detach,

@@ -14,7 +14,7 @@ from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact
 from ..model.text import count
 from ..model.vm import DiskConfig, Vm
-from ..rules import pins, snapshots, space
+from ..rules import exchange, pins, snapshots, space
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import pool_of
@@ -44,7 +44,7 @@ def plan_snapshot(
     if stopped_late and spec.state != "rolled_back":
         seq.add(recovery.recover(vm))
     if vm.interrupted is not None and not (stopped_late or _resumes(vm, spec)):
-        problems.add("InUse", interrupted_run_text(vm.interrupted))
+        problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted))
     elif spec.state == "present":
         _take(seq, spec, now, problems)
     elif spec.state == "absent" and spec.name:

@@ -62,6 +62,8 @@ NAMES = (
     "replica.diverged",
     "replica.sent",
     "restored",
+    "replaced",
+    "exchange",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.

@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ..model.dataset import Dataset
+from .layout import container
 
 KEY_NOT_LOADED = "KeyNotLoaded"
 
@@ -25,3 +28,11 @@ def leaves_its_root(dataset: Dataset, above: Dataset) -> bool:
     refuses that.
     """
     return dataset.encryptionroot not in ("", dataset.name, above.encryptionroot)
+
+
+def locked_pool(datasets: t.Mapping[str, Dataset], pool: str) -> str:
+    """Return that the key of a pool, or of its container, is not loaded; "" if it is. Without it, ZFS makes no dataset
+    there. It renames datasets, destroys them, and takes raw streams all the same.
+    """
+    places = [datasets[name] for name in (pool, container(pool)) if name in datasets]
+    return next((key_missing(one.encryptionroot, one.keylocation) for one in places if one.locked), "")

@@ -10,8 +10,10 @@ from dataclasses import replace
 
 from ..model.errors import FlexdiskError
 from ..model.vm import SAVED, Intent, Vm, VmConfig
+from . import exchange
 from .differences import in_conversion
 from .failover import AT_HOME_PROPERTY
+from .keys import KEY_NOT_LOADED, key_missing
 
 # Who asks. A task: any module that changes VMs of this host. START_HOST has asked the hosts with the VM's replicas. A
 # move or a failover that brings the VM here has ended it on the other host. GIVEN_UP: a move that has not left.
@@ -29,6 +31,10 @@ def why_not_started(vm: Vm, asks: str = TASK) -> t.Tuple[str, str]:
         return "MovedAway", f"{vm.config.frozen}; it is not started here"
     if asks == ARRIVAL:
         return "", ""
+    volumes = [disk.volume for disk in vm.disks]
+    locked = [key_missing(one.encryptionroot, one.keylocation) for one in volumes if one.locked]
+    if locked:
+        return KEY_NOT_LOADED, "; ".join(dict.fromkeys(locked))
     if vm.shared and not vm.ran:
         return "InUse", f"{'; '.join(vm.shared)}; two writers would destroy its data: stop the other VM first"
     down = why_kept_down(vm)
@@ -126,9 +132,10 @@ def with_home_state(vm: Vm, boot: str) -> Vm:
 
 def why_kept_down(vm: Vm) -> str:
     """Return why a VM must stay stopped until the interrupted task is done again; "" if it need not."""
+    begun = exchange.why_refused(vm)
     left = vm.interrupted
-    if left is None:
-        return ""
+    if begun or left is None:
+        return begun
     if left.rollback:
         return interrupted_run_text(left)
     if not left.boots or vm.boots or any(in_conversion(vm, d) for d in vm.detached):

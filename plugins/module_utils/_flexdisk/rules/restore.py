@@ -105,6 +105,31 @@ def choose(host: Host, replica: Dataset, name: str) -> Dataset:
     return matches[-1]
 
 
+_TOGETHER = 5  # seconds: the snapshots of one moment get their times one after another
+
+
+def choose_set(host: Host, disks: t.Sequence[str], name: str) -> str:
+    """Return the short name of the snapshots from which these disks, by their UUIDs, are restored together; without a
+    name, of the newest sync that the replicas of all have.
+
+    Raises FlexdiskError ResourceNotFound or Ambiguous, also if snapshots of this name were not taken together.
+    """
+    have = {disk: {short_name(one): one for one in snapshots_of(host, find_replica(host, disk))} for disk in disks}
+    first = have[disks[0]]
+    names = [name] if name else [short for short in reversed(list(first)) if is_synced(short)]
+    chosen = next((short for short in names if all(short in points for points in have.values())), None)
+    if chosen is None:
+        wanted = f"snapshot {name}" if name else "sync that has come completely"
+        each = "; ".join(f"{disk}: {listed([*points.values()])}" for disk, points in have.items())
+        raise FlexdiskError("ResourceNotFound", f"the replicas have no {wanted} in common. They have {each}")
+    times = [points[chosen].creation for points in have.values()]
+    if max(times) - min(times) > _TOGETHER:
+        each = "; ".join(f"{disk}: {time_of(points[chosen])}" for disk, points in have.items())
+        text = f"the snapshots {chosen} were not taken together, so the disks would not fit together: {each}"
+        raise FlexdiskError("Ambiguous", text)
+    return chosen
+
+
 def listed(snapshots: t.Sequence[Dataset]) -> str:
     """Return the snapshots with their times as text, newest first."""
     return ", ".join(f"{short_name(one)} of {time_of(one)}" for one in reversed(snapshots)) or "none"
@@ -113,7 +138,8 @@ def listed(snapshots: t.Sequence[Dataset]) -> str:
 def check_restorable(replica: Dataset) -> None:
     """Raise FlexdiskError EncryptionRoot or NotSupported for a replica of which no disk is made."""
     if replica.encryptionroot:
-        text = f"{replica.name} is encrypted, so a disk made from it would be, too"
+        text = f"{replica.name} is encrypted, and a replica that is encrypted is not restored as a disk of its own; the"
+        text += " playbooks move_vm and failover_vm bring its VM to where the replica is"
         raise FlexdiskError("EncryptionRoot", text)
     if replica.kind != "volume":
         raise FlexdiskError("NotSupported", f"{replica.name}: a replica of a disk of type file is not restored")

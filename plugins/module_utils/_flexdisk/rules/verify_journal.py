@@ -9,7 +9,7 @@ import typing as t
 
 from ..model.sizes import render_bytes
 from ..model.vm import Intent, Vm
-from . import identity, journal
+from . import exchange, identity, journal
 from .findings import OURS, Finding, Task, own_task
 from .inventory import Host
 from .layout import container, vm_dataset
@@ -33,6 +33,8 @@ def interrupted_runs(facts: Facts) -> Findings:
             yield Finding("intent", message, **about)
         elif is_over(facts.host, vm, entry):
             continue
+        elif vm is not None and exchange.begun(vm):
+            yield Finding("intent", f"run of {entry.since}: {exchange.why_refused(vm)}", **about)
         elif vm is not None:
             message = f"run of {entry.since}: {listed(entry.steps) or 'no steps'}"
             yield Finding("intent", message, repair=_taken_up(vm, entry), **about)

@@ -123,6 +123,10 @@ class Zfs:
         """Return the guids of all pools, and of the file systems right below them, by their names."""
         return {dataset.name: dataset.guid for dataset in self._tops("type,guid")}
 
+    def top_keys(self) -> t.Dict[str, Dataset]:
+        """Return all pools, and the file systems right below them, by their names, with what is known of their keys."""
+        return {dataset.name: dataset for dataset in self._tops("type,encryptionroot,keystatus,keylocation")}
+
     def _tops(self, properties: str) -> t.List[Dataset]:
         options = ("-Hp", "-d", "1", "-t", "filesystem", "-o", "name,property,value,source")
         out = self._run("zfs", "get", *options, properties)

@@ -61,6 +61,14 @@ class Copies:
         read.check_whole(out, names, properties, both)
         return rows(out)
 
+    def encrypting(self, pools: t.Sequence[str]) -> t.Set[str]:
+        """Return the pools that can have encrypted datasets. Raises FlexdiskError UnexpectedOutput."""
+        out = self._run("zpool", "get", "-H", "-o", "name,value", "feature@encryption", *pools) if pools else ""
+        values = dict(line.split("\t", 1) for line in out.splitlines() if "\t" in line)
+        if values.keys() != {*pools}:
+            raise FlexdiskError("UnexpectedOutput", f"zpool get of {', '.join(pools)} printed {out!r:.200}")
+        return {name for name, value in values.items() if value in ("enabled", "active")}
+
     def token_guid(self, token: str) -> int:
         """Return the guid of the snapshot that an interrupted stream brings. 0 if it cannot be resumed: its snapshot or
         its base is gone, or ZFS cannot read the token.

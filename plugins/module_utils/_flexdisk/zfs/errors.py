@@ -31,6 +31,8 @@ _PATTERNS = (
     ("tag already exists", "AlreadyExists"),
     ("dataset is busy", "Busy"),
     ("outside of its encryption root", "EncryptionRoot"),
+    ("key is not loaded", "KeyNotLoaded"),
+    ("key must be loaded", "KeyNotLoaded"),
     ("permission denied", "NotPermitted"),
     ("Operation not permitted", "NotPermitted"),
     ("read-only", "ReadOnly"),

@@ -64,6 +64,9 @@ def parse_get(stdout: str) -> t.List[Dataset]:
             row, last = rows.setdefault(name, {}), name
         if prop in row:
             raise FlexdiskError("UnexpectedOutput", f"zfs get printed {prop} of {name} twice")
+        if value == source == "-":  # most lines are of properties that nobody has set
+            row[prop] = value
+            continue
         is_ours = prop.startswith(PREFIX)
         row[prop] = "-" if is_ours and source not in _OUR_SOURCES else value
         if is_ours and source not in ("local", "-") and "@" not in name:
@@ -85,7 +88,8 @@ def check_whole(stdout: str, names: t.Collection[str], properties: t.Collection[
     inside = tuple(f"{name}/" for name in names)
     lacking = sorted({*names} - by_name.keys()) if datasets else []
     lacking += sorted(name for name in above - by_name.keys() if not inside or name.startswith(inside))
-    short = [name for name, props in by_name.items() if len(props) != len(properties) or {*props} != {*properties}]
+    wanted = sorted(properties)
+    short = [name for name, props in by_name.items() if sorted(props) != wanted]
     if stdout and stdout[-1] != "\n":
         short.append(stdout.rpartition("\n")[2].split("\t")[0])
     if lacking or short:
@@ -128,7 +132,7 @@ def _dataset(name: str, row: t.Mapping[str, str], sources: t.Mapping[str, str]) 
         name=name,
         kind=row.get("type", ""),
         clones=tuple(c for c in clones.split(",") if c) if clones != "-" else (),
-        user={p[len(PREFIX) :]: v for p, v in row.items() if p.startswith(PREFIX) and v != "-"},
+        user={p[len(PREFIX) :]: v for p, v in row.items() if v != "-" and p.startswith(PREFIX)},
         received=frozenset(prop for prop, source in sources.items() if source == "received"),
         inherited={p: s[len(_INHERITED) :] for p, s in sources.items() if s.startswith(_INHERITED)},
         **{**numbers, **texts},  # type: ignore[arg-type]

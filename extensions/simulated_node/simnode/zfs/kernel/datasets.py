@@ -37,14 +37,22 @@ def _parent(storage: Storage, name: str) -> Tuple[Pool, Dataset]:
 
 
 def create(
-    storage: Storage, name: str, kind: str, props: Dict[str, Any], volblocksize: int = 0, key: str = ""
+    storage: Storage,
+    name: str,
+    kind: str,
+    props: Dict[str, Any],
+    volblocksize: int = 0,
+    key: str = "",
+    raw: bool = False,
 ) -> Dataset:
     """Create a dataset with checked properties; `volsize` is among `props` for a volume. Nothing stays on failure.
 
-    key: the user's key of an encryption root.
+    key: the user's key of an encryption root. raw: the stream that it is made for brings the keys.
     """
     writable(storage, name)
     pool, parent = _parent(storage, name)
+    if not raw and "encryption" not in props and parent.cryptroot and not crypt.is_loaded(pool, parent):
+        raise ZfsError("ENOKEY", name)
     pool_space(pool, 5, NORMAL, name)
     txg = storage.next_txg()
     dataset = Dataset(name, kind, storage.new_guid(), txg, storage.seconds())
@@ -114,6 +122,8 @@ def destroy(storage: Storage, dataset: Dataset) -> None:
     """Destroy a dataset that has neither children nor snapshots: EEXIST for a file system's, EBUSY for a volume's."""
     writable(storage, dataset.name)
     busy(storage, dataset.name)
+    if dataset.guid in storage.faults.get("open", ()):
+        raise ZfsError("EBUSY", dataset.name)
     if dataset.snapshots or dataset.children:
         raise ZfsError("EBUSY" if dataset.kind == VOLUME else "EEXIST", dataset.name)
     _remove(storage.pool_of(dataset.name), dataset)

@@ -11,11 +11,12 @@ from typing import Any, Dict, List, Optional
 from simnode.zfs import crypt
 from simnode.zfs import extents as ext
 from simnode.zfs.errors import ZfsError
+from simnode.zfs.extents import Piece
 from simnode.zfs.kernel.datasets import clone, create, discard
 from simnode.zfs.kernel.guards import writable
 from simnode.zfs.model import Dataset, Pool, Snapshot
 from simnode.zfs.storage import Storage
-from simnode.zfs.stream import Part, Piece
+from simnode.zfs.stream import Part
 
 
 def begin_new(storage: Storage, name: str, header: Dict[str, Any], origin: Optional[Snapshot]) -> Dataset:
@@ -23,7 +24,7 @@ def begin_new(storage: Storage, name: str, header: Dict[str, Any], origin: Optio
     if origin is not None:
         made = clone(storage, name, origin, {})
     else:
-        made = create(storage, name, header["kind"], {}, header["block"])
+        made = create(storage, name, header["kind"], {}, header["block"], raw=bool(header.get("raw")))
     if header.get("raw"):
         crypt.begin_raw(made, header["raw"])
     made.partial = _state(header, True)
@@ -59,15 +60,26 @@ def take_in(storage: Storage, target: Dataset, pieces: List[Piece]) -> bool:
     pool, state = storage.pool_of(target.name), target.partial
     assert state is not None
     room = pool.room(target)
-    received_before = len(state["pieces"])
-    state["pieces"] += pieces
-    while pool.weigh(target, _written(state["pieces"][received_before:])) > room:
-        state["pieces"].pop()
+    fitting = pieces[: _count_that_fits(pool, target, pieces, room)]
+    state["pieces"] += fitting
     if state["new"]:
-        _apply(storage, pool, target, state["pieces"][received_before:])
+        _apply(storage, pool, target, fitting)
     pool.rebuild()
     storage.next_txg()
-    return len(state["pieces"]) == received_before + len(pieces)
+    return len(fitting) == len(pieces)
+
+
+def _count_that_fits(pool: Pool, target: Dataset, pieces: List[Piece], room: int) -> int:
+    """Return how many of the pieces, from the first one on, fit into so many bytes."""
+    fits, beyond = 0, len(pieces) + 1
+    count = len(pieces)  # mostly all of them do
+    while fits < count:
+        if pool.weigh(target, _written(pieces[:count])) <= room:
+            fits = count
+        else:
+            beyond = count
+        count = (fits + beyond) // 2
+    return fits
 
 
 def finish(storage: Storage, target: Dataset, part: Part, short: str) -> Snapshot:
@@ -104,10 +116,7 @@ def abort(storage: Storage, target: Dataset) -> None:
 
 def _apply(storage: Storage, pool: Pool, target: Dataset, pieces: List[Piece]) -> None:
     txg, before = storage.next_txg(), target.extents
-    for start, end, content in pieces:
-        target.extents = ext.cut(target.extents, start, end)
-        if content is not None:
-            target.extents = ext.write(target.extents, start, end, content, txg)
+    target.extents = ext.overlay(target.extents, pieces, txg)
     if target.extents != before:
         pool.touch(target, txg)
     pool.recount(target)

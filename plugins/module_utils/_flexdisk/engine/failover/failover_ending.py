@@ -20,6 +20,7 @@ from ...rules import moves
 from ...rules.failover import setting_of
 from ...rules.identity import render_time
 from ...rules.inventory import Host, detached_disk
+from ...rules.keys import KEY_NOT_LOADED, locked_pool
 from ...rules.layout import detached_dataset, diverged_container, last_part, pool_of, replicas_container
 from ...rules.moves import COMING, MOVED, Move
 from ...rules.power import stop_command
@@ -82,6 +83,14 @@ class Ending(t.NamedTuple):
 
 def ending_of(host: Host, request: EndRequest) -> Ending:
     """Return how a VM of this host ends that another host has taken over."""
+    ending = _ending_of(host, request)
+    missing = locked_pool(host.datasets, ending.pool) if ending.pool else ""
+    if not missing or ending.move is None or ending.only_shell:
+        return ending
+    return ending._replace(move=None, problems=[Problem(KEY_NOT_LOADED, missing, ending.move.label)])
+
+
+def _ending_of(host: Host, request: EndRequest) -> Ending:
     name, claims, begun, is_old_home, moved = request
     vm = find_vm(host, name)
     known = moves.find_by_name(host.moves, name if isinstance(vm, Problem) else vm.config.uuid)

@@ -131,7 +131,7 @@ def _result_of_record(zfs: Zfs, copies: Copies, known: KnownVm, with_sets: bool)
     record, setting = known.record, decode_setting(known.record.marks.get(FAILOVER_PROPERTY, ""))
     replicas = read_replicas(zfs, copies, known.pool) if with_sets else {}
     has_replica = any(disk.uuid in replicas for disk in record.disks)
-    planned, problems = takeover.plan(record, replicas) if has_replica else (None, [])
+    planned, problems = takeover.plan(record, replicas, needs_keys=False) if has_replica else (None, [])
     return {
         "vm": record.uuid,
         "alias": record.alias,
@@ -152,9 +152,8 @@ def _result_of_expected(zfs: Zfs, copies: Copies, host: Host, move: Move) -> _Di
     try:
         record = read_record(records.load(move.vm))
         home = record.home
-        takeover_plan, problems = takeover.plan(
-            record, read_replicas(zfs, copies, pool_of(_place(host, move))), disks_here(host, move.vm)
-        )
+        replicas = read_replicas(zfs, copies, pool_of(_place(host, move)))
+        takeover_plan, problems = takeover.plan(record, replicas, disks_here(host, move.vm), needs_keys=False)
         planned, why_not = takeover_plan or planned, "; ".join(problem.message for problem in problems)
     except FlexdiskError as exc:
         why_not = exc.message

@@ -28,6 +28,7 @@ from ...rules.failover import (
     rivals_of,
 )
 from ...rules.inventory import Host
+from ...rules.keys import KEY_NOT_LOADED, locked_pool
 from ...rules.layout import container, last_part
 from ...rules.moves import COMING, Move
 from ...rules.naming import Identifiers, find_by_name
@@ -137,6 +138,8 @@ class TakeOver:
         )
         if not begun or not any(config.uuid == uuid for config in host.configs):  # take would make it again
             problems += self._target_problems(known, restore_point if rehearse and not begun else None)
+            missing = locked_pool(host.datasets, known.pool)
+            problems += [Problem(KEY_NOT_LOADED, missing, known.record.label)] if missing else []
         return TakeoverPlan(known, restore_point, begun, False, problems)
 
     def _target_problems(self, known: KnownVm, restore_point: t.Optional[Takeover]) -> t.List[Problem]:

@@ -35,7 +35,7 @@ from ...rules.identity import PREFIX, render_time
 from ...rules.incoming import way_out
 from ...rules.inventory import Host, detached_disk
 from ...rules.journal import datasets_in_use
-from ...rules.keys import KEY_NOT_LOADED, key_missing
+from ...rules.keys import KEY_NOT_LOADED, key_missing, locked_pool
 from ...rules.layout import container, detached_dataset, pool_of, replicas_container, vm_dataset
 from ...rules.moves import COMING, MOVE_PROPERTY, MOVED, Move
 from ...rules.pins import charge, held_without_syncs
@@ -195,14 +195,16 @@ class MoveTarget:
         self._rehearse(record, pool, back_to)
 
     def _key_problems(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
-        """Return a problem for each replica whose key is not loaded: without it, the VM does not start here.
+        """Return a problem for each replica whose key is not loaded: without it, the VM does not start here. Without
+        that of the pool, it cannot be made.
 
         back_to: as in Move. The plan of a takeover has asked already.
         """
         if back_to:
             return []
-        locked = [replica for replica, _parts in self._replicas(record, pool).values() if replica.locked]
-        return [Problem(KEY_NOT_LOADED, f"{self._host_label}: {_key_missing(one)}", record.label) for one in locked]
+        missing = [_key_missing(one) for one, _parts in self._replicas(record, pool).values() if one.locked]
+        missing += filter(None, [locked_pool(self._zfs.top_keys(), pool)])
+        return [Problem(KEY_NOT_LOADED, f"{self._host_label}: {text}", record.label) for text in missing]
 
     def _check_parts(self, record: Record, pool: str, sync_follows: bool = False) -> None:
         """Raise FlexdiskError if the replicas lack a part of a snapshot of the VM that no later sync can bring.

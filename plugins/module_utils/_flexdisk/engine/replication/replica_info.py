@@ -286,7 +286,7 @@ def _number(row: t.Mapping[str, t.Tuple[str, str]], name: str) -> int:
 def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] = None) -> _Dict:
     """Return the replicas of this host, or of one pool, and what else the home of a VM needs for a sync."""
     began, configs = int(time.time()), hypervisor.vms()
-    tops = copies.tops(("guid", "available", identity.PREFIX + MOVE_PROPERTY))
+    tops = copies.tops(("guid", "available", "encryptionroot", "keystatus", identity.PREFIX + MOVE_PROPERTY))
     moves = [
         move for move in (decode_at(name, _fact(row, MOVE_PROPERTY)) for name, row in tops.items()) if move is not None
     ]
@@ -297,11 +297,18 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
     pools = [name for name in tops if "/" not in name and pool in (None, name)]
     if pool is not None and not pools:
         raise FlexdiskError("ResourceNotFound", f"no such pool: {pool}")
+    encrypting = copies.encrypting(pools)
     return {
         "host": host_name(),
         "collected": began,
         "pools": [
-            {"name": name, "guid": int(tops[name]["guid"][0]), "available_bytes": int(tops[name]["available"][0])}
+            {
+                "name": name,
+                "guid": int(tops[name]["guid"][0]),
+                "available_bytes": int(tops[name]["available"][0]),
+                "encryption": name in encrypting,
+                **_place(tops, name),
+            }
             for name in pools
         ],
         "vms": [{"uuid": uuid, "alias": alias} for uuid, alias in vms.items()],
@@ -311,6 +318,14 @@ def replica_info(copies: Copies, hypervisor: Hypervisor, pool: t.Optional[str] =
             for one in stored_replicas(copies, [container(p) for p in pools if container(p) in tops])
         ],
     }
+
+
+def _place(tops: Table, pool: str) -> _Dict:
+    """Return whether the place of replicas is in a pool, and the encryption root whose key it, or its making, lacks."""
+    above = next(name for name in (replicas_container(pool), container(pool), pool) if name in tops)
+    row = tops[above]
+    locked = row["encryptionroot"][0] if row["keystatus"][0] == "unavailable" else ""
+    return {"locked": locked, "prepared": above == replicas_container(pool)}
 
 
 def _replica_result(stored: StoredReplica, now: int) -> _Dict:

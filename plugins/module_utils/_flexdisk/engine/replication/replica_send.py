@@ -156,14 +156,17 @@ class Sender:
         result.problems += peer_space_problems(needs, peer)
         result.space = [
             *(Space(True, pool, _needed_bytes(result, pool), view.host.available(pool)) for pool in _pools(result)),
-            *(Space(False, place, needed_bytes, peer.pools[place][1]) for place, needed_bytes in sorted(needs.items())),
+            *(
+                Space(False, place, needed_bytes, peer.pools[place].available)
+                for place, needed_bytes in sorted(needs.items())
+            ),
         ]
         return result
 
     def _plan_vm(
         self, vm: Vm, view: replica_info.SyncView, peer: Peer, place: str, policy: SyncPolicy, began: int
     ) -> t.Tuple[sync.VmSync, VmTransfer, t.List[Problem]]:
-        here, there = view.host.datasets[vm.config.pool].guid, peer.pools[place][0]
+        here, there = view.host.datasets[vm.config.pool].guid, peer.pools[place].guid
         originals = view.originals[vm.config.uuid]
         pairs = [(one, self._with_token(peer.replicas.get(_replica_dataset(place, one)))) for one in originals]
         before = next((decode_keep(one.keep) for _disk, one in pairs if one is not None and one.keep), Keep())

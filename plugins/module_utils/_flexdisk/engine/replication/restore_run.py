@@ -10,12 +10,19 @@ import typing as t
 
 from ...fleet.replication import restores, trust
 from ...fleet.replication.transfers import VmTransfer, read_transfers, transfer_as_result
+from ...model.desired import Policy
 from ...model.errors import FlexdiskError, Problem, Problems
+from ...plan.exchange import Wanted
 from ...rules import identity
 from ...rules.replicas import is_host
+from ...rules.restore import decode_origin
 from ..host import lock
+from ..run.arguments import seconds
 from ..run.host_run import HostRun
 from ..run.module_run import Answer, Call
+from ..run.results import answer
+from ..run.run import Context
+from .restore_exchange import ExchangeTask
 from .restore_source import RestoreSource
 from .restore_target import RestoreTarget
 from .trust import unresolved
@@ -26,12 +33,18 @@ _Params = t.Mapping[str, t.Any]
 def parse(params: _Params) -> t.Tuple[t.List[VmTransfer], t.List[Problem]]:
     """Return the transfers and all problems of the arguments. Raises FlexdiskError if a transfer cannot be read."""
     problems = Problems("")
-    if not identity.is_uuid(params["disk"]):
-        problems.add("InvalidArgument", f"disk {params['disk']!r:.100} is not a UUID")
-    name = params["new_name"]
-    if name is not None and (not identity.DISK_NAME.match(name) or identity.mistakable(name)):
-        why = identity.mistakable(name) or "letters, digits and ._-, at most 64"
-        problems.add("InvalidArgument", f"{name!r:.80} is not a name for a new disk: {why}", name)
+    exchanges = params["exchanges"] or ()
+    for disk in [one.get("disk") for one in exchanges] or params["disks"] or [params["disk"]]:
+        if not (isinstance(disk, str) and identity.is_uuid(disk)):
+            problems.add("InvalidArgument", f"disk {disk!r:.100} is not a UUID")
+    for one in exchanges:
+        if one.get("size") and not decode_origin(str(one.get("origin", ""))):
+            problems.add("InvalidArgument", f"origin {one.get('origin')!r:.100} says nothing of a snapshot")
+    for name in [one.get("new_name") for one in exchanges] or [params["new_name"]]:
+        if name is not None and (not identity.DISK_NAME.match(str(name)) or identity.mistakable(str(name))):
+            why = identity.mistakable(str(name)) or "letters, digits and ._-, at most 64"
+            problems.add("InvalidArgument", f"{name!r:.80} is not a name for a new disk: {why}", str(name))
+    problems.attempt("", seconds, params, "stop_timeout")
     if params["peer_name"] is not None and not is_host(params["peer_name"]):
         problems.add("InvalidArgument", f"peer_name {params['peer_name']!r:.100} is not the name of a host")
     if params["address"] is not None:
@@ -47,6 +60,12 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
     """Carry out the step."""
     if params["step"] == "prepare":
         return _prepare(call, params)
+    if params["step"] == "choose":
+        source = RestoreSource(call.zfs, call.hypervisor, call.runner, call.pool)
+        name = source.choose(params["disks"], params["snapshot"] or "")
+        return Answer({"changed": False, "msg": name, "snapshot": name})
+    if params["step"] == "exchange":
+        return _exchange(call, params)
     target = RestoreTarget(
         call.zfs,
         call.hypervisor,
@@ -55,18 +74,32 @@ def run(call: Call, params: _Params, transfers: t.Sequence[VmTransfer]) -> Answe
         params["new_name"],
         params["target_pool"] or call.pool or "",
         params["authorized_keys"],
+        params["in_place"],
     )
     if params["step"] == "look":
         return Answer({"changed": False, "msg": "looked", "target": restores.as_result(target.look())})
     (vm,) = transfers
     if params["step"] == "open":
-        line = target.plan(vm)
+        line = target.plan(vm, params["needed"])
         opened = [] if call.check_mode else target.open(vm, params["ssh_directories"])
         diff = {"prepared": line + "\n"}
         return Answer({"changed": True, "msg": line, "plan": [line], "host_keys": opened, "diff": diff})
     complete = False if call.check_mode else target.close(vm)
     msg = f"{params['new_name']} is {'there' if complete else 'not whole yet'}"
     return Answer({"changed": complete, "msg": msg, "complete": complete})
+
+
+def _exchange(call: Call, params: _Params) -> Answer:
+    policy = Policy(
+        allow_restart=params["allow_restart"],
+        stop_timeout=seconds(params, "stop_timeout"),
+        allow_force_stop=params["allow_force_stop"],
+    )
+    wanted = [
+        Wanted(one["disk"], str(one["new_name"]), decode_origin(str(one.get("origin", ""))), int(one.get("size", 0)))
+        for one in params["exchanges"]
+    ]
+    return answer(ExchangeTask(wanted, Context(call.zfs, call.hypervisor, policy, call.check_mode)).run())
 
 
 def _prepare(call: Call, params: _Params) -> Answer:
@@ -79,7 +112,9 @@ def _prepare(call: Call, params: _Params) -> Answer:
             with contextlib.suppress(FlexdiskError), lock.transfers(call.runner, [planned.vm], "the end of a restore"):
                 source.forget_key(planned.vm)
         text = f"{target.exists} was restored from this snapshot already"
-        return Answer({"changed": False, "msg": text, "transfers": [], "when": ""})
+        if target.replaced:
+            text = f"the disk was restored from this snapshot already; what it had before is {target.exists}"
+        return Answer({"changed": False, "msg": text, "transfers": [], "when": "", "origin": planned.origin})
     address = trust.Address(params["address"], params["port"]) if params["address"] is not None else None
     wrong = unresolved(call.runner, address) if address is not None else ""
     if wrong:
@@ -88,13 +123,18 @@ def _prepare(call: Call, params: _Params) -> Answer:
         with lock.transfers(call.runner, [vm.uuid], f"a restore to {params['peer_name']}"):
             vm = source.make_key(vm)
     text = f"{vm.disks[0].dataset}@{vm.disks[0].name} of {planned.when}"
-    return Answer({"changed": False, "msg": text, "transfers": [transfer_as_result(vm)], "when": planned.when})
+    more = {"transfers": [transfer_as_result(vm)], "when": planned.when, "origin": planned.origin}
+    return Answer({"changed": False, "msg": text, **more})
+
+
+def _disks(params: _Params) -> str:
+    return ", ".join(params["disks"] or [str(one.get("disk")) for one in params["exchanges"] or [params]])
 
 
 RESTORE = HostRun(
-    task=lambda params: f"a restore of disk {params['disk']}, step {params['step']}",
+    task=lambda params: f"a restore of disk {_disks(params)}, step {params['step']}",
     parse=parse,
     run=lambda call, _log, params, transfers: run(call, params, transfers),
-    reads=("look",),
+    reads=("look", "choose"),
     every_pool=False,
 )

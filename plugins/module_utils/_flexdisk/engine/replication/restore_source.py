@@ -34,6 +34,8 @@ class Planned(t.NamedTuple):
     transfer: t.Optional[VmTransfer]
     when: str
     """When the disk was like the snapshot."""
+    origin: str = ""
+    """The snapshot, as a restored disk notes it."""
     vm: str = ""
     """The VM of the disk, under whose UUID keys are kept. "" if it is not known."""
 
@@ -45,30 +47,40 @@ class RestoreSource:
         self._zfs, self._hypervisor, self._runner, self._pool = zfs, hypervisor, runner, pool
         self._copies = Copies(runner)
 
+    def choose(self, disks: t.Sequence[str], name: str) -> str:
+        """Return the name of the snapshots from which several disks are restored. Read only.
+
+        Raises FlexdiskError as restore.choose_set() does.
+        """
+        host = observe(self._zfs, self._hypervisor, self._pool, all_pools=True)
+        return restore.choose_set(host, disks, name)
+
     def plan(self, disk: str, name: str, target: Target) -> Planned:
         """Return what is sent for a disk, by its UUID. name: the snapshot, "" for the newest one of a sync. Read only.
 
         Raises FlexdiskError ResourceNotFound, Ambiguous, NameConflict, EncryptionRoot or NotSupported.
         """
         host = observe(self._zfs, self._hypervisor, self._pool, all_pools=True)
-        made = {restore.RESTORED: target.existing}
+        made = {restore.RESTORED: target.replaced or target.existing}
         try:
             replica = restore.find_replica(host, disk)
             snapshot = restore.choose(host, replica, name)
         except FlexdiskError:
             if restore.is_from(made, disk, name):
-                return Planned(None, "")
+                return Planned(None, "", made[restore.RESTORED])
             raise
         wanted = restore.Origin(disk, snapshot.guid, restore.short_name(snapshot))
         if target.exists:
             why = restore.why_not_same(made, wanted, bool(name))
             if why:
-                raise FlexdiskError("NameConflict", f"{target.exists} {why}")
+                was = "is what the disk had before: it" if target.replaced else ""
+                raise FlexdiskError("NameConflict", " ".join(filter(None, (target.exists, was, why))))
             if not target.unfinished:
-                return Planned(None, "", _vm(replica))
+                return Planned(None, "", restore.encode_origin(wanted), _vm(replica))
         restore.check_restorable(replica)
         streams = () if target.exists else self._streams(wanted, snapshot, target)
-        return Planned(_transfer(host, replica, snapshot, streams, target), restore.time_of(snapshot))
+        transfer = _transfer(host, replica, snapshot, streams, target)
+        return Planned(transfer, restore.time_of(snapshot), restore.encode_origin(wanted))
 
     def _streams(self, wanted: restore.Origin, snapshot: Dataset, target: Target) -> t.Tuple[Stream, ...]:
         """Return what the other host still needs of the snapshot. What it has of another one is given up."""

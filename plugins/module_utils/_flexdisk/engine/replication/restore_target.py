@@ -22,8 +22,10 @@ from ...plan.changes import facts_of
 from ...plan.resolve import creation_interrupted, new_uuid
 from ...rules import identity, restore
 from ...rules.disk import Place, disk_places
+from ...rules.exchange import REPLACED, begun
 from ...rules.identity import GUARD_SNAPSHOT, PREFIX
 from ...rules.inventory import Host
+from ...rules.keys import KEY_NOT_LOADED, locked_pool
 from ...rules.layout import container, detached_dataset, restoring_container
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -60,6 +62,8 @@ class RestoreTarget:
         new_name: the name of the restored disk.
         pool: where it will lie. "" for the pool of the disk, else the default one.
         authorized: the file authorized_keys through which the other host sends.
+        in_place: the disk itself gets the contents. It is restored beside it first, and keeps a bookmark of the
+            snapshot then, from which syncs go on.
     """
 
     def __init__(
@@ -71,15 +75,21 @@ class RestoreTarget:
         new_name: str,
         pool: str = "",
         authorized: str = "",
+        in_place: bool = False,
     ) -> None:
         self._zfs, self._hypervisor, self._runner = zfs, hypervisor, runner
         self._copies = Copies(runner)
         self._disk, self._new_name, self._pool = disk, new_name, pool
         self._authorized = os.path.expanduser(authorized)
+        self._in_place = in_place
 
     def look(self) -> Target:
         """Return what this host has of the disk. Raises FlexdiskError if it cannot be restored here."""
-        return self._read().target
+        view = self._read()
+        missing = locked_pool(view.host.datasets, view.target.pool) if view.place is None else ""
+        if missing:
+            raise FlexdiskError(KEY_NOT_LOADED, f"{self._new_name} is not made: {missing}")
+        return view.target
 
     def _read(self) -> _View:
         host = observe(self._zfs, self._hypervisor, all_pools=True)
@@ -96,6 +106,8 @@ class RestoreTarget:
             host.datasets[pool].guid,
             place.description if place is not None else "",
             place.disk.volume.user.get(restore.RESTORED, "") if place is not None else "",
+            place.disk.volume.user.get(REPLACED, "") if place is not None and self._in_place else "",
+            any(one.disk == self._disk for each in host.vms for one in begun(each)),
             place is not None and creation_interrupted(place.disk),
             partial is not None,
             partial.user.get(restore.RESTORED, "") if partial is not None else "",
@@ -117,26 +129,30 @@ class RestoreTarget:
         value = self._zfs.properties(name)[name].get("receive_resume_token", ("-", "-"))[0]
         return "" if value == "-" else value
 
-    def plan(self, vm: VmTransfer) -> str:
-        """Return the line of the plan. Raises FlexdiskError if what this host has has changed, or room lacks."""
+    def plan(self, vm: VmTransfer, needed: int = 0) -> str:
+        """Return the line of the plan. Raises FlexdiskError if what this host has has changed, or room lacks.
+
+        needed: bytes that other disks take before.
+        """
         view, disk = self._read(), vm.disks[0]
         if (view.target.pool, view.target.pool_guid) != (vm.pool, vm.peer) or disk.uuid != self._disk:
             raise FlexdiskError("Changed", f"pool {vm.pool} changed since it was read; run the task again")
         if view.place is None:
-            self._check_room(view, disk)
+            self._check_room(view, disk, needed)
         verb = "is finished as" if view.place is not None else "detached as"
         name = disk.sent[-1].to.name if disk.sent else disk.name
         size = render_mib(disk.volsize // MIB)
         return f"+ {self._new_name} {size} {verb} a copy of {disk.dataset}@{name}"
 
-    def _check_room(self, view: _View, disk: DiskTransfer) -> None:
+    def _check_room(self, view: _View, disk: DiskTransfer, needed: int) -> None:
         """Check that the pool has what the disk will reserve, beside what has come already."""
         goes_on = not any(isinstance(one, GiveUp) for one in disk.streams)
         there = view.partial.used if view.partial is not None and goes_on else 0
         room = view.host.available(view.target.pool) + there
-        if disk.refreservation > room:
-            left, needed = render_apart(room, disk.refreservation)
-            text = f"pool {view.target.pool} has {left} left, but {self._new_name} needs {needed}"
+        if disk.refreservation + needed > room:
+            left, all_needed = render_apart(room, disk.refreservation + needed)
+            others = ", with the disks that are restored before it," if needed else ""
+            text = f"pool {view.target.pool} has {left} left, but {self._new_name}{others} needs {all_needed}"
             raise FlexdiskError("InsufficientSpace", text)
 
     def open(self, vm: VmTransfer, host_keys: t.Sequence[str]) -> t.List[str]:
@@ -193,11 +209,11 @@ class RestoreTarget:
             if known is None or known.disk != disk.uuid or known.guid not in disk.snapshots:
                 raise FlexdiskError("NameConflict", f"{view.place.description} has come since the task began")
             if view.target.unfinished:
-                self._finish(view.place.disk.volume.name)
+                self._finish(view.place.disk.volume.name, known.snapshot)
             return True
         if view.partial is None or view.target.token or not {*view.target.guids} & {*disk.snapshots}:
             return False
-        self._finish(self._become_disk(view, disk))
+        self._finish(self._become_disk(view, disk), disk.name)
         return True
 
     def _become_disk(self, view: _View, disk: DiskTransfer) -> str:
@@ -221,8 +237,14 @@ class RestoreTarget:
         renames.rename(self._zfs, partial.name, place)
         return place
 
-    def _finish(self, name: str) -> None:
-        """End the creation of the disk, as the module disk does after an interruption: guard, reservation, mark."""
+    def _finish(self, name: str, snapshot: str) -> None:
+        """End the creation of the disk, as the module disk does after an interruption: guard, reservation, mark.
+
+        snapshot: the short name that the guard had.
+        """
+        guard = f"{name}@{GUARD_SNAPSHOT}"
+        if self._in_place and self._zfs.exists(guard) and f"{name}#{snapshot}" not in self._zfs.bookmarks(name):
+            self._copies.bookmark(guard, snapshot)
         lift(self._zfs, name)
         self._zfs.set(name, refreservation="auto")
         self._zfs.set_facts(name, {"from": ""})

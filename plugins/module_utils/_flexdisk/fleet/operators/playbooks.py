@@ -76,9 +76,18 @@ PLAYBOOKS: t.Mapping[str, Playbook] = {
         reads=replicate.names_groups,
         goes_on=True,
     ),
-    "restore_disk": Playbook(
-        restore.restore_disk, names=restore.names, strict=lambda given: False, check=restore.contradictions
+    "list_replicas": Playbook(
+        replicate.wanted,
+        names=replicate.names,
+        strict=lambda given: False,
+        check=replicate.contradictions,
+        reads=lambda given: True,
+        goes_on=True,
     ),
+    "restore_disk": Playbook(
+        restore.restore_disk, names=restore.names, strict=restore.in_place, check=restore.contradictions
+    ),
+    "restore_vm": Playbook(restore.restore_vm, strict=restore.in_place, check=restore.vm_contradictions),
     "start_vm": _power("running"),
     "stop_vm": _power("stopped"),
     "restart_vm": _power("restarted"),

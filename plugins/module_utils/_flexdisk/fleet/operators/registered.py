@@ -14,6 +14,7 @@ from ...model.text import count, visible
 from ...rules.knobs import command, for_playbooks
 from ...rules.skipped import not_looked_at
 from ..failures import failures, has_failed, without_prefix
+from .replica_list import replica_list
 from .replicate import gives_up
 from .replicate_report import report
 from .status import status
@@ -92,6 +93,14 @@ def show_status(registered: Registered) -> Shown:
     lines, counts = status(registered.last(registered.hosts), registered.failed)
     fails = counts["half_done"] and registered.meant.get("flexdisk_status_fail_on", "half_done") == "half_done"
     return Shown(lines, f"{counts['half_done']} half done" if fails else "")
+
+
+def show_replicas(registered: Registered) -> Shown:
+    """Show the replicas of all hosts. The results are those of vm_info and replica_info."""
+    of_vms, _stored = registered.names
+    read = {host: registered.variables(host)[of_vms] for host in registered.hosts}
+    order, stored = registered.own["_flexdisk_order"], registered.last(registered.hosts)
+    return Shown(replica_list(read, stored, order["calls"], registered.failed, order["left_out"]))
 
 
 def show_plan(registered: Registered) -> Shown:
@@ -195,6 +204,7 @@ ABOUT: t.Mapping[str, t.Callable[[Registered], Shown]] = {
     "moves": show_moves,
     "plan": show_plan,
     "quotas": show_quotas,
+    "replicas": show_replicas,
     "replicated": show_replicated,
     "status": show_status,
 }

@@ -13,10 +13,10 @@ from ...rules.identity import member_of
 from ...rules.retention import read_counts
 from .find import find_vms
 from .order import Here, Order, Play, Raw
+from .replica_age import due_in, is_due, replica_age
 
 ABSENT = "absent"
 PER_HOST = 2  # homes that send to one host at the same time
-_DUE = 0.9  # of the interval: a timer that runs as often finds the replica due each time
 _Dict = t.Dict[str, t.Any]
 _Meant = t.Tuple[Raw, t.Sequence[str]]  # an entry, and the UUIDs of its VMs on a host
 
@@ -76,21 +76,44 @@ def _label(entry: Raw) -> str:
 def replicate(play: Play) -> Order:
     """Give each host the peers of its VMs, one for each round, null for a round in which it has none.
 
-    A peer has C(host), C(vms), the options of the sync as far as they are given, and C(rows): C(vm), C(name) and the
-    C(age) of the replica in seconds, null if it was never complete. C(fresh) counts replicas that are not due.
+    A peer has C(host), C(vms), the options of the sync as far as they are given, and C(rows): C(vm), C(name), the
+    C(every) of its entry, the C(age) of the replica in seconds, null if it has none, and C(no_age): why, although there
+    is a replica. C(fresh) has the replicas that are not due: C(name), C(to) and C(seconds) until they are.
 
     Raises FlexdiskError if a named VM has no entry, or entries contradict each other.
     """
-    groups = _Groups(play)
-    places = _places(play)
+    meant, problems = _all_meant(play)
     peers: t.Dict[str, t.List[_Dict]] = {}
-    fresh: t.Dict[str, int] = {}
+    fresh: t.Dict[str, t.List[_Dict]] = {}
     for host in play.variables:
-        peers[host], fresh[host] = _peers(play, host, _meant(play, host, groups, places))
+        peers[host], fresh[host] = _peers(play, host, meant[host])
     per_host = min(int(one.get("flexdisk_replicas_per_host", PER_HOST)) for one in play.variables.values())
     rounds = _rounds(peers, per_host)
     calls = {host: {"peers": rounds[host], "fresh": fresh[host]} for host in play.variables}
-    return Order(calls=calls, left_out=groups.problems)
+    return Order(calls=calls, left_out=problems)
+
+
+def wanted(play: Play) -> Order:
+    """Give each host the replicas that its VMs should have by the entries: C(vm), C(host) and C(every) of each.
+
+    Raises FlexdiskError if entries contradict each other.
+    """
+    meant, problems = _all_meant(play)
+    calls = {
+        host: {
+            "replicas": [
+                {"vm": uuid, "host": entry["host"], "every": entry.get("every")} for uuid, entry in _firsts(some)
+            ]
+        }
+        for host, some in meant.items()
+    }
+    return Order(calls=calls, left_out=problems)
+
+
+def _all_meant(play: Play) -> t.Tuple[t.Dict[str, t.List[_Meant]], t.List[str]]:
+    """Return the entries that each host carries out, and what is wrong with groups in them."""
+    groups, places = _Groups(play), _places(play)
+    return {host: _meant(play, host, groups, places) for host in play.variables}, groups.problems
 
 
 class _Groups:
@@ -179,28 +202,33 @@ def _refuse_contradictions(play: Play, host: str, found: t.Sequence[_Meant]) -> 
                 raise FlexdiskError("InvalidArgument", text)
 
 
-def _peers(play: Play, host: str, meant: t.Sequence[_Meant]) -> t.Tuple[t.List[_Dict], int]:
-    """Return the peers of a host with what is due, and how many replicas are not."""
+def _peers(play: Play, host: str, meant: t.Sequence[_Meant]) -> t.Tuple[t.List[_Dict], t.List[_Dict]]:
+    """Return the peers of a host with what is due, and the replicas that are not."""
     variables = play.variables[host]
     known = {vm["uuid"]: vm for vm in play.read.get(host, {}).get("vms", ())}
     peers: t.Dict[str, _Dict] = {}
-    seen: t.Set[t.Tuple[str, str]] = set()
-    fresh = 0
+    fresh: t.List[_Dict] = []
+    for uuid, entry in _firsts(meant):
+        vm, every = known.get(uuid, {}), entry.get("every")
+        name, age = vm.get("alias") or uuid, replica_age(vm, entry["host"])
+        if "flexdisk_vm" not in variables and not is_due(age.seconds, every):
+            fresh.append({"name": name, "to": entry["host"], "seconds": due_in(age.seconds, every)})
+            continue
+        options = _options(variables, entry)
+        key = json.dumps(options, sort_keys=True)
+        peer = peers.setdefault(key, {**options, "vms": [], "rows": []})
+        peer["vms"].append(uuid)
+        peer["rows"].append({"vm": uuid, "name": name, "every": every, "age": age.seconds, "no_age": age.reason})
+    return list(peers.values()), fresh
+
+
+def _firsts(meant: t.Sequence[_Meant]) -> t.List[t.Tuple[str, Raw]]:
+    """Return the VMs with the first entry of each for each host."""
+    firsts: t.Dict[t.Tuple[str, str], Raw] = {}
     for entry, uuids in meant:
         for uuid in uuids:
-            if (uuid, entry["host"]) in seen:
-                continue
-            seen.add((uuid, entry["host"]))
-            age = replica_age(known.get(uuid, {}), entry["host"])
-            if "flexdisk_vm" not in variables and not is_due(age, entry.get("every")):
-                fresh += 1
-                continue
-            options = _options(variables, entry)
-            key = json.dumps(options, sort_keys=True)
-            peer = peers.setdefault(key, {**options, "vms": [], "rows": []})
-            peer["vms"].append(uuid)
-            peer["rows"].append({"vm": uuid, "name": known.get(uuid, {}).get("alias") or uuid, "age": age})
-    return list(peers.values()), fresh
+            firsts.setdefault((uuid, entry["host"]), entry)
+    return [(uuid, entry) for (uuid, _host), entry in firsts.items()]
 
 
 def _uuids(host: str, entry: Raw, groups: _Groups, places: Here) -> t.Sequence[str]:
@@ -219,23 +247,6 @@ def _options(variables: Raw, entry: Raw) -> _Dict:
         given["bandwidth_limit"] = limit
     wanted = "unchanged" if failover is None else "present" if failover else "absent"
     return {"host": entry["host"], "failover": wanted, **given}
-
-
-def replica_age(vm: Raw, host: str) -> t.Optional[int]:
-    """Return the seconds since the replicas of all disks of a VM on a host were complete, None if one never was.
-
-    vm: as vm_info reports it.
-    """
-    disks = [disk for disk in vm.get("disks", ()) if not disk.get("hidden")]
-    notes = [{note["host"]: note["age"] for note in disk.get("replicas", ())} for disk in disks]
-    ages = [note.get(host) for note in notes]
-    known = [age for age in ages if age is not None]
-    return max(known) if known and len(known) == len(ages) else None
-
-
-def is_due(age: t.Optional[int], every: t.Optional[int]) -> bool:
-    """Return whether a replica of this age needs a sync. every: seconds, None for one in each run."""
-    return age is None or every is None or age >= every * _DUE
 
 
 def _rounds(peers: t.Mapping[str, t.Sequence[_Dict]], per_host: int) -> t.Dict[str, t.List[t.Optional[_Dict]]]:

@@ -10,9 +10,10 @@ import typing as t
 from ...model.sizes import render_bytes
 from ...model.text import count
 from ..tables import aligned
+from .replica_age import age_text, due_text
 
 _Dict = t.Mapping[str, t.Any]
-_HEAD = ("VM", "host", "to", "sent", "took", "age before", "age after", "failed")
+_HEAD = ("VM", "host", "to", "sent", "took", "age before", "age after", "next due", "failed")
 _CHECK_HEAD = ("VM", "host", "to", "to send", "age", "failed")
 
 
@@ -37,7 +38,7 @@ def report(
     """
     rows: t.List[t.Sequence[str]] = []
     failures = list(left_out)
-    fresh = 0
+    fresh: t.List[_Dict] = []
     for host, call in calls.items():
         fresh += call["fresh"]
         ended = {(one["peer"], row["vm"]): row for one in results.get(host, ()) for row in one["rows"]}
@@ -51,31 +52,22 @@ def report(
     text = "no replica is due" if not rows else f"{count(len(rows), 'replica')} {'would be' if check else 'was'} due"
     if len(rows) > 1:
         text = text.replace(" was ", " were ")
-    fresh_text = f"{count(fresh, 'replica is', 'replicas are')} fresh" if fresh else ""
+    fresh_text = f"{count(len(fresh), 'replica is', 'replicas are')} fresh" if fresh else ""
     lines.append(", ".join(filter(None, [text, fresh_text, f"{len(failures)} failed" if failures else ""])))
+    if fresh and not rows:  # a run that sends takes time, so that it could not say
+        first = min(fresh, key=lambda one: int(one["seconds"]))
+        lines.append(f"the next one, {first['name']} to {first['to']}, is due in {age_text(first['seconds'])}")
     return Report(lines, list(dict.fromkeys(failures)))
 
 
 def _line(host: str, peer: str, vm: _Dict, row: t.Optional[_Dict], failure: str, check: bool) -> t.Sequence[str]:
-    before = _age(vm["age"])
+    before = age_text(vm["age"], vm["no_age"])
     failed = "yes" if failure else ""
     if row is None:
-        return (vm["name"], host, peer, *(("", before) if check else ("", "", before, "")), failed)
+        return (vm["name"], host, peer, *(("", before) if check else ("", "", before, "", "")), failed)
     sent = render_bytes(row["sent_bytes"])
     if check:
         return (vm["name"], host, peer, f"about {sent}" if row["sent_bytes"] else "", before, failed)
-    after = _age(row["age"]) if row["complete"] else before
-    return (vm["name"], host, peer, sent, f"{round(row['seconds'])} s", before, after, failed)
-
-
-def _age(seconds: t.Optional[int]) -> str:
-    """Return an age for people, in at most two units."""
-    if seconds is None:
-        return "never"
-    if seconds < 120:
-        return f"{seconds} s"
-    parts = []
-    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
-        number, seconds = divmod(seconds, size)
-        parts += [f"{number} {unit}"] if number else []
-    return " ".join(parts[:2])
+    after = age_text(row["age"]) if row["complete"] else before
+    due = due_text(row["age"] if row["complete"] else vm["age"], vm["every"])
+    return (vm["name"], host, peer, sent, f"{round(row['seconds'])} s", before, after, due, failed)

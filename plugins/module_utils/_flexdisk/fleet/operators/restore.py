@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The playbook restore_disk: which replica a disk is restored from, and on which host."""
+"""The playbooks restore_disk and restore_vm: which replicas disks are restored from, and on which host."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ _VARIABLES = (
     "flexdisk_vm",
     "flexdisk_disk",
     "flexdisk_restored_name",
+    "flexdisk_replaced_name",
+    "flexdisk_restored_suffix",
+    "flexdisk_replaced_suffix",
     "flexdisk_replica_host",
     "flexdisk_replica_snapshot",
     "flexdisk_target",
@@ -28,11 +31,18 @@ def names(variables: Raw) -> t.Sequence[str]:
     return [variables["flexdisk_vm"]] if "flexdisk_vm" in variables else []
 
 
+def in_place(variables: Raw) -> bool:
+    """Return whether the disks themselves get the contents."""
+    return "flexdisk_replaced_name" in variables or "flexdisk_replaced_suffix" in variables
+
+
 def contradictions(variables: Raw) -> t.Sequence[str]:
     """Return what is wrong with the variables."""
+    problems = _one_way(variables, "flexdisk_restored_name", "flexdisk_replaced_name", "the name of")
     if "flexdisk_vm" in variables:
-        return []
-    problems = []
+        return problems
+    if in_place(variables):
+        problems.append("flexdisk_replaced_name needs flexdisk_vm, whose disk gets the contents")
     if not is_uuid(str(variables["flexdisk_disk"]).lower()):
         problems.append(
             f"flexdisk_disk {variables['flexdisk_disk']} is no UUID, so it needs flexdisk_vm. If the host of the VM "
@@ -41,6 +51,22 @@ def contradictions(variables: Raw) -> t.Sequence[str]:
     if "flexdisk_replica_host" not in variables:
         problems.append("Without flexdisk_vm, flexdisk_replica_host must say which host has the replica")
     return problems
+
+
+def vm_contradictions(variables: Raw) -> t.Sequence[str]:
+    """Return what is wrong with the variables of restore_vm."""
+    return _one_way(variables, "flexdisk_restored_suffix", "flexdisk_replaced_suffix", "what is added to the names of")
+
+
+def _one_way(variables: Raw, beside: str, replaced: str, text: str) -> t.List[str]:
+    """Return problems unless the variables mean exactly one of both ways."""
+    if (beside in variables) == (replaced in variables):
+        return [
+            f"Give either {beside}, {text} what is restored beside the disk, or {replaced}, {text} what the disk has "
+            "now, which is kept detached when the disk itself gets the contents"
+        ]
+    odd = [name for name in ("flexdisk_target", "flexdisk_target_pool") if name in variables and replaced in variables]
+    return [f"{' and '.join(odd)} cannot be given with {replaced}: the contents come where the disk is"] if odd else []
 
 
 def restore_disk(play: Play) -> Order:
@@ -53,12 +79,79 @@ def restore_disk(play: Play) -> Order:
     if host not in play.variables:
         hosts = ", ".join(play.variables)
         raise FlexdiskError("ResourceNotFound", f"{host}, which has the replica, is none of the hosts here: {hosts}")
+    if in_place(variables):
+        disks = [{"disk": uuid, "new_name": variables["flexdisk_replaced_name"]}]
+        return Order(calls={host: _sent(variables, disks, _home(play))})
     name, target = variables["flexdisk_restored_name"], str(variables.get("flexdisk_target", host))
     if target == host:
         more = given_options(variables, source_snapshot="flexdisk_replica_snapshot")
         return Order(calls={host: {"name": name, "replica": uuid, **more}})
+    return Order(calls={host: _sent(variables, [{"disk": uuid, "new_name": name}], target)})
+
+
+def restore_vm(play: Play) -> Order:
+    """Return the call for the host of the replicas. It sends all disks of the VM to the VM's host, or another one."""
+    variables, home = _variables(play), _home(play)
+    suffix = variables.get("flexdisk_replaced_suffix", variables.get("flexdisk_restored_suffix"))
+    disks, problems = [], []
+    hosts: t.Dict[str, t.List[str]] = {}
+    for one in _disks_of(play):
+        name = str(one["name"] or one["uuid"])
+        disks.append({"disk": one["uuid"], "new_name": f"{name}-{suffix}"})
+        if not (one["name"] and one["uuid"]):
+            problems.append(refusals.unadopted(variables["flexdisk_vm"], name))
+        for replica in one.get("replicas") or ():
+            hosts.setdefault(str(replica["host"]), []).append(one["uuid"])
+    if problems or not disks:
+        return Order(problems or [f"VM {variables['flexdisk_vm']} on {home} has no disks"])
+    host = _host_of_all(variables, {host: len(uuids) for host, uuids in hosts.items()}, len(disks))
+    if host not in play.variables:
+        names_here = ", ".join(play.variables)
+        text = f"{host}, which has the replicas, is none of the hosts here: {names_here}"
+        raise FlexdiskError("ResourceNotFound", text)
+    target = str(variables.get("flexdisk_target", home))
+    if target == host:
+        text = f"{host} has the replicas: restore_disk makes disks there, one by one, and failover_vm brings up the VM"
+        raise FlexdiskError("NotSupported", text)
+    return Order(calls={host: _sent(variables, disks, target)})
+
+
+def _disks_of(play: Play) -> t.List[Raw]:
+    home = _home(play)
+    (vm,) = next(iter(play.here[home].values())).values()
+    disks = [one for each in play.read[home]["vms"] if each["uuid"] == vm for one in each["disks"]]
+    return [one for one in disks if not one.get("hidden")]
+
+
+def _host_of_all(variables: Raw, hosts: t.Mapping[str, int], number: int) -> str:
+    """Return the host that has replicas of all disks. Raises FlexdiskError if it is not certain."""
+    label, wanted = f"VM {variables['flexdisk_vm']}", str(variables.get("flexdisk_replica_host", ""))
+    whole = [host for host, count in sorted(hosts.items()) if count == number]
+    listed = ", ".join(f"{host} ({count} of {number} disks)" for host, count in sorted(hosts.items())) or "no host"
+    if wanted and wanted not in whole:
+        raise FlexdiskError("ResourceNotFound", f"{label} has not all its replicas on {wanted}, but on {listed}")
+    if not whole:
+        text = f"{label} has replicas of all its disks on no host, but on {listed}. restore_disk restores single disks"
+        raise FlexdiskError("ResourceNotFound", text)
+    if not wanted and len(whole) > 1:
+        text = f"{label} has replicas on {', '.join(whole)}. Say with flexdisk_replica_host which ones you mean"
+        raise FlexdiskError("Ambiguous", text)
+    return wanted or whole[0]
+
+
+def _sent(variables: Raw, disks: t.Sequence[Raw], target: str) -> t.Dict[str, t.Any]:
+    """Return what the host of the replicas gets for disks that it sends."""
     more = given_options(variables, snapshot="flexdisk_replica_snapshot")
-    return Order(calls={host: {"restore": {"disk": uuid, "new_name": name, **more}, "target": target}})
+    if in_place(variables):
+        more["in_place"] = True
+        options = {"allow_restart": "flexible_disks_allow_restart", "stop_timeout": "flexible_disks_stop_timeout"}
+        more.update(given_options(variables, **options))
+    return {"restore": {"disks": [*disks], **more}, "target": target}
+
+
+def _home(play: Play) -> str:
+    """Return the host of the named VM."""
+    return next(host for host, here in play.here.items() if here)
 
 
 def _variables(play: Play) -> Raw:

@@ -30,6 +30,7 @@ MAY_BE_SLICED = frozenset(
 The hosts of grow_guests are guests. For a group it takes those in other slices for lost, and begins nothing.
 """
 NEEDS_ALL_BECAUSE = {
+    "list_replicas": "list_replicas needs all hosts: a VM and its replica are on two of them",
     "status": "status needs all hosts: what a move or a failover has left half done is on two of them",
 }
 """For playbooks that only read, so that one might think that a slice would do."""

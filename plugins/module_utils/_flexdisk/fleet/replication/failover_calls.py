@@ -12,7 +12,26 @@ from .sync_arguments import Sync, commands_to_forget
 
 _Dict = t.Dict[str, t.Any]
 _REFUSE = "Refuse VMs that another host may have taken over"
+_UNPREPARED = "The replicas are complete, but the failover of a VM is not prepared"
 _READ_HOSTS = "Read which hosts have replicas of the VMs"
+
+
+class Unprepared(Stopped):
+    """The replicas are complete, but the failover of VMs is not prepared. failures: why, each begins with its VM."""
+
+    def __init__(self, failures: t.Sequence[str]) -> None:
+        super().__init__(f"{_UNPREPARED}: {'. '.join(failures)}")
+        self.failures = failures
+
+    def of(self, label: str, others: t.Iterable[str]) -> str:
+        """Return the failures that concern a VM, "" if none does. others: the labels of the other VMs."""
+        begins, mine = tuple(f"VM {other}: " for other in others), f"VM {label}: "
+        failures = [
+            text[len(mine) :] if text.startswith(mine) else text
+            for text in self.failures
+            if not text.startswith(begins)
+        ]
+        return f"{_UNPREPARED}: {'. '.join(failures)}" if failures else ""
 
 
 def check_fit(sync: Sync) -> Part:
@@ -118,7 +137,7 @@ def _store(sync: Sync, run: Run, peer_info: _Dict, planned: _Dict, marked: t.Map
     if unreached and not sync.moves:
         raise Stopped(_unreached_message(sync, unreached, names))
     if unprepared:
-        raise Stopped(f"The replicas are complete, but the failover of a VM is not prepared: {'. '.join(unprepared)}")
+        raise Unprepared(unprepared)
 
 
 def _announce_peer(sync: Sync, run: Run, new: t.Sequence[str]) -> Part:

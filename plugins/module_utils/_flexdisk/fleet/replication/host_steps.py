@@ -20,6 +20,7 @@ _NUMBERS = {"type": "list", "elements": "int", "default": []}
 ARGUMENTS: _Spec = {
     "address": {"type": "str"},
     "allow_force_stop": {"type": "bool", "default": False},
+    "allow_restart": {"type": "bool", "default": False},
     "authorized_keys": {"type": "path", "default": "~/.ssh/authorized_keys"},
     "bandwidth_limit": {"type": "str"},
     "begun": {"type": "bool", "default": False},
@@ -27,11 +28,14 @@ ARGUMENTS: _Spec = {
     "complete": _TEXTS,
     "digest": {"type": "str"},
     "disk": {"type": "str"},
+    "disks": _TEXTS,
     "elsewhere": {"type": "dict"},
+    "exchanges": _DICTS,
     "failover": {"type": "bool"},
     "goes_on": {"type": "bool", "default": False},
     "homes": _NUMBERS,
     "host_keys": _TEXTS,
+    "in_place": {"type": "bool", "default": False},
     "incoming_allowed": {**_TEXTS, "default": []},
     "keep": {"type": "dict"},
     "keep_home": {"type": "dict"},
@@ -39,6 +43,7 @@ ARGUMENTS: _Spec = {
     "left_out": {**_TEXTS, "default": []},
     "max_data_loss": {"type": "int"},
     "name": {"type": "str"},
+    "needed": {"type": "int", "default": 0},
     "new_name": {"type": "str"},
     "old": {"type": "bool", "default": False},
     "peer": {"type": "dict"},
@@ -123,11 +128,13 @@ STEPS: t.Mapping[str, t.Mapping[str, Step]] = {
         "close": _step("transfers since", "authorized_keys"),
         "remove": _step("vms", "homes authorized_keys"),
     },
-    "restore": {  # a disk from a replica on another host; the run send sends it
-        "look": _step("disk new_name", "target_pool"),
+    "restore": {  # disks from replicas on another host; the run send sends them
+        "choose": _step("disks", "snapshot"),
+        "look": _step("disk new_name", "target_pool in_place"),
         "prepare": _step("disk peer peer_name", "snapshot address port"),
-        "open": _step("disk new_name transfers", "target_pool authorized_keys ssh_directories"),
-        "close": _step("disk new_name transfers", "target_pool authorized_keys"),
+        "open": _step("disk new_name transfers", "target_pool authorized_keys ssh_directories in_place needed"),
+        "close": _step("disk new_name transfers", "target_pool authorized_keys in_place"),
+        "exchange": _step("exchanges", f"allow_restart {_STOPS}"),
     },
 }
 """The steps of each run of the module."""

@@ -25,6 +25,10 @@ class Target:
     # The disk that has the new name, for people; "" for none. existing: what it was made from, as it notes it.
     exists: str = ""
     existing: str = ""
+    # Of a restore in place: the disk has got contents already, and this one is what it had before. For what, as noted.
+    replaced: str = ""
+    # Of a restore in place: the exchange of the volumes was interrupted.
+    begun: bool = False
     # Its creation was interrupted.
     unfinished: bool = False
     # Something has come of a snapshot already. partial: of which one, as it is noted.
@@ -52,6 +56,8 @@ def read_target(given: t.Mapping[str, t.Any]) -> Target:
             pool_guid=int(given["pool_guid"]),
             exists=str(given["exists"])[:500],
             existing=str(given["existing"])[:500],
+            replaced=str(given["replaced"])[:500],
+            begun=bool(given["begun"]),
             unfinished=bool(given["unfinished"]),
             is_partial=bool(given["is_partial"]),
             partial=str(given["partial"])[:500],

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ...rules.identity import render_time
 from . import report
 from .calls import Answer, Call, CallFailed, Flow, Message, Part, Run, Stopped
-from .failover_calls import check_at_home, check_fit, drop_everywhere, mark_without, prepare_failover
+from .failover_calls import Unprepared, check_at_home, check_fit, drop_everywhere, mark_without, prepare_failover
 from .sync_arguments import Sync, commands_to_forget
 
 _Dict = t.Dict[str, t.Any]
@@ -51,15 +51,17 @@ def keep_replicas(sync: Sync, run: Run) -> Flow:
 def replicate(sync: Sync, run: Run) -> Flow:
     """Like keep_replicas(), but what fails is a part of the result: C(peer), and in C(rows) what became of each VM."""
     outcome = _Outcome()
-    reason = ""
+    stopped: t.Optional[Stopped] = None
     try:
         _refuse_unknown_peer(sync, run)
         yield from _keep(sync, run, outcome)
     except Stopped as exc:
-        reason = str(exc)
+        stopped = exc
     transfers = {vm["uuid"]: vm for vm in outcome.planned.get("transfers", ())}
     sent = {one["vm"]: one for one in outcome.sent}
-    rows = [_row(vm, transfers.get(vm), sent.get(vm), outcome, reason, run.check) for vm in sync.vms]
+    rows = [
+        _row(vm, transfers.get(vm), sent.get(vm), outcome, _reason(stopped, vm, outcome), run.check) for vm in sync.vms
+    ]
     return {"peer": sync.peer, "rows": rows, "changed": bool(outcome.planned) and not outcome.planned["idle"]}
 
 
@@ -78,6 +80,14 @@ def _row(
         "age": round(outcome.seconds),
         "failure": ". ".join(failed) or ("" if complete else "its replicas are not complete"),
     }
+
+
+def _reason(stopped: t.Optional[Stopped], vm: str, outcome: _Outcome) -> str:
+    """Return why the sync stopped, as far as that concerns a VM."""
+    if not isinstance(stopped, Unprepared):
+        return str(stopped) if stopped is not None else ""
+    labels: t.Mapping[str, str] = outcome.planned.get("labels", {})
+    return stopped.of(labels.get(vm, vm), [label for uuid, label in labels.items() if uuid != vm])
 
 
 def _untidied(vm: str, outcome: _Outcome) -> t.List[str]:
