@@ -111,8 +111,8 @@ class LinuxHost:
     def _qemu_img(self, argv: Any) -> Answer:
         """What it says of a file of 64 MiB less a byte, and what it writes of that."""
         if argv[1] == "info":
-            found = {"virtual-size": (64 << 20) - 1, "format": "qcow2", "filename": argv[-1]}
-            return Answer(0, json.dumps(found), "")
+            image = {"virtual-size": (64 << 20) - 1, "format": "qcow2", "filename": argv[-1]}
+            return Answer(0, json.dumps(image), "")
         return Answer(*self.node.run(["guest", "write", argv[-1][len("/dev/zvol/") :], "0", "8", "image"], ""))
 
     def run(self, *argv: str) -> str:
@@ -186,7 +186,7 @@ class LinuxHost:
                 assert "passwd=" in self.domains.xml(uuid, False) or "<graphics" not in self.domains.xml(uuid, True)
 
 
-def killed(linux: LinuxHost, number: int, wish: dict[str, Any]) -> None:
+def killed(linux: LinuxHost, number: int, declaration: dict[str, Any]) -> None:
     """The run of vm_disks for a wish is killed before its command, or call of libvirt, of this number."""
     left = number
 
@@ -199,7 +199,7 @@ def killed(linux: LinuxHost, number: int, wish: dict[str, Any]) -> None:
 
     linux.domains.hook = linux.hook = kill
     with pytest.raises(KeyboardInterrupt):
-        linux.converge(wish)
+        linux.converge(declaration)
 
 
 @pytest.fixture

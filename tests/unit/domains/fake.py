@@ -373,9 +373,9 @@ def ordered(disks: list[ET.Element]) -> list[ET.Element]:
 
 
 def child(element: ET.Element, name: str) -> ET.Element:
-    found = element.find(name)
-    assert found is not None, name
-    return found
+    result = element.find(name)
+    assert result is not None, name
+    return result
 
 
 def target(disk: ET.Element) -> str:

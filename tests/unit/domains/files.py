@@ -53,10 +53,10 @@ class FakeFiles(Files):
     def _of(self, path: str) -> Dataset:
         if path.startswith(_DEVICE):
             return self.storage.dataset(path[len(_DEVICE) :])
-        found = self._on(path.rpartition("/")[0])
-        if found is None:
+        matches = self._on(path.rpartition("/")[0])
+        if matches is None:
             raise ZfsError("FileFailed", f"{path}: No such file or directory")
-        return found
+        return matches
 
     def _write(self, dataset: Dataset, start: int, end: int, content: str) -> None:
         try:
@@ -65,17 +65,17 @@ class FakeFiles(Files):
             raise ZfsError("FileFailed", f"{dataset.name}: {refusal.text}") from None
 
     def mounted(self, folder: str, name: str) -> bool:
-        found = self._on(folder)
-        if found is None:
+        result = self._on(folder)
+        if result is None:
             return False
         self.folders.add(folder)
-        if found.name != name:
-            raise ZfsError("Changed", f"{found.name} is mounted at {folder}, where {name} belongs")
+        if result.name != name:
+            raise ZfsError("Changed", f"{result.name} is mounted at {folder}, where {name} belongs")
         return True
 
     def size(self, path: str) -> int:
-        found = self._on(path.rpartition("/")[0])
-        lengths = [e[2] for e in found.extents if e[0] >= _FAR] if found is not None else []
+        matches = self._on(path.rpartition("/")[0])
+        lengths = [e[2] for e in matches.extents if e[0] >= _FAR] if matches is not None else []
         return int(lengths[0]) if lengths else -1
 
     def make(self, path: str, size: int) -> None:

@@ -39,8 +39,8 @@ def test_a_vm_in_such_a_pool_is_read_and_not_changed(blank, home):
     blank.domains.add(domain([f"my+pool/{home}/disk0"]))
     assert ("web01" in {vm.config.alias for vm in blank.host().vms}) == (home == VM)
     for check in (True, False):
-        [told] = blank.converge(spec(adopt=True, flexible_disk_size="1GiB"), check=check).problems
-        assert WORDS in told.message
+        [problem] = blank.converge(spec(adopt=True, flexible_disk_size="1GiB"), check=check).problems
+        assert WORDS in problem.message
     assert WORDS in adoption(blank, *(["NotSupported"] if home == VM else ["ResourceNotFound"]), vms=[{"vm": "web01"}])
     assert blank.converge({**spec(flexible_disk_size="1GiB"), "vm": "other"}).problems == []
 
@@ -52,6 +52,6 @@ def test_no_vm_is_made_there(blank):
 
 @pytest.mark.parametrize("option", ["pool", "peer_pool", "target_pool"])
 def test_an_option_that_names_such_a_pool_is_refused(option):
-    [told] = _wrong_names({option: "my pool"})
-    assert told.message.startswith(WORDS)
+    [message] = _wrong_names({option: "my pool"})
+    assert message.message.startswith(WORDS)
     assert list(_wrong_names({option: "pool"})) == []

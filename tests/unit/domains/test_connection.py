@@ -175,7 +175,7 @@ def test_resources(monkeypatch, memory, free):
 
 
 @pytest.mark.parametrize(
-    ("memory", "info", "said"),
+    ("memory", "info", "text"),
     [
         ({"free": 1}, INFO, "a form that is not supported: KeyError('total')"),
         ({**LINUX, "free": None}, INFO, "a form that is not supported: TypeError"),
@@ -186,12 +186,12 @@ def test_resources(monkeypatch, memory, free):
         ({**LINUX, "free": 1 << 40}, INFO, "64216 MiB of memory, 1073"),
     ],
 )
-def test_resources_that_no_host_has(monkeypatch, memory, info, said):
+def test_resources_that_no_host_has(monkeypatch, memory, info, text):
     with pytest.raises(FlexdiskError) as caught:
         connection(monkeypatch, Recorder(getMemoryStats=memory, getInfo=info)).resources()
     assert caught.value.code == "UnexpectedOutput"
     assert caught.value.message.startswith("libvirt ")
-    assert said in caught.value.message
+    assert text in caught.value.message
 
 
 def test_resources_that_libvirt_does_not_tell(monkeypatch):
@@ -212,9 +212,9 @@ def test_resources_that_libvirt_does_not_tell(monkeypatch):
     ],
 )
 def test_a_device_counts_only_under_its_own_name(monkeypatch, path, volume, expected):
-    found = connection(monkeypatch, None, {path: volume}.get)
-    assert found.device(path) is expected
-    assert found.volume(path) == volume
+    result = connection(monkeypatch, None, {path: volume}.get)
+    assert result.device(path) is expected
+    assert result.volume(path) == volume
 
 
 def test_a_volume_of_a_storage_pool(monkeypatch):

@@ -51,12 +51,12 @@ def refusal(linux, *codes, vms=(), **more):
 
 
 def ours(linux):
-    found = {}
+    facts = {}
     for line in linux.run("zfs", "get", "-Hp", "-o", "name,property,value,source", "all").splitlines():
         name, key, value, source = line.split("\t")
         if key.startswith("flexdisk:") and source in ("local", "received"):
-            found[name, key[len("flexdisk:") :]] = value
-    return found
+            facts[name, key[len("flexdisk:") :]] = value
+    return facts
 
 
 def rest(linux):
@@ -162,7 +162,7 @@ class Killed(BaseException):
     pass
 
 
-def interrupted(linux, number, **words):
+def interrupted(linux, number, **options):
     """A run that is killed before or after a change, at that point of all; whether it came so far."""
     left = [number]
 
@@ -174,7 +174,7 @@ def interrupted(linux, number, **words):
 
     linux.hook = linux.domains.hook = hook
     try:
-        go(linux, **words)
+        go(linux, **options)
     except Killed:
         return True
     finally:
@@ -241,7 +241,7 @@ SCENARIOS = {
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_at_any_change_the_same_task_ends_it(name):
-    make, words = SCENARIOS[name]
+    make, options = SCENARIOS[name]
     world = pickle.dumps(make())
     before = ours(with_file() if "file" in name else rich())
     number, came = 0, True
@@ -249,14 +249,14 @@ def test_killed_at_any_change_the_same_task_ends_it(name):
         linux = pickle.loads(world)
         data = rest(linux)[2]
         if name in ("release", "release a file", "adopt again"):
-            kept = [released_identity.identity_of(d) for d in linux.vm().disks]
-            uuids = {one.name: one.uuid for one in kept}
-        came = interrupted(linux, number, **words)
-        predicted = go(linux, check=True, **words)
-        again = go(linux, **words)
+            retained = [released_identity.identity_of(d) for d in linux.vm().disks]
+            uuids = {one.name: one.uuid for one in retained}
+        came = interrupted(linux, number, **options)
+        predicted = go(linux, check=True, **options)
+        again = go(linux, **options)
         assert (again.outcome.problems, again.outcome.failure) == ([], None), number
         assert again.outcome.diff == predicted.outcome.diff, number
-        assert not go(linux, **words).outcome.changed, number
+        assert not go(linux, **options).outcome.changed, number
         assert rest(linux)[2] == data
         linux_ours = ours(linux)
         if name in ("release", "release a file"):

@@ -173,8 +173,8 @@ def test_the_boot_disk_changes_places(fill, before, orders):
     )
     assert boots(edited) == ["/dev/zvol/t/b"]
     root = ET.fromstring(edited)
-    found = [d.find("boot") for d in root.findall("devices/*")]
-    assert [b if b is None else b.get("order") for b in found] == orders
+    matches = [d.find("boot") for d in root.findall("devices/*")]
+    assert [b if b is None else b.get("order") for b in matches] == orders
     assert root.findall("os/boot") == []
 
 

@@ -135,13 +135,13 @@ def test_qcow2_keeps_its_size(linux, up, size):
     change(linux, "<driver name='qemu' type='qcow2'/>")
     if up:
         linux.domains.boot(VM)
-    wish = spec({"name": "a", "size": size, "dangerous_allow_shrink": True})
-    refused = linux.converge(wish, allow_restart=True)
+    declaration = spec({"name": "a", "size": size, "dangerous_allow_shrink": True})
+    refused = linux.converge(declaration, allow_restart=True)
     assert [p.code for p in refused.problems] == ["NotSupported"]
     assert "qcow2" in refused.problems[0].message
     assert not linux.converge(spec({"name": "a", "size": 32})).changed
     linux.four_steps(spec(unlisted="detach"), allow_restart=True)
-    assert [p.code for p in linux.converge(wish, allow_restart=True).problems] == ["NotSupported"]
+    assert [p.code for p in linux.converge(declaration, allow_restart=True).problems] == ["NotSupported"]
     linux.four_steps(spec({"name": "a"}), allow_restart=True)
     assert element(linux).find("driver").get("type") == "qcow2"
 
@@ -151,11 +151,11 @@ def test_what_qemu_does_not_resize_grows_only_while_the_vm_is_stopped(linux, par
     linux.adopted(32)
     change(linux, PARTS[part])
     linux.domains.boot(VM)
-    wish = spec({"name": "a", "size": 64})
-    refused = linux.converge(wish)
+    declaration = spec({"name": "a", "size": 64})
+    refused = linux.converge(declaration)
     assert [p.code for p in refused.problems] == ["VmNotStopped"]
     assert f"{why}, so the guest" in refused.problems[0].message
-    linux.four_steps(wish, allow_restart=True)
+    linux.four_steps(declaration, allow_restart=True)
 
 
 def test_a_part_of_a_volume_grows_only_while_the_vm_is_stopped(linux):
@@ -172,13 +172,13 @@ def test_the_end_of_a_run_does_not_resize_them(linux, part):
     linux.adopted(32)
     change(linux, part)
     linux.domains.boot(VM)
-    wish = spec({"name": "a"}, {"name": "b", "size": 16})
-    killed(linux, 2, wish)
+    declaration = spec({"name": "a"}, {"name": "b", "size": 16})
+    killed(linux, 2, declaration)
     assert linux.vm().interrupted is not None
     linux.domains.calls.clear()
-    assert linux.converge(wish).failure is None
-    told = {arguments[1] for name, arguments in linux.domains.calls if name == "block_resize"}
-    assert told == {"vda"}
+    assert linux.converge(declaration).failure is None
+    resized = {arguments[1] for name, arguments in linux.domains.calls if name == "block_resize"}
+    assert resized == {"vda"}
 
 
 def test_a_vm_that_is_deleted_and_made_again_has_them_again(linux):
@@ -237,10 +237,10 @@ def test_what_only_came_with_a_stream_is_not_guessed(linux, part):
         "copy": lambda check: disk_task(linux, check, name="b", source=uuid),
     }
     for way in ways.values():
-        told = way(True).problems
-        assert [p.code for p in told] == ["NotSupported"]
-        assert f"zfs inherit flexdisk:element {name}" in told[0].message
-        assert (way(False).problems, linux.fingerprint()) == (told, before)
+        problems = way(True).problems
+        assert [p.code for p in problems] == ["NotSupported"]
+        assert f"zfs inherit flexdisk:element {name}" in problems[0].message
+        assert (way(False).problems, linux.fingerprint()) == (problems, before)
     assert findings(linux, "received_property").outcome.changed
     linux.four_steps(back)
     assert texts(element(linux)) == had
@@ -271,7 +271,7 @@ def test_what_cannot_be_kept_is_named(linux):
 
 
 @pytest.mark.parametrize(
-    ("parts", "words"),
+    ("parts", "text"),
     [
         (
             ["<backingStore type='block'><format type='raw'/><source dev='/dev/zvol/tank/base'/></backingStore>"],
@@ -280,14 +280,14 @@ def test_what_cannot_be_kept_is_named(linux):
         (["<driver name='qemu' type='qcow2'/>", f"<vendor>{'v' * 9000}</vendor>"], "the limit is 8191"),
     ],
 )
-def test_what_the_data_needs_holds_a_disk(linux, parts, words):
+def test_what_the_data_needs_holds_a_disk(linux, parts, text):
     linux.adopted(32)
     change(linux, *parts)
     refused = linux.converge(spec(unlisted="detach"))
     assert [p.code for p in refused.problems] == ["NotSupported"]
-    assert words in refused.problems[0].message
+    assert text in refused.problems[0].message
     change(linux, "<driver name='qemu' type='raw'/>")
-    if "limit" in words:
+    if "limit" in text:
         done = linux.four_steps(spec(unlisted="detach"))
         assert "without what the hypervisor knows of it" in done.diff
 
@@ -370,8 +370,8 @@ def test_limits_for_another_path_of_the_volume_are_a_refusal(linux, name):
     path = name % VM if "%s" in name else name
     linux.domains.links.update({"/dev/zd16": f"tank/{VM}/disk1", "/dev/zd16p1": f"tank/{VM}/disk1"})
     change(linux, top=TUNE % path)
-    for wish in (spec(unlisted="detach"), spec(unlisted="destroy"), spec({"name": "a", "type": "file"})):
-        refused = linux.converge(wish)
+    for declaration in (spec(unlisted="detach"), spec(unlisted="destroy"), spec({"name": "a", "type": "file"})):
+        refused = linux.converge(declaration)
         assert [p.code for p in refused.problems] == ["InUse"]
         assert f"in <path> as {path}, which would not follow" in refused.problems[0].message
     linux.four_steps(spec({"name": "a", "size": 48}))
@@ -397,19 +397,19 @@ MENTIONS = [
 ]
 
 
-@pytest.mark.parametrize(("text", "words"), MENTIONS)
-def test_another_mention_of_the_path_is_a_refusal(linux, text, words):
+@pytest.mark.parametrize(("text", "message"), MENTIONS)
+def test_another_mention_of_the_path_is_a_refusal(linux, text, message):
     linux.adopted(32)
     path = linux.disks()["a"].path
     change(linux, top=text % path)
-    for wish in (spec(unlisted="detach"), spec(unlisted="destroy"), spec({"name": "a", "type": "file"})):
-        refused = linux.converge(wish)
+    for declaration in (spec(unlisted="detach"), spec(unlisted="destroy"), spec({"name": "a", "type": "file"})):
+        refused = linux.converge(declaration)
         assert [p.code for p in refused.problems] == ["InUse"]
-        assert f"names {path} in {words}" in refused.problems[0].message
+        assert f"names {path} in {message}" in refused.problems[0].message
 
 
-@pytest.mark.parametrize(("text", "words"), MENTIONS)
-def test_another_mention_keeps_a_vm_from_adoption(linux, text, words):
+@pytest.mark.parametrize(("text", "message"), MENTIONS)
+def test_another_mention_keeps_a_vm_from_adoption(linux, text, message):
     linux.run("zfs", "create", "tank/vms")
     linux.create((64,))
     linux.run("zfs", "rename", f"tank/{VM}/disk0", "tank/vms/x")
@@ -417,7 +417,7 @@ def test_another_mention_keeps_a_vm_from_adoption(linux, text, words):
     linux.domains.add(linux.domains.xml(VM, False).replace(old, new).replace("</domain>", f"{text % new}</domain>"))
     refused = linux.converge(spec(adopt=True, flexible_disk_size="1GiB"))
     assert [p.code for p in refused.problems] == ["InUse"]
-    assert words in refused.problems[0].message
+    assert message in refused.problems[0].message
 
 
 def test_longer_paths_and_notes_are_no_mentions(linux):

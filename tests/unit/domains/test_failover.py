@@ -64,8 +64,8 @@ def saved(world):
     world.home.reboot()
 
 
-def declared(world, **words):
-    return vms.run(world.home.zfs(), world.home.driver(), [{"vm": "db01", **words}], [], POLICY, "zones", False)
+def declared(world, **options):
+    return vms.run(world.home.zfs(), world.home.driver(), [{"vm": "db01", **options}], [], POLICY, "zones", False)
 
 
 def test_autostart_is_off_while_a_domain_has_failover(world):
@@ -134,8 +134,8 @@ def test_messages_name_the_commands_of_libvirt(world):
     booted(world)
     assert take(world)
     world.home.power_on(VM)
-    (words,) = start(world, {"hv02": said_by(world.peer)}).failures
-    assert f"Stop it here (virsh shutdown {VM})" in words
+    (message,) = start(world, {"hv02": said_by(world.peer)}).failures
+    assert f"Stop it here (virsh shutdown {VM})" in message
 
 
 def test_a_host_that_starts_all_domains_gets_no_failover(world, monkeypatch):
@@ -189,8 +189,8 @@ def test_a_guest_that_cannot_shut_itself_down_is_halted(world, state):
     assert take(world)
     world.home.power_on(VM)
     world.home.domains.states[VM] = state
-    (words,) = start(world, {"hv02": said_by(world.peer)}).failures
-    assert f"Stop it here (virsh destroy {VM}, which halts it and keeps its disks)" in words
+    (message,) = start(world, {"hv02": said_by(world.peer)}).failures
+    assert f"Stop it here (virsh destroy {VM}, which halts it and keeps its disks)" in message
 
 
 def test_a_volume_below_an_unknown_disk_is_shown_by_start_vm(world):

@@ -23,14 +23,14 @@ def ask(linux, pool=None):
 def test_the_host(linux):
     linux.adopted(64)
     linux.domains.boot(VM)
-    found = ask(linux)
-    assert (found["driver"], found["cpus"]) == ("libvirt", 16)
-    assert found["memory"] == {"total": 65536, "own": 4096, "free": 65536 - 4096 - 64}
+    result = ask(linux)
+    assert (result["driver"], result["cpus"]) == ("libvirt", 16)
+    assert result["memory"] == {"total": 65536, "own": 4096, "free": 65536 - 4096 - 64}
     quota = int(linux.run("zfs", "get", "-Hpo", "value", "quota", f"tank/{VM}"))
-    [vm] = found["vms"]
+    [vm] = result["vms"]
     assert (vm["uuid"], vm["state"], vm["memory"], vm["vcpus"]) == (VM, "running", 64, 1)
     assert vm["disks"] == {"tank": -(-quota // MIB)}
-    [pool] = found["pools"]
+    [pool] = result["pools"]
     assert (pool["name"], pool["parked"], pool["replicas"]) == ("tank", 0, 0)
 
 

@@ -88,11 +88,11 @@ def host(linux):
 def refused(linux, task):
     """The only problem of a task, which check mode tells as well, and which leaves everything as it is."""
     before = linux.fingerprint()
-    [told] = TASKS[task](linux, True).problems
+    [problem] = TASKS[task](linux, True).problems
     done = TASKS[task](linux, False)
-    assert done.problems == [told]
+    assert done.problems == [problem]
     assert (done.failure, linux.fingerprint()) == (None, before)
-    return told
+    return problem
 
 
 def findings(linux, *repair):
@@ -106,14 +106,14 @@ def test_a_volume_below_an_overlay(host, task, metadata, chain, running):
     if running:
         host.domains.boot(VM)
     host.domains.snapshot(VM, "before", metadata=metadata, chain=chain)
-    told = refused(host, task)
-    assert told.code == "InUse"
-    assert VOLUME in told.message
-    assert OVERLAY in told.message
+    problem = refused(host, task)
+    assert problem.code == "InUse"
+    assert VOLUME in problem.message
+    assert OVERLAY in problem.message
     if metadata or chain or running:
-        assert f"virsh blockcommit web01 vda --base /dev/zvol/{VOLUME} --active --pivot" in told.message
+        assert f"virsh blockcommit web01 vda --base /dev/zvol/{VOLUME} --active --pivot" in problem.message
     else:
-        assert "virsh start web01" in told.message
+        assert "virsh start web01" in problem.message
 
 
 @pytest.mark.parametrize("metadata", [True, False])
@@ -121,11 +121,11 @@ def test_no_repair_touches_the_base_of_an_overlay(host, metadata):
     host.domains.snapshot(VM, "before", metadata=metadata)
     host.domains.snapshot(VM, "second", metadata=metadata)
     before = host.fingerprint()
-    found = findings(host, *REPAIRABLE)
+    reported = findings(host, *REPAIRABLE)
     assert host.fingerprint() == before
-    assert [f.kind for f in found.findings] == ["overlaid_disk"]
-    assert "web01-vda.second" in found.findings[0].message
-    assert not found.outcome.changed
+    assert [f.kind for f in reported.findings] == ["overlaid_disk"]
+    assert "web01-vda.second" in reported.findings[0].message
+    assert not reported.outcome.changed
 
 
 def test_after_the_commit_all_is_as_before(host):
@@ -144,9 +144,9 @@ def test_a_volume_that_only_a_snapshot_names(host):
     devices = host.domains.configs[VM].find("devices")
     devices.remove(devices.findall("disk")[1])
     host.domains.taken[VM] = [f"<domainsnapshot><name>old</name><disks/>{stored}</domainsnapshot>"]
-    told = refused(host, "as it is")
-    assert f"it uses tank/{VM}/disk1 in libvirt's snapshot old" in told.message
-    assert "virsh snapshot-delete web01 old --metadata" in told.message
+    problem = refused(host, "as it is")
+    assert f"it uses tank/{VM}/disk1 in libvirt's snapshot old" in problem.message
+    assert "virsh snapshot-delete web01 old --metadata" in problem.message
     host.domains.taken.clear()
     host.four_steps({"vm": VM, "disks": [ROOT, A]})
 
@@ -158,10 +158,10 @@ def test_a_disk_under_another_path(host, path):
     host.domains.links = {"/dev/zd16": f"tank/{VM}/disk1", "/dev/disk/by-id/zvol-x": f"tank/{VM}/disk1"}
     host.domains.configs[VM].findall("devices/disk/source")[1].set("dev", path)
     for task in TASKS:
-        told = refused(host, task)
-        assert f"tank/{VM}/disk1 as vdb, by the path {path}" in told.message
-    found = findings(host, *REPAIRABLE)
-    assert [f.kind for f in found.findings] == ["overlaid_disk"]
+        problem = refused(host, task)
+        assert f"tank/{VM}/disk1 as vdb, by the path {path}" in problem.message
+    reported = findings(host, *REPAIRABLE)
+    assert [f.kind for f in reported.findings] == ["overlaid_disk"]
 
 
 def test_a_name_with_a_space(linux):
@@ -184,8 +184,8 @@ ARGUMENT = (
 )
 def test_another_vm_that_has_it_open_in_any_way(host, more):
     host.domains.add(domain([], uuid=OTHER, name="web02").replace("<devices>", f"<devices>{more}"))
-    told = refused(host, "grow")
-    assert f"tank/{VM}/disk1 is also attached to web02 ({OTHER})" in told.message
+    problem = refused(host, "grow")
+    assert f"tank/{VM}/disk1 is also attached to web02 ({OTHER})" in problem.message
 
 
 def test_a_linked_clone_of_another_vm(host):
@@ -205,9 +205,9 @@ def test_a_block_job(host):
     host.domains.boot(VM)
     disk = host.domains.lives[VM].findall("devices/disk")[1]
     disk.append(ET.fromstring("<mirror type='file' job='copy'><source file='/images/copy'/></mirror>"))
-    told = refused(host, "grow")
-    assert "a block job copies its disk vdb" in told.message
-    assert "virsh blockjob web01 vdb" in told.message
+    problem = refused(host, "grow")
+    assert "a block job copies its disk vdb" in problem.message
+    assert "virsh blockjob web01 vdb" in problem.message
     assert not host.converge({"vm": VM, "disks": [ROOT, A]}).changed
 
 
@@ -215,10 +215,10 @@ def test_a_backup_under_way(host):
     """QEMU resizes no disk that a backup reads, and libvirt shows that job in no configuration."""
     host.domains.boot(VM)
     host.domains.backed_up[VM] = ["vdb"]
-    for wish in ([ROOT, {**A, "size": 48}], [ROOT, {**A, "state": "absent"}], [ROOT, {**A, "type": "file"}]):
-        outcome = host.converge({"vm": VM, "disks": wish}, allow_restart=True)
-        [told] = [problem for problem in outcome.problems if problem.code == "InUse"]
-        assert told.message == (
+    for declaration in ([ROOT, {**A, "size": 48}], [ROOT, {**A, "state": "absent"}], [ROOT, {**A, "type": "file"}]):
+        outcome = host.converge({"vm": VM, "disks": declaration}, allow_restart=True)
+        [reported] = [problem for problem in outcome.problems if problem.code == "InUse"]
+        assert reported.message == (
             "a backup reads it: virsh domjobinfo web01 shows it, and virsh domjobabort web01 ends it"
         )
     host.four_steps({"vm": VM, "disks": [{**ROOT, "size": 72}, A, {"name": "b", "size": 16}]})
@@ -234,13 +234,13 @@ def test_a_backup_keeps_an_interrupted_run_from_its_end(host):
             raise KeyboardInterrupt
 
     host.domains.hook = kill
-    wish = {"vm": VM, "disks": [ROOT, {**A, "size": 48}]}
+    declaration = {"vm": VM, "disks": [ROOT, {**A, "size": 48}]}
     with pytest.raises(KeyboardInterrupt):
-        host.converge(wish)
+        host.converge(declaration)
     host.domains.backed_up[VM] = ["vdb"]
-    assert host.converge(wish).problems[0].message.startswith("a backup reads it")
+    assert host.converge(declaration).problems[0].message.startswith("a backup reads it")
     del host.domains.backed_up[VM]
-    assert host.converge(wish).failure is None
+    assert host.converge(declaration).failure is None
 
 
 def test_a_block_job_that_writes_to_a_volume(host):
@@ -262,10 +262,10 @@ SAVED = {name: task for name, task in TASKS.items() if name not in ("as it is", 
 def test_a_saved_vm_is_not_stopped(host, task):
     host.domains.boot(VM)
     host.domains.save(VM)
-    told = refused(host, task)
-    assert told.code == "VmInTransition"
-    assert "virsh managedsave-remove web01" in told.message
-    assert "virsh start web01" in told.message
+    problem = refused(host, task)
+    assert problem.code == "VmInTransition"
+    assert "virsh managedsave-remove web01" in problem.message
+    assert "virsh start web01" in problem.message
 
 
 @pytest.mark.parametrize("task", ["shrink", "cold", "running"])
@@ -278,8 +278,8 @@ def test_more_that_a_saved_vm_does_not_take(host, task):
         "cold": lambda: host.converge({"vm": VM, "disks": [ROOT, {**A, "pci_slot": "0:9:0"}]}),
         "running": lambda: vm_task(host, state="running"),
     }
-    [told] = ways[task]().problems
-    assert "virsh managedsave-remove web01" in told.message
+    [problem] = ways[task]().problems
+    assert "virsh managedsave-remove web01" in problem.message
     assert host.fingerprint() == before
 
 
@@ -298,8 +298,8 @@ def test_what_is_saved_or_overlaid_does_not_move(host):
     assert any("managedsave-remove" in p.message for p in vm_move.refusals(host.host(), host.vm(), ()))
     host.domains.saves.clear()
     host.domains.snapshot(VM, "before")
-    [told] = vm_move.refusals(host.host(), host.vm(), ())
-    assert OVERLAY in told.message
+    [reported] = vm_move.refusals(host.host(), host.vm(), ())
+    assert OVERLAY in reported.message
 
 
 def test_a_guest_that_is_saved_while_it_is_asked_to_stop(host):
@@ -325,9 +325,9 @@ def test_a_pool_that_is_not_read(host):
     """Nothing is said of a volume in another pool, but that this task does not know it."""
     path = "/dev/zvol/data/vm/disk7"
     host.domains.configs[VM].findall("devices/disk/source")[1].set("dev", path)
-    found = [f for f in findings(host).findings if f.kind in ("unread_pool", "dangling_reference")]
-    assert [f.kind for f in found] == ["unread_pool"]
-    assert "lies in pool data, which this task does not read" in found[0].message
+    reported = [f for f in findings(host).findings if f.kind in ("unread_pool", "dangling_reference")]
+    assert [f.kind for f in reported] == ["unread_pool"]
+    assert "lies in pool data, which this task does not read" in reported[0].message
     host.domains.configs[VM].findall("devices/disk/source")[1].set("dev", f"/dev/zvol/tank/{OTHER}/disk7")
     assert "dangling_reference" in [f.kind for f in findings(host).findings]
 
@@ -356,8 +356,8 @@ def test_serials_and_slots_tell_a_base(host):
 def test_a_volume_that_somebody_renamed_within_its_vm(host):
     """libvirt would take it a second time, and the VM would not start again for the path that is not there."""
     host.run("zfs", "rename", f"tank/{VM}/disk1", f"tank/{VM}/disk9")
-    told = refused(host, "as it is")
-    assert f"zfs rename tank/{VM}/disk9 tank/{VM}/disk1" in told.message
+    problem = refused(host, "as it is")
+    assert f"zfs rename tank/{VM}/disk9 tank/{VM}/disk1" in problem.message
     host.run("zfs", "rename", f"tank/{VM}/disk9", f"tank/{VM}/disk1")
     host.four_steps({"vm": VM, "disks": [ROOT, {**A, "size": 48}]})
 
@@ -375,8 +375,8 @@ def test_a_rollback_takes_nothing_back_that_another_domain_has_written(linux, or
     written = linux.run("guest", "hash", name)
     for check in (True, False):
         done = snapshot_task(linux, SnapshotDeclaration("rolled_back", "one", newer=()), check)
-        [told] = done.problems
-        assert f"{name} is also attached to web02 ({OTHER})" in told.message
+        [problem] = done.problems
+        assert f"{name} is also attached to web02 ({OTHER})" in problem.message
     assert linux.run("guest", "hash", name) == written
 
 
@@ -390,8 +390,8 @@ def test_a_rollback_names_a_file_that_it_cannot_take_back(linux):
     )
     snapshot_task(linux, SnapshotDeclaration("present", "one"))
     linux.run("guest", "write", f"tank/{VM}/disk1", "0", "4", "1")
-    [told] = snapshot_task(linux, SnapshotDeclaration("rolled_back", "one", newer=())).warnings
-    assert f"/images/logs.qcow2 is not in snapshot one and stays as it is, because it is not below tank/{VM}" in told
+    [warning] = snapshot_task(linux, SnapshotDeclaration("rolled_back", "one", newer=())).warnings
+    assert f"/images/logs.qcow2 is not in snapshot one and stays as it is, because it is not below tank/{VM}" in warning
 
 
 def test_a_snapshot_is_deleted_with_that_of_a_file_system_below_the_vm(linux):
@@ -409,9 +409,9 @@ def test_no_commit_into_a_base_of_several(host):
     below = f"<backingStore type='block'><source dev='/dev/zvol/{VOLUME}'/></backingStore>"
     host.domains.add(domain([], uuid=OTHER, name="web02").replace("<devices>", f"<devices>{top % below}"))
     host.domains.snapshot(VM, "before")
-    told = refused(host, "grow")
-    assert f"web02 ({OTHER}) below the overlay /images/web02 (vda) has {VOLUME}, too" in told.message
-    assert "blockcommit" not in told.message
+    problem = refused(host, "grow")
+    assert f"web02 ({OTHER}) below the overlay /images/web02 (vda) has {VOLUME}, too" in problem.message
+    assert "blockcommit" not in problem.message
 
 
 def test_the_base_of_a_commit_in_a_storage_pool(host):
@@ -500,8 +500,8 @@ def without_identity(linux, request):
 
 @pytest.mark.parametrize("task", [name for name in TASKS if name not in ("back", "disk")])
 def test_an_overlay_without_serial_and_slot_may_have_any_base(without_identity, task):
-    told = refused(without_identity, task)
-    assert "perhaps, below /var/lib/libvirt/images/web01-sd" in told.message
+    problem = refused(without_identity, task)
+    assert "perhaps, below /var/lib/libvirt/images/web01-sd" in problem.message
 
 
 def test_no_repair_touches_what_may_be_a_base(without_identity):
@@ -577,9 +577,9 @@ def test_a_doubtful_vm_is_started_where_nothing_else_is_declared(doubtful):
 def test_a_doubtful_vm_is_not_changed_before_its_start(doubtful, more):
     doubtful.domains.halt(VM)
     before = doubtful.fingerprint()
-    [told] = vm_task(doubtful, False, state="running", **more).problems
-    assert (told.code, doubtful.fingerprint()) == ("InUse", before)
-    assert "virsh start web01 shows it" in told.message
+    [problem] = vm_task(doubtful, False, state="running", **more).problems
+    assert (problem.code, doubtful.fingerprint()) == ("InUse", before)
+    assert "virsh start web01 shows it" in problem.message
 
 
 def test_a_doubtful_vm_is_not_started_beside_another_one_that_has_the_volume(doubtful):

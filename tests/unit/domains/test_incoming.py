@@ -217,5 +217,5 @@ def test_options_of_vmadm(options, named):
 
 @pytest.mark.parametrize("entry", ["", "/", "srv/iso", "/srv/../etc", "/srv/", "bhyve_extra_opt", "seclabel"])
 def test_a_misspelt_entry_is_refused(entry):
-    (words,) = incoming.problems([entry, "/srv/iso", "seclabel none"])
-    assert repr(entry) in words
+    (message,) = incoming.problems([entry, "/srv/iso", "seclabel none"])
+    assert repr(entry) in message

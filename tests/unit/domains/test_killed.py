@@ -84,7 +84,7 @@ SCENARIOS = {
 }
 
 
-def run(linux: LinuxHost, wish: dict[str, Any], policy: dict[str, Any], stop_at: int = -1) -> int:
+def run(linux: LinuxHost, declaration: dict[str, Any], policy: dict[str, Any], stop_at: int = -1) -> int:
     """How many points it passes; killed at one of them."""
     count = 0
 
@@ -97,7 +97,7 @@ def run(linux: LinuxHost, wish: dict[str, Any], policy: dict[str, Any], stop_at:
 
     linux.hook = linux.domains.hook = hook
     try:
-        outcome = linux.converge({"vm": VM, **wish}, **policy)
+        outcome = linux.converge({"vm": VM, **declaration}, **policy)
         assert (outcome.failure, outcome.problems) == (None, [])
     finally:
         linux.hook = linux.domains.hook = None
@@ -120,10 +120,10 @@ def picture(linux: LinuxHost) -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_at_every_point(name):
-    make, wish, policy = SCENARIOS[name]
+    make, declaration, policy = SCENARIOS[name]
     world = pickle.dumps(make())
     whole = pickle.loads(world)
-    points = run(whole, wish, policy)
+    points = run(whole, declaration, policy)
     wanted = picture(whole)
     assert points >= 8
     for point in range(points):
@@ -132,16 +132,16 @@ def test_killed_at_every_point(name):
             if linux.host().datasets[volume].kind == "volume":
                 linux.run("guest", "write", volume, "0", "4", "9")
         with pytest.raises(Killed):
-            run(linux, wish, policy, point)
-        predicted = linux.converge({"vm": VM, **wish}, check=True, **policy)
+            run(linux, declaration, policy, point)
+        predicted = linux.converge({"vm": VM, **declaration}, check=True, **policy)
         assert predicted.problems == [], point
-        again = linux.converge({"vm": VM, **wish}, **policy)
+        again = linux.converge({"vm": VM, **declaration}, **policy)
         assert (again.problems, again.failure) == ([], None), point
         assert again.diff == predicted.diff, point
-        found = picture(linux)
+        result = picture(linux)
         if "unlisted" in name:
             # Detached already, and destroyed only when it is named.
-            assert set(found.pop("parked")) <= {"a"}
-        assert found == {key: wanted[key] for key in found}, point
+            assert set(result.pop("parked")) <= {"a"}
+        assert result == {key: wanted[key] for key in result}, point
         linux.assert_whole()
-        assert not linux.converge({"vm": VM, **wish}, **policy).changed, point
+        assert not linux.converge({"vm": VM, **declaration}, **policy).changed, point

@@ -32,8 +32,8 @@ def change(linux, old, new, kind="block"):
     strays(linux, 64, 32)
     text = domain(["tank/vms/web01-0", "tank/vms/web01-1"])
     for before, after in ((old, new), ("type='block'", f"type='{kind}'")):
-        head, found, tail = text.rpartition(before)
-        assert found
+        head, result, tail = text.rpartition(before)
+        assert result
         text = head + after + tail
     linux.domains.add(text)
 
@@ -71,10 +71,12 @@ def test_a_disk_that_is_left_out_is_named(linux, kind, old, new, reason):
 def test_a_vm_of_which_nothing_can_be_adopted():
     linux = pooled()
     linux.domains.add(domain(["x", "y"]).replace("/dev/zvol/x", "/dev/sdx").replace("/dev/zvol/y", "/dev/sdy"))
-    [told] = linux.converge(spec(adopt=True)).problems
-    assert "and adopt: true makes none: which pool it belongs to is not clear, for no disk of it can be" in told.message
+    [problem] = linux.converge(spec(adopt=True)).problems
+    assert (
+        "and adopt: true makes none: which pool it belongs to is not clear, for no disk of it can be" in problem.message
+    )
     for name, path in (("vda", "/dev/sdx"), ("vdb", "/dev/sdy")):
-        assert f"disk {name} ({path}) is left alone: its path is not that of a volume" in told.message
+        assert f"disk {name} ({path}) is left alone: its path is not that of a volume" in problem.message
 
 
 def test_drives_are_not_named(linux):
@@ -157,11 +159,11 @@ def test_a_partition_is_no_volume(linux, path):
 def test_an_adoption_of_another_name_that_is_killed_goes_on(linux, number):
     change(linux, PLAIN, "<source dev='/dev/zd16'/>")
     linux.domains.links["/dev/zd16"] = "tank/vms/web01-1"
-    wish = spec({"name": "a", "size": 32}, adopt=True, flexible_disk_size="1GiB")
-    killed(linux, number, wish)
+    declaration = spec({"name": "a", "size": 32}, adopt=True, flexible_disk_size="1GiB")
+    killed(linux, number, declaration)
     here = [v for v in ("tank/vms/web01-1", f"tank/{VM}/disk1") if v in linux.host().datasets]
     linux.domains.links["/dev/zd16"] = here[0]
-    done = linux.converge(wish)
+    done = linux.converge(declaration)
     assert (done.problems, done.failure) == ([], None)
     assert linux.disks()["a"].volume.name == f"tank/{VM}/disk1"
-    assert not linux.converge(wish).changed
+    assert not linux.converge(declaration).changed

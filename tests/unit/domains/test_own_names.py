@@ -54,17 +54,17 @@ def test_a_disk_that_is_adopted_keeps_its_identity(linux):
 
 def test_without_an_adoption_the_message_names_it(linux):
     renamed(linux, 1)
-    [told] = linux.converge(spec({"name": "a", "size": 32})).problems
-    assert told.message.startswith(f"it uses tank/{VM}/disk1 as vdb, by the path /dev/zd16, so its list of disks")
-    assert told.message.endswith("(virsh edit web01), or let vm_disks with adopt: true do so")
-    assert told.message in refusal(linux, "InUse")
+    [problem] = linux.converge(spec({"name": "a", "size": 32})).problems
+    assert problem.message.startswith(f"it uses tank/{VM}/disk1 as vdb, by the path /dev/zd16, so its list of disks")
+    assert problem.message.endswith("(virsh edit web01), or let vm_disks with adopt: true do so")
+    assert problem.message in refusal(linux, "InUse")
 
 
 def test_a_running_vm_is_not_adopted(linux):
     renamed(linux, 1)
     linux.domains.boot(VM)
-    [told] = linux.converge(WISH).problems
-    assert (told.code, told.message) == ("VmNotStopped", "the VM must be stopped to be adopted: its paths change")
+    [problem] = linux.converge(WISH).problems
+    assert (problem.code, problem.message) == ("VmNotStopped", "the VM must be stopped to be adopted: its paths change")
 
 
 def test_another_hidden_use_is_still_refused(linux):
@@ -74,8 +74,8 @@ def test_another_hidden_use_is_still_refused(linux):
     below = "<backingStore type='block'><source dev='/dev/zd32'/></backingStore>"
     overlay = f"<disk type='file' device='disk'><source file='/x'/>{below}<target dev='vdd' bus='virtio'/></disk>"
     linux.domains.add(linux.domains.xml(VM, False).replace("</devices>", f"{overlay}</devices>"))
-    [told] = linux.converge(WISH).problems
-    assert f"it uses tank/{VM}/disk2 below the overlay /x (vdd)" in told.message
+    [problem] = linux.converge(WISH).problems
+    assert f"it uses tank/{VM}/disk2 below the overlay /x (vdd)" in problem.message
 
 
 @pytest.mark.parametrize("number", range(1, 7))

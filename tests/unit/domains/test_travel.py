@@ -38,7 +38,7 @@ def with_nvram(text: str) -> str:
 
 
 @pytest.mark.parametrize(
-    ("xml", "said"),
+    ("xml", "text"),
     [
         (domain(["tank/a/disk0"]), []),
         (TEMPLATE, []),
@@ -101,8 +101,8 @@ def with_nvram(text: str) -> str:
         (domain(["tank/a/disk0"]).replace("<driver", "<backingStore/><driver"), []),
     ],
 )
-def test_what_stays(xml, said):
-    assert domain_travel.stays(xml) == said
+def test_what_stays(xml, text):
+    assert domain_travel.stays(xml) == text
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -178,8 +178,8 @@ def test_a_host_lacks_what_it_does_not_have(monkeypatch, tmp_path):
     )
     recorder = Recorder(compareHypervisorCPU=1, isActive=1)
     assert connection(monkeypatch, recorder).lacks(needs) == []
-    words = ("/bin/qemu", "x86_64", "q35", "kvm")
-    assert recorder.calls[:2] == [("getDomainCapabilities", *words, 0), ("compareHypervisorCPU", *words, "<cpu/>", 0)]
+    texts = ("/bin/qemu", "x86_64", "q35", "kvm")
+    assert recorder.calls[:2] == [("getDomainCapabilities", *texts, 0), ("compareHypervisorCPU", *texts, "<cpu/>", 0)]
     answers = {"networkLookupByName": Trouble(43), "nwfilterLookupByName": Trouble(62), "compareHypervisorCPU": 0}
     absent = needs._replace(bridges=("eth0", "br1"), devices=("eth1", "a/b"), paths=("/nowhere",))
     assert connection(monkeypatch, Recorder(**answers)).lacks(absent) == [
@@ -223,14 +223,14 @@ def test_a_port_or_a_mac_that_another_domain_has():
     same = nic.get("address")
     nic.set("address", "52:54:0:1:2:3")
     driver = linux.driver()
-    told = driver.description(VM)
-    assert (told.of_new["options"], told.of_new["metadata"], list(told.host_bound)) == ({}, {}, [])
-    assert driver.lacks(VM, told.of_new, list(told.disks.values())) == ["a free port 5901"]
+    description = driver.description(VM)
+    assert (description.of_new["options"], description.of_new["metadata"], list(description.host_bound)) == ({}, {}, [])
+    assert driver.lacks(VM, description.of_new, list(description.disks.values())) == ["a free port 5901"]
     linux.domains.lacking = {"default"}
-    assert driver.lacks(VM, told.of_new, []) == ["default", "a free port 5901"]
+    assert driver.lacks(VM, description.of_new, []) == ["default", "a free port 5901"]
     nic.set("address", same.upper())
-    assert driver.lacks(VM, told.of_new, [])[2:] == [f"the MAC address {same}, which web02 has"]
+    assert driver.lacks(VM, description.of_new, [])[2:] == [f"the MAC address {same}, which web02 has"]
     linux.domains.kept = ["snapshots of libvirt (a)"]
     assert driver.description(VM).host_bound == ("snapshots of libvirt (a)",)
-    odd = {**told.of_new, "template": told.template.replace("<devices>", "<devices><hostdev/>")}
+    odd = {**description.of_new, "template": description.template.replace("<devices>", "<devices><hostdev/>")}
     assert driver.lacks(VM, odd, ["<filesystem/>"]) == ["<hostdev>", "a disk without one source"]

@@ -84,7 +84,7 @@ SHARED = [{"name": "a", "pci_slot": "0:9:0"}, {"name": "b", "pci_slot": "0:9:1"}
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "declaration",
     [
         {"disks": [ROOT, {"name": "b"}], "unlisted": "detach"},
         {"disks": [ROOT, {"name": "a", "pci_slot": "0:10:0"}], "unlisted": "keep"},
@@ -92,11 +92,11 @@ SHARED = [{"name": "a", "pci_slot": "0:9:0"}, {"name": "b", "pci_slot": "0:9:1"}
     ],
     ids=["detached", "moved", "without a slot"],
 )
-def test_no_disk_is_left_where_no_guest_finds_it(linux, wish):
+def test_no_disk_is_left_where_no_guest_finds_it(linux, declaration):
     linux.adopted(32, 16, more=SCSI)
     linux.four_steps(spec(*SHARED))
     before = linux.fingerprint()
-    refused = linux.converge({"vm": "web01", **wish})
+    refused = linux.converge({"vm": "web01", **declaration})
     assert [(p.code, p.vm, p.disk) for p in refused.problems] == [("InvalidArgument", "web01", "b")]
     assert '"0:9:1": nothing is at 0:9:0' in refused.problems[0].message
     assert linux.fingerprint() == before
@@ -142,8 +142,8 @@ def test_disks_that_shared_a_slot_come_back_to_it_together_only(linux):
 
 def test_another_function_only_cold(linux):
     up(linux, 32)
-    wish = spec({"name": "a"}, {"name": "b", "size": 16, "pci_slot": "0:%d:1" % 5})
-    assert codes(linux.converge(wish)) == ["VmNotStopped"]
+    declaration = spec({"name": "a"}, {"name": "b", "size": 16, "pci_slot": "0:%d:1" % 5})
+    assert codes(linux.converge(declaration)) == ["VmNotStopped"]
 
 
 def test_a_slot_asked_for_while_it_runs(linux):
@@ -154,11 +154,11 @@ def test_a_slot_asked_for_while_it_runs(linux):
 
 def test_no_free_root_port(linux):
     up(linux, 32, machine="pc-q35-7.2", ports=3)
-    wish = spec({"name": "a"}, {"name": "b", "size": 16})
-    refused = linux.converge(wish)
+    declaration = spec({"name": "a"}, {"name": "b", "size": 16})
+    refused = linux.converge(declaration)
     assert codes(refused) == ["VmNotStopped"]
     assert "4:0:0 is no slot for hot-plug, and none is free" in refused.problems[0].message
-    linux.four_steps(wish, allow_restart=True)
+    linux.four_steps(declaration, allow_restart=True)
     linux.four_steps(spec({"name": "a"}, {"name": "b"}, {"name": "c", "size": 16}))
     assert linux.disks()["c"].pci_slot == "5:0:0"
 
@@ -202,7 +202,7 @@ def test_ports_are_added_only_for_a_disk_that_comes(linux):
 
 
 @pytest.mark.parametrize(
-    ("machine", "slot", "words"),
+    ("machine", "slot", "text"),
     [
         ({}, "0:3:0", "PCI device 3 is reserved for interface 52:54:00:aa:bb:cc"),
         ({}, "0:1:0", "PCI device 1 is reserved for the ISA bridge"),
@@ -212,11 +212,11 @@ def test_ports_are_added_only_for_a_disk_that_comes(linux):
         (Q35, "3:0:0", f"belongs to /dev/zvol/tank/{VM}/disk1"),
     ],
 )
-def test_slots_that_are_refused(linux, machine, slot, words):
+def test_slots_that_are_refused(linux, machine, slot, text):
     linux.adopted(32, **machine)
     refused = linux.converge(spec({"name": "a"}, {"name": "b", "size": 16, "pci_slot": slot}))
     assert codes(refused) == ["InvalidArgument"]
-    assert words in refused.problems[0].message
+    assert text in refused.problems[0].message
 
 
 # -- domains that are left alone
@@ -315,8 +315,8 @@ def test_a_disk_of_another_bus_goes_only_cold(linux, bus):
     linux.four_steps(spec({"name": "old", "size": 16}))
     linux.domains.boot(VM)
     linux.four_steps(spec({"name": "old", "size": 24}))
-    for wish in (spec(unlisted="detach"), spec({"name": "old", "state": "absent"})):
-        refused = linux.converge(wish, check=True)
+    for declaration in (spec(unlisted="detach"), spec({"name": "old", "state": "absent"})):
+        refused = linux.converge(declaration, check=True)
         assert codes(refused) == ["VmNotStopped"]
         assert f"a disk of model {bus} comes and goes only while the VM is stopped" in refused.problems[0].message
     linux.four_steps(spec(unlisted="detach"), allow_restart=True)
@@ -398,8 +398,8 @@ def test_a_file_under_another_name(linux):
     linux.adopted(32)
     linux.domains.pools = {"f": f"/var/lib/flexdisk/{OTHER}"}
     other(linux, "type='volume' device='disk'><source pool='f' volume='disk.raw'/><target dev='vda' bus='virtio'/>")
-    found = next(config for config in linux.driver().vms() if config.uuid == OTHER)
-    assert list(found.uses) == [path]
+    result = next(config for config in linux.driver().vms() if config.uuid == OTHER)
+    assert list(result.uses) == [path]
 
 
 def test_what_is_recognised_is_not_looked_up(linux):
@@ -442,12 +442,12 @@ def test_a_serial_that_is_anothers_refuses_what_destroys(linux):
     linux.adopted(32)
     with_serial(linux, "0123456789abcdef0123")
     uuid = linux.vm().disks[1].volume.user["uuid"]
-    for wish in (
+    for declaration in (
         spec({"name": "a", "state": "absent"}),
         spec({"name": "a", "size": 16, "dangerous_allow_shrink": True}),
         spec(unlisted="detach"),
     ):
-        refused = linux.converge(wish)
+        refused = linux.converge(declaration)
         assert "IdentityMismatch" in codes(refused)
     assert linux.converge(spec({"name": "a", "description": "x"})).failure is None
     assert linux.vm().disks[1].volume.user["uuid"] == uuid, "never the other way"
@@ -490,7 +490,7 @@ def test_a_configuration_that_others_change_while_we_wait(linux, waits, up):
     linux.adopted(32)
     if up:
         linux.domains.boot(VM)
-    wish = spec(unlisted="detach") if waits == "detach" else spec({"name": "a"}, {"name": "b", "size": 16})
+    declaration = spec(unlisted="detach") if waits == "detach" else spec({"name": "a"}, {"name": "b", "size": 16})
     device = linux.domains.device
 
     def change(*ignored):
@@ -501,11 +501,11 @@ def test_a_configuration_that_others_change_while_we_wait(linux, waits, up):
         linux.domains.device = change
     else:
         linux.domains.hook = lambda name, _arguments, when: change() if (name, when) == ("detach", "after") else None
-    done = linux.converge(wish)
+    done = linux.converge(declaration)
     assert done.failure["error_code"] == "Changed"
     assert done.failure["vm"] == "web01"
     assert "131072" in linux.domains.xml(VM, False)
-    linux.four_steps(wish)
+    linux.four_steps(declaration)
     assert "131072" in linux.domains.xml(VM, False)
 
 
@@ -529,8 +529,8 @@ def test_nothing_says_the_password(linux):
 def test_a_guest_that_shuts_down_later_is_started_by_the_next_run(linux):
     up(linux, 32)
     linux.domains.deaf.add(VM)
-    wish = spec({"name": "a", "size": 16, "dangerous_allow_shrink": True})
-    assert linux.converge(wish, allow_restart=True, stop_timeout=3).failure["restarted"] is None
+    declaration = spec({"name": "a", "size": 16, "dangerous_allow_shrink": True})
+    assert linux.converge(declaration, allow_restart=True, stop_timeout=3).failure["restarted"] is None
     same = spec({"name": "a"})
     assert not linux.converge(same).changed
     linux.domains.deaf.clear()
@@ -544,15 +544,15 @@ def test_a_guest_that_shuts_down_later_is_started_by_the_next_run(linux):
 def test_a_guest_that_does_not_shut_down(linux):
     up(linux, 32)
     linux.domains.deaf.add(VM)
-    wish = spec({"name": "a", "size": 16, "dangerous_allow_shrink": True})
-    done = linux.converge(wish, allow_restart=True, stop_timeout=3)
+    declaration = spec({"name": "a", "size": 16, "dangerous_allow_shrink": True})
+    done = linux.converge(declaration, allow_restart=True, stop_timeout=3)
     assert done.failure["error_code"] == "VmNotStopped"
     assert "stop_timeout=3" in done.failure["message"]
     assert linux.domains.status(VM).state == "running"
     assert done.failure["restarted"] is None
     assert (linux.vm().interrupted, linux.vm().asked.late) == (None, True)
     assert not [call for call in linux.domains.calls if call[0] == "destroy"]
-    linux.four_steps(wish, allow_restart=True, stop_timeout=3, allow_force_stop=True)
+    linux.four_steps(declaration, allow_restart=True, stop_timeout=3, allow_force_stop=True)
     assert [call for call in linux.domains.calls if call[0] == "destroy"]
 
 
@@ -622,8 +622,8 @@ def test_scsi(linux):
     assert linux.disks()["b"].pci_slot == ""
     linux.four_steps(spec({"name": "a"}, {"name": "b", "size": 24}))
     linux.four_steps(spec({"name": "a", "model": "scsi"}, {"name": "b", "model": "virtio"}), allow_restart=True)
-    found = {name: (d.model, bool(d.pci_slot)) for name, d in linux.disks().items()}
-    assert found == {"root": ("virtio", True), "a": ("scsi", False), "b": ("virtio", True)}
+    slots = {name: (d.model, bool(d.pci_slot)) for name, d in linux.disks().items()}
+    assert slots == {"root": ("virtio", True), "a": ("scsi", False), "b": ("virtio", True)}
     linux.four_steps(spec({"name": "b"}, unlisted="detach"))
 
 
@@ -703,10 +703,10 @@ def test_another_boot_disk_where_types_of_devices_are_booted_from(linux):
     linux.domains.add(linux.domains.xml(VM, False).replace('<boot dev="hd" />', by_type))
     linux.domains.boot(VM)
     linux.domains.calls.clear()
-    wish = {"vm": VM, "disks": [{"name": "root", "boot": False}, {"name": "a", "boot": True}]}
+    declaration = {"vm": VM, "disks": [{"name": "root", "boot": False}, {"name": "a", "boot": True}]}
     before = linux.fingerprint()
     for check in (True, False):
-        [problem] = linux.converge(wish, check=check, allow_restart=True).problems
+        [problem] = linux.converge(declaration, check=check, allow_restart=True).problems
         assert (problem.code, problem.disk) == ("NotSupported", "a")
         assert VM in problem.vm
         assert "network, hd" in problem.message
@@ -765,13 +765,13 @@ def test_bhyve_is_changed_only_stopped(linux):
     bhyve(linux)
     linux.four_steps(spec({"name": "a", "size": 16}, flexible_disk_size="1GiB"))
     linux.domains.boot(VM)
-    for wish in (
+    for declaration in (
         spec({"name": "a", "size": 24}),
         spec({"name": "a"}, {"name": "b", "size": 8}),
         spec(unlisted="detach"),
     ):
-        assert codes(linux.converge(wish)) == ["VmNotStopped"]
-        linux.four_steps(wish, allow_restart=True)
+        assert codes(linux.converge(declaration)) == ["VmNotStopped"]
+        linux.four_steps(declaration, allow_restart=True)
     assert not [n for n, _a in linux.domains.calls if n in ("attach", "detach", "block_resize")]
     refused = linux.converge(spec({"name": "b", "size": 8, "pci_slot": "0:9:1"}))
     assert "1 function" in refused.problems[0].message
@@ -787,8 +787,8 @@ def test_a_guest_that_lets_go_too_late(linux):
     assert linux.converge(spec(unlisted="detach")).failure["error_code"] == "GuestHoldsDisk"
     live = linux.domains.lives[VM].find("devices")
     live.remove(next(d for d in live.findall("disk") if d.find("source").get("dev") == path))
-    kept = linux.converge(spec({"name": "a"}))
-    assert any("after its next start" in warning and path in warning for warning in kept.warnings)
+    outcome = linux.converge(spec({"name": "a"}))
+    assert any("after its next start" in warning and path in warning for warning in outcome.warnings)
     linux.four_steps(spec(unlisted="detach"))
 
 
@@ -823,8 +823,8 @@ def test_the_space_of_syncs_stays(linux):
 def test_vm_info(linux):
     linux.adopted(32)
     linux.domains.add(domain(["tank/vms/x"], uuid=OTHER, name="web02"))
-    found = info(Zfs(linux.runner), linux.driver(), None, None, True)
-    assert [vm["alias"] for vm in found.vms] == ["web01"]
-    [reason] = [one["reason"] for one in found.skipped]
+    result = info(Zfs(linux.runner), linux.driver(), None, None, True)
+    assert [vm["alias"] for vm in result.vms] == ["web01"]
+    [reason] = [one["reason"] for one in result.skipped]
     assert reason.startswith(f"not adopted: it has no dataset tank/{OTHER}, and adopt: true makes none")
-    assert found.vms[0]["allocatable"] == 1024 - 64 - 32
+    assert result.vms[0]["allocatable"] == 1024 - 64 - 32

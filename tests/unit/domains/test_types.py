@@ -63,9 +63,9 @@ def digest(linux, disk, length=8):
     return linux.run("guest", "hash", disk.volume.name, "0", str(length)).strip()
 
 
-def snapshot(linux, check=False, **what):
-    wish = SnapshotDeclaration(**what)
-    return vm_snapshot.run(linux.zfs(), linux.driver(), [VM], wish, Policy(), None, check, 1_800_000_000)
+def snapshot(linux, check=False, **options):
+    declaration = SnapshotDeclaration(**options)
+    return vm_snapshot.run(linux.zfs(), linux.driver(), [VM], declaration, Policy(), None, check, 1_800_000_000)
 
 
 @EACH
@@ -83,8 +83,8 @@ def test_grow_and_shrink(linux, kind, up):
     made(linux, kind, up)
     linux.four_steps(spec({"name": "d", "size": 64}))
     assert (linux.disks()["d"].type, linux.disks()["d"].size_mib) == (kind, 64)
-    wish = spec({"name": "d", "size": 16, "dangerous_allow_shrink": True})
-    linux.four_steps(wish, allow_restart=True)
+    declaration = spec({"name": "d", "size": 16, "dangerous_allow_shrink": True})
+    linux.four_steps(declaration, allow_restart=True)
     assert (linux.disks()["d"].type, linux.disks()["d"].size_mib) == (kind, 16)
 
 
@@ -197,8 +197,8 @@ def test_the_template_of_a_vm(linux, disks, template):
     if entries:
         entries[0]["boot"] = True
     linux.create(())
-    wish = {"vm": VM, "adopt": True, "flexible_disk_size": "1GiB", "disks": entries}
-    done = linux.four_steps(wish)
+    declaration = {"vm": VM, "adopt": True, "flexible_disk_size": "1GiB", "disks": entries}
+    done = linux.four_steps(declaration)
     assert [d["type"] for d in done.vms[0]["disks"]] == disks
     assert (disk_template(linux.vm()), told(linux)["disk_template"]) == (template, template)
 
@@ -283,8 +283,8 @@ def test_one_that_a_snapshot_has_overdrawn_has_not(linux):
 
 def test_without_flexible_disk_size_the_quota_is_looked_at(linux):
     linux.create((64, 32))
-    wish = {"vm": VM, "disks": [{**ROOT, "size": 64}, {"name": "d", "size": 32}]}
-    assert linux.converge(wish).failure is None
+    declaration = {"vm": VM, "disks": [{**ROOT, "size": 64}, {"name": "d", "size": 32}]}
+    assert linux.converge(declaration).failure is None
     linux.four_steps(spec({"name": "d", "type": "sparse"}))
     disk = linux.disks()["d"]
     write(linux, disk, 1, 24)
@@ -321,7 +321,7 @@ class Killed(BaseException):
     pass
 
 
-def run(linux, wish, stop_at=-1, **policy):
+def run(linux, declaration, stop_at=-1, **policy):
     """How many points it passes; killed at one of them."""
     count = 0
 
@@ -334,7 +334,7 @@ def run(linux, wish, stop_at=-1, **policy):
 
     linux.hook = linux.domains.hook = linux.files.hook = hook
     try:
-        outcome = linux.converge(wish, **policy)
+        outcome = linux.converge(declaration, **policy)
         assert (outcome.failure, outcome.problems) == (None, [])
     finally:
         linux.hook = linux.domains.hook = linux.files.hook = None
@@ -386,16 +386,16 @@ def test_killed_at_every_point(name, up):
             linux.domains.boot(VM)
         return linux, was
 
-    wish = spec(*entries)
+    declaration = spec(*entries)
     whole = begin()[0]
-    points = run(whole, wish, allow_restart=True)
+    points = run(whole, declaration, allow_restart=True)
     assert points > 4
     for point in sorted({*range(up, points, EVERY), points - 1}):
         linux, was = begin()
         with pytest.raises(Killed):
-            run(linux, wish, point, allow_restart=True)
-        predicted = linux.converge(wish, check=True, allow_restart=True)
-        done = linux.converge(wish, allow_restart=True)
+            run(linux, declaration, point, allow_restart=True)
+        predicted = linux.converge(declaration, check=True, allow_restart=True)
+        done = linux.converge(declaration, allow_restart=True)
         assert (done.problems, done.failure) == ([], None), point
         assert done.diff == predicted.diff, point
         disk = linux.disks()["d"]
@@ -406,7 +406,7 @@ def test_killed_at_every_point(name, up):
             assert not {"from", "copied"} & set(one.volume.user), point
             assert one.type != "file" or linux.files.size(one.path) == one.size, point
         linux.assert_whole()
-        assert not linux.converge(wish).changed, point
+        assert not linux.converge(declaration).changed, point
 
 
 def picture(linux):
@@ -499,9 +499,9 @@ def test_what_is_not_made_yet_is_not_attached(by):
     linux = host_with("thick", detached=True)[0]
     detached = linux.vm().detached[0]
     linux.run("zfs", "set", "flexdisk:from=import", detached.volume.name)
-    wish = spec({"name": "d"} if by == "name" else {"uuid": detached.uuid, "name": "d"})
+    declaration = spec({"name": "d"} if by == "name" else {"uuid": detached.uuid, "name": "d"})
     for check in (True, False):
-        refused = linux.converge(wish, check=check)
+        refused = linux.converge(declaration, check=check)
         assert [(p.code, p.disk) for p in refused.problems] == [("InUse", "d")]
         assert "the creation of" in refused.problems[0].message
         assert "state=present of flexdisk.hypervisor.disk ends it" in refused.problems[0].message
@@ -557,12 +557,12 @@ ASIDE = pytest.mark.parametrize("point", [linux_copying, after_the_original, aft
 
 
 @ASIDE
-@pytest.mark.parametrize("wish", [{"vm": VM}, {"vm": VM, "disks": [ROOT, {"name": "e", "size": 16}]}])
-def test_no_vm_runs_without_the_disk_that_is_aside(point, wish):
+@pytest.mark.parametrize("declaration", [{"vm": VM}, {"vm": VM, "disks": [ROOT, {"name": "e", "size": 16}]}])
+def test_no_vm_runs_without_the_disk_that_is_aside(point, declaration):
     linux = cut_off("thick", "file", point)
     assert linux.vm().config.state == "stopped"
     for check in (True, False):
-        refused = linux.converge(wish, check=check, allow_restart=True)
+        refused = linux.converge(declaration, check=check, allow_restart=True)
         assert [(p.code, p.disk) for p in refused.problems] == [("InUse", "d")]
         assert "conversion was interrupted" in refused.problems[0].message
     assert linux.vm().config.state == "stopped"
@@ -599,10 +599,10 @@ def test_half_a_copy_goes_with_its_snapshots(change):
     """Recursive snapshots of a pool are taken of it, too."""
     linux = cut_off("thick", "file", linux_copying)
     linux.run("zfs", "snapshot", "-r", "tank@auto")
-    wish = spec({"name": "d", **change})
+    declaration = spec({"name": "d", **change})
     linux.run("zfs", "destroy", linux.vm().detached[0].volume.name + "@auto")
     for check in (True, False):
-        done = linux.converge(wish, check=check, allow_restart=True)
+        done = linux.converge(declaration, check=check, allow_restart=True)
         assert (done.problems, done.failure) == ([], None)
     assert linux.disks()["d"].type == change.get("type", "thick")
     assert not [n for n in linux.host().datasets if n.startswith("tank/flexdisk/")]
@@ -633,8 +633,8 @@ def test_a_snapshot_that_came_while_it_copied_is_not_destroyed(was, mine):
             linux.run("zfs", "snapshot", linux.vm().detached[0].volume.name + "@theirs")
 
     linux.files.hook = hook
-    wish = spec({"name": "d", "type": kind, "destroy_snapshots": bool(mine)})
-    done = linux.converge(wish, allow_restart=True)
+    declaration = spec({"name": "d", "type": kind, "destroy_snapshots": bool(mine)})
+    done = linux.converge(declaration, allow_restart=True)
     assert done.failure["error_code"] == "Changed"
     assert "theirs" in done.failure["message"]
     done = linux.converge(spec({"name": "d"}), allow_restart=True)
@@ -660,20 +660,20 @@ def test_a_boot_disk_that_was_cut_off_boots_again(where):
         return host_with("thick")[0]
 
     entries = [{**ROOT, "type": "file"}, {"name": "d"}]
-    wish = {"vm": VM, "disks": entries if where == "first" else entries[::-1]}
+    declaration = {"vm": VM, "disks": entries if where == "first" else entries[::-1]}
     whole = begin()
-    points = run(whole, wish)
+    points = run(whole, declaration)
     assert [(d.name, d.boot) for d in whole.vm().disks] == [("root", True), ("d", False)]
     for point in range(points):
         linux = begin()
         with pytest.raises(Killed):
-            run(linux, wish, point)
-        done = linux.converge(wish)
+            run(linux, declaration, point)
+        done = linux.converge(declaration)
         assert (done.problems, done.failure) == ([], None), point
         assert picture(linux) == picture(whole), point
         assert not any({"from", "copied"} & set(d.volume.user) for d in linux.vm().disks), point
         linux.assert_whole()
-        assert not linux.converge(wish).changed, point
+        assert not linux.converge(declaration).changed, point
 
 
 # -- files and volumes
@@ -739,8 +739,8 @@ def test_snapshots_do_not_come_along(linux, was, kind):
 def test_the_boot_disk_too(linux, kind, entry):
     linux.adopted(32)
     linux.four_steps(spec({"name": "a"}))
-    wish = {"vm": VM, "disks": [{**ROOT, "type": kind, **entry}, {"name": "a"}]}
-    linux.four_steps(wish)
+    declaration = {"vm": VM, "disks": [{**ROOT, "type": kind, **entry}, {"name": "a"}]}
+    linux.four_steps(declaration)
     assert [(d.name, d.boot, d.type) for d in linux.vm().disks] == [("root", True, kind), ("a", False, "thick")]
     linux.four_steps({"vm": VM, "disks": [{**ROOT, "type": "thick"}, {"name": "a"}]})
     assert linux.disks()["root"].boot
@@ -877,24 +877,24 @@ def test_a_deleted_vm_leaves_a_file_that_is_preserved():
         {"name": "e", "size": 16, "type": "file"},
     ]
     done = settle(linux, {"disks": entries})
-    kept = done.vms[0]["disks"][1]
-    write_to = kept["volume"]
+    preserved = done.vms[0]["disks"][1]
+    write_to = preserved["volume"]
     linux.run("guest", "write", write_to, "0", "8", "7")
     was = linux.run("guest", "hash", write_to, "0", "8")
     settle(linux, {**GONE})
     assert [d.name for d in linux.host().detached] == ["d"]
     again = settle(linux, {"disks": entries})
     back = next(d for d in again.vms[0]["disks"] if d["name"] == "d")
-    assert back["path"] == kept["path"]
+    assert back["path"] == preserved["path"]
     assert linux.run("guest", "hash", back["volume"], "0", "8") == was
 
 
-@pytest.mark.parametrize(("what", "value"), [("image", IMAGE), ("block_size", 8192)])
-def test_what_a_file_has_not(linux, what, value):
+@pytest.mark.parametrize(("option", "value"), [("image", IMAGE), ("block_size", 8192)])
+def test_what_a_file_has_not(linux, option, value):
     linux.adopted()
-    refused = linux.converge(spec({"name": "d", "size": 16, "type": "file", what: value}))
+    refused = linux.converge(spec({"name": "d", "size": 16, "type": "file", option: value}))
     assert [(p.code, p.disk) for p in refused.problems] == [("InvalidArgument", "d")]
-    assert f"{what} and type=file exclude each other" in refused.problems[0].message
+    assert f"{option} and type=file exclude each other" in refused.problems[0].message
 
 
 def test_a_volume_gets_the_block_size_that_is_asked_for(linux):
@@ -1077,13 +1077,13 @@ def test_another_file_system_in_its_place_is_not_taken_for_it(linux, kind):
         linux.four_steps(spec(unlisted="detach"))
     linux.files.over["/var/lib/flexdisk/" + disk.uuid] = "tank/backup"
     del linux.files.calls[:]
-    wish = spec({"name": "d", **{"grow": {"size": 64}, "attach": {}, "file to thick": {"type": "thick"}}[kind]})
-    done = linux.converge(wish)
+    declaration = spec({"name": "d", **{"grow": {"size": 64}, "attach": {}, "file to thick": {"type": "thick"}}[kind]})
+    done = linux.converge(declaration)
     assert (done.problems, done.failure["error_code"]) == ([], "Changed")
     assert "tank/backup is mounted at" in done.failure["message"]
     assert linux.files.calls == []
     del linux.files.over["/var/lib/flexdisk/" + disk.uuid]
-    done = linux.converge(wish)
+    done = linux.converge(declaration)
     assert (done.problems, done.failure) == ([], None)
     assert digest(linux, linux.disks()["d"]) == was
 

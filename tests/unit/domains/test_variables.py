@@ -37,19 +37,19 @@ def with_nvram(linux: LinuxHost, uuid: str, place: str) -> None:
 
 def test_they_come_with_the_description():
     here, there = host(), LinuxHost()
-    told = here.driver().description(VM)
-    assert (uefi.decode(told.variables), told.host_bound) == (CONTENT, ())
-    assert there.driver().lacks(VM, told.of_new, []) == []
-    there.driver().restore_variables(told.of_new)
+    description = here.driver().description(VM)
+    assert (uefi.decode(description.variables), description.host_bound) == (CONTENT, ())
+    assert there.driver().lacks(VM, description.of_new, []) == []
+    there.driver().restore_variables(description.of_new)
     assert there.domains.files == {PLACE: CONTENT}
 
 
 def test_a_domain_that_was_never_started_has_none():
     here, there = host(), LinuxHost()
     del here.domains.files[PLACE]
-    told = here.driver().description(VM)
-    assert (told.variables, told.host_bound) == ("", ())
-    there.driver().restore_variables(told.of_new)
+    description = here.driver().description(VM)
+    assert (description.variables, description.host_bound) == ("", ())
+    there.driver().restore_variables(description.of_new)
     assert there.domains.files == {}
 
 
@@ -58,34 +58,34 @@ def test_too_large_ones_stay():
     here.domains.files[PLACE] = bytes(uefi.LIMIT)
     assert here.driver().description(VM).host_bound == ()
     here.domains.files[PLACE] = bytes(uefi.LIMIT + 1)
-    told = here.driver().description(VM)
-    assert (told.variables, told.host_bound) == ("", ("UEFI variables (nvram) of more than 1 MiB",))
+    description = here.driver().description(VM)
+    assert (description.variables, description.host_bound) == ("", ("UEFI variables (nvram) of more than 1 MiB",))
 
 
 def test_no_other_file_is_read():
-    told = host("/etc/shadow").driver().description(VM)
-    assert (told.variables, len(told.host_bound)) == ("", 1)
+    description = host("/etc/shadow").driver().description(VM)
+    assert (description.variables, len(description.host_bound)) == ("", 1)
 
 
 def test_what_has_their_place():
     """A file that belongs to no domain here, or to another one; but not that of the domain itself."""
-    told = host().driver().description(VM)
+    description = host().driver().description(VM)
     there = LinuxHost()
     there.domains.files[PLACE] = b"of somebody"
-    assert there.driver().lacks(VM, told.of_new, []) == [f"a free place {PLACE}"]
+    assert there.driver().lacks(VM, description.of_new, []) == [f"a free place {PLACE}"]
     there = host()
-    assert there.driver().lacks(VM, told.of_new, []) == []
+    assert there.driver().lacks(VM, description.of_new, []) == []
     del there.domains.files[PLACE]
     there.create(uuid=OTHER, name="web02")
     with_nvram(there, OTHER, PLACE)
-    assert there.driver().lacks(VM, told.of_new, [])[-1:] == [f"a free place {PLACE}"]
+    assert there.driver().lacks(VM, description.of_new, [])[-1:] == [f"a free place {PLACE}"]
 
 
 def test_what_another_host_says_of_them_is_data():
     """No host lets another one write a file of its choice."""
-    told = host().driver().description(VM).of_new
+    description = host().driver().description(VM).of_new
     there = LinuxHost()
-    odd = {**told, "template": told["template"].replace(PLACE, "/etc/passwd")}
+    odd = {**description, "template": description["template"].replace(PLACE, "/etc/passwd")}
     assert there.driver().lacks(VM, odd, []) == [f"UEFI variables (nvram) in /etc/passwd, which is not in {FOLDER}"]
     with pytest.raises(FlexdiskError, match="has UEFI variables, and no place for them"):
         there.driver().restore_variables(odd)

@@ -135,7 +135,7 @@ CELLS = "<numa><cell id='0' cpus='0-1' memory='524288' unit='KiB'/></numa>"
 
 
 @pytest.mark.parametrize(
-    ("cpu", "more", "change", "words"),
+    ("cpu", "more", "change", "text"),
     [
         (TOPOLOGY, "", {"vcpus": 4}, "vcpus 2 -> 4 is refused: the <topology> of its CPU says the same, and would not"),
         (CELLS, "", {"vcpus": 4}, "vcpus 2 -> 4 is refused: the <numa> cells of its CPU"),
@@ -144,12 +144,12 @@ CELLS = "<numa><cell id='0' cpus='0-1' memory='524288' unit='KiB'/></numa>"
         ("", "", {"package": "large"}, ""),
     ],
 )
-def test_what_another_element_fixes_is_not_changed(linux, cpu, more, change, words):
+def test_what_another_element_fixes_is_not_changed(linux, cpu, more, change, text):
     template = TEMPLATE.replace("<cpu mode='host-passthrough'/>", f"<cpu mode='host-passthrough'>{cpu}</cpu>{more}")
     settle(linux, {"disks": DISKS[:2], "template": template, "vcpus": 2})
     settle(linux, {"disks": DISKS[:2], "vcpus": 2, "memory": 512})
-    if words:
-        assert words in refusal(linux, "NotSupported", {"disks": DISKS[:2], "vcpus": 2, "memory": 512, **change})
+    if text:
+        assert text in refusal(linux, "NotSupported", {"disks": DISKS[:2], "vcpus": 2, "memory": 512, **change})
     else:
         settle(linux, {"disks": DISKS[:2], **change})
 
@@ -177,19 +177,19 @@ SCHED = "<vcpusched vcpus='0-3' scheduler='fifo' priority='1'/>"
 def test_vcpus_that_another_element_names_stay(linux, tune, part, last):
     template = TEMPLATE.replace("<cpu mode", f"<cputune>{tune}</cputune><cpu mode")
     settle(linux, {"disks": DISKS[:2], "template": template, "vcpus": 4, "memory": 512})
-    wish = {"disks": DISKS[:2], "vcpus": 2}
+    declaration = {"disks": DISKS[:2], "vcpus": 2}
     if not part:
-        settle(linux, wish)
+        settle(linux, declaration)
         return
-    told = refusal(linux, "NotSupported", wish)
-    assert f"vcpus 4 -> 2 is refused: {part} names vcpu {last}, and would not follow; change both with virsh" in told
-    settle(linux, {**wish, "vcpus": 6})
+    problem = refusal(linux, "NotSupported", declaration)
+    assert f"vcpus 4 -> 2 is refused: {part} names vcpu {last}, and would not follow; change both with virsh" in problem
+    settle(linux, {**declaration, "vcpus": 6})
 
 
 def test_a_template_that_names_more_vcpus_is_refused(linux):
     template = TEMPLATE.replace("<cpu mode", f"<cputune>{SCHED}</cputune><cpu mode")
-    told = refusal(linux, "InvalidArgument", {"template": template, "vcpus": 2})
-    assert "vcpus is 2, but <vcpusched vcpus='0-3'> of its <cputune> in template names vcpu 3" in told
+    problem = refusal(linux, "InvalidArgument", {"template": template, "vcpus": 2})
+    assert "vcpus is 2, but <vcpusched vcpus='0-3'> of its <cputune> in template names vcpu 3" in problem
 
 
 def test_memory_devices_fix_the_memory(linux):
@@ -200,8 +200,8 @@ def test_memory_devices_fix_the_memory(linux):
 
 def test_a_template_with_another_topology_is_refused(linux):
     template = TEMPLATE.replace("<cpu mode='host-passthrough'/>", f"<cpu mode='host-passthrough'>{TOPOLOGY}</cpu>")
-    told = refusal(linux, "InvalidArgument", {"template": template, "vcpus": 4})
-    assert "vcpus is 4, but the <topology> in template makes 2" in told
+    problem = refusal(linux, "InvalidArgument", {"template": template, "vcpus": 4})
+    assert "vcpus is 4, but the <topology> in template makes 2" in problem
 
 
 def test_another_template(linux):
@@ -221,7 +221,7 @@ def test_a_template_without_a_device(linux, machine):
 
 
 @pytest.mark.parametrize(
-    ("code", "vm", "said"),
+    ("code", "vm", "text"),
     [
         ("InvalidArgument", {"template": NO_DEVICES % ""}, "template has no <devices>"),
         ("InvalidArgument", {"template": TEMPLATE.replace("${name}", "other")}, "must be ${name} and ${uuid}"),
@@ -233,8 +233,8 @@ def test_a_template_without_a_device(linux, machine):
         ("ResourceNotFound", {"image": IMAGE.replace("1", "2")}, "there is no tank/"),
     ],
 )
-def test_what_cannot_be_made(linux, code, vm, said):
-    assert said in refusal(linux, code, vm)
+def test_what_cannot_be_made(linux, code, vm, text):
+    assert text in refusal(linux, code, vm)
 
 
 def test_a_template_with_a_disk(linux):
@@ -279,8 +279,8 @@ def test_protection_is_kept_with_the_dataset(linux):
     uuid = settle(linux, {"disks": DISKS, "indestructible": True}).vms[0]["uuid"]
     refusal(linux, "Indestructible", GONE)
     entries = [{"name": "root"}, {"name": "rest"}]
-    found = linux.converge({"vm": uuid, "unlisted": "detach", "disks": entries}).problems
-    assert [p.code for p in found] == ["Indestructible"]
+    problems = linux.converge({"vm": uuid, "unlisted": "detach", "disks": entries}).problems
+    assert [p.code for p in problems] == ["Indestructible"]
     linux.run("zfs", "snapshot", f"tank/{uuid}@indestructible")
     own = {**GONE, "destroy_snapshots": False, "indestructible": False}
     assert "would be destroyed with it: indestructible;" in refusal(linux, "HasSnapshots", own)
@@ -318,17 +318,19 @@ def test_an_image_is_imported_once(linux):
 
 def test_an_image_that_is_missing_has_the_ways_to_bring_it(linux):
     image = IMAGE.replace("1", "2")
-    told = refusal(linux, "ResourceNotFound", {"image": image, "disks": DISKS})
-    assert f"image {image} is missing: there is no tank/{image}@final. A new VM imports it from a raw or qcow2" in told
-    assert "that image_file names beside image" in told
-    assert f"qemu-img convert -n -O raw FILE /dev/zvol/tank/{image}; zfs snapshot tank/{image}@final" in told
+    problem = refusal(linux, "ResourceNotFound", {"image": image, "disks": DISKS})
+    assert (
+        f"image {image} is missing: there is no tank/{image}@final. A new VM imports it from a raw or qcow2" in problem
+    )
+    assert "that image_file names beside image" in problem
+    assert f"qemu-img convert -n -O raw FILE /dev/zvol/tank/{image}; zfs snapshot tank/{image}@final" in problem
 
 
 def test_what_is_no_image_is_left_alone(linux):
     image = IMAGE.replace("1", "2")
     linux.run("zfs", "create", "-V", "64M", f"tank/{image}")
-    said = refusal(linux, "AlreadyExists", {"image": image, "image_file": "/images/debian.qcow2"})
-    assert f"tank/{image} exists without its snapshot @final" in said
+    message = refusal(linux, "AlreadyExists", {"image": image, "image_file": "/images/debian.qcow2"})
+    assert f"tank/{image} exists without its snapshot @final" in message
     refusal(linux, "MissingParameter", {"image": None, "image_file": "/images/debian.qcow2"})
     assert "absolute path" in refusal(linux, "InvalidArgument", {"image": IMAGE.replace("1", "3"), "image_file": "x"})
 
@@ -435,7 +437,7 @@ def test_a_stop_that_was_killed_stays_a_stop(when):
         done = go(linux, off)
         assert (done.problems, done.failure) == ([], None), (number, done.problems, done.failure)
         vm = linux.vm(uuid)
-        found = (vm.config.state, vm.config.autoboot, vm.config.memory, vm.interrupted)
-        assert found == ("stopped", True, 1024, None), number
+        result = (vm.config.state, vm.config.autoboot, vm.config.memory, vm.interrupted)
+        assert result == ("stopped", True, 1024, None), number
         assert not go(linux, off).changed
     assert number > 3

@@ -48,10 +48,10 @@ def test_operations(linux, machine, up):
 def test_shrink_needs_a_stop(linux):
     linux.adopted(32)
     linux.domains.boot(VM)
-    wish = spec({"name": "a", "size": 16, "dangerous_allow_shrink": True})
-    refused = linux.converge(wish)
+    declaration = spec({"name": "a", "size": 16, "dangerous_allow_shrink": True})
+    refused = linux.converge(declaration)
     assert [p.code for p in refused.problems] == ["VmNotStopped"]
-    linux.four_steps(wish, allow_restart=True)
+    linux.four_steps(declaration, allow_restart=True)
 
 
 # -- adoption

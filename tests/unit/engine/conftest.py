@@ -51,9 +51,9 @@ class Simulated:
         self.calls.append(list(argv))
         self.stdin = stdin
         if self.fault is not None:
-            said = self.fault(list(argv))
-            if said is not None:
-                return Answer(1, "", said)
+            answered = self.fault(list(argv))
+            if answered is not None:
+                return Answer(1, "", answered)
         self.node.patience = timeout
         answer = Answer(*self.node.run(list(argv), stdin))
         self.node.patience = None

@@ -108,14 +108,14 @@ class Controller:
             return {"unreachable": True, "msg": f"{call.host} cannot be reached"}
         host, body = self.hosts[call.host], Body(call)
         self.world.acting(host)
-        what = Call(host.zfs(), host.driver(), None, check or call.check, host)
+        arguments = Call(host.zfs(), host.driver(), None, check or call.check, host)
         try:
-            with locked(host, None, body.params, call.name, None if body.reads or what.check_mode else print):
-                ended = body.does(what)
+            with locked(host, None, body.params, call.name, None if body.reads or arguments.check_mode else print):
+                ended = body.does(arguments)
         except FlexdiskError as exc:
             return {"failed": True, **error(exc)}
         if isinstance(ended, dict):
             return {"failed": True, **ended}
         result = {"failed": True, **ended.failure} if ended.failure else ended.result
-        found: Params = json.loads(json.dumps(result))
-        return {**found, "changed": bool(found.get("changed")) and not call.check}
+        reported: Params = json.loads(json.dumps(result))
+        return {**reported, "changed": bool(reported.get("changed")) and not call.check}

@@ -106,8 +106,8 @@ class Journey:
             self.counts["snapshots of others"] += world.foreign.taken - taken
             world.fuse, world.foreign.at, world.foreign.killed = Fuse(), (), False
 
-    def note(self, words: str) -> None:
-        self.trace.append(words)
+    def note(self, text: str) -> None:
+        self.trace.append(text)
 
     # -- actions
 
@@ -151,11 +151,11 @@ class Journey:
         if not self.sync():
             raise Refused("the replicas are not complete")
         try:
-            found = mark(self.world, True).records
+            result = mark(self.world, True).records
         except AssertionError as exc:
             raise Refused(f"the VM cannot move {exc}") from exc
         self.use(self.world.peer)
-        store(self.world, found)
+        store(self.world, result)
         self.synced = [self.contents]
         self.protected = True
 
@@ -241,26 +241,26 @@ class Journey:
     def snapshots(self) -> None:
         """The task vm_snapshot, killed."""
         self.taken += 1
-        words = {"name": f"s{self.taken % SNAPSHOTS}", "state": self.random.choice(("present", "absent"))}
+        options = {"name": f"s{self.taken % SNAPSHOTS}", "state": self.random.choice(("present", "absent"))}
         with self.disturbed(most=40):
-            self.snapshot(words)
+            self.snapshot(options)
         self.calmly(lambda: self.converge({}))
-        self.calmly(lambda: self.snapshot(words))
+        self.calmly(lambda: self.snapshot(options))
 
-    def snapshot(self, words: dict[str, str]) -> None:
+    def snapshot(self, options: dict[str, str]) -> None:
         zfs, driver = self.world.home.zfs(), self.world.home.driver()
-        ended = vm_snapshot.run(zfs, driver, ["db01"], wanted(**words), POLICY, None, False, NOW)
+        ended = vm_snapshot.run(zfs, driver, ["db01"], wanted(**options), POLICY, None, False, NOW)
         if ended.problems or ended.failure:
             raise Refused(f"{ended.problems} {ended.failure}")
 
     def without(self, name: str) -> None:
         self.snapshot({"name": name, "state": "absent"})
 
-    def follow(self, words: str) -> None:
+    def follow(self, text: str) -> None:
         """Do what a refusal says of snapshots, whose parts a failover or a move may have left apart."""
-        for part in re.findall(r"(zones\S+@\S+) has the name of snapshot \S+, but was not taken with it", words):
+        for part in re.findall(r"(zones\S+@\S+) has the name of snapshot \S+, but was not taken with it", text):
             self.world.home.ok("zfs", "rename", part, f"{part.partition('@')[0]}@apart-{len(self.trace)}")
-        for name in re.findall(r"is all that is left of snapshot (\S+); vm_snapshot deletes it", words):
+        for name in re.findall(r"is all that is left of snapshot (\S+); vm_snapshot deletes it", text):
             self.calmly(lambda name=name: self.without(name))  # type: ignore[misc]
 
     def power(self) -> None:
@@ -303,12 +303,12 @@ class Journey:
         self.crash()
         with self.disturbed(most=250):
             take(self.world)
-        said = said_by(self.world.peer, "db01")
-        if not said and self.random.random() < 0.5:
+        answers = said_by(self.world.peer, "db01")
+        if not answers and self.random.random() < 0.5:
             self.note("it never began, and the old host is back")
             self.back_as_it_was()
             return
-        taking = bool(said) and bool(said[0]["taking"])
+        taking = bool(answers) and bool(answers[0]["taking"])
         if taking and self.random.random() < 0.5 and self.gives_up():
             return
         if taking and self.random.random() < 0.5:
@@ -373,8 +373,8 @@ class Journey:
         with self.disturbed(most=150):
             old().end(EndRequest("db01", claims))
         self.calmly(lambda: old().end(EndRequest("db01", claims)))
-        found = {world.peer.ok("guest", "hash", name) for name in self.copies(world.peer)}
-        assert {*left} <= found, "what only the old host had is lost"
+        hashes = {world.peer.ok("guest", "hash", name) for name in self.copies(world.peer)}
+        assert {*left} <= hashes, "what only the old host had is lost"
         with self.disturbed(most=60):
             old().give_up("db01", False)
         self.calmly(lambda: old().give_up("db01", False))

@@ -89,8 +89,8 @@ class LinuxHost(Host):
 
     def disks(self, uuid: str) -> list[dict[str, Any]]:
         host = self.quietly(lambda: observe(self.zfs(), self.driver(), all_pools=True))
-        found = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks]
-        return [{"uuid": disk.uuid, "dataset": disk.volume.name, "boot": disk.boot} for disk in found]
+        disks_of_vm = [disk for vm in host.vms if vm.config.uuid == uuid for disk in vm.disks]
+        return [{"uuid": disk.uuid, "dataset": disk.volume.name, "boot": disk.boot} for disk in disks_of_vm]
 
     def boots(self, uuid: str) -> list[str]:
         paths = self.domains.paths(uuid) if uuid in self.domains.configs else []
@@ -103,8 +103,8 @@ class LinuxHost(Host):
             element.text, element.tail = (element.text or "").strip(), ""
         elements = sorted(ET.tostring(one, encoding="unicode") for one in root.findall("devices/*"))
         others = [ET.tostring(one, encoding="unicode") for one in root if one.tag != "devices"]
-        words = {"state": status.state, "autoboot": status.autostart, "variables": self.domains.variables(NVRAM)}
-        return {**words, "devices": elements, "others": others}
+        options = {"state": status.state, "autoboot": status.autostart, "variables": self.domains.variables(NVRAM)}
+        return {**options, "devices": elements, "others": others}
 
     def power(self, uuid: str) -> str:
         return self.domains.status(uuid).state if uuid in self.domains.configs else ""

@@ -88,8 +88,8 @@ class Plays:
     def _ended(answer: Any) -> dict[str, Any]:
         if answer.failure:
             raise Refused(answer.failure["msg"])
-        found: dict[str, Any] = json.loads(json.dumps(answer.result))
-        return found
+        result: dict[str, Any] = json.loads(json.dumps(answer.result))
+        return result
 
     # -- move_vm
 
@@ -98,12 +98,12 @@ class Plays:
         return {name: self._seen(name) for name in self.alive}
 
     def _seen(self, name: str) -> dict[str, Any]:
-        found = self._move(name, step="look")
-        return {key: found[key] for key in _PARTS}
+        result = self._move(name, step="look")
+        return {key: result[key] for key in _PARTS}
 
     def move_vm(self, target: str, state: str = "moved") -> None:
-        found = self._does("relocate", {"vm": VM, "hosts": NAMES, "target": target, "state": state})
-        for name, one in found["moves"].items():
+        result = self._does("relocate", {"vm": VM, "hosts": NAMES, "target": target, "state": state})
+        for name, one in result["moves"].items():
             sync = self.controller.sync(name, target, [])
             self._does("move", {"vm": one["vm"], "sync": sync, "state": state, "seen": one["seen"]})
 
@@ -144,13 +144,13 @@ class Plays:
     # -- failover_vm
 
     def _looks(self) -> dict[str, dict[str, Any]]:
-        said = {}
+        answers = {}
         for name in self.alive:
             host = self.hv[name]
             self.world.acting(host)
-            found = failover_start.look(host.zfs(), host.driver(), Copies(host), VM, [VM])
-            said[name] = json.loads(json.dumps(found))
-        return said
+            looked = failover_start.look(host.zfs(), host.driver(), Copies(host), VM, [VM])
+            answers[name] = json.loads(json.dumps(looked))
+        return answers
 
     def failover_vm(self, target: str, most: int | None = None, without: Collection[str] = ()) -> None:
         """without: hosts that --limit leaves out."""

@@ -39,9 +39,9 @@ def other(**changes):
     ],
 )
 def test_who_loses_less(changes, code, synced):
-    found = list(better_elsewhere(MINE, [other(synced=synced, **changes)], None))
-    assert [one for one, _words in found] == ([code] if code else [])
-    assert all("hv03" in words for _code, words in found)
+    refusals = list(better_elsewhere(MINE, [other(synced=synced, **changes)], None))
+    assert [one for one, _words in refusals] == ([code] if code else [])
+    assert all("hv03" in message for _code, message in refusals)
 
 
 @pytest.mark.parametrize(
@@ -71,11 +71,11 @@ def test_a_host_that_the_vm_moves_to(changes, code, accepted):
     """accepted: what is said although more may be lost."""
     one = other(comes=True, **changes)
     for most, expected in ((None, code), (900, accepted)):
-        found = list(better_elsewhere(MINE, [one], most))
-        assert [one for one, _words in found] == ([expected] if expected else [])
-        for _code, words in found:
-            assert "its move from hv01 to hv03 has not ended" in words
-            assert "flexdisk_target=hv03" in words
+        refusals = list(better_elsewhere(MINE, [one], most))
+        assert [one for one, _words in refusals] == ([expected] if expected else [])
+        for _code, message in refusals:
+            assert "its move from hv01 to hv03 has not ended" in message
+            assert "flexdisk_target=hv03" in message
     later = MINE._replace(term=2)
     assert list(better_elsewhere(later, [one], None)) == [] or one.term < 0
 
@@ -83,6 +83,6 @@ def test_a_host_that_the_vm_moves_to(changes, code, accepted):
 def test_a_host_that_the_vm_moves_to_and_that_has_a_record():
     """Both tell of the same replicas."""
     record = other(points={"root": (1, 2, 5, 6), "data": (11, 12, 15, 16)})
-    found = list(better_elsewhere(MINE, [record, record._replace(comes=True)], None))
-    assert ["flexdisk_target=hv03 loses less" in words for _code, words in found] == [True]
+    refusals = list(better_elsewhere(MINE, [record, record._replace(comes=True)], None))
+    assert ["flexdisk_target=hv03 loses less" in message for _code, message in refusals] == [True]
     assert len(list(better_elsewhere(MINE, [record, record._replace(comes=True, begun=True)], None))) == 2

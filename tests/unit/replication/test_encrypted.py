@@ -107,10 +107,10 @@ def test_a_replica_that_is_not_encrypted(world):
         dataset = world.peer.node.pools.dataset(name)
         dataset.cryptroot, dataset.crypt = 0, {}
     world.write(0, 1, 5)
-    found = problems(world)
-    assert {code for code, _text in found} == {"EncryptionRoot"}
-    assert all(" is not encrypted, and zones/" in text for _code, text in found)
-    assert all("flexdisk_replica_state=absent gives it up" in text for _code, text in found)
+    result = problems(world)
+    assert {code for code, _text in result} == {"EncryptionRoot"}
+    assert all(" is not encrypted, and zones/" in text for _code, text in result)
+    assert all("flexdisk_replica_state=absent gives it up" in text for _code, text in result)
 
 
 def test_a_replica_whose_key_comes_from_above(world):
@@ -164,9 +164,9 @@ def test_a_plain_disk_and_an_encrypted_peer(plain):
         assert prop(plain.peer, "encryptionroot", name) == "zones"
     plain.write(0, 1, 5)
     plain.peer.ok("zfs", "unload-key", "zones")
-    found = problems(plain)
-    assert {code for code, _text in found} == {"KeyNotLoaded"}
-    assert all(text.endswith("the key of zones is not loaded; zfs load-key zones loads it") for _code, text in found)
+    result = problems(plain)
+    assert {code for code, _text in result} == {"KeyNotLoaded"}
+    assert all(text.endswith("the key of zones is not loaded; zfs load-key zones loads it") for _code, text in result)
     plain.peer.load("zones", OTHER)
     assert plain.sync() == (True, True)
     assert plain.hashes_there() == plain.hashes()
@@ -235,8 +235,8 @@ def test_new_disks_in_a_locked_pool(plain):
 
 def test_findings(world):
     def kinds():
-        found = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, time.time()).findings
-        return [(one.kind, one.severity) for one in found if one.kind == "replica_locked"]
+        reported = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, time.time()).findings
+        return [(one.kind, one.severity) for one in reported if one.kind == "replica_locked"]
 
     assert world.sync() == (True, True)
     assert kinds() == [("replica_locked", "info")] * 2

@@ -131,8 +131,8 @@ def in_order(world, hashes):
         assert world.home.points(where, "bookmark") == synced
         assert len(synced) == 1
         for prop in ("volsize", "refreservation"):
-            words = ("zfs", "get", "-Hp", "-o", "value", prop)
-            assert world.peer.ok(*words, f"{REPLICAS}/{uuid}") == world.home.ok(*words, where)
+            command = ("zfs", "get", "-Hp", "-o", "value", prop)
+            assert world.peer.ok(*command, f"{REPLICAS}/{uuid}") == world.home.ok(*command, where)
     vm, geometry = lawful(world)
     assert space.sync_space(vm) == space.sync_needs(vm) > 0
     assert vm.root.quota == vm.root.reservation == space.expected_quota(vm, geometry)
@@ -231,10 +231,10 @@ def test_a_replica_of_another_home_stays_with_a_word(world):
     for check in (True, False):
         removed = world.receiver().remove(["zones"], [VM], homes, check)
         assert removed.gone == [f"{REPLICAS}/{other}"]
-        (words,) = removed.stays
-        assert f"{REPLICAS}/{uuid} stays: it is a replica of a disk of VM {VM} in another pool, of " in words
-        assert " (guid 42). " in words
-        assert f'"arguments": {{"vms": ["{VM}"], "homes": [42]}}' in words
+        (message,) = removed.stays
+        assert f"{REPLICAS}/{uuid} stays: it is a replica of a disk of VM {VM} in another pool, of " in message
+        assert " (guid 42). " in message
+        assert f'"arguments": {{"vms": ["{VM}"], "homes": [42]}}' in message
     gone, stays = world.receiver().remove(["zones"], [VM], [42], False)
     assert (gone, stays) == ([f"{REPLICAS}/{uuid}"], [])
 
@@ -252,7 +252,7 @@ def _fill(host, left):
 
 
 @pytest.mark.parametrize(
-    ("before", "code", "said"),
+    ("before", "code", "text"),
     [
         (
             lambda world: _fill(world.peer, 100),
@@ -268,11 +268,11 @@ def _fill(host, left):
         (lambda world: _strange(world, "zones/flexdisk/replica/{}"), "InUse", "does not say that it is a replica"),
     ],
 )  # fmt: skip
-def test_refusals(world, before, code, said):
+def test_refusals(world, before, code, text):
     before(world)
     planned = world.planned()
     assert [problem.code for problem in planned.problems][:1] == ([code] if code else [])
-    assert re.search(said, " ".join(problem.message for problem in planned.problems))
+    assert re.search(text, " ".join(problem.message for problem in planned.problems))
 
 
 def _strange(world, name):
@@ -301,8 +301,8 @@ def test_two_peers(world, tmp_path, monkeypatch):
 
 
 def _kinds(world, host, now=1767225600):
-    found = verify(Zfs(host), Vmadm(host), None, [], None, 30, True, now)  # the replicas are of 2026-01-01
-    return sorted({finding.kind for finding in found.findings if finding.kind.startswith("replica")})
+    reported = verify(Zfs(host), Vmadm(host), None, [], None, 30, True, now)  # the replicas are of 2026-01-01
+    return sorted({finding.kind for finding in reported.findings if finding.kind.startswith("replica")})
 
 
 def test_findings_about_replicas(world):
@@ -322,8 +322,8 @@ def test_findings_about_replicas(world):
 
 def test_ages(world):
     assert world.sync() == (True, True)
-    found = disks_info(Zfs(world.home), Vmadm(world.home), Filters(), None, False, False).disks
-    assert [[(one["host"], 0 <= one["age"] < 60) for one in disk["replicas"]] for disk in found] == [
+    result = disks_info(Zfs(world.home), Vmadm(world.home), Filters(), None, False, False).disks
+    assert [[(one["host"], 0 <= one["age"] < 60) for one in disk["replicas"]] for disk in result] == [
         [("hv02", True)]
     ] * 2
     (vm,) = info(Zfs(world.home), Vmadm(world.home), ["db01"], None, False).vms
@@ -385,18 +385,18 @@ def test_the_first_snapshot_goes_before_the_second_stream(world):
 
 def _carried(world, number):
     """The number of the command that carries the stream of this number."""
-    saved, found = world.saved(), []
+    saved, carried = world.saved(), []
     plain, world.fuse = world.home.carry, Fuse()
 
-    def carry(*words):
-        found.append(world.fuse.counted + 1)
-        return plain(*words)
+    def carry(*arguments):
+        carried.append(world.fuse.counted + 1)
+        return plain(*arguments)
 
     world.home.carry = carry
     world.sync()
     world.home.carry = plain
     world.restore(saved)
-    return found[number - 1]
+    return carried[number - 1]
 
 
 def test_the_base_of_a_token_goes(world):
@@ -482,8 +482,8 @@ def test_a_pool_without_room_is_refused(world):
     _fill(world.home, 9)
     (problem,) = world.planned().problems
     assert problem.code == "InsufficientSpace"
-    said = r"the snapshots of the sync take N MiB, and the VM needs N MiB more of pool zones, which has N MiB"
-    assert re.fullmatch(said.replace("N", r"[\d.]+"), problem.message)
+    result = r"the snapshots of the sync take N MiB, and the VM needs N MiB more of pool zones, which has N MiB"
+    assert re.fullmatch(result.replace("N", r"[\d.]+"), problem.message)
     assert [world.home.points(where) for where in world.disks().values()] == [[], []]
 
 
@@ -547,8 +547,8 @@ def test_a_write_on_small_sectors_is_none_of_zfs(world):
     world.peer.node.run = counted
     world.write(0, 3, 3)
     assert {problem.code for problem in world.planned().problems} == {"ReplicaChanged"}
-    found = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, 0)
-    assert "replica_changed" in {finding.kind for finding in found.findings}
+    reported = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, 0)
+    assert "replica_changed" in {finding.kind for finding in reported.findings}
 
 
 @pytest.mark.parametrize(("written", "changed"), [(8192, False), (53248, True)])
@@ -565,8 +565,8 @@ def test_the_log_of_a_former_disk_is_reset(world, written, changed):
     world.write(0, 3, 3)
     planned = world.planned()
     assert {problem.code for problem in planned.problems} == ({"ReplicaChanged"} if changed else set())
-    found = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, 0)
-    assert ("replica_changed" in {finding.kind for finding in found.findings}) is changed
+    reported = verify(world.peer.zfs(), world.peer.driver(), None, [], None, 30, True, 0)
+    assert ("replica_changed" in {finding.kind for finding in reported.findings}) is changed
     if not changed:
         assert world.sync() == (True, True)
         assert world.hashes_there() == world.hashes()

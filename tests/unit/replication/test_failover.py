@@ -79,8 +79,8 @@ def kept(world, autoboot="on"):
 
 def snapshot(world, state):
     """A snapshot of the whole VM is taken, used or deleted."""
-    what = (world.home.zfs(), world.home.driver(), ["db01"], wanted(name="one", state=state))
-    ended = vm_snapshot.run(*what, POLICY, None, False, NOW)
+    arguments = (world.home.zfs(), world.home.driver(), ["db01"], wanted(name="one", state=state))
+    ended = vm_snapshot.run(*arguments, POLICY, None, False, NOW)
     assert (ended.problems, ended.failure) == ([], None)
 
 
@@ -237,7 +237,7 @@ def same_name(world):
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "said"),
+    ("how", "code", "text"),
     [
         (same_uuid, "AlreadyExists", "has a disk with this uuid already, zones/"),
         (same_name, "InvalidArgument", "the uuid of VM db01 .* is not"),
@@ -248,7 +248,7 @@ def same_name(world):
     ],
     ids=["uuid", "name", "room", "place", "set", "written"],
 )
-def test_what_would_refuse_a_failover_is_asked_at_each_sync(world, how, code, said):
+def test_what_would_refuse_a_failover_is_asked_at_each_sync(world, how, code, text):
     """Of a VM that was protected long ago, too. Its record is kept: the reason may have gone by the day."""
     protect(world)
     how(world)
@@ -259,10 +259,10 @@ def test_what_would_refuse_a_failover_is_asked_at_each_sync(world, how, code, sa
         if check and code in ("NoCompleteSet", "ReplicaChanged"):
             continue  # the sync that comes first may mend that
         assert [problem.code for problem in problems][:1] == [code]
-        assert re.search(said, problems[0].message)
+        assert re.search(text, problems[0].message)
     assert records.known(records.FAILOVER) == [VM]
     assert taker(world).look("db01").problems
-    with pytest.raises(FlexdiskError, match=said):
+    with pytest.raises(FlexdiskError, match=text):
         take(world)
 
 
@@ -304,9 +304,9 @@ def taken(world, before, hashes, term=1):
     assert after == {**before, "autoboot": False}
     assert world.peer.hashes(VM) == hashes
     host = observe(world.peer.zfs(), world.peer.driver())
-    (found,) = host.vms
-    assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
-    assert (space.allocatable(found), found.interrupted, host.moves) == (world.allocatable, None, {})
+    (vm,) = host.vms
+    assert vm.root.quota == vm.root.reservation == space.expected_quota(vm, host.geometry["zones"])
+    assert (space.allocatable(vm), vm.interrupted, host.moves) == (world.allocatable, None, {})
     assert wish(world.peer)[0] == f"on:{term}"
     assert not list(world.folder.glob("moves/*"))
     assert not list(world.folder.glob("failover/*"))
@@ -390,13 +390,13 @@ def test_snapshots_come_back_as_far_as_they_have_come(world):
     done(world, ROOT, DATA, flexible_disk_size=512)
     snapshot(world, "present")
     protect(world)
-    what = (world.home.zfs(), world.home.driver(), ["db01"], wanted(name="two", state="present"))
-    assert vm_snapshot.run(*what, POLICY, None, False, NOW).problems == []
+    arguments = (world.home.zfs(), world.home.driver(), ["db01"], wanted(name="two", state="present"))
+    assert vm_snapshot.run(*arguments, POLICY, None, False, NOW).problems == []
     store(world, mark(world).records)
     assert [one["name"] for one in records.load(VM, records.FAILOVER)["record"]["snapshots"]] == ["one", "two"]
     assert take(world)
-    (found,) = observe(world.peer.zfs(), world.peer.driver()).vms
-    assert [(one.name, is_complete(found, one)) for one in snapshots_of(found)] == [("one", True)]
+    (vm,) = observe(world.peer.zfs(), world.peer.driver()).vms
+    assert [(one.name, is_complete(vm, one)) for one in snapshots_of(vm)] == [("one", True)]
     assert not take(world)
 
 
@@ -445,10 +445,10 @@ def test_killed_anywhere(world, scenario):
     print(f"{scenario.__name__}: {len(points)} points")
 
 
-def refused(world, code, said, most=None):
+def refused(world, code, text, most=None):
     """Nothing is changed, in check mode or for real."""
     before = world.peer.stored()
-    with pytest.raises(FlexdiskError, match=said) as caught:
+    with pytest.raises(FlexdiskError, match=text) as caught:
         take(world, most)
     assert caught.value.code == code
     assert world.peer.stored() == before
@@ -493,7 +493,7 @@ def of_another_home(world):
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "said"),
+    ("how", "code", "text"),
     [
         (lambda _world: records.remove(VM, records.FAILOVER), "ResourceNotFound", "flexdisk_failover=true makes one"),
         (destroyed, "NoCompleteSet", "root has @flexdisk-sync-.*; data has none"),
@@ -511,10 +511,10 @@ def of_another_home(world):
     ],
     ids=["record", "set", "replica", "written", "snapshot", "role", "home", "room", "name"],
 )
-def test_refusals(world, how, code, said):
+def test_refusals(world, how, code, text):
     protect(world)
     how(world)
-    refused(world, code, said)
+    refused(world, code, text)
 
 
 def test_snapshots_that_others_have_taken_of_replicas(world):
@@ -649,11 +649,11 @@ def synced_with(world, name):
 def rivals(world):
     """What the hosts could bring back, as they tell each other."""
     (record,) = mark(world, True).records
-    found = {}
+    by_host = {}
     for name, host in world.others.items():
         told_ = failover_start._result_of_record(host.zfs(), Copies(host), KnownVm(record, "zones"), True)
-        found.update({one.host: one for one in read_rivals({name: [json.loads(json.dumps(told_))]}, VM)})
-    return found["hv02"], found["hv03"]
+        by_host.update({one.host: one for one in read_rivals({name: [json.loads(json.dumps(told_))]}, VM)})
+    return by_host["hv02"], by_host["hv03"]
 
 
 def better(mine, other, most=None):
@@ -670,8 +670,8 @@ def test_who_loses_less_is_told_by_the_snapshots(three):
             there = {fast.host: "2026-01-01T09:00:00Z", slow.host: "2026-01-01T01:00:00Z"}
             new, old = (one._replace(synced=there[one.host]) for one in (newer, older))
             assert better(new, old) == []
-            ((code, words),) = better(old, new)
-            assert (code, f"flexdisk_target={last} loses less" in words) == ("TooOld", True)
+            ((code, message),) = better(old, new)
+            assert (code, f"flexdisk_target={last} loses less" in message) == ("TooOld", True)
             assert better(old, new, 900) == []
 
 
@@ -684,12 +684,12 @@ def test_it_is_not_told_if_the_snapshots_do_not_say(three):
     synced_with(three, "hv03")
     two, other = rivals(three)
     for mine, rival in ((two, other), (other, two)):
-        ((code, words),) = better(mine, rival)
+        ((code, message),) = better(mine, rival)
         assert code == "Ambiguous"
-        assert f"neither the replicas on {rival.host} nor those on {mine.host} have the other's set" in words
+        assert f"neither the replicas on {rival.host} nor those on {mine.host} have the other's set" in message
         assert better(mine, rival, 900) == []
-    ((code, words),) = better(two, other._replace(pool=1))
-    assert (code, "(pool guid 1)" in words) == ("Ambiguous", True)
+    ((code, message),) = better(two, other._replace(pool=1))
+    assert (code, "(pool guid 1)" in message) == ("Ambiguous", True)
 
 
 def test_a_host_whose_replicas_were_written_to_is_named(three):
@@ -697,10 +697,10 @@ def test_a_host_whose_replicas_were_written_to_is_named(three):
     three.peer = three.others["hv03"]
     written(three)
     two, other = rivals(three)
-    ((code, words),) = better(two, other)
+    ((code, message),) = better(two, other)
     assert code == "Ambiguous"
-    assert "hv03 has replicas of it, too, and does not know how new they are: disk root: " in words
-    assert "was written to since its newest snapshot" in words
+    assert "hv03 has replicas of it, too, and does not know how new they are: disk root: " in message
+    assert "was written to since its newest snapshot" in message
 
 
 # -- disks that have come or gone since the record was stored
@@ -717,8 +717,8 @@ def more(world):
 def test_a_disk_that_the_record_does_not_have(world):
     """It is named before anything is done, and its replica stays."""
     uuid = more(world)
-    (words,) = taker(world).look("db01").takeover.losses
-    assert f"{REPLICAS}/{uuid} is of a disk that the record of db01 lacks" in words
+    (message,) = taker(world).look("db01").takeover.losses
+    assert f"{REPLICAS}/{uuid} is of a disk that the record of db01 lacks" in message
     assert take(world)
     assert uuid not in [disk["uuid"] for disk in world.peer.disks(VM)]
     assert world.peer.ok("guest", "hash", f"{REPLICAS}/{uuid}") == world.hashes()[-1]
@@ -783,8 +783,8 @@ def test_a_disk_that_has_become_one_of_another_vm(world):
     known = KnownVm(read_record(records.load(VM, records.FAILOVER)["record"]), "zones")
     (problem,) = taker(world).predict_problems(known, True)
     assert (problem.disk, problem.code) == ("data", "NoCompleteSet")
-    words = f"it is a disk of VM {OTHER} by now, says its replica {REPLICAS}/{uuid}, so it has left this VM"
-    refused(world, "NoCompleteSet", f"{words}; flexdisk_leave_out names it")
+    text = f"it is a disk of VM {OTHER} by now, says its replica {REPLICAS}/{uuid}, so it has left this VM"
+    refused(world, "NoCompleteSet", f"{text}; flexdisk_leave_out names it")
     assert taker(world).take("db01", None, ["data"])
     assert len(world.peer.disks(VM)) == len(world.names) - 1
     assert world.peer.ok("zfs", "list", "-H", "-o", "name", f"{REPLICAS}/{uuid}")
@@ -854,17 +854,17 @@ def said_by(host, name=""):
     return json.loads(json.dumps(failover_start.look(host.zfs(), host.driver(), Copies(host), name)))["vms"]
 
 
-def start(world, said, unasked=False, check=False):
+def start(world, answers, unasked=False, check=False):
     return failover_start.start(
-        world.home.zfs(), world.home.driver(), read_claims(said), unasked, check, world.home_name
+        world.home.zfs(), world.home.driver(), read_claims(answers), unasked, check, world.home_name
     )
 
 
 def test_a_host_that_has_booted_starts_its_vms(world):
     booted(world)
-    said = {"hv02": said_by(world.peer)}
+    answers = {"hv02": said_by(world.peer)}
     for check, started in ((True, True), (False, True), (True, False), (False, False)):
-        done = start(world, said, check=check)
+        done = start(world, answers, check=check)
         assert (done.started, done.left, done.failures) == ([f"db01 ({VM})"] if started else [], [], [])
     assert (wish(world.home), world.home.power(VM)) == (("on:0", False), "running")
 
@@ -875,14 +875,14 @@ def test_a_vm_that_shall_not_run_is_not_started(world):
     assert start(world, {"hv02": []}) == ([], [], [], [])
 
 
-@pytest.mark.parametrize("said", [{}, {"hv02": ""}])
-def test_a_peer_that_cannot_be_asked(world, said):
+@pytest.mark.parametrize("answers", [{}, {"hv02": ""}])
+def test_a_peer_that_cannot_be_asked(world, answers):
     booted(world)
-    done = start(world, said)
+    done = start(world, answers)
     assert (done.started, done.left) == ([], [])
     assert "hv02 could not be asked whether they have taken it over" in done.failures[0]
     assert world.home.power(VM) == "stopped"
-    assert start(world, said, unasked=True).started
+    assert start(world, answers, unasked=True).started
 
 
 def test_a_vm_that_was_taken_over_is_not_started(world):
@@ -919,23 +919,23 @@ def test_nobody_starts_what_another_host_runs(world):
     """The VM was started by hand on its old home, or the order of both hosts is not clear."""
     booted(world)
     (claim,) = said_by(world.home)
-    for said, words in (
+    for answers, message in (
         ({**claim, "term": -1, "running": True}, "hv02 has it, too"),
         (claim, "hv02 has it, too"),
     ):
-        done = start(world, {"hv02": [said]}, unasked=True)
+        done = start(world, {"hv02": [answers]}, unasked=True)
         assert (done.started, done.left) == ([], [])
-        assert words in done.failures[0]
+        assert message in done.failures[0]
     assert start(world, {"hv02": [{**claim, "term": -1}]}).started
 
 
 def test_a_vm_whose_replicas_are_not_known_is_not_started(world):
     booted(world)
     world.sender().remove(["db01"], world.peer_name, False)
-    (words,) = start(world, {"hv02": []}).failures
-    assert "no replicas of it are known" in words
-    assert "flexdisk_start_unasked=true starts it" in words
-    assert "flexdisk_replica_state=absent and flexdisk_failover=false" in words
+    (message,) = start(world, {"hv02": []}).failures
+    assert "no replicas of it are known" in message
+    assert "flexdisk_start_unasked=true starts it" in message
+    assert "flexdisk_replica_state=absent and flexdisk_failover=false" in message
     assert start(world, {"hv02": []}, unasked=True).started
 
 
@@ -943,9 +943,9 @@ def test_what_a_move_has_made_there_has_taken_nothing_over(world):
     """The move was killed before the VM was stopped, and then its host has booted."""
     booted(world)
     hosts(world)[1].expect(look(world)["record"], "zones")
-    said = said_by(world.peer)
-    assert said == []
-    assert start(world, {"hv02": said}).started
+    answers = said_by(world.peer)
+    assert answers == []
+    assert start(world, {"hv02": answers}).started
 
 
 @VMADM

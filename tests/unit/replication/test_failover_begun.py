@@ -158,8 +158,8 @@ def test_it_goes_on_anywhere(died):
         end(died)
         died.guard = lambda: never_both(died)
         assert not startable(died.home)
-        kept = [died.home.ok("guest", "hash", f"{APART}/{uuid}") for uuid in died.uuids]
-        assert kept == died.left
+        contents = [died.home.ok("guest", "hash", f"{APART}/{uuid}") for uuid in died.uuids]
+        assert contents == died.left
         assert take(died)
         taken(died, died.before, died.synced)
         home = FailoverReturn(died.home.zfs(), died.home.driver(), died.home)
@@ -172,7 +172,7 @@ def test_refusals(died):
     begun = next(point for point in points(died) if killed(died, *point))
     killed(died, *begun)
     before = died.home.stored()
-    for running, word, said in (
+    for running, word, result in (
         (False, False, "hv02 has begun to take it over; flexdisk_failover_state=taken_over"),
         (
             True,
@@ -182,12 +182,12 @@ def test_refusals(died):
     ):
         if running:
             died.home.power_on(VM)
-        with pytest.raises(FlexdiskError, match=said):
+        with pytest.raises(FlexdiskError, match=result):
             end(died, word)
     assert died.home.stored() == before
     died.home.power_off(VM)
-    (words,) = start(died, {"hv02": said_by(died.peer)}).left
-    assert "hv02 has begun to take it over; the playbook failover_vm goes on, or gives that up" in words
+    (message,) = start(died, {"hv02": said_by(died.peer)}).left
+    assert "hv02 has begun to take it over; the playbook failover_vm goes on, or gives that up" in message
     assert stay(died) == "db01"
 
 
@@ -217,8 +217,8 @@ def test_a_vm_that_has_begun_to_end_on_its_old_home_is_told_apart(died):
         with pytest.raises(Killed):
             end(died)
         died.fuse = Fuse()
-        told = said_by(died.home, "db01")
-        if told and not told[0]["left"]:
+        answers = said_by(died.home, "db01")
+        if answers and not answers[0]["left"]:
             whole += 1
             stay(died)
             given_up(died)

@@ -42,22 +42,22 @@ def look(world, name, *uuids):
     """What a host says to the playbook: by the name, and by the UUIDs that other hosts know by it."""
     host = world.hv[name]
     world.acting(host)
-    said = failover_start.look(host.zfs(), host.driver(), Copies(host), "db01", uuids)
-    return json.loads(json.dumps(said))
+    answer = failover_start.look(host.zfs(), host.driver(), Copies(host), "db01", uuids)
+    return json.loads(json.dumps(answer))
 
 
 def fail_over(world, target, silent=(), check=True, left_out=(), **params):
     """The playbook failover_vm to a host, when some hosts are silent, or left out. What the module says."""
-    said = {name: look(world, name, VM) for name in world.hv if name not in {target, *silent, *left_out}}
+    answers = {name: look(world, name, VM) for name in world.hv if name not in {target, *silent, *left_out}}
     given = host_steps.defaults()
     given.update(step="take_over", vm=VM, name=target, authorized_keys=str(world.authorized), **params)
-    given["peers"] = {**dict.fromkeys(silent, ""), **{name: one["vms"] + one["moved"] for name, one in said.items()}}
-    given["elsewhere"] = {name: one["records"] + one["moved"] for name, one in said.items()}
+    given["peers"] = {**dict.fromkeys(silent, ""), **{name: one["vms"] + one["moved"] for name, one in answers.items()}}
+    given["elsewhere"] = {name: one["records"] + one["moved"] for name, one in answers.items()}
     host = world.hv[target]
     world.acting(host)
-    told, problems = vm_failover.parse(given)
+    arguments, problems = vm_failover.parse(given)
     assert problems == []
-    return vm_failover.run(Call(host.zfs(), host.driver(), None, check, host), told)
+    return vm_failover.run(Call(host.zfs(), host.driver(), None, check, host), arguments)
 
 
 def refused(answer):
@@ -84,12 +84,12 @@ def taken(three):
 def test_the_host_that_took_it_over_has_renamed_it(taken):
     """It is asked by UUID. By the name alone it says nothing."""
     assert look(taken, "hv03")["vms"] == []
-    (found,) = look(taken, "hv03", VM)["vms"]
-    assert (found["vm"], found["alias"], bool(found["points"])) == (VM, "db01-new", True)
+    (vm_there,) = look(taken, "hv03", VM)["vms"]
+    assert (vm_there["vm"], vm_there["alias"], bool(vm_there["points"])) == (VM, "db01-new", True)
     for check in (True, False):
-        code, words = refused(fail_over(taken, "hv02", ["hv01"], check))
+        code, message = refused(fail_over(taken, "hv02", ["hv01"], check))
         assert code == "InUse"
-        assert words == "hv03 has it, called db01-new, and it is not stopped there"
+        assert message == "hv03 has it, called db01-new, and it is not stopped there"
     assert powers(taken) == {"hv01": "stopped", "hv02": "", "hv03": "running"}
 
 
@@ -98,14 +98,14 @@ def test_the_old_home_ends_a_vm_that_was_renamed(taken):
     taken.acting(host)
     back = FailoverReturn(host.zfs(), host.driver(), host)
     assert back.look(EndRequest(VM, read_claims({"hv03": look(taken, "hv03")["vms"]}))).move is None
-    said = look(taken, "hv03", VM)["vms"]
+    answer = look(taken, "hv03", VM)["vms"]
     taken.acting(host)
-    assert back.look(EndRequest(VM, read_claims({"hv03": said}))).move.host == "hv03"
+    assert back.look(EndRequest(VM, read_claims({"hv03": answer}))).move.host == "hv03"
 
 
 def test_the_home_answers(three):
-    code, words = refused(fail_over(three, "hv02"))
-    assert (code, words[:35]) == ("InUse", "hv01, the host of db01, answers: mo")
+    code, message = refused(fail_over(three, "hv02"))
+    assert (code, message[:35]) == ("InUse", "hv01, the host of db01, answers: mo")
     three.hv["hv01"].delete(VM)
     assert "does not have it any more" in refused(fail_over(three, "hv02"))[1]
     assert fail_over(three, "hv02", ["hv01"]).failure is None
@@ -129,8 +129,8 @@ def test_a_host_that_was_left_out_is_asked(three):
     """hv02 has heard from hv01 that hv03 can take the VM over, too, and keeps asking it wherever the VM goes."""
     host = three.hv["hv02"]
     three.acting(host)
-    for check, told in ((True, ["db01"]), (False, ["db01"]), (True, []), (False, [])):
-        assert [label[:4] for label in failover_records.note([VM], "hv03", check)] == told
+    for check, expected in ((True, ["db01"]), (False, ["db01"]), (True, []), (False, [])):
+        assert [label[:4] for label in failover_records.note([VM], "hv03", check)] == expected
     between(three, "hv01", "hv03")
     protect(three)
     boot(three.hv["hv01"])
@@ -165,10 +165,10 @@ def old(three):
 def test_an_old_copy_is_no_vm_that_is_here(old):
     """It is stopped, and hv02 could have taken it over. The message says what brings it up."""
     for check in (True, False):
-        code, words = refused(fail_over(old, "hv01", ["hv02"], check))
+        code, message = refused(fail_over(old, "hv01", ["hv02"], check))
         assert code == "NotAtHome"
-        assert "has a copy of it, which is stopped" in words
-        assert "flexdisk_start_unasked=true of start_host starts it nevertheless" in words
+        assert "has a copy of it, which is stopped" in message
+        assert "flexdisk_start_unasked=true of start_host starts it nevertheless" in message
     assert powers(old)["hv01"] == "stopped"
     host = old.hv["hv01"]
     old.acting(host)
@@ -232,11 +232,11 @@ def gone(three):
 def test_it_has_moved_on_since_the_record(gone):
     """The old home answers, and does not have it: its tombstone says where it went."""
     for check in (True, False):
-        code, words = refused(fail_over(gone, "hv02", ["hv03"], check))
+        code, message = refused(fail_over(gone, "hv02", ["hv03"], check))
         assert code == "TooOld"
-        assert words.startswith("hv01 says that it has moved on to hv03 (2")
-        assert "hv02 only has replicas of it from hv01, " in words
-        assert "If hv03 is gone for good, flexdisk_max_data_loss brings back what hv02 has" in words
+        assert message.startswith("hv01 says that it has moved on to hv03 (2")
+        assert "hv02 only has replicas of it from hv01, " in message
+        assert "If hv03 is gone for good, flexdisk_max_data_loss brings back what hv02 has" in message
     assert powers(gone) == {"hv01": "", "hv02": "", "hv03": "stopped"}
 
 

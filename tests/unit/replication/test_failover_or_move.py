@@ -66,10 +66,10 @@ def ends(world):
     back.end(EndRequest("db01", read_claims({"hv02": said_by(world.peer, "db01")}), True))
 
 
-def refused(act, *words):
+def refused(act, *arguments):
     with pytest.raises(FlexdiskError) as caught:
         act()
-    for part in words:
+    for part in arguments:
         assert part in caught.value.message
     return caught.value.code
 
@@ -125,8 +125,8 @@ def test_a_move_does_not_end_what_the_return_keeps(three, whole):
     ends(three)
     if not whole:
         assert take(three)
-    apart = three.home.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", "zones/flexdisk/diverged").split()
-    assert left[0] in [three.home.ok("guest", "hash", name) for name in apart]
+    diverged = three.home.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", "zones/flexdisk/diverged").split()
+    assert left[0] in [three.home.ok("guest", "hash", name) for name in diverged]
     assert powers(three)["hv01"] == ""
 
 
@@ -139,7 +139,7 @@ def test_a_way_back_that_has_begun_hides_no_tombstone(three):
     between(three, "hv03", "hv01")
     begun(three)
     after = refused_run(fail_over(three, "hv02", left_out=["hv03"], max_data_loss=900))
-    assert [re.sub(r"\d+ s old", "", words) for words in after] == [re.sub(r"\d+ s old", "", words) for words in before]
+    assert [re.sub(r"\d+ s old", "", text) for text in after] == [re.sub(r"\d+ s old", "", text) for text in before]
 
 
 def test_a_tombstone_that_an_old_home_needs_is_kept(three):
@@ -149,7 +149,7 @@ def test_a_tombstone_that_an_old_home_needs_is_kept(three):
     assert move(three)
     source, _target = hosts(three)
     there = {"hv03": Sighting(VM, "")}
-    words = ("hv01 could not be asked", "starts the VM a second time", "flexdisk_forget_unseen=true")
-    assert refused(lambda: source.forget(VM, {**there, "hv01": None}), *words) == "InUse"
+    texts = ("hv01 could not be asked", "starts the VM a second time", "flexdisk_forget_unseen=true")
+    assert refused(lambda: source.forget(VM, {**there, "hv01": None}), *texts) == "InUse"
     assert source.forget(VM, {**there, "hv01": None}, unseen=True, check_mode=True)
     assert source.forget(VM, there)

@@ -75,9 +75,9 @@ class Died:
         """What a host says of the VM."""
         host = self.world.hv[name]
         self.world.acting(host)
-        said = failover_start.look(host.zfs(), host.driver(), Copies(host), VM)
+        answer = failover_start.look(host.zfs(), host.driver(), Copies(host), VM)
         self.world.acting(self.world.hv["hv02"])
-        return json.loads(json.dumps(said))["vms"]
+        return json.loads(json.dumps(answer))["vms"]
 
     def host(self):
         """What hv02 has."""
@@ -170,8 +170,8 @@ def test_one_disk_is_attached_and_the_other_is_not(died):
     claims = read_claims({"hv01": "", "hv03": died.look()})
     with pytest.raises(FlexdiskError, match=r"flexdisk_old_host=.* of the playbook failover_vm end it here"):
         died.stay()
-    code, words = refused_run(fail_over(died.world, "hv02", ["hv01"]))
-    assert (code, "flexdisk_failover_state=returned and flexdisk_old_host=hv02" in words) == ("InUse", True)
+    code, message = refused_run(fail_over(died.world, "hv02", ["hv01"]))
+    assert (code, "flexdisk_failover_state=returned and flexdisk_old_host=hv02" in message) == ("InUse", True)
     state = died.world.hv["hv02"].state()
     shutil.copytree(died.world.folder, died.kept / "begun")
     died.world.fuse = Fuse()
@@ -194,17 +194,17 @@ def test_it_ends_only_if_another_host_has_it(died):
     """Nothing is done as long as no host says that it has the VM, or as it is not clear whose it is."""
     one_attached(died)
     before = died.world.hv["hv02"].stored()
-    said = died.look()
-    for claims, old, code, words in (
+    answer = died.look()
+    for claims, old, code, message in (
         ({"hv01": "", "hv03": ""}, True, "Ambiguous", "no other host has it"),
-        ({"hv01": "", "hv03": said}, False, "Ambiguous", "flexdisk_old_host with the name of this host"),
-        ({"hv03": said, "hv04": said}, True, "Ambiguous", "hv03 and hv04 has it"),
+        ({"hv01": "", "hv03": answer}, False, "Ambiguous", "flexdisk_old_host with the name of this host"),
+        ({"hv03": answer, "hv04": answer}, True, "Ambiguous", "hv03 and hv04 has it"),
     ):
         ending = died.back().look(EndRequest(VM, read_claims(claims), False, old))
         assert [problem.code for problem in ending.problems] == [code]
-        assert words in ending.problems[0].message
+        assert message in ending.problems[0].message
     died.world.hv["hv02"].power_on(VM)
-    there_again = read_claims({"hv01": died.look("hv01"), "hv03": said})
+    there_again = read_claims({"hv01": died.look("hv01"), "hv03": answer})
     (problem,) = died.back().look(EndRequest(VM, there_again, False, True)).problems
     assert problem.code == "VmNotStopped"
     died.world.hv["hv02"].power_off(VM)

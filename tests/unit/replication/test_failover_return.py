@@ -76,13 +76,13 @@ def hashes_in(world, place):
 def ended(world):
     """The VM has ended on the old home. The disk that was written to is kept as it was, the other is a replica."""
     assert not startable(world.home)
-    apart, replica = hashes_in(world, APART), hashes_in(world, REPLICAS)
-    assert (apart[0], replica[0]) == (world.left[0], "")
-    if world.foreign and apart[1]:  # somebody has taken a snapshot of it before it had become a replica
-        assert (apart[1], replica[1]) == (world.left[1], "")
+    diverged, replica = hashes_in(world, APART), hashes_in(world, REPLICAS)
+    assert (diverged[0], replica[0]) == (world.left[0], "")
+    if world.foreign and diverged[1]:  # somebody has taken a snapshot of it before it had become a replica
+        assert (diverged[1], replica[1]) == (world.left[1], "")
         assert f"auto-{world.foreign.taken}" in world.home.points(f"{APART}/{world.uuids[1]}")
     else:
-        assert (apart[1], replica[1]) == ("", world.left[1])
+        assert (diverged[1], replica[1]) == ("", world.left[1])
     host = observe(world.home.zfs(), world.home.driver(), all_pools=True)
     assert (host.vms, host.detached, host.moves[VM].phase, host.moves[VM].host) == ((), (), "moved", "hv02")
 
@@ -119,22 +119,24 @@ def test_what_is_kept_costs_a_whole_stream(old):
     back(old).end(EndRequest("db01", claims(old)))
     assert resynced(old) == ["Full", "Increment"]
     swap(old)
-    for check, words in ((True, 1), (False, 1), (True, 0), (False, 0)):
-        vm, told = back(old).give_up("db01", check)
-        assert vm == (VM if words else "")
-        assert len(told) == words
-        assert not words or re.fullmatch(f"{APART}/{old.uuids[0]} is destroyed with 3.* MiB that hv02 lacks", told[0])
+    for check, text in ((True, 1), (False, 1), (True, 0), (False, 0)):
+        vm, messages = back(old).give_up("db01", check)
+        assert vm == (VM if text else "")
+        assert len(messages) == text
+        assert not text or re.fullmatch(
+            f"{APART}/{old.uuids[0]} is destroyed with 3.* MiB that hv02 lacks", messages[0]
+        )
     assert hashes_in(old, APART) == ["", ""]
     assert resynced(old) == []
 
 
 def test_what_is_given_up_first_costs_an_increment(old):
     back(old).end(EndRequest("db01", claims(old)))
-    for check, words in ((True, 1), (False, 1), (True, 0), (False, 0)):
-        vm, told = back(old).give_up("db01", check)
-        assert vm == (VM if words else "")
-        assert len(told) == words
-        assert not words or "and becomes a replica" in told[0]
+    for check, text in ((True, 1), (False, 1), (True, 0), (False, 0)):
+        vm, messages = back(old).give_up("db01", check)
+        assert vm == (VM if text else "")
+        assert len(messages) == text
+        assert not text or "and becomes a replica" in messages[0]
     assert resynced(old) == ["Increment", "Increment"]
     assert move(old)
     assert startable(old.peer)
@@ -148,9 +150,9 @@ def given_up(world):
 
 def test_killed_anywhere(old):
     """The same commands go on, and what was not given up is there."""
-    saved, said = old.saved(), claims(old)
+    saved, answers = old.saved(), claims(old)
     old.fuse = Fuse()
-    back(old).end(EndRequest("db01", said))
+    back(old).end(EndRequest("db01", answers))
     ends = old.fuse.counted
     given_up(old)
     points = list(itertools.product(range(1, ends + 1), (False, True)))[::EVERY]
@@ -158,9 +160,9 @@ def test_killed_anywhere(old):
         old.restore(saved)
         old.fuse = Fuse(at, after)
         with pytest.raises(Killed):
-            back(old).end(EndRequest("db01", said))
+            back(old).end(EndRequest("db01", answers))
         old.fuse = Fuse()
-        back(old).end(EndRequest("db01", said))
+        back(old).end(EndRequest("db01", answers))
         ended(old)
     saved = old.saved()
     old.fuse = Fuse()
@@ -180,20 +182,20 @@ def test_killed_anywhere(old):
 
 def test_no_journal_stays_behind(old):
     """The run dies when the VM has ended, before its entry is cleared. The next run forgets it."""
-    said, saved = claims(old), old.saved()
+    answers, saved = claims(old), old.saved()
     old.fuse = Fuse()
-    back(old).end(EndRequest("db01", said))
+    back(old).end(EndRequest("db01", answers))
     count, left = old.fuse.counted, 0
     for at in range(1, count):
         old.restore(saved)
         old.fuse = Fuse(at, after=True)
         with pytest.raises(Killed):
-            back(old).end(EndRequest("db01", said))
+            back(old).end(EndRequest("db01", answers))
         old.fuse = Fuse()
         host = observe(old.home.zfs(), old.home.driver(), all_pools=True)
         if host.intents and not host.vms:
             left += 1
-            back(old).end(EndRequest("db01", said))
+            back(old).end(EndRequest("db01", answers))
             assert not observe(old.home.zfs(), old.home.driver(), all_pools=True).intents
             ended(old)
     assert left
@@ -205,15 +207,15 @@ def test_no_journal_stays_behind(old):
 def test_what_a_vmadm_that_ends_early_leaves_of_the_vm_goes(old, point, kind):
     """The same command ends it, and the VM can come back."""
     assert COMMANDS["vm-fault"](old.home.node, [point, kind])[0] == 0
-    said = claims(old)
+    answers = claims(old)
     with contextlib.suppress(FlexdiskError):
-        back(old).end(EndRequest("db01", said))
-    if back(old).look(EndRequest("db01", said)).move is not None:
-        back(old).end(EndRequest("db01", said))
+        back(old).end(EndRequest("db01", answers))
+    if back(old).look(EndRequest("db01", answers)).move is not None:
+        back(old).end(EndRequest("db01", answers))
     ended(old)
     assert old.home.ok("vmadm", "lookup") == ""
     assert old.home.node.run(["zfs", "list", f"zones/{VM}"])[0] == 1
-    assert back(old).look(EndRequest("db01", said)).move is None
+    assert back(old).look(EndRequest("db01", answers)).move is None
     back(old).give_up("db01", False)
     swap(old)
     assert move(old)
@@ -237,9 +239,9 @@ def test_what_has_come_in_the_place_of_a_vm_since_the_host_was_read_is_not_delet
     assert old.home.node.run(["zfs", "list", f"{name}/precious"])[0] == 0
 
 
-def refused(world, code, said):
+def refused(world, code, text):
     before = world.home.stored()
-    with pytest.raises(FlexdiskError, match=said) as caught:
+    with pytest.raises(FlexdiskError, match=text) as caught:
         back(world).end(EndRequest("db01", claims(world)))
     assert caught.value.code == code
     assert world.home.stored() == before
@@ -297,8 +299,8 @@ def test_two_hosts_have_taken_the_vm_over_equally_often(world, monkeypatch):
         "hv02 and hv03 has it. Find out which one is old, and end it there first: flexdisk_old_host" in problem.message
     )
     world.home = all_["hv02"]
-    (words,) = start(world, {"hv03": said_by(all_["hv03"])}).failures
-    assert "end it on one of the hosts with flexdisk_old_host and flexdisk_failover_state=returned" in words
+    (message,) = start(world, {"hv03": said_by(all_["hv03"])}).failures
+    assert "end it on one of the hosts with flexdisk_old_host and flexdisk_failover_state=returned" in message
     (problem,) = back(world).look(EndRequest("db01", said("hv02"))).problems
     assert "for both were taken over equally often. If the VM of hv03 is the right one" in problem.message
     world.home = all_["hv03"]
@@ -316,9 +318,9 @@ def test_two_hosts_have_taken_the_vm_over_equally_often(world, monkeypatch):
 def test_the_new_home_is_left_alone(old):
     """The same command on all hosts changes only the old one."""
     swap(old)
-    said = read_claims({"hv01": said_by(old.peer, "db01")})
-    assert back(old).look(EndRequest("db01", said)).move is None
-    back(old).end(EndRequest("db01", said))
+    answers = read_claims({"hv01": said_by(old.peer, "db01")})
+    assert back(old).look(EndRequest("db01", answers)).move is None
+    back(old).end(EndRequest("db01", answers))
     assert startable(old.home)
 
 
@@ -357,9 +359,9 @@ def test_snapshots_of_users_are_kept(old):
     assert hashes_in(old, APART) == old.left
     assert names_in(old, APART).count("hourly") == 2
     assert back(old).look(EndRequest("db01", claims(old))).move is None
-    for check, words in ((True, 2), (False, 2), (True, 0)):
-        _vm, told = back(old).give_up("db01", check)
-        assert len(told) == words
+    for check, text in ((True, 2), (False, 2), (True, 0)):
+        _vm, messages = back(old).give_up("db01", check)
+        assert len(messages) == text
     assert resynced(old) == ["Increment", "Increment"]
 
 
@@ -367,14 +369,14 @@ def test_giving_up_names_the_snapshots(old):
     """Also of a disk that is destroyed because there is a replica already."""
     hourly(old)
     back(old).end(EndRequest("db01", claims(old)))
-    root, data = sorted(back(old).give_up("db01", True)[1], key=lambda words: old.uuids[1] in words)
+    root, data = sorted(back(old).give_up("db01", True)[1], key=lambda text: old.uuids[1] in text)
     assert re.search(r"/[-0-9a-f]+ loses 3.* MiB and its snapshot @hourly that hv02 lacks, and becomes a replica", root)
     assert data.endswith(f"{old.uuids[1]} loses its snapshot @hourly that hv02 lacks, and becomes a replica")
     assert resynced(old) == ["Full", "Full"]
     swap(old)
     old.home.ok("zfs", "destroy", f"zones/flexdisk/move/{VM}")  # the tombstone was given up
     assert back(old).give_up("db01", True) == ("", [])
-    root, data = sorted(back(old).give_up(VM, True)[1], key=lambda words: old.uuids[1] in words)
+    root, data = sorted(back(old).give_up(VM, True)[1], key=lambda message: old.uuids[1] in message)
     assert re.search(r"/[-0-9a-f]+ is destroyed with 3.* MiB and its snapshot @hourly that hv02 lacks", root)
     assert data.endswith("is destroyed with its snapshot @hourly that hv02 lacks")
 
@@ -384,9 +386,9 @@ def test_a_snapshot_that_comes_in_between_is_kept(old):
     ends the rest.
     """
     old.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
-    said, saved = claims(old), old.saved()
+    answers, saved = claims(old), old.saved()
     old.fuse = Fuse()
-    back(old).end(EndRequest("db01", said))
+    back(old).end(EndRequest("db01", answers))
     for at in range(1, old.fuse.counted + 1, EVERY // 3 or 1):
         old.restore(saved)
         old.fuse, taken_of = Fuse(), []
@@ -399,9 +401,9 @@ def test_a_snapshot_that_comes_in_between_is_kept(old):
 
         old.watch = somebody
         with contextlib.suppress(FlexdiskError):
-            back(old).end(EndRequest("db01", said))
+            back(old).end(EndRequest("db01", answers))
         old.watch = lambda: None
-        back(old).end(EndRequest("db01", said))
+        back(old).end(EndRequest("db01", answers))
         host = observe(old.home.zfs(), old.home.driver(), all_pools=True)
         assert (host.vms, host.detached, host.moves[VM].phase) == ((), (), "moved")
         assert len(taken_of) == names_in(old, "zones").count("hourly") == 2, at
@@ -424,49 +426,49 @@ def snapshot_before_rollback(monkeypatch):
 def test_a_snapshot_right_before_a_rollback_fails_once(old, monkeypatch):
     """The failure says what to do. The second run keeps the disk as it is, with the snapshot."""
     old.home.ok("zfs", "set", "quota=none", f"zones/{VM}")
-    said = claims(old)
+    answers = claims(old)
     # Of a sync that was killed before it has sent anything.
     old.home.ok("zfs", "snapshot", f"zones/{VM}/disk1@{sync_name(1, 99)}")
     taken = snapshot_before_rollback(monkeypatch)
     with pytest.raises(FlexdiskError, match=r"its data is all there; run the same command again") as failed:
-        back(old).end(EndRequest("db01", said))
+        back(old).end(EndRequest("db01", answers))
     assert failed.value.code == "Changed"
     assert taken == [f"{APART}/{old.uuids[1]}@hourly"]
-    back(old).end(EndRequest("db01", said))
+    back(old).end(EndRequest("db01", answers))
     assert hashes_in(old, APART) == old.left
     assert "hourly" in names_in(old, APART)
-    assert back(old).look(EndRequest("db01", said)).move is None
+    assert back(old).look(EndRequest("db01", answers)).move is None
 
 
 def test_a_snapshot_right_before_what_is_given_up_goes(old, monkeypatch):
     """It is given up by word: the second run destroys the snapshot, too."""
     back(old).end(EndRequest("db01", claims(old)))
     taken = snapshot_before_rollback(monkeypatch)
-    kept = hashes_in(old, APART)
+    contents = hashes_in(old, APART)
     with pytest.raises(FlexdiskError, match="run the same command again"):
         back(old).give_up("db01", False)
     assert taken == [f"{APART}/{old.uuids[0]}@hourly"]
-    assert hashes_in(old, APART) == kept
-    (told,) = back(old).give_up("db01", False)[1]
-    assert "its snapshot @hourly" in told
+    assert hashes_in(old, APART) == contents
+    (messages,) = back(old).give_up("db01", False)[1]
+    assert "its snapshot @hourly" in messages
     assert (hashes_in(old, APART), "hourly" in names_in(old, REPLICAS)) == (["", ""], False)
     assert resynced(old) == ["Increment", "Increment"]
 
 
 def test_a_snapshot_right_behind_the_reading_keeps_its_disk(old, monkeypatch):
     back(old).end(EndRequest("db01", claims(old)))
-    kept, read = f"{APART}/{old.uuids[0]}", failover_return.observe
+    disk, read = f"{APART}/{old.uuids[0]}", failover_return.observe
 
     def then_taken(*arguments, **more):
         host = read(*arguments, **more)
         monkeypatch.setattr(failover_return, "observe", read)
-        old.home.ok("zfs", "snapshot", f"{kept}@hourly")
+        old.home.ok("zfs", "snapshot", f"{disk}@hourly")
         return host
 
     monkeypatch.setattr(failover_return, "observe", then_taken)
     with pytest.raises(FlexdiskError, match="has got a snapshot since it was read"):
         back(old).give_up("db01", False)
-    assert f"{kept}@hourly" in old.home.ok("zfs", "list", "-Ho", "name", "-t", "snapshot")
+    assert f"{disk}@hourly" in old.home.ok("zfs", "list", "-Ho", "name", "-t", "snapshot")
     assert back(old).give_up("db01", False)[1]
 
 
@@ -478,18 +480,18 @@ def test_nothing_is_given_up_that_others_use(old, check, whole):
     if whole:
         resynced(old)
         swap(old)
-    kept = f"{APART}/{old.uuids[0]}"
+    disk = f"{APART}/{old.uuids[0]}"
     for name in ("before", "mine"):
-        old.home.ok("zfs", "snapshot", f"{kept}@{name}")
-    old.home.ok("zfs", "clone", f"{kept}@before", "zones/look")
-    old.home.ok("zfs", "hold", "me", f"{kept}@mine")
+        old.home.ok("zfs", "snapshot", f"{disk}@{name}")
+    old.home.ok("zfs", "clone", f"{disk}@before", "zones/look")
+    old.home.ok("zfs", "hold", "me", f"{disk}@mine")
     before = old.home.ok("zfs", "list", "-Ho", "name", "-t", "all")
     with pytest.raises(FlexdiskError) as refused:
         back(old).give_up("db01", check)
-    assert f"{kept}@before has the clone zones/look" in refused.value.message
-    assert f"{kept}@mine is held by others (zfs holds {kept}@mine)" in refused.value.message
+    assert f"{disk}@before has the clone zones/look" in refused.value.message
+    assert f"{disk}@mine is held by others (zfs holds {disk}@mine)" in refused.value.message
     assert old.home.ok("zfs", "list", "-Ho", "name", "-t", "all") == before
-    old.home.ok("zfs", "release", "me", f"{kept}@mine")
+    old.home.ok("zfs", "release", "me", f"{disk}@mine")
     old.home.ok("zfs", "destroy", "zones/look")
     assert back(old).give_up("db01", check)[1]
 
@@ -542,24 +544,26 @@ def test_disks_that_a_dead_move_has_detached_become_replicas(world, monkeypatch,
         (problem,) = back(world).look(EndRequest("db01", read_claims({"hv02": []}))).problems
         assert problem.code == "InUse"
         assert "the playbook move_vm with flexdisk_target=hv02 goes on" in problem.message
-    saved, said = world.saved(), claims(world)
-    words = [
-        one for one in back(world).look(EndRequest("db01", said)).messages if "becomes a replica of that on hv02" in one
+    saved, answers = world.saved(), claims(world)
+    arguments = [
+        one
+        for one in back(world).look(EndRequest("db01", answers)).messages
+        if "becomes a replica of that on hv02" in one
     ]
-    assert len(words) == (2 if point[0] == 2 or point[1] else 1)
+    assert len(arguments) == (2 if point[0] == 2 or point[1] else 1)
     world.fuse = Fuse()
-    back(world).end(EndRequest("db01", said))
+    back(world).end(EndRequest("db01", answers))
     count = world.fuse.counted
     for at in (0, *range(2, count + 1, 9)):
         world.restore(saved)
         world.fuse = Fuse(at, True) if at else Fuse()
         with contextlib.suppress(Killed):
-            back(world).end(EndRequest("db01", said))
+            back(world).end(EndRequest("db01", answers))
         world.fuse = Fuse()
-        back(world).end(EndRequest("db01", said))
+        back(world).end(EndRequest("db01", answers))
         host = observe(world.home.zfs(), world.home.driver(), all_pools=True)
         assert (host.vms, host.detached, host.moves[VM].phase, host.moves[VM].host) == ((), (), "moved", "hv02")
-        assert back(world).look(EndRequest("db01", said)).move is None
+        assert back(world).look(EndRequest("db01", answers)).move is None
         assert "" not in hashes_in(world, REPLICAS)
     swap(world)
     assert world.sync()[1]
@@ -609,8 +613,8 @@ def test_given_up_beside_the_disk_itself(old):
     assert old.sync()[1]
     assert move(old)
     swap(old)
-    (words,) = back(old).give_up(VM, True)[1]
-    assert "is destroyed" in words
+    (message,) = back(old).give_up(VM, True)[1]
+    assert "is destroyed" in message
     back(old).give_up(VM, False)
     assert old.home.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART) == ""
     assert move(old)

@@ -46,9 +46,9 @@ def refused(world, most=None):
 def test_the_third_host_has_more(three, left):
     """Whether the VM has left its home or not, which nobody can say while that is down."""
     between(three, "hv01", "hv03")
-    found = begun(three)
+    result = begun(three)
     if left:
-        gone(three, found)
+        gone(three, result)
     else:
         boot(three.hv["hv01"])
     (problem,) = refused(three)

@@ -135,11 +135,11 @@ def test_on_the_home_after_the_stop(world):
 def test_after_the_last_transfer(world):
     """Nothing was written since. So the VM leaves, and the snapshot counts as none that has come to the target."""
     hashes, uuids = world.hashes(), list(world.disks())
-    announced, said = begun(world)
+    announced, answer = begun(world)
     taken = world.last(announced)
     others(world.home, world.peer)
     source, target = hosts(world)
-    source.go(VM, "hv02", taken, said, renew(world))
+    source.go(VM, "hv02", taken, answer, renew(world))
     assert target.arrive(VM, "hv01")
     assert contents(world.peer) == hashes
     for place in (f"{REPLICAS}/{uuid}" for uuid in uuids):
@@ -156,12 +156,12 @@ def test_after_the_last_transfer(world):
 
 def test_a_guest_that_wrote_before_the_snapshot(world):
     """What is in the snapshot was not sent, so the VM stays."""
-    announced, said = begun(world)
+    announced, answer = begun(world)
     taken = world.last(announced)
     world.write(0, 1, 3)
     others(world.home)
     with pytest.raises(FlexdiskError, match="disk root was written to after it had been sent"):
-        hosts(world)[0].go(VM, "hv02", taken, said)
+        hosts(world)[0].go(VM, "hv02", taken, answer)
 
 
 def test_snapshots_of_the_vms_own_dataset_go_with_it_and_are_named(world):
@@ -302,5 +302,5 @@ def test_streams(here, there, token, stream):
         with pytest.raises(FlexdiskError, match="has snapshots that zones/v/disk0 has not, auto: destroy them"):
             next_stream(disk, replica, to)
         return
-    found = next_stream(disk, replica, to)
-    assert isinstance(found, stream) if isinstance(stream, type) else found == stream
+    result = next_stream(disk, replica, to)
+    assert isinstance(result, stream) if isinstance(stream, type) else result == stream

@@ -62,8 +62,8 @@ def test_a_description_is_refused_before_anything_is_written(world):
         target.expect(record, "zones")
     assert world.peer.ok("zfs", "get", "-Hpr", "all", "zones") == before
     allowing = replace(POLICY, incoming_allowed=(name,))
-    found = MoveTarget(world.peer.zfs(), world.peer.driver(), world.peer, allowing).refusals(record, "zones")
-    assert "NotPermitted" not in [one.code for one in found]
+    problems = MoveTarget(world.peer.zfs(), world.peer.driver(), world.peer, allowing).refusals(record, "zones")
+    assert "NotPermitted" not in [one.code for one in problems]
 
 
 # -- streams

@@ -173,9 +173,9 @@ def answers(world):
     asked = {}
     real = last.lacking
 
-    def lacking(vm, told, here):
-        asked.update(vm=vm, told=told)
-        return real(vm, told, here)
+    def lacking(vm, reported, here):
+        asked.update(vm=vm, told=reported)
+        return real(vm, reported, here)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(last, "lacking", lacking)
@@ -185,17 +185,17 @@ def answers(world):
 
 def test_what_the_other_host_must_tell(world):
     """Each thing that it does not tell keeps the VM here."""
-    vm, told = answers(world)
-    assert last.lacking(vm, told, "hv01") == ""
-    assert last.lacking(vm, told, "hv03") == "it does not expect the VM"
-    assert last.lacking(replace(vm, home=vm.home + 1), told, "hv01") == "it does not expect the VM"
+    vm, reported = answers(world)
+    assert last.lacking(vm, reported, "hv01") == ""
+    assert last.lacking(vm, reported, "hv03") == "it does not expect the VM"
+    assert last.lacking(replace(vm, home=vm.home + 1), reported, "hv01") == "it does not expect the VM"
     assert last.lacking(vm, {}, "hv01") == "it does not expect the VM"
     place, root = f"zones/flexdisk/move/{VM}", f"{REPLICAS}/{vm.disks[0].uuid}"
-    move = moves.decode_at(place, told[place]["flexdisk:move"][0])
+    move = moves.decode_at(place, reported[place]["flexdisk:move"][0])
     for other in (move._replace(phase="moved"), move._replace(back_to="flexdisk-sync-00000001-1")):
-        changed = {**told, place: {"flexdisk:move": (moves.encode(other), "local")}}
+        changed = {**reported, place: {"flexdisk:move": (moves.encode(other), "local")}}
         assert last.lacking(vm, changed, "hv01") == "it does not expect the VM"
-    inherited = {**told, place: {"flexdisk:move": (moves.encode(move), "inherited from zones")}}
+    inherited = {**reported, place: {"flexdisk:move": (moves.encode(move), "inherited from zones")}}
     assert last.lacking(vm, inherited, "hv01") == "it does not expect the VM"
     for name, prop, cell in (
         (root, "written", ("8192", "-")),
@@ -204,9 +204,9 @@ def test_what_the_other_host_must_tell(world):
         (root, "flexdisk:replica", (vm.disks[1].uuid, "local")),
         (f"{root}@{vm.set}", "guid", ("1", "-")),
     ):
-        changed = {**told, name: {**told[name], prop: cell}}
+        changed = {**reported, name: {**reported[name], prop: cell}}
         assert last.lacking(vm, changed, "hv01") == "it does not have everything of root", (name, prop)
-        assert last.lacking(vm, {k: v for k, v in told.items() if k != name}, "hv01"), name
+        assert last.lacking(vm, {k: v for k, v in reported.items() if k != name}, "hv01"), name
 
 
 @pytest.mark.parametrize("text", ["a\tb\n", "a\tguid\t1\t-\na\tguid\t1\t-\n"])
@@ -250,13 +250,13 @@ def test_others_do_not_wait_for_the_last_stream(world, monkeypatch):
     tried = []
     real = LastTransfer.send
 
-    def send(self, *what):
+    def send(self, *command):
         with lock.exclusive(type(world.home)(None, world.folder, world), None, 0, "another task"):
             tried.append("host")
         again = lock.transfers(world.home, [VM], "a sync")
         with pytest.raises(FlexdiskError, match="are being replicated by the move to hv02"), again:
             pass
-        real(self, *what)
+        real(self, *command)
 
     monkeypatch.setattr(LastTransfer, "send", send)
     given, problems = vm_move.parse(arguments(world, transfer))
@@ -345,7 +345,7 @@ def test_a_vm_that_cannot_be_started_again_is_said_to_be_down(world, monkeypatch
 
 def test_what_is_no_last_transfer(world):
     transfer = ready(world)
-    for other, words in (
+    for other, text in (
         ({"vm": "db01"}, "is not a UUID"),
         ({"vm": "b" + VM[1:]}, "transfer is none that was announced for VM b"),
         ({"transfer": transfer_as_result(replace(transfer, asks=""))}, "transfer is none that was announced"),
@@ -354,7 +354,7 @@ def test_what_is_no_last_transfer(world):
         ({"bandwidth_limit": "x"}, "bandwidth_limit"),
     ):
         _given, problems = vm_move.parse(arguments(world, transfer, **other))
-        assert any(words in problem.message for problem in problems), (other, problems)
+        assert any(text in problem.message for problem in problems), (other, problems)
     streamless = replace(transfer, disks=tuple(replace(disk, streams=()) for disk in transfer.disks))
     with pytest.raises(FlexdiskError, match="is not what the sync has left"):
         vm_move.parse(arguments(world, streamless))

@@ -114,10 +114,10 @@ def test_a_replica_that_cannot_be_dated_does_not_stop_the_others(many, monkeypat
     replicas = {name: f"{REPLICAS}/{many.home.disks(uuid)[0]['uuid']}" for name, uuid in OTHERS.items()}
     run = many.peer.node.run
 
-    def broken(words, *stdin):
-        if words[:2] == ["zfs", "set"] and "synced" in words[2] and any(replicas["web02"] in word for word in words):
+    def broken(text, *stdin):
+        if text[:2] == ["zfs", "set"] and "synced" in text[2] and any(replicas["web02"] in word for word in text):
             return 1, "", "cannot set property for 'web02': dataset does not exist\n"
-        return run(words, *stdin)
+        return run(text, *stdin)
 
     monkeypatch.setattr(many.peer.node, "run", broken)
     complete, changed, (failure,) = many.ended(transfers)
@@ -137,12 +137,12 @@ def test_news_before_a_failure_are_told(many, monkeypatch):
     many.home.ok("zfs", "set", "flexdisk:replicas=abcdef01=hv03@", disk)
     run, calls = many.home.node.run, []
 
-    def broken(words, *stdin):
-        if words[:2] == ["zfs", "set"] and words[2].startswith("flexdisk:replicas="):
-            calls.append(words)
+    def broken(text, *stdin):
+        if text[:2] == ["zfs", "set"] and text[2].startswith("flexdisk:replicas="):
+            calls.append(text)
             if len(calls) == 2:
                 return 1, "", "cannot set property: internal error: out of memory\n"
-        return run(words, *stdin)
+        return run(text, *stdin)
 
     monkeypatch.setattr(many.home.node, "run", broken)
     assert many.sender().finish(transfers, stock.complete, many.peer_name) == (True, [])
@@ -237,10 +237,10 @@ def test_a_failure_of_a_vm_is_shown_for_that_vm_alone(many, rows, monkeypatch):
     rows.write(*OTHERS)
     run = many.home.node.run
 
-    def broken(words, *stdin):
-        if words[:2] == ["zfs", "snapshot"] and any(OTHERS["web02"] in word for word in words):
+    def broken(text, *stdin):
+        if text[:2] == ["zfs", "snapshot"] and any(OTHERS["web02"] in word for word in text):
             return 1, "", "cannot create snapshot: out of space\n"
-        return run(words, *stdin)
+        return run(text, *stdin)
 
     monkeypatch.setattr(many.home.node, "run", broken)
     replica = f"{REPLICAS}/{many.home.disks(OTHERS['web03'])[0]['uuid']}"

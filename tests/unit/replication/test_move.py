@@ -176,9 +176,9 @@ def gone(world, seen):
     """The VM is stopped, and leaves."""
     source, _target = hosts(world)
     announced = world.announced()
-    said = leave(world, seen)
+    answer = leave(world, seen)
     variables = renew(world)
-    source.go(VM, world.peer_name, world.last(announced), said, variables)
+    source.go(VM, world.peer_name, world.last(announced), answer, variables)
 
 
 def look(world):
@@ -220,10 +220,10 @@ def moved(world, before, hashes):
     uuids = [disk["uuid"] for disk in there]
     assert [world.home.ok("guest", "hash", f"{REPLICAS}/{uuid}") for uuid in uuids] == hashes
     host = observe(world.peer.zfs(), world.peer.driver())
-    (found,) = host.vms
-    assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
-    assert (space.allocatable(found), found.interrupted, host.moves) == (world.allocatable, None, {})
-    assert [disk.name for disk in found.disks] == list(world.names)
+    (result,) = host.vms
+    assert result.root.quota == result.root.reservation == space.expected_quota(result, host.geometry["zones"])
+    assert (space.allocatable(result), result.interrupted, host.moves) == (world.allocatable, None, {})
+    assert [disk.name for disk in result.disks] == list(world.names)
     assert not list(world.folder.glob("moves/*"))
 
 
@@ -234,10 +234,10 @@ def test_it_tells_where_it_is(world, monkeypatch):
         progress.Progress, "_write_position", lambda self: (tell(self), told_of.extend(lock.under_way(None)))
     )
     move(world)
-    words = list(dict.fromkeys(one["text"] for one in told_of if one["vm"] == "db01"))
+    texts = list(dict.fromkeys(one["text"] for one in told_of if one["vm"] == "db01"))
     phases = ["stop", "its disks become replicas", "its replicas become disks", "start"]
-    assert [text for text in words if text in phases] == phases
-    assert len(words) > len(phases)
+    assert [text for text in texts if text in phases] == phases
+    assert len(texts) > len(phases)
     assert lock.under_way(None) == []
 
 
@@ -296,8 +296,10 @@ def killed_moves(world, every, arrived):
 
 def findings(world):
     """What disk_verify finds on both hosts."""
-    found = [verify(one.zfs(), one.driver(), None, [], None, 30, True, time.time()) for one in (world.home, world.peer)]
-    return [finding.kind for one in found for finding in one.findings]
+    reported = [
+        verify(one.zfs(), one.driver(), None, [], None, 30, True, time.time()) for one in (world.home, world.peer)
+    ]
+    return [finding.kind for one in reported for finding in one.findings]
 
 
 def test_a_vm_moves_back(world):
@@ -314,8 +316,8 @@ def test_a_vm_moves_back(world):
     assert move(world)
     moved(world, before, hashes)
     assert findings(world) == []
-    (found,) = observe(world.peer.zfs(), world.peer.driver()).vms
-    assert [(disk.preserve, disk.user_properties["tags"]) for disk in found.disks] == [(False, {})] * 2
+    (result,) = observe(world.peer.zfs(), world.peer.driver()).vms
+    assert [(disk.preserve, disk.user_properties["tags"]) for disk in result.disks] == [(False, {})] * 2
     swap(world)
     assert not startable(world.peer)
     assert observe(world.peer.zfs(), world.peer.driver()).moves.keys() == {VM}
@@ -525,7 +527,7 @@ def test_a_tombstone_that_is_needed_is_not_forgotten(world):
     """
     saved, world.fuse, uuids = world.saved(), Fuse(), list(world.disks())
     move(world)
-    kept, gone_ = 0, 0
+    retained, gone_ = 0, 0
     for at in range(world.fuse.counted * 2 // 3, world.fuse.counted, EVERY // 3 or 1):
         world.restore(saved)
         world.fuse = Fuse(at, after=True)
@@ -539,7 +541,7 @@ def test_a_tombstone_that_is_needed_is_not_forgotten(world):
             gone_ += 1
             assert hosts(world)[0].forget("db01", seen)
             continue
-        kept += 1
+        retained += 1
         for unseen in (False, True):
             with pytest.raises(FlexdiskError, match="it is on its way to hv02, and its tombstone is needed until"):
                 hosts(world)[0].forget("db01", seen, unseen)
@@ -547,7 +549,7 @@ def test_a_tombstone_that_is_needed_is_not_forgotten(world):
             hosts(world)[0].forget("db01", {})
         assert all(re.search(f"zones/flexdisk(/replica)?/{uuid}", caught.value.message) for uuid in uuids)
         assert move(world)
-    assert kept > 1
+    assert retained > 1
     assert gone_
 
 
@@ -604,14 +606,14 @@ def test_a_move_does_not_end_what_a_later_one_has_stopped(world):
     assert world.sync()[1]
     target.expect(seen["record"], "zones")
     announced = world.announced()
-    said = source.leave(VM, world.home_name, world.peer_name, guid(world.peer), seen["digest"])
+    answer = source.leave(VM, world.home_name, world.peer_name, guid(world.peer), seen["digest"])
     last = world.last(announced)
     hosts(world)[0].stay(VM)
     seen = look(world)
     target.expect(seen["record"], "zones")
     leave(world, seen)
     with pytest.raises(FlexdiskError, match="this move was given up, and another one has begun") as caught:
-        source.go(VM, world.peer_name, last, said)
+        source.go(VM, world.peer_name, last, answer)
     assert (caught.value.code, startable(world.home)) == ("Changed", True)
     assert move(world)
 
@@ -619,15 +621,15 @@ def test_a_move_does_not_end_what_a_later_one_has_stopped(world):
 def test_the_last_word_counts(world):
     """Each of them cancels what was expected before, also in the same second, and what 0.2.0 has written down."""
     source, target = hosts(world)
-    said = []
+    lines = []
     for _time in range(3):
         target.expect(look(world)["record"], "zones")
         source.stay(VM)
-        said.append(source.given_up)
-        assert target.cancel(VM, given_up=said[-1])
-    assert said == sorted(set(said))
+        lines.append(source.given_up)
+        assert target.cancel(VM, given_up=lines[-1])
+    assert lines == sorted(set(lines))
     target.expect(look(world)["record"], "zones")
-    for earlier in said:
+    for earlier in lines:
         with pytest.raises(FlexdiskError, match="another move of it has begun"):
             target.cancel(VM, given_up=earlier)
     source.stay(VM)
@@ -653,9 +655,9 @@ def test_replicas_on_third_hosts_are_not_forgotten(world):
 
 def told_moves(host):
     """What host_info says of moves."""
-    found = host_info(Zfs(host), Vmadm(host, lambda _s: None), None)["moves"]
-    assert all(move["pool"] == "zones" for move in found)
-    return [(move["uuid"], move["alias"], move["phase"], move["host"]) for move in found]
+    moves_here = host_info(Zfs(host), Vmadm(host, lambda _s: None), None)["moves"]
+    assert all(move["pool"] == "zones" for move in moves_here)
+    return [(move["uuid"], move["alias"], move["phase"], move["host"]) for move in moves_here]
 
 
 def test_a_host_tells_of_its_moves(world):
@@ -672,8 +674,8 @@ def test_a_host_tells_of_its_moves(world):
 
 
 def the_vm(host):
-    (found,) = observe(Zfs(host), Vmadm(host)).vms
-    return found
+    (result,) = observe(Zfs(host), Vmadm(host)).vms
+    return result
 
 
 def cdrom(world):
@@ -709,10 +711,10 @@ def same_mac(world):
     assert world.peer.node.run(["vmadm", "create"], json.dumps(payload))[0] == 0
 
 
-def larger(world, *words):
+def larger(world, *arguments):
     """A command that needs room."""
     done(world, ROOT, DATA, flexible_disk_size=512)
-    world.home.ok(*words)
+    world.home.ok(*arguments)
 
 
 def spoiled(world, how):
@@ -723,7 +725,7 @@ def spoiled(world, how):
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "said"),
+    ("how", "code", "text"),
     [
         (
             lambda w: w.home.ok("zfs", "create", "-p", "-V", "16M", f"{REPLICAS}/{next(iter(w.disks()))}"),
@@ -758,11 +760,11 @@ def spoiled(world, how):
         "orphan", "datasets", "name", "detached", "room", "memory", "mac",
     ],
 )  # fmt: skip
-def test_refusals(world, how, code, said):
+def test_refusals(world, how, code, text):
     """Each before anything has changed."""
     problems = spoiled(world, how)
     assert code in {problem.code for problem in problems}
-    assert any(re.search(said, problem.message) for problem in problems), problems
+    assert any(re.search(text, problem.message) for problem in problems), problems
 
 
 def edited(world, old, new):
@@ -801,7 +803,7 @@ def transient(world):
 
 @pytest.mark.parametrize("world", ["libvirt"], indirect=True)
 @pytest.mark.parametrize(
-    ("how", "code", "said"),
+    ("how", "code", "text"),
     [
         (lambda w: edited(w, "</devices>", "<hostdev/></devices>"), "NotSupported", "does not travel .*: <hostdev>"),
         (lambda w: w.home.domains.kept.append("snapshots of libvirt (a)"), "NotSupported", "snapshots of libvirt"),
@@ -853,35 +855,35 @@ def transient(world):
         "name",
     ],
 )
-def test_refusals_of_libvirt(world, how, code, said):
+def test_refusals_of_libvirt(world, how, code, text):
     """Each before anything has changed."""
-    test_refusals(world, how, code, said)
+    test_refusals(world, how, code, text)
 
 
 def test_a_vm_of_another_hypervisor(world, tmp_path, monkeypatch):
     """A record of vmadm is refused by libvirt, and the other way round."""
     (tmp_path / "other").mkdir()
     other = linux(tmp_path / "other", monkeypatch)
-    for here, there, words in (
+    for here, there, text in (
         (world, other, "runs libvirt, and the VM vmadm"),
         (other, world, "runs vmadm, and the VM"),
     ):
         record = read_record(json.loads(json.dumps(record_as_result(look(here)["record"]))))
         (problem,) = hosts(there)[1].refusals(record, "zones")
-        assert (problem.code, words in problem.message) == ("NotSupported", True), problem
+        assert (problem.code, text in problem.message) == ("NotSupported", True), problem
 
 
 @BOTH
 @pytest.mark.parametrize(
-    ("flexible", "slot", "said"),
+    ("flexible", "slot", "text"),
     [(192, "0:0:0", r"0:0:0.* is asked for by root and data"), (None, "", "adding a disk needs flexible_disk_size")],
 )
-def test_what_would_refuse_the_disks_does_so_before_the_vm_is_stopped(world, flexible, slot, said):
+def test_what_would_refuse_the_disks_does_so_before_the_vm_is_stopped(world, flexible, slot, text):
     """Records that no host of this collection would have told."""
     assert world.sync()[1]
     record = look(world)["record"]
     disks = tuple(replace(disk, pci_slot=slot or disk.pci_slot) for disk in record.disks)
-    with pytest.raises(FlexdiskError, match=said):
+    with pytest.raises(FlexdiskError, match=text):
         hosts(world)[1].expect(replace(record, disks=disks, flexible=flexible), "zones")
 
 
@@ -910,16 +912,16 @@ def test_a_vm_without_flexible_disk_size(world):
 def test_a_vm_that_was_started_meanwhile(world):
     """Nothing that it wrote is lost: the move is refused, and the VM can stay."""
     source, target = hosts(world)
-    announced, said = begun(world)
+    announced, answer = begun(world)
     taken = world.last(announced)
     world.home.ok("vmadm", "start", VM)
     with pytest.raises(FlexdiskError) as caught:
-        source.go(VM, "hv02", taken, said)
+        source.go(VM, "hv02", taken, answer)
     assert "is running: it was started while it was moved" in caught.value.message
     world.home.ok("vmadm", "stop", VM, "-F")
     world.write(0, 1, 3)
     with pytest.raises(FlexdiskError) as caught:
-        source.go(VM, "hv02", taken, said)
+        source.go(VM, "hv02", taken, answer)
     assert "disk root was written to after it had been sent" in caught.value.message
     source.stay(VM)
     assert startable(world.home)
@@ -1002,8 +1004,8 @@ def test_a_move_back_that_is_given_up(world, times):
     source, target = hosts(world)
     source.stay(VM)
     target.cancel(VM)
-    found = observe(world.peer.zfs(), world.peer.driver(), all_pools=True).moves[VM]
-    assert (found.phase, found.host) == ("moved", "hv02")
+    observed = observe(world.peer.zfs(), world.peer.driver(), all_pools=True).moves[VM]
+    assert (observed.phase, observed.host) == ("moved", "hv02")
     assert world.home.power(VM) == "running"
 
 
@@ -1022,16 +1024,16 @@ def test_what_is_given_up_is_killed_anywhere(world):
                 hosts(world)[1].cancel(VM)
             world.fuse = Fuse()
             hosts(world)[1].cancel(VM)
-            found = observe(world.peer.zfs(), world.peer.driver(), all_pools=True)
-            assert (found.moves, found.intents, found.configs) == ({}, {}, ()), at
+            observed = observe(world.peer.zfs(), world.peer.driver(), all_pools=True)
+            assert (observed.moves, observed.intents, observed.configs) == ({}, {}, ()), at
 
 
 @BOTH
 def test_it_writes_on_where_it_arrived(world):
     """A run that goes on does not stop a VM that has started."""
-    announced, said = begun(world)
+    announced, answer = begun(world)
     source, target = hosts(world)
-    source.go(VM, "hv02", world.last(announced), said, renew(world))
+    source.go(VM, "hv02", world.last(announced), answer, renew(world))
     record = records.load(VM)
     saved, world.fuse = world.saved(), Fuse()
     assert target.arrive(VM, "hv01")
@@ -1097,13 +1099,13 @@ def test_a_domain_of_which_only_the_configuration_is_left(world):
 @DOMAINS
 def test_uefi_variables_that_have_not_come(world):
     """The VM does not leave, and can stay."""
-    announced, said = begun(world)
+    announced, answer = begun(world)
     source, target = hosts(world)
     then, taken = renew(world), world.last(announced)
     world.home.domains.files[NVRAM] = b"by hand"
     for variables in (then, ""):
         with pytest.raises(FlexdiskError, match="hv02 does not have the UEFI variables that it has now") as caught:
-            source.go(VM, "hv02", taken, said, variables)
+            source.go(VM, "hv02", taken, answer, variables)
         assert caught.value.code == "Changed"
     record = look(world)["record"]
     with pytest.raises(FlexdiskError, match=r"is not the one that .* expects"):
@@ -1118,9 +1120,9 @@ def test_uefi_variables_that_have_not_come(world):
 @DOMAINS
 def test_uefi_variables_that_the_guest_has_changed_where_it_arrived(world):
     """A run that goes on does not bring back those from before its start."""
-    announced, said = begun(world)
+    announced, answer = begun(world)
     source, target = hosts(world)
-    source.go(VM, "hv02", world.last(announced), said, renew(world))
+    source.go(VM, "hv02", world.last(announced), answer, renew(world))
     live = dying(world.peer, ("create", "after"))
     with pytest.raises(Killed):
         target.arrive(VM, "hv01")

@@ -65,10 +65,10 @@ def world(tmp_path, monkeypatch):
 
 def known(host):
     """The configuration. A disk that came is no clone any more."""
-    found = config(host)
-    del found["free_space"]
-    disks = [{key: value for key, value in disk.items() if key != "image_uuid"} for disk in found["disks"]]
-    return {**found, "disks": disks}
+    config_now = config(host)
+    del config_now["free_space"]
+    disks = [{key: value for key, value in disk.items() if key != "image_uuid"} for disk in config_now["disks"]]
+    return {**config_now, "disks": disks}
 
 
 def hashes(host):
@@ -79,10 +79,10 @@ def arrived(world, before):
     assert not startable(world.home)
     assert (known(world.peer), hashes(world.peer)) == before
     host = observe(Zfs(world.peer), Vmadm(world.peer))
-    (found,) = host.vms
-    assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
-    assert (found.interrupted, host.moves) == (None, {})
-    assert [(disk.path, disk.size_mib, disk.volume.volblocksize) for disk in found.disks if disk.hidden] == [
+    (vm,) = host.vms
+    assert vm.root.quota == vm.root.reservation == space.expected_quota(vm, host.geometry["zones"])
+    assert (vm.interrupted, host.moves) == (None, {})
+    assert [(disk.path, disk.size_mib, disk.volume.volblocksize) for disk in vm.disks if disk.hidden] == [
         (HIDDEN, 16, 512)
     ]
     assert findings(world) == []
@@ -131,11 +131,11 @@ def test_snapshots_of_a_clone_need_more_where_it_is_none(world):
     done(world, ROOT, DATA, flexible_disk_size=tight)
     (problem,) = look(world)["refusals"]
     assert problem.code == "InsufficientSpace"
-    said = re.search(
+    match = re.search(
         r"need 5\.\d MiB more, and .* is left; flexible_disk_size must be at least (\d+) MiB", problem.message
     )
-    assert said, problem.message
-    done(world, ROOT, DATA, flexible_disk_size=int(said[1]))
+    assert match, problem.message
+    done(world, ROOT, DATA, flexible_disk_size=int(match[1]))
     assert move(world)
     assert 0 <= space.allocatable(vm_of(world.peer)) < 2 << 20
 

@@ -125,9 +125,9 @@ def back(world, name):
 
 def known(host):
     """The configuration without what follows events of ZFS only, and without the time of the root's own snapshots."""
-    found = config(host)
-    found.pop("free_space", None)
-    return {**found, "snapshots": sorted(one["name"] for one in found.get("snapshots", ()))}
+    config_now = config(host)
+    config_now.pop("free_space", None)
+    return {**config_now, "snapshots": sorted(one["name"] for one in config_now.get("snapshots", ()))}
 
 
 def state(world):
@@ -149,10 +149,10 @@ def arrived(world, before):
         assert one == other
     swap(world)
     host = observe(world.peer.zfs(), world.peer.driver())
-    (found,) = host.vms
-    assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
-    assert (found.interrupted, host.moves) == (None, {})
-    assert not any(one.strange for one in snapshots_of(found))
+    (result,) = host.vms
+    assert result.root.quota == result.root.reservation == space.expected_quota(result, host.geometry["zones"])
+    assert (result.interrupted, host.moves) == (None, {})
+    assert not any(one.strange for one in snapshots_of(result))
     assert findings(world) == []
 
 
@@ -202,7 +202,7 @@ class Home:
 
 @BOTH
 @pytest.mark.parametrize(
-    "words",
+    "options",
     [
         {"name": "three"},
         {"name": "one", "state": "absent"},
@@ -211,7 +211,7 @@ class Home:
     ],
     ids=["take", "delete", "delete-newest", "keep"],
 )
-def test_tasks_where_they_arrived(world, words):
+def test_tasks_where_they_arrived(world, options):
     """In four steps, each as if the VM had always been there."""
     move(world)
     swap(world)
@@ -219,13 +219,13 @@ def test_tasks_where_they_arrived(world, words):
 
     def go(check):
         zfs, hypervisor = world.home.zfs(), world.home.driver()
-        return vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), POLICY, None, check, NOW)
+        return vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**options), POLICY, None, check, NOW)
 
     room = space.allocatable(vm_of(world.home))
     frees = {entry["name"]: entry["frees_bytes"] for entry in shown(world.home)}
     four_steps(Home(world), go, lambda ended: {"names": names(ended)})
-    if words.get("state") == "absent":
-        assert space.allocatable(vm_of(world.home)) - room == frees[words["name"]]
+    if options.get("state") == "absent":
+        assert space.allocatable(vm_of(world.home)) - room == frees[options["name"]]
 
 
 def names(ended):
@@ -270,10 +270,10 @@ def test_what_they_pin_there_is_what_was_counted(world, checks, monkeypatch):
     assert world.sync()[1]
     counted = {}
 
-    def noted(*what, **more):
-        for disk in what[8] if len(what) > 8 else ():
+    def noted(*arguments, **more):
+        for disk in arguments[8] if len(arguments) > 8 else ():
             counted[disk.uuid] = disk.volume.pinned
-        return run(*what, **more)
+        return run(*arguments, **more)
 
     run = vm.run
     with monkeypatch.context() as patch:
@@ -289,8 +289,8 @@ def test_snapshots_that_the_sync_will_destroy_are_not_counted(world):
     """The disks have lost them, and the replicas not yet."""
     assert world.sync()[1]
     for name in ("one", "two"):
-        what = (Zfs(world.home), Vmadm(world.home, lambda _s: None), ["db01"], wanted(state="absent", name=name))
-        assert vm_snapshot.run(*what, POLICY, None, False, NOW).problems == []
+        arguments = (Zfs(world.home), Vmadm(world.home, lambda _s: None), ["db01"], wanted(state="absent", name=name))
+        assert vm_snapshot.run(*arguments, POLICY, None, False, NOW).problems == []
     done(world, ROOT, DATA, flexible_disk_size=space.smallest_flexible_mib(vm_of(world.home)))
     assert expected(world, look(world)["record"], True) == []
     assert move(world)
@@ -408,13 +408,13 @@ def test_a_part_that_is_strange_stays_strange(world):
         swap(world)
 
 
-def problems(world, **words):
+def problems(world, **options):
     zfs, hypervisor = world.home.zfs(), world.home.driver()
-    return vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), POLICY, None, False, NOW).problems
+    return vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**options), POLICY, None, False, NOW).problems
 
 
 @pytest.mark.parametrize(
-    ("how", "code", "said"),
+    ("how", "code", "text"),
     [
         (("zfs", "destroy", f"{PLACE}@vmsnap-one"), "NotSupported", "is all that is left of snapshot one; vm_snapshot"),
         (("zfs", "hold", "mine", f"{PLACE}@vmsnap-one"), "InUse", "@vmsnap-one has clones or holds"),
@@ -422,11 +422,11 @@ def problems(world, **words):
     ],
     ids=["remainder", "hold", "clone"],
 )
-def test_refused(world, how, code, said):
+def test_refused(world, how, code, text):
     world.home.ok(*how)
     (problem,) = look(world)["refusals"]
     assert problem.code == code
-    assert re.search(said, problem.message)
+    assert re.search(text, problem.message)
 
 
 def test_a_snapshot_that_is_taken_while_it_is_brought_over(world):

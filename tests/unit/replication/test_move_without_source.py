@@ -116,9 +116,9 @@ def ends(world, peers, check=False, unasked=False, source="hv01"):
     given["authorized_keys"] = str(world.authorized)
     host = world.hv["hv03"]
     world.acting(host)
-    told, problems = vm_move.parse(given)
+    arguments, problems = vm_move.parse(given)
     assert problems == []
-    return vm_move.run(Call(host.zfs(), host.driver(), None, check, host), print, told).result["changed"]
+    return vm_move.run(Call(host.zfs(), host.driver(), None, check, host), print, arguments).result["changed"]
 
 
 def refused(world, peers, **how):
@@ -141,9 +141,9 @@ def on_hv03(world):
 
 def test_hv03_does_not_know_that_it_has_left(left):
     """Nothing is done: hv01 may have given the move up before it died, or may be alive and run the VM."""
-    words = refused(left, {"hv01": "", "hv02": says(left, "hv02")})
-    assert "hv03 does not know whether it has left hv01" in words
-    assert "the playbook failover_vm brings back" in words
+    message = refused(left, {"hv01": "", "hv02": says(left, "hv02")})
+    assert "hv03 does not know whether it has left hv01" in message
+    assert "the playbook failover_vm brings back" in message
     assert powers(left) == {"hv01": "", "hv02": "", "hv03": "stopped"}
 
 
@@ -173,10 +173,10 @@ def test_a_failover_elsewhere_names_the_host_that_has_everything(left):
     """Whatever may be lost: nothing needs to be."""
     one_disk(left)
     for most in (None, 10**9):
-        code, words = refused_run(fail_over(left, "hv02", ["hv01"], max_data_loss=most))
+        code, message = refused_run(fail_over(left, "hv02", ["hv01"], max_data_loss=most))
         assert code == "InUse"
-        assert "it has left hv01: hv03 has all that it had" in words
-        assert "flexdisk_target=hv03 of the playbook move_vm goes on there, also without hv01" in words
+        assert "it has left hv01: hv03 has all that it had" in message
+        assert "flexdisk_target=hv03 of the playbook move_vm goes on there, also without hv01" in message
     assert ends(left, {"hv01": "", "hv02": says(left, "hv02")})
     on_hv03(left)
 
@@ -184,8 +184,8 @@ def test_a_failover_elsewhere_names_the_host_that_has_everything(left):
 def test_a_host_that_may_have_taken_it_over_is_asked(left):
     one_disk(left)
     for silent in ({"hv01": "", "hv02": ""}, {}):
-        words = refused(left, silent)
-        assert "hv02 could not be asked whether it has been taken over; flexdisk_start_unasked=true goes on" in words
+        message = refused(left, silent)
+        assert "hv02 could not be asked whether it has been taken over; flexdisk_start_unasked=true goes on" in message
     assert ends(left, {}, unasked=True)
     on_hv03(left)
 
@@ -204,21 +204,21 @@ def test_it_was_taken_over_meanwhile(left):
     (problem,) = target.refusals(record, "zones")
     with pytest.raises(FlexdiskError) as caught:
         target.cancel(VM, given_up=source.given_up)
-    for words in (problem.message, caught.value.message):
-        assert "hv03" not in words or "has left hv01" in words
-        assert "flexdisk_failover_state=returned and flexdisk_old_host=NAME" in words
+    for message in (problem.message, caught.value.message):
+        assert "hv03" not in message or "has left hv01" in message
+        assert "flexdisk_failover_state=returned and flexdisk_old_host=NAME" in message
     host = left.hv["hv02"]
     left.acting(host)
-    said = json.loads(json.dumps(failover_start.look(host.zfs(), host.driver(), Copies(host), VM)))["vms"]
+    answer = json.loads(json.dumps(failover_start.look(host.zfs(), host.driver(), Copies(host), VM)))["vms"]
     host = left.hv["hv03"]
     left.acting(host)
     back = FailoverReturn(host.zfs(), host.driver(), host)
-    assert len(back.look(EndRequest(VM, read_claims({"hv02": said}))).messages) == 3
-    back.end(EndRequest(VM, read_claims({"hv02": said})))
-    found = observe(host.zfs(), host.driver(), all_pools=True)
-    assert (found.configs, found.detached, found.moves[VM].host) == ((), (), "hv02")
-    apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
-    assert left.newest[0] in [host.ok("guest", "hash", name) for name in apart]
+    assert len(back.look(EndRequest(VM, read_claims({"hv02": answer}))).messages) == 3
+    back.end(EndRequest(VM, read_claims({"hv02": answer})))
+    observed = observe(host.zfs(), host.driver(), all_pools=True)
+    assert (observed.configs, observed.detached, observed.moves[VM].host) == ((), (), "hv02")
+    diverged = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
+    assert left.newest[0] in [host.ok("guest", "hash", name) for name in diverged]
     assert powers(left) == {"hv01": "", "hv02": "running", "hv03": ""}
 
 
@@ -231,8 +231,8 @@ def test_a_disk_that_it_had_left_here_before_has_not_come(left):
     host.ok("zfs", "create", "-V", "16M", name)
     for key, value in (("uuid", name[-36:]), ("vm", VM), ("name", "old")):
         host.ok("zfs", "set", f"flexdisk:{key}={value}", name)
-    found = observe(host.zfs(), host.driver(), all_pools=True)
-    assert [disk.vm for disk in found.detached] == [VM]
+    observed = observe(host.zfs(), host.driver(), all_pools=True)
+    assert [disk.vm for disk in observed.detached] == [VM]
     assert "does not know whether it has left hv01" in refused(left, {"hv01": "", "hv02": says(left, "hv02")})
 
 
@@ -266,9 +266,9 @@ def has_left(world, source):
 def returns(world, name):
     """What returned needs on a host, and what the others say."""
     host = world.hv[name]
-    said = {other: look(world, other, VM)["vms"] for other in world.hv if other != name}
+    answers = {other: look(world, other, VM)["vms"] for other in world.hv if other != name}
     world.acting(host)
-    return FailoverReturn(host.zfs(), host.driver(), host, str(world.authorized)), read_claims(said)
+    return FailoverReturn(host.zfs(), host.driver(), host, str(world.authorized)), read_claims(answers)
 
 
 def ending(world, name, old=False, begun=False):
@@ -291,13 +291,13 @@ def taken_and_left(world):
 def test_the_newest_does_not_end_for_an_older_home(three):
     """hv02 has taken the VM over from hv01, and it has left hv02 for hv03 since. hv02 is gone for good."""
     taken_and_left(three)
-    found = ending(three, "hv03", old=True)
-    assert [problem.code for problem in found.problems] == ["Ambiguous", "InUse"]
+    result = ending(three, "hv03", old=True)
+    assert [problem.code for problem in result.problems] == ["Ambiguous", "InUse"]
     assert (
         "has all that it had: the playbook move_vm with this host as flexdisk_target goes on"
-        in found.problems[1].message
+        in result.problems[1].message
     )
-    assert "or only an older copy of it" in found.problems[0].message
+    assert "or only an older copy of it" in result.problems[0].message
 
 
 def test_a_vm_that_is_on_its_way_does_not_end(three):
@@ -315,10 +315,10 @@ def test_an_old_home_is_no_source(three):
     """hv01 is back with its old copy, and hv02 is gone for good. The VM ends its way to hv03."""
     taken_and_left(three)
     seen = {name: says(three, name) for name in ("hv01", "hv03")}
-    found = places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False))
-    assert (found.homes, found.source, found.problems) == ([], "hv02", [])
-    (words,) = places.find(read_sightings(seen), places.Wanted("db01", "hv01", "moved", False)).problems[1:]
-    assert words == "db01 has left hv02, and hv03 has all that it had; go on with flexdisk_target=hv03"
+    result = places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False))
+    assert (result.homes, result.source, result.problems) == ([], "hv02", [])
+    (message,) = places.find(read_sightings(seen), places.Wanted("db01", "hv01", "moved", False)).problems[1:]
+    assert message == "db01 has left hv02, and hv03 has all that it had; go on with flexdisk_target=hv03"
     assert ends(three, {"hv01": says(three, "hv01"), "hv02": ""}, source="hv02")
     assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": "running"}
 
@@ -337,11 +337,11 @@ def newer(left):
 def test_a_failover_that_has_begun_ends_if_a_host_has_everything(newer):
     """Whatever may be lost. It is given up, and the move ends."""
     for most in (None, 10**9):
-        code, words = refused_run(fail_over(newer, "hv02", ["hv01"], max_data_loss=most))
-        assert (code, "hv03 has all that it had" in words) == ("InUse", True)
+        code, message = refused_run(fail_over(newer, "hv02", ["hv01"], max_data_loss=most))
+        assert (code, "hv03 has all that it had" in message) == ("InUse", True)
     seen = {name: says(newer, name) for name in ("hv02", "hv03")}
-    (words,) = places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).problems
-    assert "is being taken over from hv01 on hv02; the playbook failover_vm goes on there, or gives that up" in words
+    (message,) = places.find(read_sightings(seen), places.Wanted("db01", "hv03", "moved", False)).problems
+    assert "is being taken over from hv01 on hv02; the playbook failover_vm goes on there, or gives that up" in message
     between(newer, "hv01", "hv02")
     assert GiveUpTakeover(newer.peer.zfs(), newer.peer.driver(), newer.peer).stay(VM, False)
     assert ends(newer, {"hv01": "", "hv02": says(newer, "hv02")})
@@ -367,15 +367,15 @@ def test_newer_replicas_are_kept_anywhere(left):
     boot(left.hv["hv01"])
     between(left, "hv01", "hv02")
     take(left)
-    kept, folder = left.hv["hv03"].state(), {path: path.read_text() for path in left.folder.rglob("*.json")}
-    words = ending(left, "hv03").messages
-    assert len(words) == 1 + left.newer
-    assert [one for one in words[1:] if f"is kept as {APART}/" in one and "that hv02 lacks" in one] == words[1:]
-    assert {" ".join(one.split()[:2]) for one in words[1:]} <= {"disk root", "disk data"}
+    before, folder = left.hv["hv03"].state(), {path: path.read_text() for path in left.folder.rglob("*.json")}
+    lines = ending(left, "hv03").messages
+    assert len(lines) == 1 + left.newer
+    assert [one for one in lines[1:] if f"is kept as {APART}/" in one and "that hv02 lacks" in one] == lines[1:]
+    assert {" ".join(one.split()[:2]) for one in lines[1:]} <= {"disk root", "disk data"}
     host = left.hv["hv03"]
     home = left.hv["hv02"].state()
     for at in itertools.count(1):
-        host.restore(kept)
+        host.restore(before)
         left.hv["hv02"].restore(home)
         for path, text in folder.items():
             path.write_text(text)
@@ -392,15 +392,15 @@ def test_newer_replicas_are_kept_anywhere(left):
         assert set(left.newest) <= contents(host), at
         back, claims = returns(left, "hv03")
         back.end(EndRequest(VM, claims))
-        found = observe(host.zfs(), host.driver(), all_pools=True)
-        apart = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
-        assert {host.ok("guest", "hash", name) for name in apart} == {*left.newest[: left.newer]}, at
-        assert (found.configs, found.moves[VM].taken, len(found.datasets) > 3) == ((), True, True)
+        observed = observe(host.zfs(), host.driver(), all_pools=True)
+        diverged = host.ok("zfs", "list", "-Ho", "name", "-t", "volume", "-r", APART).split()
+        assert {host.ok("guest", "hash", name) for name in diverged} == {*left.newest[: left.newer]}, at
+        assert (observed.configs, observed.moves[VM].taken, len(observed.datasets) > 3) == ((), True, True)
         assert ending(left, "hv03").messages == []
     left.fuse = Fuse()
     assert at > 5
-    _uuid, told = returns(left, "hv03")[0].give_up(VM, False)
-    assert len(told) == left.newer
+    _uuid, messages = returns(left, "hv03")[0].give_up(VM, False)
+    assert len(messages) == left.newer
     assert powers(left)["hv02"] == "running"
 
 
@@ -417,8 +417,8 @@ def test_what_is_only_expected_ends_by_the_word_of_the_user(three, leaves):
     back, claims = returns(three, "hv03")
     claims = {**claims, "hv02": None}
     assert (back.look(EndRequest(VM, claims)).messages, back.look(EndRequest(VM, claims)).problems) == ([], [])
-    found = back.look(EndRequest(VM, claims, False, True))
-    assert (found.messages, found.problems) == (
+    result = back.look(EndRequest(VM, claims, False, True))
+    assert (result.messages, result.problems) == (
         ["what was made here of VM db01, which was to come from hv02, goes; its replicas stay"], [],
     )  # fmt: skip
     moved = read_claims({"hv02": look(three, "hv02", VM)["moved"]})
@@ -477,8 +477,8 @@ def test_what_is_expected_stays_if_no_other_host_has_it(three):
     gone(three, begun(three))
     back, claims = returns(three, "hv03")
     for silent in ({**claims, "hv01": None}, claims):
-        found = back.look(EndRequest(VM, silent, False, True))
-        assert (found.messages, [problem.code for problem in found.problems]) == ([], ["Ambiguous"])
+        result = back.look(EndRequest(VM, silent, False, True))
+        assert (result.messages, [problem.code for problem in result.problems]) == ([], ["Ambiguous"])
 
 
 def test_no_sync_overwrites_what_has_arrived(left):
@@ -510,8 +510,8 @@ def test_a_failover_that_has_begun_knows_of_a_later_one(three):
     boot(three.hv["hv01"])
     between(three, "hv01", "hv02")
     killed_when(three, "hv02", '"back_to":"[^"]', lambda: take(three))
-    said = look(three, "hv02", VM)["records"]
-    later = [{**one, "term": 1, "host": "hv03", "home": 99} for one in said]
+    message = look(three, "hv02", VM)["records"]
+    later = [{**one, "term": 1, "host": "hv03", "home": 99} for one in message]
     given = host_steps.defaults()
     given.update(
         step="take_over", vm=VM, name="hv02", authorized_keys=str(three.authorized), peers={"hv01": "", "hv04": []}
@@ -519,8 +519,8 @@ def test_a_failover_that_has_begun_knows_of_a_later_one(three):
     host = three.hv["hv02"]
     three.acting(host)
     for elsewhere, problems in (({"hv04": later}, ["TooOld"]), ({"hv04": []}, [])):
-        told, _wrong = vm_failover.parse({**given, "elsewhere": elsewhere})
-        answer = vm_failover.run(Call(host.zfs(), host.driver(), None, True, host), told)
+        arguments, _wrong = vm_failover.parse({**given, "elsewhere": elsewhere})
+        answer = vm_failover.run(Call(host.zfs(), host.driver(), None, True, host), arguments)
         assert [one["code"] for one in (answer.failure or {"problems": []})["problems"]] == problems
 
 
@@ -535,6 +535,6 @@ def test_a_host_that_has_not_booted_asks_as_well(left):
         with pytest.raises(FlexdiskError) as caught:
             source.check_can_leave(VM, "hv03", seen, False)
         assert "hv02 could not be asked whether it has been taken over" in caught.value.message
-    said = {"hv01": says(left, "hv01"), "hv03": says(left, "hv03")}
-    (words,) = places.find(read_sightings(said), places.Wanted("db01", "hv03", "moved", False)).problems
-    assert "hv02 could not be asked whether it has been taken over" in words
+    answers = {"hv01": says(left, "hv01"), "hv03": says(left, "hv03")}
+    (message,) = places.find(read_sightings(answers), places.Wanted("db01", "hv03", "moved", False)).problems
+    assert "hv02 could not be asked whether it has been taken over" in message

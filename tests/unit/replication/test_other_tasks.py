@@ -59,8 +59,8 @@ def test_refused(world, entry, more):
     before = world.saved()[0].pools.to_json()
     ended = task(world, ROOT, *([entry] if entry else []), **more)
     assert "Replicated" in {problem.code for problem in ended.problems}
-    (said,) = {problem.message for problem in ended.problems if problem.code == "Replicated"}
-    assert "it has replicas on hv02; the playbook replicate with flexdisk_replica_state=absent" in said
+    (message,) = {problem.message for problem in ended.problems if problem.code == "Replicated"}
+    assert "it has replicas on hv02; the playbook replicate with flexdisk_replica_state=absent" in message
     assert world.home.node.pools.to_json()["pools"] == before["pools"]
 
 
@@ -86,10 +86,10 @@ def test_a_disk_goes_and_comes_back(world):
     assert world.sync() == (False, True)
 
 
-def snapshot(world, **words):
+def snapshot(world, **options):
     zfs, hypervisor = world.home.zfs(), world.home.driver()
     policy = Policy(allow_restart=True, stop_timeout=9, allow_force_stop=True)
-    ended = vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**words), policy, None, False, NOW)
+    ended = vm_snapshot.run(zfs, hypervisor, ["db01"], wanted(**options), policy, None, False, NOW)
     assert (ended.problems, ended.failure) == ([], None)
     return ended.changed
 
@@ -135,10 +135,10 @@ def test_preserved_disks_of_a_vm_that_is_gone(world):
     uuids = [disk.uuid for disk in observe(world.home.zfs(), world.home.driver(), all_pools=True).detached]
     unprotected = [{"uuid": uuid, "preserve": False} for uuid in uuids]
     assert not run_disk(world.home.zfs(), world.home.driver(), unprotected, Policy(), "zones", False).problems
-    words = f"flexdisk_replica_state=absent and flexdisk_vm={VM}, flexdisk_replica_host=hv02 gives them up"
-    said = destroy_detached(world)
-    assert [problem.code for problem in said] == ["Replicated"] * 2
-    assert all(words in problem.message for problem in said)
+    text = f"flexdisk_replica_state=absent and flexdisk_vm={VM}, flexdisk_replica_host=hv02 gives them up"
+    result = destroy_detached(world)
+    assert [problem.code for problem in result] == ["Replicated"] * 2
+    assert all(text in problem.message for problem in result)
     assert [problem.code for problem in world.sender().remove(["db01"], "hv02", False).problems] == ["ResourceNotFound"]
     given_up(world, VM)
     assert destroy_detached(world) == []

@@ -35,7 +35,7 @@ def sync(*kinds, size=24 * MIB, rate=8 * MIB):
 
 
 @pytest.mark.parametrize(
-    ("told", "running", "said"),
+    ("known", "running", "text"),
     [
         (sync("increment", "rollback"), True, "about 3 s for 24 MiB at 8 MiB/s, beside shutdown and start"),
         (sync("increment", size=9 * MIB), True, "about 2 s for 9 MiB at 8 MiB/s, beside shutdown and start"),
@@ -45,9 +45,9 @@ def sync(*kinds, size=24 * MIB, rate=8 * MIB):
         (sync("full", rate=0), False, "none, for it does not run"),
     ],
 )
-def test_how_long_it_is_down(told, running, said):
+def test_how_long_it_is_down(known, running, text):
     """Nothing is guessed."""
-    assert downtime(told, running) == said
+    assert downtime(known, running) == text
 
 
 def test_space_on_both_sides():

@@ -50,7 +50,7 @@ def test_where_it_is(seen, homes, source):
 
 
 @pytest.mark.parametrize(
-    ("seen", "how", "words"),
+    ("seen", "how", "text"),
     [
         ({"hv01": HERE, "hv02": NONE}, {}, []),
         ({"hv01": HERE, "hv02": HERE}, {}, ["db01 is on hv01 and hv02"]),
@@ -101,7 +101,7 @@ def test_where_it_is(seen, homes, source):
         ),
     ],
 )
-def test_what_speaks_against_it(seen, how, words):
+def test_what_speaks_against_it(seen, how, text):
     problems = found(seen, **how).problems
-    assert len(problems) == len(words)
-    assert [one for one, said in zip(words, problems, strict=True) if one not in said] == []
+    assert len(problems) == len(text)
+    assert [one for one, lines in zip(text, problems, strict=True) if one not in lines] == []

@@ -58,9 +58,9 @@ def meter(tmp_path, clock, log, limit=0):
 
 def lines(tmp_path):
     folder = os.open(tmp_path, os.O_RDONLY)
-    found = [progress.read(path.name, folder) for path in tmp_path.glob("*.progress")]
+    runs = [progress.read(path.name, folder) for path in tmp_path.glob("*.progress")]
     os.close(folder)
-    return [where.line for _run, where, _silent in found]
+    return [where.line for _run, where, _silent in runs]
 
 
 def test_what_is_told(tmp_path, clock):
@@ -213,8 +213,8 @@ def test_a_host_that_was_started_again_is_not_watched_forever(monkeypatch):
 
     def module(_self, name, _given, _task_vars):
         asked = name == "flexdisk.hypervisor.progress_info"
-        told = next(up) if asked else "none"
-        return {"progress": [], **({} if told == "none" else {"up": told})}
+        reported = next(up) if asked else "none"
+        return {"progress": [], **({} if reported == "none" else {"up": reported})}
 
     monkeypatch.setattr(_watched.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     monkeypatch.setattr(_watched.time, "monotonic", lambda: now[0])

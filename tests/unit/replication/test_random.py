@@ -33,6 +33,6 @@ def test_random_sequences(backend, number, tmp_path, monkeypatch, record_propert
     except BaseException:
         print(f"seed {seed}, after {len(journey.trace)} actions: {'; '.join(journey.trace[-30:])}")
         raise
-    for what, count in journey.counts.items():
-        record_property(what, count)
+    for label, count in journey.counts.items():
+        record_property(label, count)
     print(dict(journey.counts))

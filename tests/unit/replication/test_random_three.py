@@ -89,12 +89,12 @@ class Voyage:
         name = self.running()
         if not name:
             return ""
-        found = self.contents(name)
-        if found not in self.ways:
+        result = self.contents(name)
+        if result not in self.ways:
             raise Broken(f"{name} has disks of two moments, or of none")
-        if found != self.now:
+        if result != self.now:
             self.newest.append(self.now)
-            self.now = found
+            self.now = result
         return name
 
     def nothing_is_lost(self):
@@ -138,9 +138,9 @@ class Voyage:
         finally:
             world.fuse = Fuse()
 
-    def note(self, words):
-        self.trace.append(words)
-        self.counts[words.split()[0].rstrip(":")] += 1
+    def note(self, text):
+        self.trace.append(text)
+        self.counts[text.split()[0].rstrip(":")] += 1
 
     def any_host(self):
         return self.random.choice(NAMES)
@@ -271,13 +271,13 @@ class Voyage:
         """All hosts are there, and the documented commands are given until all is well."""
         for name in sorted(self.plays.dead):
             self.boots(name)
-        said = []
+        lines = []
         for _round in range(ROUNDS):
             if self.is_well():
                 break
-            said = [*said[-12:], *self.commands()]
+            lines = [*lines[-12:], *self.commands()]
         else:
-            raise Broken(f"stuck: {json.dumps(self.plays.seen())[:2000]}; {said}")
+            raise Broken(f"stuck: {json.dumps(self.plays.seen())[:2000]}; {lines}")
         name = self.looked()
         self.nothing_is_lost()
         self.works(name)
@@ -289,63 +289,65 @@ class Voyage:
             return False
         for name, host in self.hv.items():
             self.world.acting(host)
-            found = observe(host.zfs(), host.driver(), all_pools=True)
-            phases = {move.phase for move in found.moves.values()}
-            if name == home and (len(found.vms) != 1 or phases):
+            observed = observe(host.zfs(), host.driver(), all_pools=True)
+            phases = {move.phase for move in observed.moves.values()}
+            if name == home and (len(observed.vms) != 1 or phases):
                 return False
-            if name != home and (found.configs or found.detached or phases - {"moved"}):
+            if name != home and (observed.configs or observed.detached or phases - {"moved"}):
                 return False
         return True
 
     def commands(self):
         """What somebody does who reads the messages: first what has begun goes on, then old homes end."""
-        said = []
+        lines = []
         for name in NAMES:
-            self.starts(name, said)
+            self.starts(name, lines)
         have = [name for name, one in self.plays.seen().items() if one["vm"] and not one["move"]]
         if len(have) == 1 and not self.running():  # without failover, the task that was interrupted goes on
-            self.tried(said, f"vm_disks on {have[0]}", lambda: self.converge(have[0]))
-            if "virsh start" in said[-1]:
+            self.tried(lines, f"vm_disks on {have[0]}", lambda: self.converge(have[0]))
+            if "virsh start" in lines[-1]:
                 self.hv[have[0]].power_on(VM)
         for name, one in self.plays.seen().items():
-            self.goes_on(name, one["move"] or {}, said)
-        if not self.tried(said, "returned", lambda: self.plays.ends("returned")):
+            self.goes_on(name, one["move"] or {}, lines)
+        if not self.tried(lines, "returned", lambda: self.plays.ends("returned")):
             for name in (one for one in NAMES if one != self.running()):
-                if not self.tried(said, f"returned of {name}", lambda name=name: self.plays.ends("returned", name)):
-                    self.looks_at_older_data(name, said[-1])
-                    self.ended_first(name, said[-1])
+                if not self.tried(lines, f"returned of {name}", lambda name=name: self.plays.ends("returned", name)):
+                    self.looks_at_older_data(name, lines[-1])
+                    self.ended_first(name, lines[-1])
         self.looked()
-        return said
+        return lines
 
     @staticmethod
-    def tried(said, words, run):
+    def tried(output, text, run):
         """Whether a command ended well."""
         try:
             run()
         except (FlexdiskError, Refused) as exc:
-            said.append(f"{words}: {exc!s:.300}")
+            output.append(f"{text}: {exc!s:.300}")
             return False
-        said.append(f"{words}: done")
+        output.append(f"{text}: done")
         return True
 
-    def starts(self, name, said):
+    def starts(self, name, output):
         complaints = []
-        self.tried(said, f"start_host {name}", lambda: complaints.extend(self.plays.start_host(name)))
-        said.extend(complaints)
+        self.tried(output, f"start_host {name}", lambda: complaints.extend(self.plays.start_host(name)))
+        output.extend(complaints)
         if any("a run was interrupted" in one for one in complaints):
-            self.tried(said, f"vm_disks on {name}", lambda: self.converge(name))
+            self.tried(output, f"vm_disks on {name}", lambda: self.converge(name))
         if any("no replicas of it are known" in one for one in complaints):
-            self.tried(said, f"start_host {name} unasked", lambda: self.plays.start_host(name, True))
+            self.tried(output, f"start_host {name} unasked", lambda: self.plays.start_host(name, True))
         self.looked()
 
-    def goes_on(self, name, move, said):
+    def goes_on(self, name, move, output):
         """A move, or a failover, that has begun."""
-        if move.get("phase") == "coming" and not self.tried(said, f"move_vm {name}", lambda: self.plays.move_vm(name)):
-            self.tried(said, f"failover_vm {name}", lambda: self.plays.failover_vm(name))
+        if move.get("phase") == "coming" and not self.tried(
+            output, f"move_vm {name}", lambda: self.plays.move_vm(name)
+        ):
+            self.tried(output, f"failover_vm {name}", lambda: self.plays.failover_vm(name))
         elif move.get("phase") == "leaving":
             target = move["host"]
-            if not self.tried(said, f"move_vm {target}", lambda: self.plays.move_vm(target)):
-                self.tried(said, f"move_vm {target} stays", lambda: self.plays.move_vm(target, "stays"))
+            if not self.tried(output, f"move_vm {target}", lambda: self.plays.move_vm(target)):
+                self.tried(output, f"move_vm {target} stays", lambda: self.plays.move_vm(target, "stays"))
         self.looked()
 
     def ended_first(self, name, message):
@@ -392,7 +394,7 @@ class Voyage:
         try:
             self.calmly(lambda: self.plays.replicate(peer))
         except Broken as exc:
-            if not any(words in str(exc) for words in REMADE):
+            if not any(text in str(exc) for text in REMADE):
                 raise
             self.counts["whole streams"] += 1
             self.calmly(lambda: self.plays.absent(peer))
@@ -438,6 +440,6 @@ def test_random_sequences(backend, number, tmp_path, monkeypatch, record_propert
     except BaseException:
         print(f"seed {seed}: {'; '.join(voyage.trace[-60:])}")
         raise
-    for what, count in voyage.counts.items():
-        record_property(what, count)
+    for label, count in voyage.counts.items():
+        record_property(label, count)
     print(dict(voyage.counts))

@@ -25,8 +25,8 @@ HOSTS = ["hv01", "hv02", "hv03"]
 
 def says(vms=(), records=(), moved=(), known=()):
     """What a host says of the VM. Of a record, the host of the VM is given."""
-    kept = [{"vm": VM, "host": one} if isinstance(one, str) else one for one in records]
-    return {"vms": list(vms), "records": kept, "moved": list(moved), "known": list(known)}
+    retained = [{"vm": VM, "host": one} if isinstance(one, str) else one for one in records]
+    return {"vms": list(vms), "records": retained, "moved": list(moved), "known": list(known)}
 
 
 NONE, RECORD = says(), says(records=["hv01"])
@@ -53,9 +53,9 @@ def turn(looks, *ended, again=None, check=False, **more):
 
 
 def test_what_is_missing_is_said_at_once():
-    said = str(turn([LOST, NONE], target="", fenced=False).failure)
-    assert "flexdisk_target is missing" in said
-    assert f"flexdisk_fenced=true is missing. It says that the host of {VM} is down" in said
+    message = str(turn([LOST, NONE], target="", fenced=False).failure)
+    assert "flexdisk_target is missing" in message
+    assert f"flexdisk_fenced=true is missing. It says that the host of {VM} is down" in message
     assert turn([HOME, NONE], state="stays", target="", fenced=False).failure is None
 
 
@@ -99,7 +99,7 @@ def test_the_vm_ends_first_on_its_old_host_that_is_there_again():
 
 
 @pytest.mark.parametrize(
-    ("looks", "words"),
+    ("looks", "text"),
     [
         ([LOST, LOST, NONE], "hv02 is not among the hosts of this run, or could not be asked: it is off"),
         ([LOST, FAILED, NONE], "hv02 is not among the hosts of this run, or could not be asked: no zfs"),
@@ -118,22 +118,22 @@ def test_the_vm_ends_first_on_its_old_host_that_is_there_again():
         ),
     ],
 )
-def test_what_would_be_a_guess_is_refused(looks, words):
+def test_what_would_be_a_guess_is_refused(looks, text):
     ended = turn(looks)
-    assert words.replace("{VM}", VM) in str(ended.failure)
+    assert text.replace("{VM}", VM) in str(ended.failure)
     assert ended.call is None
 
 
 def test_the_target_is_called_what_the_user_called_it():
-    said = str(turn([LOST, says(known=["db01"])], vm="db1").failure)
-    assert said.endswith(
+    message = str(turn([LOST, says(known=["db01"])], vm="db1").failure)
+    assert message.endswith(
         "hv02 has no record of db1; replicate makes them for VMs with failover. Did you mean db01 on hv02?"
     )
     assert "unknown" in str(turn([NONE, NONE], target="hv09").failure)
 
 
 @pytest.mark.parametrize(
-    ("looks", "words"),
+    ("looks", "text"),
     [
         ([LOST, NONE], "hv01 could not be asked whether the failover of {VM} has begun there"),
         (
@@ -148,8 +148,8 @@ def test_the_target_is_called_what_the_user_called_it():
         ([LEFT, TAKES], "hv01, the host of {VM}, does not say that it still has it whole, nor does another host"),
     ],
 )
-def test_a_failover_that_cannot_be_given_up(looks, words):
-    assert words.replace("{VM}", VM) in str(turn(looks, state="stays").failure)
+def test_a_failover_that_cannot_be_given_up(looks, text):
+    assert text.replace("{VM}", VM) in str(turn(looks, state="stays").failure)
 
 
 def test_a_failover_is_given_up():
@@ -182,12 +182,12 @@ def test_the_vm_ends_on_its_old_host():
 def test_the_old_host_is_named():
     calls = turn([HOME, HOME], state="given_up", old_host="hv02").at_once.calls
     assert [(call.host, call.arguments["step"], call.arguments["old"]) for call in calls] == [("hv02", "give_up", True)]
-    said = str(turn([HOME, LOST], state="given_up", old_host="hv02").failure)
-    assert said == "hv02 is not among the hosts of this run, or could not be asked"
+    message = str(turn([HOME, LOST], state="given_up", old_host="hv02").failure)
+    assert message == "hv02 is not among the hosts of this run, or could not be asked"
 
 
 @pytest.mark.parametrize(
-    ("looks", "would", "words", "more"),
+    ("looks", "would", "text", "more"),
     [
         (
             [NONE, LOST],
@@ -216,9 +216,9 @@ def test_the_old_host_is_named():
         ),
     ],
 )
-def test_what_is_not_clear_is_not_ended(looks, would, words, more):
+def test_what_is_not_clear_is_not_ended(looks, would, text, more):
     ended = turn(looks, would, **{"state": "returned", **more})
-    assert words.replace("{VM}", VM) in str(ended.failure)
+    assert text.replace("{VM}", VM) in str(ended.failure)
     assert ended.call is None
 
 

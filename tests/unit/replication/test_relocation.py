@@ -94,8 +94,8 @@ def test_a_host_that_cannot_say_what_it_has_ends_the_run():
 
 
 def test_a_target_that_could_not_be_reached():
-    words = "hv02 could not be reached, so this run has begun nothing and changed nothing. db01 is on hv01. The same"
-    assert str(turn([HERE, LOST], vm="db01").failure).startswith(words)
+    text = "hv02 could not be reached, so this run has begun nothing and changed nothing. db01 is on hv01. The same"
+    assert str(turn([HERE, LOST], vm="db01").failure).startswith(text)
     assert "the same command" not in str(turn([HERE, LOST], state="stays").failure)
     assert turn([HERE, LOST], state="stays").result["moves"]["hv01"]["seen"] == {"hv02": ""}
 
@@ -112,10 +112,10 @@ def test_a_move_ends_on_its_target_without_its_source():
     assert (call.host, call.arguments["step"], call.arguments["peer_name"]) == ("hv02", "arrive", "hv01")
     assert call.arguments["peers"] == {"hv01": "", "hv03": {"vm": "", "move": None, "term": -1}}
     assert [call.arguments[key] for key in ("vm", "unasked", "authorized_keys", "lock_timeout")] == [VM, True, "k", 65]
-    for check, words in ((False, "is on hv02; hv01"), (True, "would arrive on hv02; hv01")):
+    for check, text in ((False, "is on hv02; hv01"), (True, "would arrive on hv02; hv01")):
         ended = turn([LOST, COMES, NONE], {"hv02": {"changed": True}}, check=check)
         assert (ended.says.host, ended.result) == ("hv02", {"moves": {}})
-        assert f"{VM} {words}, which it has left, was not asked" in ended.says.text
+        assert f"{VM} {text}, which it has left, was not asked" in ended.says.text
     assert set(turn([LEFT, COMES, NONE]).result["moves"]) == {"hv01"}
     assert turn([LOST, COMES, NONE], state="stays").failure
 

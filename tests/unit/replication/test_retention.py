@@ -77,8 +77,8 @@ class Timed(World):
 
 def digest(host, dataset, name):
     """What the command guest would say of a snapshot, if it took one."""
-    (found,) = [one for one in host.node.pools.dataset(dataset).snapshots if one.name == name]
-    return extents.digest(found.extents, 0, found.volsize)
+    (snapshot,) = [one for one in host.node.pools.dataset(dataset).snapshots if one.name == name]
+    return extents.digest(snapshot.extents, 0, snapshot.volsize)
 
 
 @pytest.fixture
@@ -174,9 +174,9 @@ def test_the_age_counts_from_the_snapshots(world):
     world.at(START + HOUR)
     carry = world.home.carry
 
-    def slow(*words):
+    def slow(*arguments):
         world.now += 1200
-        return carry(*words)
+        return carry(*arguments)
 
     world.home.carry = slow
     world.replicate()

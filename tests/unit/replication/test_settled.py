@@ -34,10 +34,10 @@ def world(tmp_path, monkeypatch):
 
 
 def look(world):
-    told, problems = vm_move.parse(LOOK)
+    arguments, problems = vm_move.parse(LOOK)
     assert problems == []
     call = Call(world.home.zfs(), world.home.driver(), None, False, world.home)
-    return vm_move.run(call, lambda _line: None, told).result
+    return vm_move.run(call, lambda _line: None, arguments).result
 
 
 def breaks(world, monkeypatch, times=1):
@@ -75,9 +75,9 @@ def test_a_look_waits_for_the_end_of_the_change(world, monkeypatch):
     held.__enter__()
     original = lock.exclusive
 
-    def ends(*words, **more):
+    def ends(*arguments, **more):
         held.__exit__(None, None, None)
-        return original(*words, **more)
+        return original(*arguments, **more)
 
     monkeypatch.setattr(lock, "exclusive", ends)
     assert look(world)["vm"] == VM
@@ -104,7 +104,7 @@ def test_what_was_in_between_when_it_was_read_is_read_again(world, monkeypatch):
 def test_a_vm_whose_disks_are_on_their_way_is_locked(world):
     assert look(world)["refusals"] == []
     with lock.transfers(SubprocessRunner(), [VM], "the move to hv02"):
-        (words,) = look(world)["refusals"]
-    assert "VM db01: its disks are being replicated by the move to hv02 (pid" in words
-    assert "run the same command again when that has ended [Locked]" in words
+        (message,) = look(world)["refusals"]
+    assert "VM db01: its disks are being replicated by the move to hv02 (pid" in message
+    assert "run the same command again when that has ended [Locked]" in message
     assert look(world)["refusals"] == []

@@ -31,17 +31,17 @@ def world(tmp_path, monkeypatch):
 
 
 def vm(world):
-    (found,) = observe(Zfs(world.home), Vmadm(world.home)).vms
-    return found
+    (result,) = observe(Zfs(world.home), Vmadm(world.home)).vms
+    return result
 
 
 def law(world):
     """Check the law, and that ZFS gives what is promised."""
     host = observe(Zfs(world.home), Vmadm(world.home))
-    (found,) = host.vms
-    assert found.root.quota == found.root.reservation == space.expected_quota(found, host.geometry["zones"])
-    assert found.root.quota - found.root.used >= space.allocatable(found)
-    return found
+    (result,) = host.vms
+    assert result.root.quota == result.root.reservation == space.expected_quota(result, host.geometry["zones"])
+    assert result.root.quota - result.root.used >= space.allocatable(result)
+    return result
 
 
 def test_disks_have_their_space_whatever_a_sync_holds(world):
@@ -50,9 +50,9 @@ def test_disks_have_their_space_whatever_a_sync_holds(world):
         world.write(0, 128)
         world.write(1, 64)
         assert world.sync() == (True, True)
-        found = law(world)
-        assert space.allocatable(found) == space.free_space_mib(found) == 0
-        assert space.sync_space(found) == sum(s.referenced for disk in found.disks for s in disk.snapshots)
+        result = law(world)
+        assert space.allocatable(result) == space.free_space_mib(result) == 0
+        assert space.sync_space(result) == sum(s.referenced for disk in result.disks for s in disk.snapshots)
     done(world, ROOT, {**DATA, "size": "remaining"}, flexible_disk_size=192)
     assert law(world).disks[1].size_mib == 64
 
@@ -68,8 +68,8 @@ def test_whatever_happens(world, seed):
         happens = dice.choice(["sync", "take", "delete", "nothing"])
         if happens == "sync":
             assert world.sync() == (True, True)
-            found = law(world)
-            assert space.committed(found) <= space.committed(space.without_syncs(found))
+            result = law(world)
+            assert space.committed(result) <= space.committed(space.without_syncs(result))
             assert world.sync() == (False, True)
         elif happens == "take":
             taken.append(f"s{number}")
@@ -83,8 +83,8 @@ def test_a_change_of_flexible_disk_size(world):
     """vmadm knows no space for syncs: their snapshots go first. The next sync goes on from the bookmarks."""
     assert world.sync() == (True, True)
     done(world, ROOT, DATA, flexible_disk_size=256)
-    found = law(world)
-    assert (space.sync_space(found), [disk.snapshots for disk in found.disks]) == (0, [(), ()])
+    result = law(world)
+    assert (space.sync_space(result), [disk.snapshots for disk in result.disks]) == (0, [(), ()])
     world.write(0, 1, 3)
     (planned,) = world.planned().syncs
     assert all(stream.base.bookmark for disk in planned.disks for stream in disk.streams)
@@ -124,9 +124,9 @@ def test_growth_beside_what_a_sync_holds(world):
     world.write(0, 128)
     assert world.sync() == (True, True)
     done(world, ROOT, {**DATA, "size": 128}, flexible_disk_size=256)
-    found = law(world)
-    assert space.allocatable(found) == 0
-    assert space.sync_space(found) >= 128 * MIB
+    result = law(world)
+    assert space.allocatable(result) == 0
+    assert space.sync_space(result) >= 128 * MIB
 
 
 def test_a_change_killed_anywhere(world):
@@ -166,8 +166,8 @@ def test_a_vm_without_flexible_disk_size(world):
     before = vm(world).root.quota
     world.write(0, 128)
     assert world.sync() == (True, True)
-    found = vm(world)
-    assert found.root.quota == found.root.reservation == before + space.sync_space(found)
+    result = vm(world)
+    assert result.root.quota == result.root.reservation == before + space.sync_space(result)
     world.write(0, 128)
     assert world.sync() == (True, True)
     assert world.hashes_there() == world.hashes()

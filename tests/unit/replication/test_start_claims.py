@@ -82,30 +82,30 @@ def powers(world):
 
 
 def seen(host):
-    what = (host.zfs(), host.driver(), Copies(host))
-    return json.loads(json.dumps(failover_start.look(*what)))
+    arguments = (host.zfs(), host.driver(), Copies(host))
+    return json.loads(json.dumps(failover_start.look(*arguments)))
 
 
 def asked(world, *names):
     """What these hosts say to start_host."""
-    found = {name: seen(world.hv[name]) for name in names}
-    return {name: one["vms"] + one["moved"] for name, one in found.items()}
+    matches = {name: seen(world.hv[name]) for name in names}
+    return {name: one["vms"] + one["moved"] for name, one in matches.items()}
 
 
-def start(world, said, here="hv01", check=False):
+def start(world, answers, here="hv01", check=False):
     """start_host on a host."""
     host = world.hv[here]
-    return failover_start.start(host.zfs(), host.driver(), read_claims(said), False, check, here)
+    return failover_start.start(host.zfs(), host.driver(), read_claims(answers), False, check, here)
 
 
 def begun(world):
     """The VM is expected on the other host."""
-    found = look(world)
-    record = read_record(json.loads(json.dumps(record_as_result(found["record"]))))
+    result = look(world)
+    record = read_record(json.loads(json.dumps(record_as_result(result["record"]))))
     assert world.sync()[1]
     hosts(world)[1].expect(record, "zones")
     assert world.sync()[1]
-    return found
+    return result
 
 
 @pytest.mark.parametrize("names", [["hv02"], ["hv03", "hv02"], ["hv01", "hv02", "hv03"]])
@@ -114,12 +114,12 @@ def test_the_taker_has_moved_it_on(three, names):
     taken_over(three)
     between(three, "hv02", "hv03")
     assert move(three)
-    said = asked(three, *names)
+    answers = asked(three, *names)
     for check in (True, False):
-        done = start(three, said, check=check)
+        done = start(three, answers, check=check)
         assert (done.started, done.failures) == ([], [])
-        (words,) = done.left
-        assert "hv02 says that it has moved on to hv03" in words
+        (message,) = done.left
+        assert "hv02 says that it has moved on to hv03" in message
     assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": "running"}
     between(three, "hv03", "hv02")
     boot(three.home)
@@ -141,10 +141,10 @@ def test_in_the_middle_of_that_move(three):
     between(three, "hv02", "hv03")
     gone(three, begun(three))
     assert powers(three) == {"hv01": "stopped", "hv02": "", "hv03": "stopped"}
-    for name, words in (("hv02", "has moved on to hv03"), ("hv03", "comes from hv02")):
+    for name, text in (("hv02", "has moved on to hv03"), ("hv03", "comes from hv02")):
         done = start(three, {"hv02": [], **asked(three, name)})
         assert done.failures == []
-        assert f"{name} says that it {words}" in done.left[0]
+        assert f"{name} says that it {text}" in done.left[0]
 
 
 def test_returned_after_another_failover(three):
@@ -177,13 +177,13 @@ def test_a_tombstone_of_an_older_version_is_followed(three):
     taken_over(three)
     between(three, "hv02", "hv03")
     assert move(three)
-    said = asked(three, "hv02")
-    (tombstone,) = said["hv02"]
-    said["hv02"] = [{**tombstone, "term": moves.UNKNOWN}]
-    assert "hv03 could not be asked" in start(three, said).failures[0]
-    assert start(three, {**said, **asked(three, "hv03")}).left
-    said["hv02"] = [{**tombstone, "term": moves.UNKNOWN, "host": "hv01"}]
-    assert start(three, {**said, "hv03": []}).started
+    answers = asked(three, "hv02")
+    (tombstone,) = answers["hv02"]
+    answers["hv02"] = [{**tombstone, "term": moves.UNKNOWN}]
+    assert "hv03 could not be asked" in start(three, answers).failures[0]
+    assert start(three, {**answers, **asked(three, "hv03")}).left
+    answers["hv02"] = [{**tombstone, "term": moves.UNKNOWN, "host": "hv01"}]
+    assert start(three, {**answers, "hv03": []}).started
 
 
 # -- a VM that runs here, and that another host has, too
@@ -192,8 +192,8 @@ def test_a_tombstone_of_an_older_version_is_followed(three):
 def fails(done):
     """The only thing that start_host says, and that makes it fail."""
     assert (done.started, done.left) == ([], [])
-    (words,) = done.failures
-    return words
+    (message,) = done.failures
+    return message
 
 
 def test_a_vm_that_runs_on_its_old_home_is_a_failure(three):
@@ -201,14 +201,14 @@ def test_a_vm_that_runs_on_its_old_home_is_a_failure(three):
     taken_over(three)
     three.hv["hv01"].power_on(VM)
     for check in (True, False):
-        words = fails(start(three, asked(three, "hv02", "hv03"), check=check))
-        assert words.startswith(f"db01 ({VM}): it is running here, and hv02 has taken it over")
-        assert "it also runs on hv02" in words
-        assert f"Stop it here ({three.home.stop} {VM})" in words
-        assert "flexdisk_failover_state=returned" in words
-        words = fails(start(three, asked(three, "hv01", "hv03"), here="hv02", check=check))
-        assert "it is running here, and hv01 has it, too, and runs it" in words
-        assert "flexdisk_old_host" in words
+        message = fails(start(three, asked(three, "hv02", "hv03"), check=check))
+        assert message.startswith(f"db01 ({VM}): it is running here, and hv02 has taken it over")
+        assert "it also runs on hv02" in message
+        assert f"Stop it here ({three.home.stop} {VM})" in message
+        assert "flexdisk_failover_state=returned" in message
+        message = fails(start(three, asked(three, "hv01", "hv03"), here="hv02", check=check))
+        assert "it is running here, and hv01 has it, too, and runs it" in message
+        assert "flexdisk_old_host" in message
     three.hv["hv02"].power_off(VM)
     assert "it also runs on" not in fails(start(three, asked(three, "hv02", "hv03")))
     assert powers(three) == {"hv01": "running", "hv02": "stopped", "hv03": ""}
@@ -223,16 +223,16 @@ def test_it_runs_on_its_old_home_and_was_moved_on(three):
     between(three, "hv02", "hv03")
     assert move(three)
     three.hv["hv01"].power_on(VM)
-    words = fails(start(three, asked(three, "hv02", "hv03")))
-    assert "hv02 says that it has moved on to hv03" in words
-    assert "it also runs on hv03" in words
+    message = fails(start(three, asked(three, "hv02", "hv03")))
+    assert "hv02 says that it has moved on to hv03" in message
+    assert "it also runs on hv03" in message
 
 
 def test_it_runs_here_while_it_leaves_and_was_taken_over(three):
     """The mark of an interrupted move does not hide that."""
     between(three, "hv01", "hv03")
-    found = begun(three)
-    hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), found["digest"])
+    result = begun(three)
+    hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), result["digest"])
     taken_over(three)
     three.hv["hv01"].power_on(VM)
     assert "hv02 has taken it over" in fails(start(three, asked(three, "hv02")))
@@ -240,18 +240,18 @@ def test_it_runs_here_while_it_leaves_and_was_taken_over(three):
 
 def test_it_runs_here_and_another_host_is_about_to_take_it_over(three):
     (claim,) = asked(three, "hv01")["hv01"]
-    words = fails(start(three, {"hv02": [{**claim, "taking": "hv01", "running": False}]}))
-    assert "it is running here, and hv02 has begun to take it over" in words
-    assert f"Stop it here ({three.home.stop} {VM}), then the playbook failover_vm goes on" in words
-    assert "flexdisk_failover_state=stays" in words
+    message = fails(start(three, {"hv02": [{**claim, "taking": "hv01", "running": False}]}))
+    assert "it is running here, and hv02 has begun to take it over" in message
+    assert f"Stop it here ({three.home.stop} {VM}), then the playbook failover_vm goes on" in message
+    assert "flexdisk_failover_state=stays" in message
 
 
 @pytest.mark.parametrize("running", [True, False])
 def test_it_runs_here_and_it_is_not_clear_whose_it_is(three, running):
     (claim,) = asked(three, "hv01")["hv01"]
-    words = fails(start(three, {"hv02": [{**claim, "running": running}]}))
-    assert "it is running here, and hv02 has it, too" in words
-    assert ("and runs it" in words) is running
+    message = fails(start(three, {"hv02": [{**claim, "running": running}]}))
+    assert "it is running here, and hv02 has it, too" in message
+    assert ("and runs it" in message) is running
 
 
 @pytest.mark.parametrize(("phase", "term", "beats"), [("moved", 0, False), ("coming", 1, True), ("moved", None, False)])
@@ -265,13 +265,13 @@ def test_a_host_that_boots_between_the_question_and_the_start(three):
     """It died after the others had been asked, and the VM was taken over meanwhile."""
     boot(three.home)
     known = seen(three.home)
-    said = asked(three, "hv02")
+    answers = asked(three, "hv02")
     assert known["boot"]
     taken_over(three)
     host = three.hv["hv01"]
     for check in (True, False):
         with pytest.raises(FlexdiskError, match="run the playbook start_host again") as caught:
-            failover_start.start(host.zfs(), host.driver(), read_claims(said), False, check, "hv01", known["boot"])
+            failover_start.start(host.zfs(), host.driver(), read_claims(answers), False, check, "hv01", known["boot"])
         assert caught.value.code == "Changed"
     assert power(host) == "stopped"
 
@@ -282,12 +282,12 @@ def test_a_host_that_boots_between_the_question_and_the_start(three):
 def refused(world):
     """What is said to a move from hv01 to hv03."""
     between(world, "hv01", "hv03")
-    found = look(world)
-    assert [problem.code for problem in found["refusals"]] == ["NotAtHome"]
+    result = look(world)
+    assert [problem.code for problem in result["refusals"]] == ["NotAtHome"]
     with pytest.raises(FlexdiskError, match="the playbook start_host asks") as caught:
-        hosts(world)[0].leave(VM, "hv01", "hv03", guid(world.peer), found["digest"])
+        hosts(world)[0].leave(VM, "hv01", "hv03", guid(world.peer), result["digest"])
     assert caught.value.code == "NotAtHome"
-    return found["refusals"][0].message
+    return result["refusals"][0].message
 
 
 def test_a_vm_that_was_taken_over_does_not_leave(three):
@@ -300,8 +300,8 @@ def test_a_vm_that_was_taken_over_does_not_leave(three):
 def test_a_move_that_was_killed_does_not_go_on_after_a_boot(three):
     """It was killed when the VM had been stopped. Given up, nothing starts the VM, and start_host asks."""
     between(three, "hv01", "hv03")
-    found = begun(three)
-    hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), found["digest"])
+    result = begun(three)
+    hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), result["digest"])
     assert not look(three)["refusals"]
     boot(three.home)
     assert "flexdisk_move_state=stays first" in refused(three)
@@ -318,8 +318,8 @@ def test_a_vm_that_runs_leaves_and_is_at_home_while_it_is_down(three):
     """After an update, nothing is noted of it yet. A move that is killed after the stop goes on."""
     between(three, "hv01", "hv03")
     three.home.ok("zfs", "inherit", "flexdisk:at_home", f"zones/{VM}")
-    found = begun(three)
-    hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), found["digest"])
+    result = begun(three)
+    hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), result["digest"])
     assert power(three.home) == "stopped"
     assert move(three)
     assert powers(three) == {"hv01": "", "hv02": "", "hv03": "running"}
@@ -329,11 +329,11 @@ def test_a_vm_that_runs_leaves_and_is_at_home_while_it_is_down(three):
 def test_plans_of_moves_do_not_go_on_with_a_vm_that_was_taken_over(three, phase):
     """evacuate_host and its like: its move was killed, its host died, and hv02 has it."""
     between(three, "hv01", "hv03")
-    found = begun(three)
+    result = begun(three)
     if phase == "leaving":
-        hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), found["digest"])
+        hosts(three)[0].leave(VM, "hv01", "hv03", guid(three.peer), result["digest"])
     else:
-        gone(three, found)
+        gone(three, result)
     assert [job["operations"][0]["do"] for job in unfinished_moves(infos(three), Wanted())] == ["move"]
     three.home.reboot()
     between(three, "hv01", "hv02")
@@ -366,17 +366,17 @@ def test_the_other_vms_are_sent(three):
     between(three, "hv01", "hv03")
     planned = three.planned([VM, TWIN["uuid"]])
     assert planned.problems == []
-    (words,) = planned.failures
-    assert words.startswith(f"db01 ({VM}): it has failover and does not run")
+    (message,) = planned.failures
+    assert message.startswith(f"db01 ({VM}): it has failover and does not run")
     assert [one.uuid for one in planned.transfers] == [TWIN["uuid"]]
 
 
 def test_a_vm_that_has_left_asks(three):
     """Its move was killed when it had left. Its host does not have it any more, so that refuses no failover."""
     between(three, "hv01", "hv03")
-    found = begun(three)
+    result = begun(three)
     assert look(three)["asks"] == []
-    gone(three, found)
+    gone(three, result)
     assert look(three)["asks"] == ["hv02"]
     (job,) = unfinished_moves(infos(three), Wanted())
     assert job["operations"][0]["do"] == "move"

@@ -104,8 +104,8 @@ def test_start_host_starts_it_when_nobody_has_taken_it_over(world):
             assert power(world.home) == "stopped"
             assert start(world, {"hv02": said_by(world.peer)}).started
         else:
-            (words,) = start(world, {"hv02": said_by(world.peer)}).failures
-            assert "a run was interrupted" in words
+            (message,) = start(world, {"hv02": said_by(world.peer)}).failures
+            assert "a run was interrupted" in message
             done(world, ROOT, {**DATA, **world.cold}, allow_restart=True)
         assert (power(world.home), wish(world.home)[1]) == ("running", False)
         for state in ("stopped", "running"):
@@ -141,8 +141,8 @@ def test_a_vm_that_shall_not_start_with_its_host_is_started_after_start_host(wor
     assert world.sync()[1]
     boot(world.home)
     assert created(world, {"vm": "db01", "state": "running"}).problems
-    said = {"hv02": said_by(world.peer)}
-    assert start(world, said, check=True) == start(world, said) == ([], [], [], [])
+    answers = {"hv02": said_by(world.peer)}
+    assert start(world, answers, check=True) == start(world, answers) == ([], [], [], [])
     assert not created(world, {"vm": "db01", "state": "running"}).problems
     assert (power(world.home), wish(world.home)) == ("running", ("off:0", False))
 
@@ -153,11 +153,11 @@ def test_a_rollback_starts_nothing(world):
     protect(world)
     snapshot(world, "present")
     world.write(0, 3, 9)
-    what = (["db01"], wanted(name="one", state="rolled_back", destroy_newer=True), POLICY, None, False, NOW)
+    arguments = (["db01"], wanted(name="one", state="rolled_back", destroy_newer=True), POLICY, None, False, NOW)
     boot(world.home)
     take(world)
     never(world, world.home)
-    ended = vm_snapshot.run(world.home.zfs(), world.home.driver(), *what)
+    ended = vm_snapshot.run(world.home.zfs(), world.home.driver(), *arguments)
     assert (ended.problems, ended.failure, ended.changed) == ([], None, True)
     assert power(world.home) == "stopped"
 
@@ -167,7 +167,7 @@ def test_a_rollback_that_was_interrupted_starts_nothing_after_a_boot(world):
     protect(world)
     snapshot(world, "present")
     world.write(0, 3, 9)
-    what = (["db01"], wanted(name="one", state="rolled_back", destroy_newer=True), POLICY, None, False, NOW)
+    arguments = (["db01"], wanted(name="one", state="rolled_back", destroy_newer=True), POLICY, None, False, NOW)
     for at in (3, 5):
         saved, down = world.saved(), []
 
@@ -178,10 +178,10 @@ def test_a_rollback_that_was_interrupted_starts_nothing_after_a_boot(world):
 
         world.watch = watch
         with pytest.raises(Killed):
-            vm_snapshot.run(world.home.zfs(), world.home.driver(), *what)
+            vm_snapshot.run(world.home.zfs(), world.home.driver(), *arguments)
         boot(world.home)
         never(world, world.home)
-        ended = vm_snapshot.run(world.home.zfs(), world.home.driver(), *what)
+        ended = vm_snapshot.run(world.home.zfs(), world.home.driver(), *arguments)
         assert (ended.problems, ended.failure, ended.changed) == ([], None, True)
         assert ended.vms[0]["recovered"]
         assert power(world.home) == "stopped"
@@ -229,14 +229,14 @@ def test_a_host_that_does_not_tell_its_boots_apart(world, monkeypatch, autoboot)
     world.home.ok("zfs", "set", f"flexdisk:failover={autoboot}:0", f"zones/{VM}")
     world.home.power_off(VM)
     (problem,) = created(world, {"vm": "db01", "state": "running"}).problems
-    (words,) = not_marked(world, False)
+    (text,) = not_marked(world, False)
     way = {
         "on": "the playbook start_host asks and starts it",
         "off": f"make sure that no other host has it, then start it by hand (vmadm start or virsh start {VM})",
     }
     (sent,), (leaves,) = world.planned().problems, look(world)["refusals"]
-    assert words == f"{sent.message} [NotAtHome]" == f"{leaves.message} [NotAtHome]"
-    for message in (problem.message, words, sent.message):
+    assert text == f"{sent.message} [NotAtHome]" == f"{leaves.message} [NotAtHome]"
+    for message in (problem.message, text, sent.message):
         assert "this host does not tell one boot from the next" in message
         assert way[autoboot] in message
     assert problem.code == "NotAtHome"
@@ -269,11 +269,11 @@ def test_an_old_home_does_not_give_failover_up(world, taken):
         take(world)
     for check in (True, False):
         for failover in (False, True, None):
-            (words,) = not_marked(world, failover, check)
-            assert words.endswith("[NotAtHome]")
-            assert "the playbook start_host asks" in words
-            assert "flexdisk_start_unasked=true" in words
-            assert "flexdisk_failover_state=returned" in words
+            (message,) = not_marked(world, failover, check)
+            assert message.endswith("[NotAtHome]")
+            assert "the playbook start_host asks" in message
+            assert "flexdisk_start_unasked=true" in message
+            assert "flexdisk_failover_state=returned" in message
     problems = failover_records.in_use(world.peer.zfs(), world.peer.driver(), [VM])
     assert [one.code for one in problems] == (["InUse"] if taken else [])
     assert world.home.autoboots(VM) is False

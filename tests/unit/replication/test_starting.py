@@ -62,6 +62,6 @@ def test_each_host_is_told_of_its_own_vms():
 def test_the_answers_of_one_host_are_its_own():
     """Two hosts of the run have lists of their own."""
     looks = {"hv01": said("a"), "hv02": said("a")}
-    told = claims_for(looks, {"hv03": said("a")})
-    told["hv01"]["hv03"].append("x")
-    assert len(told["hv02"]["hv03"]) == 1
+    reported = claims_for(looks, {"hv03": said("a")})
+    reported["hv01"]["hv03"].append("x")
+    assert len(reported["hv02"]["hv03"]) == 1

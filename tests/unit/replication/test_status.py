@@ -55,18 +55,18 @@ def test_a_move_that_was_killed_anywhere(world):
         with pytest.raises(Killed):
             move(world)
         world.fuse = Fuse()
-        found = shown(world)
-        goes_on = [line for line in found.lines if line.startswith("    go on: ")]
-        stays = any("flexdisk_move_state=stays" in line for line in found.lines)
-        assert found.counts["at_work"] == 0
+        reported = shown(world)
+        goes_on = [line for line in reported.lines if line.startswith("    go on: ")]
+        stays = any("flexdisk_move_state=stays" in line for line in reported.lines)
+        assert reported.counts["at_work"] == 0
         if any("move_vm" in line for line in goes_on):
-            assert found.counts["half_done"] == 1, found.lines
+            assert reported.counts["half_done"] == 1, reported.lines
             seen.add(("move", stays))
         elif goes_on:
-            assert all("replicate" in line for line in goes_on), found.lines
+            assert all("replicate" in line for line in goes_on), reported.lines
             seen.add(("transfer", stays))
         else:
-            seen.add(("kept" if found.counts["kept"] else "nothing", stays))
+            seen.add(("kept" if reported.counts["kept"] else "nothing", stays))
         move(world)
         assert shown(world).counts == {"half_done": 0, "at_work": 0, "kept": 1}
     assert seen >= {("move", True), ("move", False), ("nothing", False)}
@@ -76,9 +76,9 @@ def test_a_transfer_that_was_cut_off(world):
     """The next sync goes on with it."""
     world.cut = 4096
     world.sync()
-    found = shown(world)
-    assert found.counts["half_done"] > 0
-    (go, *_others) = [line for line in found.lines if line.startswith("    go on: ")]
+    reported = shown(world)
+    assert reported.counts["half_done"] > 0
+    (go, *_others) = [line for line in reported.lines if line.startswith("    go on: ")]
     assert "flexdisk.hypervisor.replicate -e flexdisk_vm=" in go
     assert go.endswith(f"-e flexdisk_replica_host={world.peer_name}")
     world.cut = 0
@@ -95,9 +95,9 @@ def phases(world):
 
 def test_the_end_of_a_vm_that_was_taken_over(old_home):
     """Until its end is complete, the same command goes on; then its record is a tombstone as any other."""
-    found = shown(old_home)
-    assert found.counts == {"half_done": 1, "at_work": 0, "kept": 0}, "two hosts have it, and no record says so"
-    assert f"failover_vm -e flexdisk_vm={VM} -e flexdisk_failover_state=returned" in found.lines[2]
+    reported = shown(old_home)
+    assert reported.counts == {"half_done": 1, "at_work": 0, "kept": 0}, "two hosts have it, and no record says so"
+    assert f"failover_vm -e flexdisk_vm={VM} -e flexdisk_failover_state=returned" in reported.lines[2]
     request = EndRequest("db01", claims(old_home))
     saved = old_home.saved()
     old_home.fuse = Fuse()
@@ -111,15 +111,15 @@ def test_the_end_of_a_vm_that_was_taken_over(old_home):
         with pytest.raises(Killed):
             back(old_home).end(request)
         old_home.fuse = Fuse()
-        left, found = back(old_home).look(EndRequest(VM, claims(old_home))).move is not None, shown(old_home)
-        assert bool(found.counts["half_done"]) == left, found.lines
+        left, reported = back(old_home).look(EndRequest(VM, claims(old_home))).move is not None, shown(old_home)
+        assert bool(reported.counts["half_done"]) == left, reported.lines
         if left:  # before its record, two hosts have the VM
             assert phases(old_home) <= {"ending"}
         seen.add(left)
         back(old_home).end(request)
-        found = shown(old_home)
-        assert (found.counts["half_done"], back(old_home).look(request).move) == (0, None), found.lines
-        assert any("flexdisk_move_state=forgotten" in line for line in found.lines)
+        reported = shown(old_home)
+        assert (reported.counts["half_done"], back(old_home).look(request).move) == (0, None), reported.lines
+        assert any("flexdisk_move_state=forgotten" in line for line in reported.lines)
         assert phases(old_home) == {"moved"}
     assert True in seen
 
@@ -128,9 +128,9 @@ def test_a_record_of_a_move_that_cannot_be_read(world):
     place = f"zones/flexdisk/move/{VM}"
     world.home.ok("zfs", "create", "-p", "-o", "mountpoint=none", place)
     world.home.ok("zfs", "set", 'flexdisk:move={"phase":"leaving"}', place)
-    found = shown(world)
-    assert found.counts["half_done"] == 1
-    assert f"zfs get flexdisk:move {place}" in found.lines[1]
+    reported = shown(world)
+    assert reported.counts["half_done"] == 1
+    assert f"zfs get flexdisk:move {place}" in reported.lines[1]
 
 
 @pytest.mark.parametrize("ends", ["power_off", "suspend"])
@@ -140,8 +140,8 @@ def test_a_vm_that_waits_for_start_host(world, ends):
     assert shown(world).counts["half_done"] == 0
     getattr(world.home, ends)(VM)
     boot(world.home)
-    found = shown(world)
-    assert found.counts["half_done"] == 1
-    assert f"    go on:   ansible-playbook flexdisk.hypervisor.start_host --limit {world.home_name}" in found.lines
+    reported = shown(world)
+    assert reported.counts["half_done"] == 1
+    assert f"    go on:   ansible-playbook flexdisk.hypervisor.start_host --limit {world.home_name}" in reported.lines
     assert start(world, {"hv02": said_by(world.peer)}).started
     assert shown(world).counts["half_done"] == 0

@@ -43,23 +43,23 @@ class Side:
         self.node = Node.create(None, [PoolSpec(name="zones", version="2.1")], seed)
         self.guid = self.node.pools.pools["zones"].guid
 
-    def zfs(self, *words: str, stdin: str = "") -> tuple[int, str, str]:
-        return self.node.run(["zfs", *words], stdin)
+    def zfs(self, *arguments: str, stdin: str = "") -> tuple[int, str, str]:
+        return self.node.run(["zfs", *arguments], stdin)
 
-    def ok(self, *words: str) -> str:
-        rc, out, err = self.zfs(*words)
-        assert rc == 0, (words, err)
+    def ok(self, *arguments: str) -> str:
+        rc, out, err = self.zfs(*arguments)
+        assert rc == 0, (arguments, err)
         return out.rstrip("\n")
 
     def points(self, name: str) -> tuple[copies.Point, ...]:
-        words = ["list", "-Hp", "-o", "name,guid,createtxg", "-t", "snapshot,bookmark", "-d", "1"]
-        lines = self.ok(*words, name).splitlines()
-        found = []
+        arguments = ["list", "-Hp", "-o", "name,guid,createtxg", "-t", "snapshot,bookmark", "-d", "1"]
+        lines = self.ok(*arguments, name).splitlines()
+        matches = []
         for line in lines:
             full, guid, txg = line.split("\t")
             mark = "#" in full
-            found.append(copies.Point(full.partition("#" if mark else "@")[2], int(guid), int(txg), mark))
-        return tuple(found)
+            matches.append(copies.Point(full.partition("#" if mark else "@")[2], int(guid), int(txg), mark))
+        return tuple(matches)
 
     def original(self, name: str) -> copies.Original:
         size = self.ok("get", "-Hp", "-o", "value", "volsize", f"zones/{name}")
@@ -95,12 +95,12 @@ def step(source: Side, target: Side, name: str, to: copies.Point, cut: int = 0) 
         target.ok("rollback", "-r", f"{where}@{planned.to.name}")
         return True
     if isinstance(planned, Resume):
-        words = ["-t", planned.token]
+        arguments = ["-t", planned.token]
     else:
         flag = "-i" if isinstance(planned, Full) or planned.base.bookmark else "-I"
         base = [flag, planned.base.suffix] if isinstance(planned, Increment) else []
-        words = [*base, f"{where}@{planned.to.name}"]
-    text = source.ok("send", *words) + "\n"
+        arguments = [*base, f"{where}@{planned.to.name}"]
+    text = source.ok("send", *arguments) + "\n"
     if cut:
         text = simulated_stream.cut(text, cut)
     options = ["-s", "-u", "-o", "readonly=on", "-o", f"{ROLE}={name}"]
@@ -127,8 +127,8 @@ class Sync(RuleBasedStateMachine):
     @rule(disk=st.sampled_from(DISKS), start=st.integers(0, 20), length=st.integers(1, 8))
     def write(self, disk: str, start: int, length: int) -> None:
         self.serial += 1
-        words = ["guest", "write", f"zones/{disk}", str(start), str(length), f"w{self.serial}"]
-        assert self.source.node.run(words)[0] == 0
+        arguments = ["guest", "write", f"zones/{disk}", str(start), str(length), f"w{self.serial}"]
+        assert self.source.node.run(arguments)[0] == 0
 
     @rule(disk=st.sampled_from(DISKS))
     def grow(self, disk: str) -> None:
@@ -228,9 +228,9 @@ def replica(
     points: str = "ab", uuid: str = "uuid", written: int = 0, token: str = "", token_guid: int = 0
 ) -> copies.Replica:
     """Its snapshots have other names."""
-    found = (one._replace(name=f"{one.name}-there", createtxg=900 + one.guid) for one in POINTS if one.name in points)
+    result = (one._replace(name=f"{one.name}-there", createtxg=900 + one.guid) for one in POINTS if one.name in points)
     where = "zones/flexdisk/replica/uuid"
-    return copies.Replica(uuid, where, 64, tuple(found), written, token=token, token_guid=token_guid)
+    return copies.Replica(uuid, where, 64, tuple(result), written, token=token, token_guid=token_guid)
 
 
 def test_a_base_is_found_by_its_guid():
@@ -275,7 +275,7 @@ def test_tokens():
 
 
 @pytest.mark.parametrize(
-    ("disk", "there", "code", "said"),
+    ("disk", "there", "code", "text"),
     [
         (original(), replica(uuid=""), "InUse", "does not say that it is a replica; nothing is received there"),
         (original(), replica(uuid="other"), "InUse", "says that it is a replica of other"),
@@ -286,11 +286,11 @@ def test_tokens():
         (original("bc"), replica("a"), "NoCommonSnapshot", "It has @a-there; the disk has @b, @c"),
     ],
 )  # fmt: skip
-def test_refusals(disk, there, code, said):
+def test_refusals(disk, there, code, text):
     with pytest.raises(FlexdiskError) as caught:
         next_stream(disk, there, POINTS[2])
     assert caught.value.code == code
-    assert said in caught.value.message
+    assert text in caught.value.message
 
 
 def source_and_target() -> tuple[Side, Side]:
@@ -318,9 +318,9 @@ def test_the_rest_of_a_stream_comes_before_a_newer_set():
     second = taken(source, target, 2)
     step(source, target, "d0", second, 4 * MIB)
     third = taken(source, target, 3)
-    found = planned(source, target, third)
-    assert isinstance(found, Resume)
-    assert found.to == second
+    plan = planned(source, target, third)
+    assert isinstance(plan, Resume)
+    assert plan.to == second
     assert step(source, target, "d0", third)
     assert planned(source, target, third) == Increment(second, third)
 
@@ -342,9 +342,9 @@ def test_a_replica_goes_back_if_its_disk_has_lost_the_snapshot():
     step(source, target, "d0", second)
     source.ok("destroy", f"zones/d0@{second.name}")
     third = taken(source, target, 3)
-    found = planned(source, target, third)
-    assert isinstance(found, Rollback)
-    assert found.lost == (second.name,)
+    plan = planned(source, target, third)
+    assert isinstance(plan, Rollback)
+    assert plan.lost == (second.name,)
     assert step(source, target, "d0", third)
     assert step(source, target, "d0", third)
     assert target.digest("zones/d0") == source.digest("zones/d0")

@@ -24,12 +24,12 @@ def plays(request, tmp_path, monkeypatch):
 
 
 def rivals(plays, name):
-    found = plays.hv[name].ok("zfs", "get", "-Ho", "value", RIVALS, ROOT)
-    return [] if found == "-" else found.split(",")
+    matches = plays.hv[name].ok("zfs", "get", "-Ho", "value", RIVALS, ROOT)
+    return [] if matches == "-" else matches.split(",")
 
 
 def records(plays):
-    return [name for name, said in plays._looks().items() if said["records"]]
+    return [name for name, result in plays._looks().items() if result["records"]]
 
 
 def dies(plays, name):
@@ -67,8 +67,8 @@ def test_new_disks_forget_no_host(plays):
     dies(plays, "hv01")
     plays.failover_vm("hv02", 10**9)
     plays.dead = {"hv02"}
-    (said,) = plays.start_host("hv01")
-    assert "hv02 could not be asked" in said
+    (result,) = plays.start_host("hv01")
+    assert "hv02 could not be asked" in result
     assert not plays.hv["hv01"].runs(VM)
 
 

@@ -47,17 +47,17 @@ def said(*ways, term=1):
 def test_where_it_has_gone(claims, host):
     for most in (None, 900):
         claims = {**dict.fromkeys(["hv03", "hv04"]), **claims}
-        found = list(moved_on(RECORD, claims, "600 s old", most))
-        refused = [one for one in found if one.refuses]
-        assert [one.text.partition(" ")[0] for one in found] == ([host] if host else [])
+        notes = list(moved_on(RECORD, claims, "600 s old", most))
+        refused = [one for one in notes if one.refuses]
+        assert [one.text.partition(" ")[0] for one in notes] == ([host] if host else [])
         assert bool(refused) is (bool(host) and (most is None or claims[host][0].term == 2))
-        assert all("600 s old" in one.text or claims[host][0].term == 2 for one in found)
+        assert all("600 s old" in one.text or claims[host][0].term == 2 for one in notes)
 
 
 @pytest.mark.parametrize(
-    ("alias", "words"), [("db01", ""), ("db01-new", ", called db01-new"), ("", ", without an alias")]
+    ("alias", "text"), [("db01", ""), ("db01-new", ", called db01-new"), ("", ", without an alias")]
 )
-def test_who_has_it_whatever_it_is_called_there(alias, words):
+def test_who_has_it_whatever_it_is_called_there(alias, text):
     claims = {
         "hv01": [Claim(VM, 1, running=True, alias=alias)],  # its home, of which home_answers speaks
         "hv03": [Claim(VM, 1, running=True, alias=alias)],
@@ -65,7 +65,7 @@ def test_who_has_it_whatever_it_is_called_there(alias, words):
         "hv05": [Claim(VM.replace("2", "3"), 1, running=True, alias=alias)],
         "hv06": None,
     }
-    assert list(has_it(VM, "db01", claims, "hv01")) == [f"hv03 has it{words}, and it is not stopped there"]
+    assert list(has_it(VM, "db01", claims, "hv01")) == [f"hv03 has it{text}, and it is not stopped there"]
 
 
 def test_tombstones_in_a_circle():
@@ -74,16 +74,16 @@ def test_tombstones_in_a_circle():
 
 
 def test_the_host_where_it_went_does_not_have_it():
-    (found,) = moved_on(RECORD, {**said("hv01 hv03"), "hv03": []}, "600 s old", None)
-    assert "hv03 does not have it any more" in found.text
+    (notes,) = moved_on(RECORD, {**said("hv01 hv03"), "hv03": []}, "600 s old", None)
+    assert "hv03 does not have it any more" in notes.text
 
 
 def test_the_host_where_it_went_must_be_asked():
     """The word that the host of the VM is down is not about another one that nobody has tried to reach."""
-    (found,) = moved_on(RECORD, said("hv01 hv03"), "600 s old", 900)
-    assert found.refuses
-    assert "hv03 is not among the hosts of this run" in found.text
-    assert "flexdisk_forget_unseen=true of the playbook move_vm, with --limit hv01" in found.text
+    (notes,) = moved_on(RECORD, said("hv01 hv03"), "600 s old", 900)
+    assert notes.refuses
+    assert "hv03 is not among the hosts of this run" in notes.text
+    assert "flexdisk_forget_unseen=true of the playbook move_vm, with --limit hv01" in notes.text
 
 
 def test_who_may_be_silent():

@@ -324,10 +324,10 @@ class Week(World):
         return count
 
     def _digest(self, host: str, dataset: str, name: str) -> str:
-        (found,) = [one for one in self.named[host].node.pools.dataset(dataset).snapshots if one.name == name]
-        return extents.digest(found.extents, 0, found.volsize)
+        (snapshot,) = [one for one in self.named[host].node.pools.dataset(dataset).snapshots if one.name == name]
+        return extents.digest(snapshot.extents, 0, snapshot.volsize)
 
 
 def _vms(host: Any) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = json.loads(host.ok("vmadm", "lookup", "-j"))
-    return found
+    configs: list[dict[str, Any]] = json.loads(host.ok("vmadm", "lookup", "-j"))
+    return configs

@@ -135,9 +135,9 @@ class Host:
         self.world.blow(True)
         return Answer(rc, "", err), answer
 
-    def opened(self, words: Any) -> list[str]:
+    def opened(self, arguments: Any) -> list[str]:
         """The command that the key of ssh opens on the peer."""
-        key = Path(words[words.index("-i") + 1]).read_text().rpartition(" of ")[2].strip()
+        key = Path(arguments[arguments.index("-i") + 1]).read_text().rpartition(" of ")[2].strip()
         lines = self.world.authorized.read_text().splitlines()
         (command,) = (re.search(r'command="([^"]*)"', line)[1] for line in lines if key in line)
         return shlex.split(command.rpartition(" && exec ")[2])
@@ -157,8 +157,8 @@ class Host:
 
     def disks(self, uuid: str) -> list[dict[str, Any]]:
         """The disks of a VM, each with uuid and dataset."""
-        found = json.loads(self.node.run(["vmadm", "lookup", "-j", f"uuid={uuid}"])[1])
-        disks = [disk for vm in found for disk in vm["disks"]]
+        configs = json.loads(self.node.run(["vmadm", "lookup", "-j", f"uuid={uuid}"])[1])
+        disks = [disk for vm in configs for disk in vm["disks"]]
         return [{"uuid": d["uuid"], "dataset": d["path"][len(DEVICES) :], "boot": d.get("boot", False)} for d in disks]
 
     def boots(self, uuid: str) -> list[str]:
@@ -199,8 +199,8 @@ class Host:
         return self.power(uuid) == "running"
 
     def power(self, uuid: str) -> str:
-        found = json.loads(self.node.run(["vmadm", "lookup", "-j", f"uuid={uuid}"])[1])
-        return str(found[0]["state"]) if found else ""
+        configs = json.loads(self.node.run(["vmadm", "lookup", "-j", f"uuid={uuid}"])[1])
+        return str(configs[0]["state"]) if configs else ""
 
     def power_on(self, uuid: str) -> None:
         """Somebody starts the VM by hand, past all that asks."""
@@ -252,14 +252,14 @@ class Host:
         """What is on the disks of the VM."""
         return [self.ok("guest", "hash", disk["dataset"]) for disk in self.disks(uuid)]
 
-    def ok(self, *words: str) -> str:
-        rc, out, err = self.node.run(list(words))
-        assert rc == 0, (words, err)
+    def ok(self, *arguments: str) -> str:
+        rc, out, err = self.node.run(list(arguments))
+        assert rc == 0, (arguments, err)
         return out.strip()
 
     def points(self, dataset: str, kind: str = "snapshot") -> list[str]:
-        found = self.ok("zfs", "list", "-H", "-o", "name", "-t", kind, "-s", "createtxg", "-d", "1", dataset)
-        return [re.split("[@#]", line)[1] for line in found.split()]
+        result = self.ok("zfs", "list", "-H", "-o", "name", "-t", kind, "-s", "createtxg", "-d", "1", dataset)
+        return [re.split("[@#]", line)[1] for line in result.split()]
 
 
 class World:

@@ -84,9 +84,9 @@ def test_moves_are_told():
     sim.adopted(2048)
     disk = sim.disks()["a"]
     killed_at(sim, ["zfs", "rename"], {"vm": "web01", "disks": [{"name": "root"}], "unlisted": "detach"})
-    found = shown(sim).vms[0]["intent"]
-    assert found["moves"] == [{"guid": disk.volume.guid, "from": disk.volume.name, "to": f"{BOX}/{disk.uuid}"}]
-    assert (found["readable"], found["host"], found["stops"]) == (True, engine_intent.host_name(), False)
+    reported = shown(sim).vms[0]["intent"]
+    assert reported["moves"] == [{"guid": disk.volume.guid, "from": disk.volume.name, "to": f"{BOX}/{disk.uuid}"}]
+    assert (reported["readable"], reported["host"], reported["stops"]) == (True, engine_intent.host_name(), False)
 
 
 def test_an_idle_run_writes_none(sim):
@@ -109,9 +109,9 @@ def test_a_vm_that_is_down_is_started_again(autoboot, spec):
     assert (done.problems, done.failure, done.changed) == ([], None, True)
     assert (done.diff, differences(done, predicted)) == (predicted.diff, [])
     assert power(sim) == ("running", autoboot)
-    [told] = done.vms[0]["recovered"]
-    assert "the VM is stopped" in told["found"]
-    assert told["done"] == ["start", *([] if autoboot else ["autoboot off, as before"])]
+    [reported] = done.vms[0]["recovered"]
+    assert "the VM is stopped" in reported["found"]
+    assert reported["done"] == ["start", *([] if autoboot else ["autoboot off, as before"])]
     again = sim.converge(spec)
     assert (again.changed, again.vms[0]["recovered"], litter(sim)) == (False, [], [])
 
@@ -198,10 +198,10 @@ def test_what_is_not_declared_is_only_told():
 def test_quota_repairs_the_law_and_leaves_the_intent():
     sim = killed_at(running(), ["vmadm", "stop"])
     sim.run("zfs", "set", "quota=100G", "reservation=100G", f"zones/{VM}")
-    kept = property_of(sim)
+    identity = property_of(sim)
     done = sim.quota()
     assert (done.failure, done.changed, len(done.warnings)) == (None, True, 1)
-    assert property_of(sim) == kept
+    assert property_of(sim) == identity
     sim.assert_lawful()
     assert power(sim) == ("stopped", False)
     sim.converge(ALONE)
@@ -213,8 +213,8 @@ def test_a_refusal_says_that_the_vm_stays_down():
     refused = sim.converge({"vm": "web01", "disks": [{"name": "root"}]})
     assert [p.code for p in refused.problems] == ["UnlistedDisk"]
     assert any("left it stopped" in text for text in refused.warnings)
-    for wish in ({"disks": [{"name": "root"}]}, {"flexible_disk_size": "1000GiB"}):
-        refused = sim.converge({"vm": "web01", **wish}, continue_on_refusal=True)
+    for declaration in ({"disks": [{"name": "root"}]}, {"flexible_disk_size": "1000GiB"}):
+        refused = sim.converge({"vm": "web01", **declaration}, continue_on_refusal=True)
         assert [p.vm for p in refused.problems] == ["web01"]
         assert any("left it stopped" in text for text in refused.warnings)
 
@@ -264,9 +264,9 @@ def test_a_vm_that_is_gone():
     sim.adopted(64, uuid=OTHER, alias="web02")
     killed_at(sim, ["vmadm", "stop"])
     sim.run("vmadm", "delete", VM)
-    found = shown(sim)
-    assert [(i["vm"], i["pool"], i["stops"]) for i in found.intents] == [(VM, "zones", True)]
-    assert [vm["intent"] for vm in found.vms] == [None]
+    reported = shown(sim)
+    assert [(i["vm"], i["pool"], i["stops"]) for i in reported.intents] == [(VM, "zones", True)]
+    assert [vm["intent"] for vm in reported.vms] == [None]
     assert shown(sim, ["web02"]).intents == []
     done = sim.converge({"vm": "web02", "disks": [{"name": "root"}, {"name": "a", "size": 128}]})
     assert (done.failure, done.warnings) == (None, [])
@@ -309,5 +309,5 @@ def test_without_room_for_the_container_a_run_that_makes_room_goes_on(sim):
 def test_info_is_json(sim):
     sim.adopted(2048)
     killed_at(sim, ["vmadm", "update"])
-    found = shown(sim)
-    assert json.loads(json.dumps(found.vms[0]["intent"])) == found.vms[0]["intent"]
+    reported = shown(sim)
+    assert json.loads(json.dumps(reported.vms[0]["intent"])) == reported.vms[0]["intent"]

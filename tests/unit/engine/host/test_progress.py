@@ -159,7 +159,7 @@ def test_a_copy_is_told(tmp_path, monkeypatch, directory):
     """At most once a second."""
     clock, log, writes = Clock(), [], []
     written = progress._write
-    monkeypatch.setattr(progress, "_write", lambda *what: (writes.append(clock.now), written(*what)))
+    monkeypatch.setattr(progress, "_write", lambda *arguments: (writes.append(clock.now), written(*arguments)))
     with lock.exclusive(SubprocessRunner(), None, 0, TASK) as held:
         made = progress.Progress(held, log.append, 0, clock, clock.pause)
         made.add_steps(2)
@@ -336,8 +336,8 @@ def test_killed_at_every_step_it_is_told_apart_as_dead(directory, monkeypatch):
         sim = running()
         step = progress.Progress.step
 
-        def killed(self, *what, at=at, step=step):
-            step(self, *what)
+        def killed(self, *arguments, at=at, step=step):
+            step(self, *arguments)
             if self._current.at_step == at:
                 raise Killed
 
@@ -384,10 +384,10 @@ def test_what_cannot_be_written_fails_nothing(sim, directory, monkeypatch, call,
     sim.adopted(2048)
     old = getattr(os, call)
 
-    def fails(path, *what, **more):
+    def fails(path, *arguments, **more):
         if ".progress" in str(path) and step:
             raise OSError(code, os.strerror(code))
-        return old(path, *what, **more)
+        return old(path, *arguments, **more)
 
     step = []
     with told(lambda _line: None):

@@ -39,10 +39,10 @@ def made(sim, package, **vm):
 def refused(sim, package, **vm):
     """Code and message; nothing has changed."""
     before = sim.fingerprint()
-    found = ask(sim, [package], package=package["name"], **vm).problems
-    assert found
+    problems = ask(sim, [package], package=package["name"], **vm).problems
+    assert problems
     assert sim.fingerprint() == before
-    return found[0].code, found[0].message
+    return problems[0].code, problems[0].message
 
 
 def vm(sim):
@@ -81,7 +81,7 @@ def test_made(sim, package, disks, sizes):
 
 
 @pytest.mark.parametrize(
-    ("package", "disks", "code", "said"),
+    ("package", "disks", "code", "text"),
     [
         pytest.param(flexible(I // 2), [{}, REST], "InsufficientSpace", "5 GiB and lacks 5 GiB", id="W01"),
         pytest.param(flexible(20480), [{}, REST, REST], "InvalidArgument", "only one disk", id="W21"),
@@ -97,10 +97,10 @@ def test_made(sim, package, disks, sizes):
         pytest.param(flexible(20480), [{"size": I // 2}], "InvalidArgument", "is too small: image", id="C06"),
     ],
 )
-def test_refused(sim, package, disks, code, said):
-    found, message = refused(sim, package, disks=disks)
-    assert found == code
-    assert said in message
+def test_refused(sim, package, disks, code, text):
+    problems, message = refused(sim, package, disks=disks)
+    assert problems == code
+    assert text in message
 
 
 def test_disks_of_an_inflexible_vm(sim):
@@ -152,7 +152,7 @@ def test_the_life_of_a_disk(sim):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "package", "code", "said"),
+    ("sizes", "package", "code", "text"),
     [
         pytest.param([512], {"name": "i", "disk": 99}, "InvalidArgument", "it cannot be taken away", id="W25"),
         pytest.param([], flexible(2 << 20), "InsufficientSpace", "pool zones has", id="W26"),
@@ -160,11 +160,11 @@ def test_the_life_of_a_disk(sim):
         pytest.param([20480], flexible(24576), "InsufficientSpace", "usage is 30 GiB", id="W31"),
     ],
 )
-def test_packages_that_do_not_fit(sim, sizes, package, code, said):
+def test_packages_that_do_not_fit(sim, sizes, package, code, text):
     made(sim, flexible(40960), disks=[{}, *({"size": size} for size in sizes)])
-    found, message = refused(sim, package)
-    assert found == code
-    assert said in message
+    problems, message = refused(sim, package)
+    assert problems == code
+    assert text in message
 
 
 def test_snapshots_count_for_a_package(sim):

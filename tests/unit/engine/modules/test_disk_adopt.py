@@ -73,12 +73,12 @@ def refusal(sim, *codes, vms=(), **more):
 
 def ours(sim):
     """Our properties of every dataset."""
-    found = {}
+    facts = {}
     for line in sim.run("zfs", "get", "-Hp", "-o", "name,property,value,source", "all").splitlines():
         name, key, value, source = line.split("\t")
         if key.startswith("flexdisk:") and source in ("local", "received"):
-            found[name, key[len("flexdisk:") :]] = value
-    return found
+            facts[name, key[len("flexdisk:") :]] = value
+    return facts
 
 
 def rest(sim):
@@ -103,10 +103,10 @@ def test_every_disk_of_every_vm_has_an_identity(sim):
     assert f"= disk1 adopted (zones/{VM}/disk1 at 0:4:1)" in done.outcome.diff
     assert named(sim) == {"disk0": "disk0", "disk1": "disk1", "disk2": "disk2"}
     for uuid in (VM, OTHER):
-        for disk, said in zip(sim.vm(uuid).disks, sim.get(uuid)["disks"], strict=True):
+        for disk, reported in zip(sim.vm(uuid).disks, sim.get(uuid)["disks"], strict=True):
             user = disk.volume.user
-            assert (user["uuid"], user["vm"], user["serial_no"]) == (said["uuid"], uuid, "1")
-            assert (user["slot"], user["index"], user["model"]) == (said["pci_slot"], str(disk.index), "virtio")
+            assert (user["uuid"], user["vm"], user["serial_no"]) == (reported["uuid"], uuid, "1")
+            assert (user["slot"], user["index"], user["model"]) == (reported["pci_slot"], str(disk.index), "virtio")
             assert user["boot"] == ("true" if disk.boot else "false")
             assert user["ctime"] == user["mtime"] != ""
 
@@ -144,8 +144,8 @@ def test_an_adopted_disk_keeps_everything(sim):
         "preserve",
         "description",
     ]
-    said = refusal(sim, "NameConflict", vms=[{"vm": "web01", "disks": [{"index": 1, "name": "b"}]}])
-    assert "disk1 is called a; vm_disks renames it" in said
+    message = refusal(sim, "NameConflict", vms=[{"vm": "web01", "disks": [{"index": 1, "name": "b"}]}])
+    assert "disk1 is called a; vm_disks renames it" in message
 
 
 def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
@@ -161,13 +161,13 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
     stopped = settle(sim)
     lines = [stopped.outcome.msg, f"web01 ({VM}):", "  ~ uuid and slot of disk0, disk1 written down"]
     assert stopped.outcome.diff.splitlines() == lines
-    for disk, said in zip(sim.vm().disks, sim.get()["disks"], strict=True):
-        assert disk.volume.user["uuid"] == said["uuid"] == identity.uuid_of(disk.volume.guid)
+    for disk, reported in zip(sim.vm().disks, sim.get()["disks"], strict=True):
+        assert disk.volume.user["uuid"] == reported["uuid"] == identity.uuid_of(disk.volume.guid)
         assert disk.volume.user["serial_no"] == "2"
 
 
 @pytest.mark.parametrize(
-    ("codes", "disks", "said"),
+    ("codes", "disks", "text"),
     [
         (["InvalidArgument"], [{"index": 1, "name": "a b"}], "disk name 'a b'"),
         (["InvalidArgument"], [{"index": 1, "name": "42"}], "read it as a number"),
@@ -185,9 +185,9 @@ def test_disks_of_a_vmadm_that_gave_no_uuids(sim):
         (["InvalidArgument"], [{"index": 1, "description": "ä" * 4000}], "the limit is 8191"),
     ],
 )
-def test_what_cannot_be_said_of_a_disk(sim, codes, disks, said):
+def test_what_cannot_be_said_of_a_disk(sim, codes, disks, text):
     sim.create()
-    assert said in refusal(sim, *codes, vms=[{"vm": "web01", "disks": disks}])
+    assert text in refusal(sim, *codes, vms=[{"vm": "web01", "disks": disks}])
 
 
 def test_all_problems_together_and_no_vm_changed(sim):
@@ -207,8 +207,8 @@ def test_a_default_name_that_a_detached_disk_has(sim):
     assert (done.problems, done.failure) == ([], None)
     for key in released_identity.FACTS:
         sim.run("zfs", "inherit", "flexdisk:" + key, ROOT + "/disk2")
-    said = refusal(sim, "NameConflict")
-    assert f"{ROOT}/disk2 and zones/flexdisk/" in said
+    message = refusal(sim, "NameConflict")
+    assert f"{ROOT}/disk2 and zones/flexdisk/" in message
     settle(sim, {"vm": VM, "disks": [{"index": 2, "name": "b"}]})
 
 
@@ -223,8 +223,8 @@ def test_what_contradicts_itself_is_refused(sim):
     twin = sim.get(OTHER)["disks"][1]["uuid"]
     sim.run("zfs", "set", f"flexdisk:uuid={disk.uuid}", disk.volume.name)
     sim.run("zfs", "create", "-o", f"flexdisk:uuid={twin}", "-V", "10M", ROOT + "/copy")
-    said = refusal(sim, "Ambiguous", "Ambiguous")
-    assert f"the uuid {twin} is on several volumes: {ROOT}/copy, zones/{OTHER}/disk1" in said
+    message = refusal(sim, "Ambiguous", "Ambiguous")
+    assert f"the uuid {twin} is on several volumes: {ROOT}/copy, zones/{OTHER}/disk1" in message
 
 
 def test_a_vm_in_transition(sim):
@@ -463,13 +463,13 @@ def test_a_released_identity_that_a_task_contradicts(sim):
 def test_a_released_identity_of_another_disk_or_unreadable_is_not_used(sim):
     rich(sim)
     release(sim)
-    kept = ours(sim)[ROOT + "/disk1", released_identity.RELEASED_PROPERTY]
-    sim.run("zfs", "set", f"flexdisk:{released_identity.RELEASED_PROPERTY}={kept}", ROOT + "/disk2")
+    retained = ours(sim)[ROOT + "/disk1", released_identity.RELEASED_PROPERTY]
+    sim.run("zfs", "set", f"flexdisk:{released_identity.RELEASED_PROPERTY}={retained}", ROOT + "/disk2")
     sim.run("zfs", "set", f"flexdisk:{released_identity.RELEASED_PROPERTY}=x", ROOT + "/disk0")
     done = go(sim)
     assert [w.partition("disk")[2][:40] for w in done.outcome.warnings] == [
         "0 cannot be read and is not used",
-        "2 is that of another disk, " + json.loads(property_text.decode_text(kept))["uuid"][:13],
+        "2 is that of another disk, " + json.loads(property_text.decode_text(retained))["uuid"][:13],
     ]
     assert (done.outcome.problems, list(sim.disks())) == ([], ["disk0", "a", "disk2"])
     again = go(sim)
@@ -484,11 +484,11 @@ def test_a_release_is_refused_while_a_disk_is_detached(sim):
     settle(sim, {"vm": "web02"})
     sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root"}]})
     for more in ({}, {"vms": [{"vm": VM}]}):
-        said = refusal(sim, "InUse", "InUse", state="released", **more)
+        message = refusal(sim, "InUse", "InUse", state="released", **more)
         for disk in sim.vm().detached:
             assert (
                 f"{disk.name}: zones/flexdisk/{disk.uuid} ({disk.size_mib >> 10} GiB, uuid {disk.uuid}) is detached"
-                in said
+                in message
             )
     settle(sim, {"vm": "web02"}, state="released")
     sim.run("vmadm", "delete", VM)
@@ -504,9 +504,9 @@ def test_a_release_is_refused_while_an_intent_is_left(sim):
     record = Intent(OTHER, "elsewhere", "2026-01-31T23:59:59Z", "running", True, True)
     facts = [f"flexdisk:intent.{OTHER}={journal.encode(record)}", f"flexdisk:intents={OTHER}"]
     sim.run("zfs", "set", *facts, "zones/flexdisk")
-    said = go(sim, state="released").outcome.problems
-    assert "an interrupted run left its record in pool zones" in "; ".join(p.message for p in said)
-    assert OTHER in {p.vm for p in said}
+    problems = go(sim, state="released").outcome.problems
+    assert "an interrupted run left its record in pool zones" in "; ".join(p.message for p in problems)
+    assert OTHER in {p.vm for p in problems}
 
 
 def test_whole_vms_are_released(sim):
@@ -564,25 +564,25 @@ SCENARIOS = {
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("name", SCENARIOS)
 def test_killed_at_any_change_the_same_task_ends_it(name, when):
-    make, words = SCENARIOS[name]
+    make, options = SCENARIOS[name]
     whole = Simulated()
     make(whole)
     others = rest(whole)
-    done = go(whole, **words)
+    done = go(whole, **options)
     wanted = ours(whole)
     number, came = 0, True
     while came:
         number += 1
         sim = Simulated()
         make(sim)
-        came = interrupted(sim, when, number, lambda runner, sim=sim: go(sim, runner=runner, **words))
-        predicted = go(sim, check=True, **words)
-        again = go(sim, **words)
+        came = interrupted(sim, when, number, lambda runner, sim=sim: go(sim, runner=runner, **options))
+        predicted = go(sim, check=True, **options)
+        again = go(sim, **options)
         assert (again.outcome.problems, again.outcome.failure) == ([], None), number
         assert again.outcome.diff == predicted.outcome.diff, number
         assert ours(sim) == wanted, number
         assert name == "adopt without uuids" or rest(sim) == others, number
-        assert not go(sim, **words).outcome.changed, number
+        assert not go(sim, **options).outcome.changed, number
         if name == "release":
             assert again.released == done.released
             settle(sim)
@@ -627,8 +627,8 @@ def test_what_the_hypervisor_refuses_is_told(sim):
 def test_a_listed_disk_whose_volume_is_gone(sim):
     sim.create(sizes=(2048, 1024))
     sim.run("zfs", "destroy", ROOT + "/disk2")
-    said = refusal(sim, "ResourceNotFound", vms=[{"vm": VM, "disks": [{"index": 2, "name": "b"}]}])
-    assert f"no disk with index 2; the volume of /dev/zvol/rdsk/{ROOT}/disk2 does not exist" in said
+    message = refusal(sim, "ResourceNotFound", vms=[{"vm": VM, "disks": [{"index": 2, "name": "b"}]}])
+    assert f"no disk with index 2; the volume of /dev/zvol/rdsk/{ROOT}/disk2 does not exist" in message
     done = settle(sim)
     assert [w.rpartition(": ")[2] for w in done.outcome.warnings] == [
         f"the volume of /dev/zvol/rdsk/{ROOT}/disk2 does not exist"

@@ -30,8 +30,8 @@ def ask(sim, figures=False, hidden=False, **filters):
     return disks_info(zfs, Vmadm(sim.runner), Filters(**filters), None, figures, hidden)
 
 
-def labels(found):
-    return [(disk["alias"], disk["name"], disk["state"]) for disk in found.disks]
+def labels(result):
+    return [(disk["alias"], disk["name"], disk["state"]) for disk in result.disks]
 
 
 @pytest.fixture
@@ -89,8 +89,8 @@ def test_every_disk_wherever_it_is(sim):
     ],
 )
 def test_filters(sim, filters, names):
-    found = ask(sim, **filters)
-    assert [disk["name"] for disk in found.disks] == names
+    result = ask(sim, **filters)
+    assert [disk["name"] for disk in result.disks] == names
 
 
 def test_an_unknown_vm_is_refused(sim):

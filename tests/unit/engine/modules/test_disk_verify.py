@@ -387,7 +387,7 @@ DEFECTS = [
 ]
 
 
-REPAIRS = [(make, kind) for make, found, left in DEFECTS for kind in sorted(found - left)]
+REPAIRS = [(make, kind) for make, kinds, left in DEFECTS for kind in sorted(kinds - left)]
 
 
 def named(value):
@@ -483,7 +483,7 @@ def test_every_kind_is_among_the_defects_or_tested_elsewhere():
     elsewhere |= {"serial_mismatch", "not_plugged"}  # domains/test_disk_verify.py
     elsewhere |= {"property_too_long"}  # rules/test_verify.py
     elsewhere |= {kind for kind in KINDS if kind.startswith("replica_")}  # replication/test_engine.py
-    assert {kind for _make, found, _left in DEFECTS for kind in found} | elsewhere == set(KINDS)
+    assert {kind for _make, result, _left in DEFECTS for kind in result} | elsewhere == set(KINDS)
 
 
 # -- what needs more than one look
@@ -559,10 +559,10 @@ def test_an_interrupted_vm_is_left_to_the_run_that_takes_it_up():
     for make in (stale, drifted, ours_left):
         make(sim)
     before = sim.fingerprint()
-    found = go(sim, *REPAIRABLE)
-    assert sorted(kinds(found)) == ["intent", "quota_drift", "stale_copy"]
+    result = go(sim, *REPAIRABLE)
+    assert sorted(kinds(result)) == ["intent", "quota_drift", "stale_copy"]
     assert sim.fingerprint() == before
-    [task] = [f.repair for f in found.findings if f.kind == "intent"]
+    [task] = [f.repair for f in result.findings if f.kind == "intent"]
     assert task == {"flexdisk.hypervisor.vm_disks": {"vms": [{"vm": VM}]}}
     assert sim.converge({**task["flexdisk.hypervisor.vm_disks"]["vms"][0], "disks": None}).failure is None
     assert set(kinds(go(sim, "stale_copy"))) == set()
@@ -763,8 +763,8 @@ def test_the_number_of_processes_does_not_depend_on_that_of_disks(count):
             f"flexdisk:vm={VM}",
             "flexdisk:name=n%d" % number,
         ]
-        words = [word for fact in facts for word in ("-o", fact)]
-        sim.run("zfs", "create", "-s", "-V", "8M", *words, "%s/dddddddd-0000-4000-8000-%012d" % (BOX, number))
+        arguments = [word for fact in facts for word in ("-o", fact)]
+        sim.run("zfs", "create", "-s", "-V", "8M", *arguments, "%s/dddddddd-0000-4000-8000-%012d" % (BOX, number))
     theirs_left(sim)
     sim.calls.clear()
     assert kinds(go(sim)) == ["intent_of_other_host"]
@@ -774,11 +774,11 @@ def test_the_number_of_processes_does_not_depend_on_that_of_disks(count):
 def test_what_ganeti_verifies_is_tested_or_has_a_reason():
     table = yaml.safe_load((UNIT / "data" / "ganeti_verify.yml").read_text())
     assert {f"check {n}" for n in range(1, 15)} | {"C12", "C13", "V01", "V02"} <= {row.split(",")[0] for row in table}
-    for row, told in table.items():
-        assert set(told) in ({"test"}, {"reason"}), row
-        if "reason" in told:
+    for row, reason in table.items():
+        assert set(reason) in ({"test"}, {"reason"}), row
+        if "reason" in reason:
             continue
-        path, test, defect = re.fullmatch(r"(\S+)::(\w+)(?:\[(\w+)\])?", told["test"]).groups()
+        path, test, defect = re.fullmatch(r"(\S+)::(\w+)(?:\[(\w+)\])?", reason["test"]).groups()
         text = (UNIT / path).read_text()
         assert f"\ndef {test}(" in text, row
         assert defect is None or f"\n    ({defect}, " in text, row

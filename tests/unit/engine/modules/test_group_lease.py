@@ -38,13 +38,13 @@ MINE, THEIRS = VM, VM[:-1] + "9"
 
 @pytest.fixture(autouse=True)
 def clock(monkeypatch):
-    told = SimpleNamespace(now=NOW)
-    monkeypatch.setattr(group_lease, "time", SimpleNamespace(time=lambda: told.now + 0.9))
-    return told
+    faked = SimpleNamespace(now=NOW)
+    monkeypatch.setattr(group_lease, "time", SimpleNamespace(time=lambda: faked.now + 0.9))
+    return faked
 
 
-def ask(sim, token=MINE, pool=None, check=False, **what):
-    wanted = LeaseDeclaration("web", token, "run " + token[-1], **what)
+def ask(sim, token=MINE, pool=None, check=False, **options):
+    wanted = LeaseDeclaration("web", token, "run " + token[-1], **options)
     return group_lease.run(Zfs(sim.runner), Vmadm(sim.runner), wanted, pool, check)
 
 
@@ -53,8 +53,8 @@ def value(sim, name=NAME):
 
 
 def holder(sim):
-    found = lease.decode(value(sim))
-    return found.holder if found is not None else ""
+    result = lease.decode(value(sim))
+    return result.holder if result is not None else ""
 
 
 def with_container(sim):
@@ -70,16 +70,16 @@ def test_taken_renewed_released(sim, clock, there):
     """In four steps each: check mode says what the real run does, and changes nothing."""
     if there:
         with_container(sim)
-    for what, first in (({}, True), ({"hold": False}, True), ({"hold": False}, False)):
+    for options, first in (({}, True), ({"hold": False}, True), ({"hold": False}, False)):
         for changed in (first, False):
             before = sim.fingerprint()
-            predicted = ask(sim, check=True, **what)
+            predicted = ask(sim, check=True, **options)
             assert sim.fingerprint() == before
-            done = ask(sim, **what)
+            done = ask(sim, **options)
             assert done == predicted
             assert done.result["changed"] is changed
             assert bool(done.result["diff"]["prepared"]) is changed
-            assert (done.result["lease"] is None) is bool(what)
+            assert (done.result["lease"] is None) is bool(options)
             clock.now += 10
     assert value(sim) == "-"
 
@@ -160,7 +160,7 @@ def test_a_set_that_did_nothing_is_told(sim, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("datasets", "pool", "said"),
+    ("datasets", "pool", "message"),
     [
         ([], None, ""),
         (["rpool/flexdisk"], None, "rpool"),
@@ -170,20 +170,20 @@ def test_a_set_that_did_nothing_is_told(sim, monkeypatch):
         ([f"tank/{VM}"], "rpool", "rpool"),
     ],
 )
-def test_the_pool_of_a_libvirt_host(datasets, pool, said):
+def test_the_pool_of_a_libvirt_host(datasets, pool, message):
     linux = LinuxHost()
     specs = [PoolSpec(name, 64 << 30, 12, [{"type": "disk", "disks": 1}], "openzfs-2.1") for name in ("rpool", "tank")]
     linux.node = Node.create(None, specs)
     for name in datasets:
         linux.run("zfs", "create", name)
     wanted = LeaseDeclaration("web", MINE, "me")
-    if not said:
+    if not message:
         with pytest.raises(FlexdiskError, match="pools on this host: rpool, tank") as caught:
             group_lease.run(linux.zfs(), linux.driver(), wanted, pool, False)
         assert caught.value.code == "MissingParameter"
         return
-    assert group_lease.run(linux.zfs(), linux.driver(), wanted, pool, False).result["pool"] == said
-    assert linux.run("zfs", "get", "-H", "-o", "source", NAME, said + "/flexdisk").strip() == "local"
+    assert group_lease.run(linux.zfs(), linux.driver(), wanted, pool, False).result["pool"] == message
+    assert linux.run("zfs", "get", "-H", "-o", "source", NAME, message + "/flexdisk").strip() == "local"
     assert not group_lease.run(linux.zfs(), linux.driver(), wanted, pool, False).result["changed"]
 
 
@@ -211,16 +211,16 @@ def test_no_such_pool(sim):
 # -- runs that are killed
 
 
-@pytest.mark.parametrize("what", [{}, {"hold": False}, {"take_over": True}])
+@pytest.mark.parametrize("options", [{}, {"hold": False}, {"take_over": True}])
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("nth", range(5))
-def test_a_kill_leaves_the_old_lease_or_the_new_one(sim, what, after, nth):
+def test_a_kill_leaves_the_old_lease_or_the_new_one(sim, options, after, nth):
     """At every command, before or after it; then the same run, or another one after a while, goes on."""
-    token = THEIRS if "take_over" in what else MINE
-    if what:
+    token = THEIRS if "take_over" in options else MINE
+    if options:
         ask(sim)
     before, count = text(sim), 0
-    new = ask(sim, token, check=True, **what).result["lease"]
+    new = ask(sim, token, check=True, **options).result["lease"]
 
     def fault(argv):
         nonlocal count
@@ -232,11 +232,11 @@ def test_a_kill_leaves_the_old_lease_or_the_new_one(sim, what, after, nth):
 
     sim.fault = fault
     with contextlib.suppress(Killed):
-        ask(sim, token, **what)
+        ask(sim, token, **options)
     sim.fault = None
     left = text(sim)
     assert left == before or lease.result(lease.decode(left)) == new
-    assert ask(sim, token, **what).problem is None
+    assert ask(sim, token, **options).problem is None
     assert lease.result(lease.decode(text(sim))) == new
 
 
@@ -250,9 +250,9 @@ def text(sim):
 
 def look(sim, token=MINE, pool=None):
     sim.calls.clear()
-    found = group_lease.look(Zfs(sim.runner), Vmadm(sim.runner), LeaseDeclaration("web", token), pool).result
+    result = group_lease.look(Zfs(sim.runner), Vmadm(sim.runner), LeaseDeclaration("web", token), pool).result
     assert not any(changes(call) for call in sim.calls)
-    return found
+    return result
 
 
 def test_a_look_tells_of_all_pools(sim, clock):
@@ -264,14 +264,18 @@ def test_a_look_tells_of_all_pools(sim, clock):
     assert look(sim) == empty
     ask(sim)
     for token, standing in ((MINE, "mine"), (THEIRS, "held")):
-        (found,) = look(sim, token)["leases"]
-        assert (found["pool"], found["standing"], found["lease"]["token"]) == ("zones", standing, MINE)
-        assert found["msg"].startswith("web: run 1 has the lease since 2026-01-01T00:00:00Z, renewed 0 s ago")
+        (lease_here,) = look(sim, token)["leases"]
+        assert (lease_here["pool"], lease_here["standing"], lease_here["lease"]["token"]) == ("zones", standing, MINE)
+        assert lease_here["msg"].startswith("web: run 1 has the lease since 2026-01-01T00:00:00Z, renewed 0 s ago")
     clock.now += 900
     assert look(sim, THEIRS)["leases"][0]["standing"] == "expired"
     sim.run("zfs", "set", f"{NAME}=x", BOX)
-    (found,) = look(sim)["leases"]
-    assert (found["standing"], found["lease"], "has not written, 'x'" in found["msg"]) == ("unreadable", None, True)
+    (lease_here,) = look(sim)["leases"]
+    assert (lease_here["standing"], lease_here["lease"], "has not written, 'x'" in lease_here["msg"]) == (
+        "unreadable",
+        None,
+        True,
+    )
 
 
 def test_a_lease_in_a_pool_that_this_run_does_not_name_is_found():
@@ -280,10 +284,10 @@ def test_a_lease_in_a_pool_that_this_run_does_not_name_is_found():
     kinds = [{"type": "disk", "disks": 1}]
     sim.node = Node.create(None, [PoolSpec(name, 64 << 30, 12, kinds, "openzfs-2.1") for name in ("tank", "zones")])
     ask(sim, pool="tank")
-    found = look(sim, THEIRS)
-    assert [entry["pool"] for entry in found["leases"]] == ["tank"]
-    assert [place["pool"] for place in found["places"]] == ["zones"]
-    assert look(sim, THEIRS, pool="tank")["places"] == found["places"], (
+    result = look(sim, THEIRS)
+    assert [entry["pool"] for entry in result["leases"]] == ["tank"]
+    assert [place["pool"] for place in result["places"]] == ["zones"]
+    assert look(sim, THEIRS, pool="tank")["places"] == result["places"], (
         "the place does not follow from a word of the run"
     )
 
@@ -300,15 +304,15 @@ def test_vm_info_reports_leases(sim, clock):
     assert seen(sim) == []
     ask(sim)
     times = {"since": "2026-01-01T00:00:00Z", "renewed": "2026-01-01T00:00:00Z", "expires": "2026-01-01T00:15:00Z"}
-    told = {"group": "web", "pool": "zones", "readable": True, "token": MINE, "holder": "run 1", **times}
-    told["expired"] = False
-    assert seen(sim) == [told]
-    assert seen(sim, ["web01"]) == [told]
+    reported = {"group": "web", "pool": "zones", "readable": True, "token": MINE, "holder": "run 1", **times}
+    reported["expired"] = False
+    assert seen(sim) == [reported]
+    assert seen(sim, ["web01"]) == [reported]
     assert info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False).leases is None
     clock.now += 900
     sim.run("zfs", "set", "flexdisk:lease.db=x", BOX)
     sim.run("zfs", "set", "flexdisk:lease.no:1=x", BOX)
-    assert seen(sim) == [{"group": "db", "pool": "zones", "readable": False}, {**told, "expired": True}]
+    assert seen(sim) == [{"group": "db", "pool": "zones", "readable": False}, {**reported, "expired": True}]
     sim.calls.clear()
     seen(sim)
     assert len(sim.calls) == 4
@@ -319,9 +323,9 @@ def test_foreign_properties_with_tabs_cost_the_leases_and_nothing_else(sim):
     sim.create()
     ask(sim)
     sim.run("zfs", "set", "com.example:note=a\tb", BOX)
-    found = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False, True)
-    assert (len(found.vms), found.leases) == (1, [])
-    assert "the leases of pool zones cannot be read" in found.warnings[0]
+    result = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, False, True)
+    assert (len(result.vms), result.leases) == (1, [])
+    assert "the leases of pool zones cannot be read" in result.warnings[0]
     assert not ask(sim).result["changed"], "the module itself reads its own property only"
 
 
@@ -342,5 +346,5 @@ def test_it_is_nothing_to_the_journal_and_to_disk_verify(sim):
     assert sim.converge({"vm": "web01", "disks": [{"name": "root"}, {"name": "a"}]}).failure is None
     assert holder(sim) == "run 1"
     assert value(sim, "flexdisk:lease.db") == "garbage"
-    told = sim.run("zfs", "get", "-Hr", "-s", "local", "-o", "name,property", "all", "zones")
-    assert {line.split("\t")[0] for line in told.splitlines() if "lease" in line} == {BOX}
+    listed = sim.run("zfs", "get", "-Hr", "-s", "local", "-o", "name,property", "all", "zones")
+    assert {line.split("\t")[0] for line in listed.splitlines() if "lease" in line} == {BOX}

@@ -37,10 +37,10 @@ def test_the_machine(sim):
     sim.adopted(64)
     sim.create(uuid=OTHER, alias="web02", ram=512)
     sim.run("vmadm", "start", OTHER)
-    found = ask(sim)
-    assert (found["driver"], found["cpus"]) == ("vmadm", 16)
-    assert began <= found["collected"] <= time.time()
-    assert found["memory"] == {"total": 65536, "own": 4096, "free": 65536 - 4096 - 512}
+    result = ask(sim)
+    assert (result["driver"], result["cpus"]) == ("vmadm", 16)
+    assert began <= result["collected"] <= time.time()
+    assert result["memory"] == {"total": 65536, "own": 4096, "free": 65536 - 4096 - 512}
     sim.admin("machine", "memory=1024", "own=600", "cpus=2")
     assert (ask(sim)["memory"], ask(sim)["cpus"]) == ({"total": 1024, "own": 512, "free": 0}, 2)
     sim.admin("machine", "own=0")
@@ -52,9 +52,9 @@ def test_memory_of_what_is_not_shown_is_the_hosts_own(sim):
     sim.create()
     sim.run("vmadm", "start", VM)
     sim.node.vmadm_state["vms"][VM]["cfg"]["brand"] = "kvm"
-    found = ask(sim)
-    assert found["vms"] == []
-    assert found["memory"] == {"total": 65536, "own": 1124, "free": 65536 - 1124}
+    result = ask(sim)
+    assert result["vms"] == []
+    assert result["memory"] == {"total": 65536, "own": 1124, "free": 65536 - 1124}
 
 
 def test_vms(sim):
@@ -124,9 +124,9 @@ def test_replicas(sim):
     place = "zones/flexdisk/replica"
     sim.run("zfs", "create", "-p", "-o", "canmount=off", place)
     for number, facts in enumerate(({"vm": VM, "home": 7}, {"vm": VM, "home": 7}, {"vm": LAST, "home": "x"}, {})):
-        words = [f"-o flexdisk:replica.{key}={value}" for key, value in facts.items()]
+        arguments = [f"-o flexdisk:replica.{key}={value}" for key, value in facts.items()]
         name = f"{place}/{OTHER[:-1]}{number}"
-        sim.run("zfs", "create", "-V", "16M", *" ".join(words).split(), name)
+        sim.run("zfs", "create", "-V", "16M", *" ".join(arguments).split(), name)
     assert ask(sim)["replicas"] == [
         {"vm": uuid, "pool": "zones", "home": home} for uuid, home in sorted([(VM, 7), (LAST, 0)])
     ]
@@ -145,9 +145,9 @@ def pools(sim):
 def test_which_pools(pools):
     assert [pool["name"] for pool in ask(pools)["pools"]] == ["fast", "kept", "zones"]
     for name, vms in (("fast", 1), ("other", 0)):
-        found = ask(pools, name)
-        assert [pool["name"] for pool in found["pools"]] == [name]
-        assert [list(vm["disks"]) for vm in found["vms"]] == [[name]] * vms
+        result = ask(pools, name)
+        assert [pool["name"] for pool in result["pools"]] == [name]
+        assert [list(vm["disks"]) for vm in result["vms"]] == [[name]] * vms
     with pytest.raises(FlexdiskError, match="no such pool: nowhere"):
         ask(pools, "nowhere")
 

@@ -42,8 +42,8 @@ def ask(sim, path="", check=False, pool=None):
 
 def samples(text):
     """The values, by name and labels."""
-    found = [SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#")]
-    return {(match[1].removeprefix("flexdisk_"), match[2]): int(match[3]) for match in found}
+    matches = [SAMPLE.fullmatch(line) for line in text.splitlines() if not line.startswith("#")]
+    return {(match[1].removeprefix("flexdisk_"), match[2]): int(match[3]) for match in matches}
 
 
 def number(sim, name, key):
@@ -52,38 +52,38 @@ def number(sim, name, key):
 
 def test_space(sim):
     sim.adopted(1024)
-    found = samples(ask(sim)["text"])
-    assert found["host_info", 'driver="vmadm"'] == 1
+    metrics = samples(ask(sim)["text"])
+    assert metrics["host_info", 'driver="vmadm"'] == 1
     available = number(sim, "zones", "available")
-    assert found["pool_available_bytes", POOL] == available
-    assert found["pool_size_bytes", POOL] == available + number(sim, "zones", "used")
-    assert [found[f"pool_{name}_bytes", POOL] for name in ("detached", "replicas", "diverged")] == [0, 0, 0]
-    assert found["vm_flexible_disk_size_bytes", OF_VM] == 30 << 30
-    assert 0 < found["vm_allocatable_bytes", OF_VM] < 30 << 30
-    assert found["vm_quota_drift_bytes", OF_VM] == found["vm_reservation_drift_bytes", OF_VM] == 0
+    assert metrics["pool_available_bytes", POOL] == available
+    assert metrics["pool_size_bytes", POOL] == available + number(sim, "zones", "used")
+    assert [metrics[f"pool_{name}_bytes", POOL] for name in ("detached", "replicas", "diverged")] == [0, 0, 0]
+    assert metrics["vm_flexible_disk_size_bytes", OF_VM] == 30 << 30
+    assert 0 < metrics["vm_allocatable_bytes", OF_VM] < 30 << 30
+    assert metrics["vm_quota_drift_bytes", OF_VM] == metrics["vm_reservation_drift_bytes", OF_VM] == 0
     quota, reservation = (number(sim, f"zones/{VM}", key) for key in ("quota", "reservation"))
     sim.run("zfs", "set", f"quota={quota + 5}", f"reservation={reservation - 7}", f"zones/{VM}")
-    found = samples(ask(sim)["text"])
-    assert found["vm_quota_drift_bytes", OF_VM] == 5
-    assert found["vm_reservation_drift_bytes", OF_VM] == -7
+    metrics = samples(ask(sim)["text"])
+    assert metrics["vm_quota_drift_bytes", OF_VM] == 5
+    assert metrics["vm_reservation_drift_bytes", OF_VM] == -7
 
 
 def test_a_vm_without_flexible_disk_space(sim):
     sim.create(flexible=None)
-    found = samples(ask(sim)["text"])
-    assert ("vm_quota_drift_bytes", OF_VM) in found
-    assert not {("vm_flexible_disk_size_bytes", OF_VM), ("vm_allocatable_bytes", OF_VM)} & {*found}
+    metrics = samples(ask(sim)["text"])
+    assert ("vm_quota_drift_bytes", OF_VM) in metrics
+    assert not {("vm_flexible_disk_size_bytes", OF_VM), ("vm_allocatable_bytes", OF_VM)} & {*metrics}
 
 
 def test_findings_end_with_zero(sim):
     sim.adopted(1024)
-    found = samples(ask(sim)["text"])
-    assert [found["findings", f'severity="{severity}"'] for severity in ("error", "warning", "info")] == [0, 0, 0]
+    metrics = samples(ask(sim)["text"])
+    assert [metrics["findings", f'severity="{severity}"'] for severity in ("error", "warning", "info")] == [0, 0, 0]
     sim.run("zfs", "set", f"quota={number(sim, f'zones/{VM}', 'quota') + (1 << 20)}", f"zones/{VM}")
-    found = samples(ask(sim)["text"])
+    metrics = samples(ask(sim)["text"])
     assert KINDS["quota_drift"].severity == "warning"
-    assert found["findings", 'severity="warning"'] == 1
-    assert found["findings_by_kind", 'kind="quota_drift",severity="warning"'] == 1
+    assert metrics["findings", 'severity="warning"'] == 1
+    assert metrics["findings_by_kind", 'kind="quota_drift",severity="warning"'] == 1
 
 
 def test_detached_disks(sim):
@@ -91,10 +91,10 @@ def test_detached_disks(sim):
     sim.converge({"vm": VM, "unlisted": "detach", "disks": [{"name": "root", "boot": True}]})
     (disk,) = [name for name in sim.run("zfs", "list", "-Ho", "name").split() if name.startswith("zones/flexdisk/")]
     labels = f'disk="{disk.rpartition("/")[2]}",name="a",vm="{VM}",pool="zones"'
-    found = samples(ask(sim)["text"])
-    assert found["detached_disk_size_bytes", labels] == 1 << 30
-    assert found["detached_disk_created_timestamp_seconds", labels] == number(sim, disk, "creation")
-    assert found["pool_detached_bytes", POOL] == number(sim, disk, "used") > 0
+    metrics = samples(ask(sim)["text"])
+    assert metrics["detached_disk_size_bytes", labels] == 1 << 30
+    assert metrics["detached_disk_created_timestamp_seconds", labels] == number(sim, disk, "creation")
+    assert metrics["pool_detached_bytes", POOL] == number(sim, disk, "used") > 0
 
 
 def test_the_file(sim, tmp_path):
@@ -170,11 +170,11 @@ def test_what_is_half_done(sim):
         }
     )
     held = group_lease.run(Zfs(sim.runner), Vmadm(sim.runner), wanted, "zones", check_mode=False)
-    found = samples(ask(sim)["text"])
-    assert found["unfinished_run_since_timestamp_seconds", OF_VM] == seconds_of(record.since)
-    assert found["unfinished_run_since_timestamp_seconds", f'vm="{OTHER}",name="",pool="zones"'] == 0
+    metrics = samples(ask(sim)["text"])
+    assert metrics["unfinished_run_since_timestamp_seconds", OF_VM] == seconds_of(record.since)
+    assert metrics["unfinished_run_since_timestamp_seconds", f'vm="{OTHER}",name="",pool="zones"'] == 0
     expires = seconds_of(held.result["lease"]["expires"])
-    assert found["lease_expires_timestamp_seconds", 'group="web",pool="zones"'] == expires
+    assert metrics["lease_expires_timestamp_seconds", 'group="web",pool="zones"'] == expires
 
 
 @pytest.mark.parametrize("late", [True, False])
@@ -185,6 +185,6 @@ def test_a_run_that_only_waits_for_its_guest(sim, late):
     sim.run("zfs", "set", f"flexdisk:intent.{VM}={journal.encode(record)}", "zones/flexdisk")
     sim.run("zfs", "set", f"flexdisk:intents={VM}", "zones/flexdisk")
     sim.run("vmadm", "start", VM)
-    told = [key for key in samples(ask(sim)["text"]) if key[0] == "unfinished_run_since_timestamp_seconds"]
+    unfinished = [key for key in samples(ask(sim)["text"]) if key[0] == "unfinished_run_since_timestamp_seconds"]
     rows = host_status.run(Zfs(sim.runner), Copies(sim.runner), Vmadm(sim.runner), None)[0]["half_done"]
-    assert (len(told), len(rows)) == ((0, 0) if late else (1, 1))
+    assert (len(unfinished), len(rows)) == ((0, 0) if late else (1, 1))

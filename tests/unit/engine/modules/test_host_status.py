@@ -43,10 +43,10 @@ def interrupted(sim, vm=VM, **entry):
 
 def test_nothing_is_half_done(sim):
     sim.adopted(1024)
-    found = ask(sim)
-    assert found["half_done"] == []
-    assert found["vms"] == [{"uuid": VM, "alias": "web01"}]
-    assert not found["changed"]
+    result = ask(sim)
+    assert result["half_done"] == []
+    assert result["vms"] == [{"uuid": VM, "alias": "web01"}]
+    assert not result["changed"]
 
 
 def test_a_run_that_the_same_task_finishes(sim):

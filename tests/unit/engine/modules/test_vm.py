@@ -99,7 +99,7 @@ def test_disks_of_request_package_or_the_usual_ones(sim, package, disks, expecte
 
 
 @pytest.mark.parametrize(
-    ("code", "vm", "said"),
+    ("code", "vm", "text"),
     [
         ("InvalidArgument", {"package": "inflexible", "disks": [{}, {"size": 512}]}, "needs a package with flexible"),
         ("InvalidArgument", {"disks": [{}, *[{"size": 1}] * 8]}, "9 disks are too many: a new VM can have at most 8"),
@@ -138,8 +138,8 @@ def test_disks_of_request_package_or_the_usual_ones(sim, package, disks, expecte
         ("VmadmFailed", {"image": IMAGE.replace("1", "2")}, "ImageNotInstalled"),
     ],
 )
-def test_what_cannot_be_made_is_refused_before_anything(sim, code, vm, said):
-    assert said in refusal(sim, code, {"package": "flexible", "image": IMAGE, **vm})
+def test_what_cannot_be_made_is_refused_before_anything(sim, code, vm, text):
+    assert text in refusal(sim, code, {"package": "flexible", "image": IMAGE, **vm})
 
 
 def test_a_package_is_checked_by_itself(sim):
@@ -150,16 +150,16 @@ def test_a_package_is_checked_by_itself(sim):
         {"name": "-", "disk": 1},
     ]
     zfs, hypervisor = Zfs(sim.runner), Vmadm(sim.runner)
-    found = run(zfs, hypervisor, [DEFAULTS], bad, Policy(), None, True)
-    assert [p.code for p in found.problems] == ["InvalidArgument"] * 4
-    texts = "; ".join(p.message for p in found.problems)
-    for said in (
+    outcome = run(zfs, hypervisor, [DEFAULTS], bad, Policy(), None, True)
+    assert [p.code for p in outcome.problems] == ["InvalidArgument"] * 4
+    message = "; ".join(p.message for p in outcome.problems)
+    for text in (
         "disk of package a",
         "package b has disks, so it needs",
         "two packages are called b",
         "package name '-'",
     ):
-        assert said in texts
+        assert text in message
 
 
 def test_names_and_uuids_of_others(sim):
@@ -216,9 +216,10 @@ def test_any_other_name_will_do(sim, name):
 def test_a_name_that_another_vms_uuid_begins_with_makes_and_changes_nothing(sim):
     """db01 is to be made; the uuid of another VM begins with db01."""
     uuid = sim.create(alias="web09", uuid="db01" + OTHER[4:])
-    said = refusal(sim, "InvalidArgument", {**NEW, "vm": "db01"})
+    message = refusal(sim, "InvalidArgument", {**NEW, "vm": "db01"})
     assert (
-        f"only the beginning of the uuid of VM web09 ({uuid}); a task that could make a VM of this name takes" in said
+        f"only the beginning of the uuid of VM web09 ({uuid}); a task that could make a VM of this name takes"
+        in message
     )
     refusal(sim, "InvalidArgument", {"vm": uuid[:7], "state": "running"})
     assert settle(sim, {"vm": uuid[:8], "state": "running"}).changed
@@ -229,14 +230,14 @@ def test_a_deletion_takes_no_mere_prefix(sim):
     uuid = sim.create(alias="web09", uuid=OTHER)
     away = {"state": "absent", "destroy_disks": True}
     for address in (*addresses(uuid)[2:], uuid[:4]):
-        said = refusal(sim, "InvalidArgument", {"vm": address, **away})
+        message = refusal(sim, "InvalidArgument", {"vm": address, **away})
         assert (
             f"only the beginning of the uuid of VM web09 ({uuid}); state=absent takes its whole uuid or its alias"
-            in said
+            in message
         )
     other = sim.create(alias=uuid[:4], uuid=IMAGE.replace("aaaaaaaa", "eeeeeeee"))
-    said = refusal(sim, "Ambiguous", {"vm": uuid[:4], **away})
-    assert f"dddd ({other}), web09 ({uuid})" in said
+    message = refusal(sim, "Ambiguous", {"vm": uuid[:4], **away})
+    assert f"dddd ({other}), web09 ({uuid})" in message
     settle(sim, {"vm": other, **away})
     refusal(sim, "InvalidArgument", {"vm": uuid[:4], **away})
     settle(sim, {"vm": uuid.upper(), **away})
@@ -249,8 +250,8 @@ def test_a_deletion_takes_no_alias_that_is_a_uuid(sim):
     away = {"state": "absent", "destroy_disks": True}
     assert not go(sim, {"vm": first, "vcpus": 2}, check=True).problems
     assert go(sim, {"vm": first, **away}).changed
-    said = refusal(sim, "InvalidArgument", {"vm": first, **away})
-    assert f"the alias of VM {first} ({second}); state=absent takes the VM's own uuid" in said
+    message = refusal(sim, "InvalidArgument", {"vm": first, **away})
+    assert f"the alias of VM {first} ({second}); state=absent takes the VM's own uuid" in message
     assert settle(sim, {"vm": first, "vcpus": 2}).vms[0]["uuid"] == second
     settle(sim, {"vm": second, **away})
 
@@ -301,9 +302,9 @@ def test_a_package_changes_all_that_it_has(sim):
     assert (vm["memory"], vm["vcpus"], vm["flexible_disk_size"], vm["package"]) == (2048, 4, 204800, "larger")
     assert done.warnings == [f"web01 ({vm['uuid']}): memory and vcpus change at its next start"]
     sim.assert_lawful(vm["uuid"])
-    said = refusal(sim, "InsufficientSpace", {**NEW, "package": "smaller"})
-    assert "disks and snapshots need 100 GiB" in said
-    assert "by RFD 154 existing disk usage is 100 GiB" in said
+    message = refusal(sim, "InsufficientSpace", {**NEW, "package": "smaller"})
+    assert "disks and snapshots need 100 GiB" in message
+    assert "by RFD 154 existing disk usage is 100 GiB" in message
 
 
 @pytest.mark.parametrize("package", ["larger", "smaller"])
@@ -342,8 +343,8 @@ def test_another_image_for_a_vm_that_is_there_is_refused(sim):
     sim.admin("image-import", NOCLOUD, "10240")
     settle(sim, NEW)
     for more in ({}, {"disks": [{"name": "disk0"}], "unlisted": "keep"}, {"package": "larger"}):
-        said = refusal(sim, "FixedAtBirth", {**NEW, **more, "image": SECOND})
-        assert f"boots from image {IMAGE}, and only a new boot disk gets image {SECOND}" in said
+        message = refusal(sim, "FixedAtBirth", {**NEW, **more, "image": SECOND})
+        assert f"boots from image {IMAGE}, and only a new boot disk gets image {SECOND}" in message
     [problem] = go(sim, {**NEW, "image": SECOND}, check=True).problems
     assert problem.as_dict()["class"] == "recreate"
     assert not go(sim, {**NEW, "image": None}, check=True).changed
@@ -360,8 +361,8 @@ def test_another_image_makes_the_boot_disk_anew_where_its_entry_allows_it(sim, m
     more = {"options": {"nics": nics}, "customer_metadata": {"role": "web"}, "state": "running"}
     made = {"name": "root"}
     uuid = settle(sim, {**NEW, **more, "disks": [made, data]}).vms[0]["uuid"]
-    kept = ("uuid", "nics", "customer_metadata", "create_timestamp", "alias", "ram", "vcpus", "autoboot")
-    before = {key: json.loads(sim.run("vmadm", "get", uuid)).get(key) for key in kept}
+    fixed = ("uuid", "nics", "customer_metadata", "create_timestamp", "alias", "ram", "vcpus", "autoboot")
+    before = {key: json.loads(sim.run("vmadm", "get", uuid)).get(key) for key in fixed}
     assert before["nics"][0]["mac"]
     sim.write(f"zones/{uuid}/disk1", 7)
     digest = sim.digest(f"zones/{uuid}/disk1")
@@ -372,7 +373,7 @@ def test_another_image_makes_the_boot_disk_anew_where_its_entry_allows_it(sim, m
         ("stop", "", "restart"), ("detach", "root", "recreate"),
         ("create", "root", "recreate"), ("start", "", "restart"),
     ]  # fmt: skip
-    assert {key: json.loads(sim.run("vmadm", "get", uuid)).get(key) for key in kept} == before
+    assert {key: json.loads(sim.run("vmadm", "get", uuid)).get(key) for key in fixed} == before
     assert [(d["name"], d["image"], d["pci_slot"]) for d in done.vms[0]["disks"]] == [
         ("root", SECOND, "0:4:0"), ("data", "", "0:4:1"),
     ]  # fmt: skip
@@ -405,14 +406,14 @@ def test_the_entry_that_names_the_boot_disk_is_made_anew_wherever_it_stands(sim)
 def test_an_entry_that_is_not_first_needs_boot(sim):
     """A second run would not know it if this one were interrupted."""
     wanted = two_disks(sim)
-    said = refusal(sim, "InvalidArgument", wanted({"name": "data"}, ANEW))
-    assert said == "is the boot disk, but not the first entry; recreate: true makes it anew only with boot: true"
+    message = refusal(sim, "InvalidArgument", wanted({"name": "data"}, ANEW))
+    assert message == "is the boot disk, but not the first entry; recreate: true makes it anew only with boot: true"
 
 
 def test_a_data_disk_never_becomes_the_boot_disk_because_it_stands_first(sim):
     wanted = two_disks(sim)
-    said = refusal(sim, "FixedAtBirth", wanted({"name": "data", "recreate": True}, {"name": "root"}))
-    assert "only a new boot disk gets image" in said
+    message = refusal(sim, "FixedAtBirth", wanted({"name": "data", "recreate": True}, {"name": "root"}))
+    assert "only a new boot disk gets image" in message
     first = {"name": "data", "recreate": True, "boot": True}
     assert "is a data disk" in refusal(sim, "InvalidArgument", {**wanted(first), "unlisted": "keep"})
 
@@ -427,8 +428,8 @@ def test_a_boot_disk_that_is_listed_by_its_uuid_is_not_made_anew(sim):
 
 def test_an_entry_that_says_boot_false_is_not_overruled(sim):
     wanted = two_disks(sim)
-    said = refusal(sim, "InvalidArgument", wanted({**ANEW, "boot": False}, {"name": "data"}))
-    assert "only with boot: true" in said
+    message = refusal(sim, "InvalidArgument", wanted({**ANEW, "boot": False}, {"name": "data"}))
+    assert "only with boot: true" in message
 
 
 def test_an_image_that_is_not_known_is_not_compared(sim):
@@ -464,8 +465,8 @@ def test_each_difference_says_what_it_takes(sim):
     assert {p.as_dict()["class"] for p in lacking.problems} == {"refused"}
     predicted, done = (go(sim, wanted, check=check, allow_restart=True) for check in (True, False))
     assert predicted.vms[0]["steps"] == done.vms[0]["steps"]
-    found = {(step["step"], step["disk"]): step["class"] for step in done.vms[0]["steps"]}
-    assert found == {
+    classes = {(step["step"], step["disk"]): step["class"] for step in done.vms[0]["steps"]}
+    assert classes == {
         ("properties", ""): "restart",
         ("stop", ""): "restart",
         ("destroy", "b"): "recreate",
@@ -512,8 +513,8 @@ def test_a_change_that_waits_for_a_start_gets_one_if_the_task_wants_it(sim, auto
     vm = {**NEW, "disks": [{"name": "root"}], "state": "running", "autoboot": autoboot}
     settle(sim, vm)
     more = {"vm": "web01", "vcpus": 5, "restart": True}
-    said = refusal(sim, "VmNotStopped", more)
-    assert "must be restarted for: ~ vcpus" in said
+    message = refusal(sim, "VmNotStopped", more)
+    assert "must be restarted for: ~ vcpus" in message
     done = settle(sim, more, allow_restart=True)
     steps = [step["step"] for step in done.vms[0]["steps"]]
     assert steps == ["stop", "properties", "start", *([] if autoboot else ["autoboot"])]
@@ -552,9 +553,9 @@ def test_the_mark_of_a_group(sim):
         assert f"member {wrong!r} is not the name" in refusal(sim, "InvalidArgument", {"vm": "web01", "member": wrong})
     for other, mark in (("", "a VM of no group"), ("web-1", "web-1")):
         settle(sim, {"vm": "web01", "member": other})
-        said = refusal(sim, "NotMarked", {"vm": "web01", "state": "absent", "member": "web-2"})
-        assert f"only web-2 is deleted here, but the VM is marked as {mark}" in said
-        assert "if it is web-2 all the same, say so first ({vm: web01, member: web-2})" in said
+        message = refusal(sim, "NotMarked", {"vm": "web01", "state": "absent", "member": "web-2"})
+        assert f"only web-2 is deleted here, but the VM is marked as {mark}" in message
+        assert "if it is web-2 all the same, say so first ({vm: web01, member: web-2})" in message
     settle(sim, {"vm": "web01", "state": "absent", "member": "web-1"})
     for member in ("web-0", ""):
         new = {**vm, "vm": "new" + member, "uuid": "", "member": member}
@@ -596,12 +597,12 @@ def test_another_snapshot_beside_the_protections_own_is_given_up_by_name(sim):
     uuid = settle(sim, {**NEW, "disks": [{}], "indestructible": True}).vms[0]["uuid"]
     sim.run("zfs", "snapshot", f"zones/{uuid}@mine")
     gone = {**GONE, "indestructible": False}
-    said = refusal(sim, "HasSnapshots", gone)
-    assert "snapshots that would be destroyed with it: mine; destroy" in said
+    message = refusal(sim, "HasSnapshots", gone)
+    assert "snapshots that would be destroyed with it: mine; destroy" in message
     sim.run("zfs", "destroy", f"zones/{uuid}@mine")
     sim.run("zfs", "release", "do_not_destroy", f"zones/{uuid}@indestructible")
-    said = refusal(sim, "HasSnapshots", gone)
-    assert "indestructible (left of a protection whose hold somebody has released)" in said
+    message = refusal(sim, "HasSnapshots", gone)
+    assert "indestructible (left of a protection whose hold somebody has released)" in message
     assert "with disk0 10 GiB, 1 snapshot\n" in settle(sim, {**gone, "destroy_snapshots": True}).diff
 
 
@@ -644,8 +645,8 @@ def test_a_boot_disk_with_preserve_is_kept_too(sim):
     data = sim.digest(f"zones/{uuid}/disk0", "0", "50")
     done = settle(sim, GONE)
     assert sim.digest(done.vms[0]["parked"][0]["volume"], "0", "50") == data
-    said = refusal(sim, "InvalidArgument", vm)
-    assert "a new VM cannot boot from an existing disk" in said
+    message = refusal(sim, "InvalidArgument", vm)
+    assert "a new VM cannot boot from an existing disk" in message
     detached = done.vms[0]["parked"][0]["uuid"]
     settle(sim, {**NEW, "disks": [{"name": "fresh"}, {"uuid": detached, "name": "old"}]})
 
@@ -654,8 +655,8 @@ def test_what_nobody_has_named_is_not_destroyed_with_a_vm(sim):
     uuid = settle(sim, {**NEW, "disks": [{}]}).vms[0]["uuid"]
     sim.run("zfs", "create", "-V", "10M", f"zones/{uuid}/mine")
     sim.run("zfs", "create", f"zones/{uuid}/files")
-    said = refusal(sim, "InUse", GONE)
-    assert f"zones/{uuid}/files, zones/{uuid}/mine would be destroyed" in said
+    message = refusal(sim, "InUse", GONE)
+    assert f"zones/{uuid}/files, zones/{uuid}/mine would be destroyed" in message
     sim.run("zfs", "destroy", f"zones/{uuid}/mine")
     sim.run("zfs", "destroy", f"zones/{uuid}/files")
     sim.run("zfs", "snapshot", f"zones/{uuid}/disk0@x")

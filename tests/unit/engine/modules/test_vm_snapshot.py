@@ -32,27 +32,27 @@ NOW = 1_800_000_000
 UNKNOWN = {"allocatable", "created", "frees_bytes"}
 
 
-def wanted(**words):
+def wanted(**options):
     """The declaration, which must be valid."""
-    declaration, problems = parse_snapshot({**DEFAULTS, "vms": [VM], **words})
+    declaration, problems = parse_snapshot({**DEFAULTS, "vms": [VM], **options})
     assert problems == []
     return declaration
 
 
-def go(sim, check=False, restart=False, vms=(VM,), **words):
+def go(sim, check=False, restart=False, vms=(VM,), **options):
     zfs, hypervisor = Zfs(sim.runner, lambda seconds: None), Vmadm(sim.runner, sim.waits.append)
-    return vm_snapshot.run(zfs, hypervisor, vms, wanted(**words), Policy(allow_restart=restart), None, check, NOW)
+    return vm_snapshot.run(zfs, hypervisor, vms, wanted(**options), Policy(allow_restart=restart), None, check, NOW)
 
 
-def snapshot(sim, **words):
+def snapshot(sim, **options):
     """A task in four steps."""
-    return four_steps(sim, lambda check: go(sim, check=check, **words), holds=sim.assert_lawful)
+    return four_steps(sim, lambda check: go(sim, check=check, **options), holds=sim.assert_lawful)
 
 
-def refusal(sim, code, **words):
+def refusal(sim, code, **options):
     """Texts of the problems; nothing has changed."""
     before = sim.fingerprint()
-    predicted, refused = (go(sim, check=check, **words).problems for check in (True, False))
+    predicted, refused = (go(sim, check=check, **options).problems for check in (True, False))
     assert sim.fingerprint() == before
     assert predicted == refused
     assert {p.code for p in refused} == {code}
@@ -107,12 +107,12 @@ def test_a_snapshot_that_does_not_fit_names_the_flexible_disk_size_that_does():
     sim.write(f"{ROOT}/disk1", 7, 0, 300)
     sizes = {"small": 10240 + 2048 + 290, "right": 10240 + 2048 + 330, "huge": 102400}
     packages = [{"name": name, "disk": disk, "flexible_disk": True} for name, disk in sizes.items()]
-    said = refusal(sim, "InsufficientSpace", name="one", packages=[*packages, {"name": "no", "disk": 12600}])
-    assert f"with package right ({sizes['right']} MiB)" in said
-    assert re.search(r"snapshot one needs 3\d\d\.\d MiB at once, and [\d.]+ KiB is left; ", said), said
-    fits = int(re.search(r"flexible_disk_size must be at least (\d+) MiB", said)[1])
+    message = refusal(sim, "InsufficientSpace", name="one", packages=[*packages, {"name": "no", "disk": 12600}])
+    assert f"with package right ({sizes['right']} MiB)" in message
+    assert re.search(r"snapshot one needs 3\d\d\.\d MiB at once, and [\d.]+ KiB is left; ", message), message
+    fits = int(re.search(r"flexible_disk_size must be at least (\d+) MiB", message)[1])
     assert 10240 + 2048 + 300 <= fits < 10240 + 2048 + 320
-    assert "disk a 2 GiB" in said
+    assert "disk a 2 GiB" in message
     sim.converge({"vm": VM, "flexible_disk_size": fits - 1})
     refusal(sim, "InsufficientSpace", name="one")
     sim.converge({"vm": VM, "flexible_disk_size": fits})
@@ -126,8 +126,8 @@ def test_what_is_said_to_be_freed_makes_room_for_the_next():
     sim.write(f"{ROOT}/disk1", 7, 0, 300)
     go(sim, name="one")
     sim.write(f"{ROOT}/disk1", 8, 0, 100)
-    said = refusal(sim, "InsufficientSpace", name="two")
-    assert re.search(r"these would free: snapshot one 3\d\d\S* MiB, disk a", said), said
+    message = refusal(sim, "InsufficientSpace", name="two")
+    assert re.search(r"these would free: snapshot one 3\d\d\S* MiB, disk a", message), message
     go(sim, name="one", state="absent")
     snapshot(sim, name="two")
 
@@ -153,9 +153,9 @@ def test_a_snapshot_with_a_clone_or_a_hold_stays(sim):
     go(sim, name="one")
     sim.run("zfs", "clone", f"{ROOT}/disk1@vmsnap-one", "zones/copy")
     sim.run("zfs", "hold", "mine", f"{ROOT}/disk2@vmsnap-one")
-    said = refusal(sim, "InUse", name="one", state="absent")
-    assert "zones/copy" in said
-    assert "disk2@vmsnap-one has 1 hold" in said
+    message = refusal(sim, "InUse", name="one", state="absent")
+    assert "zones/copy" in message
+    assert "disk2@vmsnap-one has 1 hold" in message
 
 
 def test_keep_destroys_what_the_rule_does_not_keep(sim):
@@ -222,8 +222,8 @@ def test_a_snapshot_of_such_a_file_system_that_is_used_or_was_not_taken_with_it_
     sim.run("zfs", "destroy", "zones/copy")
     sim.run("zfs", "destroy", f"{extra}@vmsnap-n1")
     sim.run("zfs", "snapshot", f"{extra}@vmsnap-n1")
-    words = "was not taken with it. Give it another name with zfs rename, one that does not begin with vmsnap-"
-    assert words in refusal(sim, "Ambiguous", name="n1", state="absent")
+    text = "was not taken with it. Give it another name with zfs rename, one that does not begin with vmsnap-"
+    assert text in refusal(sim, "Ambiguous", name="n1", state="absent")
 
 
 def test_a_remainder_below_the_vm_is_removed(sim):
@@ -307,8 +307,8 @@ def test_a_rollback_of_a_full_vm_has_room_for_the_moment():
 def test_a_pool_without_room_for_the_moment_is_a_refusal():
     sim = full()
     reserve(sim, 40 * MIB)
-    said = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
-    assert re.fullmatch(r"pool zones has 40 MiB left, but this task needs \S+ MiB \(.*\)", said), said
+    message = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
+    assert re.fullmatch(r"pool zones has 40 MiB left, but this task needs \S+ MiB \(.*\)", message), message
     sim.run("zfs", "set", "reservation=none", "zones/others")
     snapshot(sim, name="one", state="rolled_back")
 
@@ -317,8 +317,8 @@ def test_a_pool_whose_room_goes_meanwhile_ends_no_rollback_half_way(monkeypatch)
     sim = full("running")
     stop, was = Vmadm.stop, sim.digest(f"{ROOT}/disk1")
 
-    def stopped(self, *words):
-        stop(self, *words)
+    def stopped(self, *arguments):
+        stop(self, *arguments)
         reserve(sim, 40 * MIB)
 
     monkeypatch.setattr(Vmadm, "stop", stopped)
@@ -363,8 +363,8 @@ def test_a_rollback_over_a_shrink_wants_the_space_first():
     go(sim, name="one")
     entries = [{"name": "root"}, {"name": "a", "size": 1024, "dangerous_allow_shrink": True}]
     sim.converge({"vm": VM, "disks": entries, "flexible_disk_size": 10240 + 1024 + 64})
-    said = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
-    fits = int(re.search(r"set it in this task to at least (\d+) MiB", said)[1])
+    message = refusal(sim, "InsufficientSpace", name="one", state="rolled_back")
+    fits = int(re.search(r"set it in this task to at least (\d+) MiB", message)[1])
     refusal(sim, "InsufficientSpace", name="one", state="rolled_back", flexible_disk_size=fits - 1)
     snapshot(sim, name="one", state="rolled_back", flexible_disk_size=fits)
     assert sim.digest(f"{ROOT}/disk1") == was
@@ -386,8 +386,8 @@ def test_newer_snapshots_are_given_up_by_name(sim):
     for name in ("one", "two", "three"):
         go(sim, name=name)
     sim.run("zfs", "snapshot", f"{ROOT}/disk2@by-hand")
-    said = refusal(sim, "InvalidArgument", name="one", state="rolled_back", newer=["two"])
-    assert "newer snapshots: by-hand, three;" in said
+    message = refusal(sim, "InvalidArgument", name="one", state="rolled_back", newer=["two"])
+    assert "newer snapshots: by-hand, three;" in message
     snapshot(sim, name="one", state="rolled_back", newer=["two", "three", "by-hand"])
     assert names(sim) == ["one"]
 
@@ -398,9 +398,9 @@ def test_a_protection_that_came_later_stands_against_a_rollback(sim):
     sim.write(f"{ROOT}/disk1", 9, 0, 8)
     sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": true}')
     for more in ({}, {"newer": ["indestructible"]}, {"destroy_newer": True}):
-        said = refusal(sim, "Indestructible", name="one", state="rolled_back", **more)
-        assert f"the protection's own snapshot {ROOT}@indestructible prevents a rollback" in said
-        assert "indestructible=false of the module vm removes both" in said
+        message = refusal(sim, "Indestructible", name="one", state="rolled_back", **more)
+        assert f"the protection's own snapshot {ROOT}@indestructible prevents a rollback" in message
+        assert "indestructible=false of the module vm removes both" in message
     sim.run("vmadm", "update", VM, stdin='{"indestructible_zoneroot": false}')
     snapshot(sim, name="one", state="rolled_back")
 
@@ -494,7 +494,7 @@ def prepared(power, idle=False):
 
 @pytest.mark.parametrize("power", ["stopped", "running"])
 @pytest.mark.parametrize(
-    "words",
+    "options",
     [
         {"name": "three", "keep": {"last": 1, "daily": None, "weekly": None, "names": ["*"]}},
         {"name": "one", "state": "absent"},
@@ -504,18 +504,18 @@ def prepared(power, idle=False):
     ids=["take", "delete", "rollback", "raise"],
 )
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_killed_at_every_change_the_same_task_ends_it(words, power, after):
+def test_killed_at_every_change_the_same_task_ends_it(options, power, after):
     """Without another module in between."""
-    idle = words["name"] == "two"  # there is nothing to roll back
+    idle = options["name"] == "two"  # there is nothing to roll back
     sim = prepared(power, idle)
-    assert go(sim, **words).failure is None
+    assert go(sim, **options).failure is None
     wanted_end, number = state_of(sim), 0
     while True:
         number += 1
         sim = prepared(power, idle)
         restore = kill(sim, number, after)
         try:
-            go(sim, **words)
+            go(sim, **options)
             break
         except Killed:
             pass
@@ -525,10 +525,10 @@ def test_killed_at_every_change_the_same_task_ends_it(words, power, after):
         if rolled:
             refused = sim.converge({"vm": VM, "disks": None})
             assert "a rollback to snapshot one was interrupted" in refused.problems[0].message
-        done = go(sim, **words)
+        done = go(sim, **options)
         assert (done.problems, done.failure) == ([], None), number
         assert state_of(sim) == wanted_end, number
-        assert not go(sim, **words).changed or power == "running"
+        assert not go(sim, **options).changed or power == "running"
     assert number > 1
 
 
@@ -695,5 +695,5 @@ def test_a_deletion_that_fails_leaves_the_rollback_to_be_ended():
 def test_no_disk_is_kept_of_which_nobody_knows_whether_it_has_gone_back():
     sim = half_back("destroyed")
     sim.run("zfs", "set", "flexdisk:preserve=true", f"{ROOT}/disk1")
-    words = test_vm.refusal(sim, "InUse", {"vm": "web01", **GONE})
-    assert "before a is detached" in words
+    message = test_vm.refusal(sim, "InUse", {"vm": "web01", **GONE})
+    assert "before a is detached" in message

@@ -356,9 +356,9 @@ def test_an_inflexible_vm_keeps_the_room_of_a_removed_disk(sim):
     sim.create(flexible=None, sizes=(2048,))
     assert not sim.quota().changed
     removed_disk(sim)
-    kept = sim.quota()
-    assert (kept.changed, kept.vms[0]["cause"]) == (False, OVERHEAD)
-    assert kept.vms[0]["drift"]["quota_bytes"] > 2048 * MIB
+    retained = sim.quota()
+    assert (retained.changed, retained.vms[0]["cause"]) == (False, OVERHEAD)
+    assert retained.vms[0]["drift"]["quota_bytes"] > 2048 * MIB
     predicted = sim.quota(check=True, reclaim=True)
     assert predicted.changed
     done = sim.quota(reclaim=True)

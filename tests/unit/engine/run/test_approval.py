@@ -91,15 +91,15 @@ def refuses(sim: Simulated, approved: Outcome, now: Outcome, lines: list[str], *
     before = sim.fingerprint()
     sim.calls.clear()
     for check in (True, False):
-        said = expecting(sim, approved, *vms, check=check)
-        assert [problem.code for problem in said.problems] == ["PlanChanged"]
-        assert (said.changed, said.diff, said.vms, said.failure) == (False, "", [], None)
-        assert (said.plan, said.plan_digest) == (now.plan, now.plan_digest)
-        words = said.problems[0].message.splitlines()
-        assert approved.plan_digest in words[0]
-        assert now.plan_digest in words[0]
+        result = expecting(sim, approved, *vms, check=check)
+        assert [problem.code for problem in result.problems] == ["PlanChanged"]
+        assert (result.changed, result.diff, result.vms, result.failure) == (False, "", [], None)
+        assert (result.plan, result.plan_digest) == (now.plan, now.plan_digest)
+        text = result.problems[0].message.splitlines()
+        assert approved.plan_digest in text[0]
+        assert now.plan_digest in text[0]
         for line in lines:
-            assert any(word.startswith(line.format(vm=VM, other=OTHER)) for word in words), (line, words)
+            assert any(word.startswith(line.format(vm=VM, other=OTHER)) for word in text), (line, text)
     assert sim.fingerprint() == before
     assert [call for call in sim.calls if changes(call)] == []
 
@@ -132,9 +132,9 @@ def test_what_does_not_count(sim: Simulated, between: Between) -> None:
 def test_without_lines_the_message_has_the_whole_plan(sim: Simulated) -> None:
     approved = sim.converge(HERE, check=True)
     for digest in ("", "k" * 16, approved.plan_digest[:-1]):
-        said = sim.converge(HERE, approval=Approval(digest))
-        assert said.problems[0].code == "PlanChanged"
-        assert said.problems[0].message.splitlines()[1:] == approved.plan
+        result = sim.converge(HERE, approval=Approval(digest))
+        assert result.problems[0].code == "PlanChanged"
+        assert result.problems[0].message.splitlines()[1:] == approved.plan
 
 
 def test_a_refusal_of_the_plan_comes_before_those_of_vms(sim: Simulated) -> None:
@@ -144,8 +144,8 @@ def test_a_refusal_of_the_plan_comes_before_those_of_vms(sim: Simulated) -> None
     assert [problem.code for problem in approved.problems] == ["UnlistedDisk"]
     before = sim.fingerprint()
     other = Approval("k" * 16)
-    said = sim.converge(HERE, wrong, continue_on_refusal=True, approval=other)
-    assert [problem.code for problem in said.problems] == ["PlanChanged", "UnlistedDisk"]
+    result = sim.converge(HERE, wrong, continue_on_refusal=True, approval=other)
+    assert [problem.code for problem in result.problems] == ["PlanChanged", "UnlistedDisk"]
     assert sim.fingerprint() == before
     done = sim.converge(HERE, wrong, continue_on_refusal=True, approval=Approval(approved.plan_digest))
     assert [problem.code for problem in done.problems] == ["UnlistedDisk"]
@@ -153,9 +153,9 @@ def test_a_refusal_of_the_plan_comes_before_those_of_vms(sim: Simulated) -> None
 
 
 def test_a_task_that_is_refused_has_no_plan(sim: Simulated) -> None:
-    said = sim.converge({"vm": "web01", "disks": [ROOT]}, approval=Approval("k" * 16))
-    assert [problem.code for problem in said.problems] == ["UnlistedDisk"]
-    assert (said.plan, said.plan_digest) == ([], "")
+    result = sim.converge({"vm": "web01", "disks": [ROOT]}, approval=Approval("k" * 16))
+    assert [problem.code for problem in result.problems] == ["UnlistedDisk"]
+    assert (result.plan, result.plan_digest) == ([], "")
 
 
 class Killed(BaseException):
@@ -192,10 +192,10 @@ def test_a_restart_must_be_approved(sim: Simulated) -> None:
     colder = {"vm": "web02", "disks": [ROOT, {"name": "a", "model": "nvme"}]}
     approved = sim.converge(colder, check=True)
     sim.run("vmadm", "start", OTHER)
-    words = approved.plan[0], "1 VM: 1 change, 1 restart, +0 B, 0 B destroyed"
-    said = sim.converge(colder, allow_restart=True, approval=Approval(approved.plan_digest, tuple(approved.plan)))
-    shown = ["- " + words[0], "+ " + words[1], f"+ web02 ({OTHER}): stop", f"+ web02 ({OTHER}): start"]
-    assert set(said.problems[0].message.splitlines()[1:]) == set(shown)
+    lines = approved.plan[0], "1 VM: 1 change, 1 restart, +0 B, 0 B destroyed"
+    result = sim.converge(colder, allow_restart=True, approval=Approval(approved.plan_digest, tuple(approved.plan)))
+    shown = ["- " + lines[0], "+ " + lines[1], f"+ web02 ({OTHER}): stop", f"+ web02 ({OTHER}): start"]
+    assert set(result.problems[0].message.splitlines()[1:]) == set(shown)
 
 
 def test_another_snapshot_of_the_image_is_another_plan(sim: Simulated) -> None:

@@ -234,11 +234,11 @@ def check_told(broken: Any, sim: Simulated, was_running: bool) -> None:
 def litter(sim: Simulated) -> list[str]:
     """What no run may leave: guards and intents."""
     snapshots = sim.run("zfs", "list", "-Hr", "-t", "snapshot", "-o", "name", "zones").split()
-    found = [name for name in snapshots if "guard" in name]
+    leftovers = [name for name in snapshots if "guard" in name]
     if "zones/flexdisk" in sim.run("zfs", "list", "-H", "-o", "name").split():
         lines = sim.run("zfs", "get", "-H", "-s", "local", "-o", "property", "all", "zones/flexdisk").split()
-        found += [name for name in lines if "intent" in name]
-    return found
+        leftovers += [name for name in lines if "intent" in name]
+    return leftovers
 
 
 SETTINGS = "guid,volsize,quota,refquota,reservation,refreservation,origin,compression,userrefs"
@@ -299,8 +299,8 @@ def test_every_command_in_turn(name: str, how: str) -> None:
         assert (again.problems, again.failure) == ([], None), where
         assert (again.diff, differences(again, predicted)) == (predicted.diff, []), where
         if broken is not None and broken.failure and fault.hit[1] != "inherit" and "inflexible" not in name:
-            kept = broken.failure["restarted"] is False or broken.failure["step"].startswith("autoboot")
-            assert bool(again.vms[0]["recovered"]) == kept, where
+            stays_down = broken.failure["restarted"] is False or broken.failure["step"].startswith("autoboot")
+            assert bool(again.vms[0]["recovered"]) == stays_down, where
         assert given_up or data(sim, guid) == before, where
         assert final(sim) == wanted, where
         third = sim.converge(spec, allow_restart=True)
@@ -329,15 +329,15 @@ def restarting(left, error="vmadm: vminfod is not running"):
     return fault
 
 
-@pytest.mark.parametrize(("failures", "words"), [(0, ""), (1, "2 attempts in 1 s"), (4, "5 attempts in 15 s")])
-def test_a_restart_is_tried_until_the_tool_is_back(sim, failures, words):
+@pytest.mark.parametrize(("failures", "text"), [(0, ""), (1, "2 attempts in 1 s"), (4, "5 attempts in 15 s")])
+def test_a_restart_is_tried_until_the_tool_is_back(sim, failures, text):
     running(sim)
     sim.fault = restarting([failures])
     sim.calls.clear()
     done = sim.converge(RESTART, allow_restart=True)
     sim.fault = None
     assert (done.failure["restarted"], sim.get()["state"], sim.get()["autoboot"]) == (True, "running", True)
-    assert done.failure["restart"].startswith(words)
+    assert done.failure["restart"].startswith(text)
     assert sim.waits == [1, 2, 4, 8][:failures]
     edits = [call for call in sim.calls if call[:2] == ["vmadm", "update"]]
     assert len(edits) == 2, "the edit, and autoboot: what failed is not tried again"
@@ -370,9 +370,9 @@ def test_a_restart_is_given_up_in_the_end_and_says_what_was_tried(sim):
     sim.fault = None
     assert (done.failure["restarted"], sim.get()["state"]) == (False, "stopped")
     assert sum(sim.waits) == 15
-    said = results.ending(done)["msg"]
-    assert "The VM is down; 5 attempts in 15 s to start it, the last error: " in said
-    assert "vminfod is not running" in said
+    message = results.ending(done)["msg"]
+    assert "The VM is down; 5 attempts in 15 s to start it, the last error: " in message
+    assert "vminfod is not running" in message
     again = sim.converge(RESTART, allow_restart=True)
     assert (again.failure, sim.get()["state"]) == (None, "running")
 
@@ -438,9 +438,9 @@ def test_later_vms_are_listed_as_not_done(sim):
         ("web02", False, ["not done"]),
     ]
     assert not done.changed, "the first command failed, and nothing else was done"
-    said = results.ending(done)
-    assert "web01" in said["msg"]
-    assert said["failure"]["vms_not_done"] == ["web02"]
+    result = results.ending(done)
+    assert "web01" in result["msg"]
+    assert result["failure"]["vms_not_done"] == ["web02"]
     assert sim.converge(*specs).failure is None
 
 
@@ -476,11 +476,11 @@ def test_a_volume_exchanged_behind_our_back(sim):
     assert sim.run("zfs", "list", "-H", "-o", "name", volume).strip() == volume
 
 
-@pytest.mark.parametrize("said", ["imgadm get: error (Internal): I/O error", ""])
-def test_an_image_that_cannot_be_asked_for_is_not_forgotten(sim, said):
+@pytest.mark.parametrize("text", ["imgadm get: error (Internal): I/O error", ""])
+def test_an_image_that_cannot_be_asked_for_is_not_forgotten(sim, text):
     sim.adopted()
     spec = one({"name": "n", "image": IMAGE})
-    sim.fault = lambda argv: said if argv[0] == "imgadm" else None
+    sim.fault = lambda argv: text if argv[0] == "imgadm" else None
     assert sim.converge(spec).failure["step"].startswith("+ n 10 GiB")
     sim.fault = None
     assert sim.converge(spec).failure is None
@@ -492,8 +492,8 @@ def counting_down(real, left, answer):
 
     def runner(argv, stdin="", timeout=300):
         left[0] -= 1
-        said = answer(list(argv)) if left[0] == 0 else None
-        return said or real(argv, stdin, timeout)
+        answered = answer(list(argv)) if left[0] == 0 else None
+        return answered or real(argv, stdin, timeout)
 
     return runner
 
@@ -599,7 +599,7 @@ BEHIND = {
 @pytest.mark.parametrize("name", BEHIND)
 def test_changed_between_plan_and_apply(sim, name):
     """Somebody else changes the VM after it was read: it fails, nothing is done, and the VMs after it are left."""
-    act, words = BEHIND[name]
+    act, message = BEHIND[name]
     sim.adopted(64)
     sim.adopted(64, uuid=OTHER, alias="web02")
     sim.run("zfs", "set", "quota=200G", "zones/" + OTHER)
@@ -617,7 +617,7 @@ def test_changed_between_plan_and_apply(sim, name):
     assert done.failure["message"].startswith(
         ("the VM changed since it was read: ", "the host changed since it was read: ")
     )
-    assert words in done.failure["message"]
+    assert message in done.failure["message"]
     assert {s["status"] for s in done.failure["steps"]} <= {"failed", "not done"}
     assert done.failure["restarted"] is None
     assert [c for c in sim.calls if changes(c)] == []

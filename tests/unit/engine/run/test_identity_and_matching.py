@@ -91,15 +91,15 @@ def test_disks_that_adopt_has_named_are_renamed_by_what_the_refusal_says(sim, un
     assert run(Zfs(sim.runner), Vmadm(sim.runner), [{"vm": "web01"}], "adopted", False, None, False).outcome.changed
     assert [d.name for d in sim.vm().disks] == ["disk0", "disk1", "disk2"]
     refused = sim.converge({"vm": "web01", "unlisted": unlisted, "disks": README})
-    told = {p.disk: p.message for p in refused.problems}
+    problems = {p.disk: p.message for p in refused.problems}
     root = sim.vm().disks[0].uuid
     assert (
         f"disk0 (uuid {root}) is the boot disk and has another name; to rename it, give its uuid: "
         f"- {{uuid: {root}, name: root, boot: true}}"
-    ) in told["root"]
-    assert next(iter(told)) == "root"
-    assert set(told) == ({"root", "data", "scratch"} if unlisted == "refuse" else {"root", "data"})
-    pasted = {name: yaml.safe_load(text[text.index("- {") :])[0] for name, text in told.items()}
+    ) in problems["root"]
+    assert next(iter(problems)) == "root"
+    assert set(problems) == ({"root", "data", "scratch"} if unlisted == "refuse" else {"root", "data"})
+    pasted = {name: yaml.safe_load(text[text.index("- {") :])[0] for name, text in problems.items()}
     entries = [{**entry, **pasted.get(entry["name"], {})} for entry in README]
     if unlisted == "keep":
         entries.pop()

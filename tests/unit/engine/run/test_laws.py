@@ -77,10 +77,10 @@ ACTIONS = st.lists(st.one_of(*GUESTS, *OPERATORS), max_size=12)
 
 def act(sim, actions):
     """What guests and other operators do; what ZFS or vmadm refuse does not happen."""
-    for number, (what, which, start, length) in enumerate(actions):
+    for number, (action, which, start, length) in enumerate(actions):
         volumes = [d.volume.name for d in sim.vm().disks]
         volume = volumes[which % len(volumes)]
-        if what == "remove" and volume == volumes[0]:
+        if action == "remove" and volume == volumes[0]:
             continue
         argv = {
             "write": ("guest", "write", volume, str(start), str(length), str(number)),
@@ -91,9 +91,9 @@ def act(sim, actions):
             "vmadm snapshot": ("vmadm", "create-snapshot", VM, "v"),
             "rollback": ("vmadm", "rollback-snapshot", VM, "v"),
             "remove": ("vmadm", "update", VM),
-        }[what]
+        }[action]
         before = sim.get()["state"]
-        sim.node.run(argv, json.dumps({"remove_disks": ["/dev/zvol/rdsk/" + volume]}) if what == "remove" else "")
+        sim.node.run(argv, json.dumps({"remove_disks": ["/dev/zvol/rdsk/" + volume]}) if action == "remove" else "")
         if sim.get()["state"] != before:
             sim.node.run(("vmadm", "stop", VM, "-F") if before == "stopped" else ("vmadm", "start", VM))
 

@@ -133,8 +133,8 @@ def test_an_idle_run_starts_four_processes_at_most(count, vdev):
         assert len(sim.calls) <= 4, sim.calls
     for figures in (True, False):
         sim.calls.clear()
-        found = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, figures)
-        assert len(found.vms) == count
+        result = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, figures)
+        assert len(result.vms) == count
         assert len(sim.calls) <= 4
     sim.calls.clear()
     assert not sim.quota().changed

@@ -31,8 +31,8 @@ THIRD = VM[:-1] + "3"
 GIB = 1 << 30
 
 
-def snapshot(sim, proceed, names=None, check=False, **words):
-    spec = wanted(vms=None, **{"name": "nightly", **words})
+def snapshot(sim, proceed, names=None, check=False, **options):
+    spec = wanted(vms=None, **{"name": "nightly", **options})
     policy = Policy(continue_on_refusal=proceed)
     return vm_snapshot.run(Zfs(sim.runner), Vmadm(sim.runner), names, spec, policy, None, check, NOW)
 
@@ -75,12 +75,12 @@ def three(sim):
     return sim
 
 
-def both(run, sim, *args, **words):
+def both(run, sim, *args, **options):
     """Check mode and the real run, which say the same."""
     before = sim.fingerprint()
-    predicted = run(sim, *args, check=True, **words)
+    predicted = run(sim, *args, check=True, **options)
     assert sim.fingerprint() == before
-    done = run(sim, *args, **words)
+    done = run(sim, *args, **options)
     assert predicted.problems == done.problems
     assert (predicted.changed, predicted.diff) == (done.changed, done.diff)
     assert [vm["uuid"] for vm in predicted.vms] == [vm["uuid"] for vm in done.vms]

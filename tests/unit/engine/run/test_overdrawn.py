@@ -46,10 +46,10 @@ def test_an_idle_run_is_idle_and_says_so(overdrawn, spec):
     done = overdrawn.four_steps(spec)
     assert not done.changed
     assert len(done.warnings) == 1
-    least = int(re.findall(r"raised to (\d+) MiB$", done.warnings[0])[0])
-    refused = overdrawn.converge({"vm": "web01", "flexible_disk_size": least - 2})
+    min_size = int(re.findall(r"raised to (\d+) MiB$", done.warnings[0])[0])
+    refused = overdrawn.converge({"vm": "web01", "flexible_disk_size": min_size - 2})
     assert [p.code for p in refused.problems] == ["InsufficientSpace"]
-    assert overdrawn.four_steps({"vm": "web01", "flexible_disk_size": least}).warnings == []
+    assert overdrawn.four_steps({"vm": "web01", "flexible_disk_size": min_size}).warnings == []
 
 
 def test_what_takes_no_space_is_done(overdrawn):

@@ -65,17 +65,17 @@ def rest(sim: Simulated) -> list[str]:
 
 
 def entries(sim: Simulated) -> list[str]:
-    words = sim.node.run(["zfs", "get", "-H", "-s", "local", "-o", "property,value", "all", "zones/flexdisk"])[1]
-    return [line for line in words.splitlines() if "intent." in line]
+    listed = sim.node.run(["zfs", "get", "-H", "-s", "local", "-o", "property,value", "all", "zones/flexdisk"])[1]
+    return [line for line in listed.splitlines() if "intent." in line]
 
 
 def shown(sim: Simulated) -> tuple[list[str], list[str]]:
     """What vm_info and disk_verify say of VMs that are not served, or unfinished."""
     zfs, hypervisor = Zfs(sim.runner), Vmadm(sim.runner)
-    said = info(zfs, hypervisor, None, None, False)
-    told = [one["reason"] for one in said.skipped] + [vm["state"] for vm in said.vms if vm["state"] != "stopped"]
-    found = verify(zfs, hypervisor, None, (), None, 90, False, int(sim.node.now())).findings
-    return told, [f"{one.kind}: {one.message}" for one in found if one.kind != "unknown_vm"]
+    result = info(zfs, hypervisor, None, None, False)
+    message = [one["reason"] for one in result.skipped] + [vm["state"] for vm in result.vms if vm["state"] != "stopped"]
+    reported = verify(zfs, hypervisor, None, (), None, 90, False, int(sim.node.now())).findings
+    return message, [f"{one.kind}: {one.message}" for one in reported if one.kind != "unknown_vm"]
 
 
 def same_task(sim: Simulated, wanted: dict[str, Any]) -> None:
@@ -130,8 +130,8 @@ def test_a_deletion_that_ends_early_is_ended_by_the_same_task(point, fault):
     sim.node.sleep(50)
     same_task(sim, GONE)
     gone(sim)
-    (kept,) = [name for name in names(sim) if name.count("/") == 2 and name.startswith("zones/flexdisk/")]
-    assert sim.digest(kept, "0", "20") == data
+    (retained,) = [name for name in names(sim) if name.count("/") == 2 and name.startswith("zones/flexdisk/")]
+    assert sim.digest(retained, "0", "20") == data
 
 
 @pytest.mark.parametrize(("point", "fault"), [f for f in FAULTS if f[0] in DELETE])
@@ -254,30 +254,30 @@ def test_a_creation_that_begins_when_nobody_waits_for_it_any_longer():
 
 def words_of(sim: Simulated) -> list[str]:
     """What is said of web01 by vm_info, disk_verify and vm_disks; they must say the same."""
-    told, found = shown(sim)
+    states, reported = shown(sim)
     (refused,) = sim.converge({"vm": "web01", "quota": "11GiB"}).problems
     assert refused.code == "VmInTransition"
-    unfinished = [line for line in found if line.startswith("vm_unfinished")]
+    unfinished = [line for line in reported if line.startswith("vm_unfinished")]
     assert len(unfinished) == 1
     assert refused.message.partition(": ")[2] in unfinished[0]
-    return [*told, *unfinished]
+    return [*states, *unfinished]
 
 
 @pytest.mark.parametrize(
-    ("point", "state", "words"),
+    ("point", "state", "text"),
     [
         ("create zonecfg", "configured", "its creation was interrupted at"),
         ("create install", "provisioning", "the same task of vm makes it anew, and state=absent removes it"),
         ("delete uninstall", "configured", "vm with state=absent deletes what is left"),
     ],
 )
-def test_it_is_shown_with_what_ends_it(point, state, words):
+def test_it_is_shown_with_what_ends_it(point, state, text):
     sim = disturbed((point, "kill"), made=point.startswith("delete"))
     go(sim, GONE if point.startswith("delete") else MADE)
-    said = "; ".join(words_of(sim))
-    assert f"web01 ({json.loads(sim.run('vmadm', 'lookup', '-j'))[0]['uuid']})" in said
-    assert f"the VM is {state}: " in said
-    assert words in said
+    message = "; ".join(words_of(sim))
+    assert f"web01 ({json.loads(sim.run('vmadm', 'lookup', '-j'))[0]['uuid']})" in message
+    assert f"the VM is {state}: " in message
+    assert text in message
 
 
 def test_what_a_deletion_has_left_of_the_dataset_is_shown():
@@ -286,10 +286,10 @@ def test_what_a_deletion_has_left_of_the_dataset_is_shown():
     done = go(sim, GONE)
     assert "the VM is deleted, but zones/" in done.failure["message"]
     assert "the same task again destroys it" in done.failure["message"]
-    (found,) = [line for line in shown(sim)[1] if "intent_without_vm" in line]
-    assert "VM web01 was being deleted at" in found
-    assert "is left with its reservation of 30." in found
-    assert "; the same task of vm (state=absent) destroys it" in found
+    (reported,) = [line for line in shown(sim)[1] if "intent_without_vm" in line]
+    assert "VM web01 was being deleted at" in reported
+    assert "is left with its reservation of 30." in reported
+    assert "; the same task of vm (state=absent) destroys it" in reported
     sim.node.pools.faults.clear()
     same_task(sim, GONE)
     gone(sim)
@@ -330,9 +330,9 @@ def test_a_vm_that_is_not_ours_is_not_touched(point):
         sim.node.run(["vmadm", "create"], json.dumps({**payload, "autoboot": False}))
     (vm,) = json.loads(sim.run("vmadm", "lookup", "-j"))
     for wanted in (MADE, GONE):
-        said = refusal(sim, "VmInTransition", wanted)
-        assert "no task of this collection has begun that" in said
-        assert f"vmadm delete {vm['uuid']} removes it" in said
+        message = refusal(sim, "VmInTransition", wanted)
+        assert "no task of this collection has begun that" in message
+        assert f"vmadm delete {vm['uuid']} removes it" in message
     assert "no task of this collection has begun that" in "; ".join(words_of(sim))
 
 
@@ -342,8 +342,10 @@ def test_a_volume_that_somebody_has_written_to_is_not_destroyed(point):
     go(sim, MADE)
     (vm,) = json.loads(sim.run("vmadm", "lookup", "-j"))
     sim.write(f"zones/{vm['uuid']}/disk1", 9, 0, 20)
-    said = refusal(sim, "AlreadyExists", MADE)
-    assert f"zones/{vm['uuid']}/disk1 is left of a VM whose creation was interrupted, and may still be needed" in said
+    message = refusal(sim, "AlreadyExists", MADE)
+    assert (
+        f"zones/{vm['uuid']}/disk1 is left of a VM whose creation was interrupted, and may still be needed" in message
+    )
     assert f"disk1 (512 MiB, uuid {vm['disks'][1]['uuid']})" in refusal(sim, "DataDisks", {"state": "absent"})
 
 
@@ -362,8 +364,8 @@ def test_it_is_made_anew_by_its_name_only():
     sim = disturbed(("create install", "kill"))
     go(sim, MADE)
     (vm,) = json.loads(sim.run("vmadm", "lookup", "-j"))
-    said = refusal(sim, "VmInTransition", {**MADE, "vm": vm["uuid"]})
-    assert "the same task of vm makes it anew" in said
+    message = refusal(sim, "VmInTransition", {**MADE, "vm": vm["uuid"]})
+    assert "the same task of vm makes it anew" in message
     same_task(sim, {**GONE, "vm": vm["uuid"]})
     gone(sim)
 

@@ -102,12 +102,12 @@ HOWS = ("before", "after", "killed")
 
 def points(sim: Simulated, task: Task, turn: int = 0) -> list[Simulated]:
     """The node after an interruption of the task at each command, in each way in turn."""
-    found: list[Simulated] = []
+    interruptions: list[Simulated] = []
     while True:
         twin = clone(sim)
-        if not interrupted(twin, task, len(found) + 1, HOWS[(len(found) + turn) % len(HOWS)]):
-            return found
-        found.append(twin)
+        if not interrupted(twin, task, len(interruptions) + 1, HOWS[(len(interruptions) + turn) % len(HOWS)]):
+            return interruptions
+        interruptions.append(twin)
 
 
 def final_but(left: tuple[Any, ...], sim: Simulated) -> Any:
@@ -120,7 +120,7 @@ def final_but(left: tuple[Any, ...], sim: Simulated) -> Any:
 def test_two_interruptions(then: Task) -> None:
     first = prepared("running")
     guid, old = (first.disks()[name].volume.guid for name in ("a", "root"))
-    kept = data(first, old)
+    old_data = data(first, old)
     whole = clone(first)
     assert anew(whole).failure is None
     before, wanted, tried = data(first, guid), final(whole), 0
@@ -137,7 +137,7 @@ def test_two_interruptions(then: Task) -> None:
             assert (done.problems, done.failure) == ([], None)
             assert final(twice)[1].count(kept_new) <= (then is absent)
             assert final_but(kept_new, twice) == wanted
-            assert (data(twice, guid), data(twice, old)) == (before, kept)
+            assert (data(twice, guid), data(twice, old)) == (before, old_data)
             assert litter(twice) == [] or twice.vm().asked, "but for a guest that may still shut down"
             assert not anew(twice).changed
     assert tried > 10
@@ -227,8 +227,8 @@ def test_only_an_entry_that_leads_to_a_boot_disk_goes_on(entry):
 def test_an_interrupted_deletion_holds_the_vm_down_too():
     """It ends by the same task, or by one that gives the VM its boot disk back."""
     sim = prepared("running")
-    kept = {"vm": "web01", "disks": [{"name": "root", "preserve": True}, {"name": "a", "preserve": True}]}
-    assert sim.converge(kept).failure is None
+    preserving = {"vm": "web01", "disks": [{"name": "root", "preserve": True}, {"name": "a", "preserve": True}]}
+    assert sim.converge(preserving).failure is None
     fail_at(sim, absent, "vmadm", "delete")
     assert (bootless(sim), sim.get()["state"]) == (True, "stopped")
     for task in ({"state": "running"}, {"disks": [{"name": "root"}, {"name": "a"}]}):
@@ -259,9 +259,9 @@ def test_a_boot_disk_is_made_anew_only_from_an_image():
 def test_a_data_disk_does_not_become_the_boot_disk_by_being_made_anew():
     sim = prepared("running")
     entry = {"name": "a", "boot": True, "image": SECOND, "recreate": True}
-    found = refusals(sim, {"name": "root", "boot": False}, entry)
-    assert found[0][0] == "InvalidArgument"
-    assert "is a data disk" in found[0][1]
+    problems = refusals(sim, {"name": "root", "boot": False}, entry)
+    assert problems[0][0] == "InvalidArgument"
+    assert "is a data disk" in problems[0][1]
 
 
 def test_the_new_disk_keeps_model_slot_and_index_and_others_choose_later():
@@ -435,8 +435,8 @@ def test_going_back_is_refused_without_its_words():
     several = ("InvalidArgument", "the VM would have several boot disks: root, " + old)
     entry = {"uuid": old, "boot": True}
     assert refusals(sim, entry, {"name": "a"}) == [several]
-    kept = {"name": "root"}
-    assert several[0] in dict(refusals(sim, kept, {**entry, "recreate": True}, {"name": "a"}))
+    root = {"name": "root"}
+    assert several[0] in dict(refusals(sim, root, {**entry, "recreate": True}, {"name": "a"}))
     anew_by_uuid = {**entry, "image": SECOND, "recreate": True}
     assert "which this entry would not find again" in refusals(sim, anew_by_uuid, {"name": "a"})[0][1]
     sim.run("vmadm", "update", VM, "indestructible_zoneroot=true")

@@ -372,9 +372,9 @@ def test_a_guard_beside_a_snapshot_hides_what_will_be_free(sim):
     _guard(sim, volume)
     sim.write(volume, 7, 0, 2)
     spec = one({"name": "a", "description": "d"})
-    told = sim.converge(spec, check=True).vms[0]
-    assert not {"free_space", "allocatable"} & set(told)
-    assert not any("pinned" in disk for disk in told["disks"])
+    reported = sim.converge(spec, check=True).vms[0]
+    assert not {"free_space", "allocatable"} & set(reported)
+    assert not any("pinned" in disk for disk in reported["disks"])
     done = sim.four_steps(spec)
     assert [disk["pinned"] for disk in done.vms[0]["disks"]] == [0, 2]
 

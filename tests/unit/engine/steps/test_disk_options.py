@@ -67,9 +67,9 @@ def test_a_disk_made_anew_has_them(set_up):
     assert options(set_up) == OPTIONS
 
 
-@pytest.mark.parametrize("wish", [one(unlisted="detach"), one({"name": "a"})], ids=["detach", "attach"])
-def test_killed_at_every_command_the_disk_has_them(set_up, wish):
-    if "unlisted" not in wish:
+@pytest.mark.parametrize("declaration", [one(unlisted="detach"), one({"name": "a"})], ids=["detach", "attach"])
+def test_killed_at_every_command_the_disk_has_them(set_up, declaration):
+    if "unlisted" not in declaration:
         set_up.four_steps(one(unlisted="detach"))
     before = copy.deepcopy(set_up.node)
     for point in range(100):
@@ -83,11 +83,11 @@ def test_killed_at_every_command_the_disk_has_them(set_up, wish):
 
         set_up.fault = kill
         try:
-            set_up.converge(wish)
+            set_up.converge(declaration)
             break
         except Killed:
             set_up.fault = None
-        assert (set_up.converge(wish).problems, set_up.converge(one({"name": "a"})).failure) == ([], None), point
+        assert (set_up.converge(declaration).problems, set_up.converge(one({"name": "a"})).failure) == ([], None), point
         assert options(set_up) == OPTIONS, point
     assert point > 8
 
@@ -124,10 +124,10 @@ def test_a_vm_gets_them_as_it_comes(set_up):
     """What a record says of the disks is applied to a stopped VM, and what is unknown is refused before."""
     driver = Vmadm(set_up.runner)
     path = set_up.disks()["a"].path
-    said = driver.description(VM).disks
-    assert {path: OPTIONS} == {key: json.loads(text) for key, text in said.items()}
+    result = driver.description(VM).disks
+    assert {path: OPTIONS} == {key: json.loads(text) for key, text in result.items()}
     set_up.run("vmadm", "update", VM, stdin=json.dumps({"update_disks": [{"path": path, "notrim": False}]}))
-    driver.dress(VM, said)
+    driver.dress(VM, result)
     assert options(set_up) == OPTIONS
     assert driver.lacks(OTHER, {"options": {}}, ['{"path": "/etc"}']) == ["options of disks that are not known"]
 
@@ -145,8 +145,8 @@ def test_the_other_device_of_a_disk_is_a_mention(set_up, more):
     """A new disk would get the path, and what names it would be another disk then."""
     path = f"/dev/zvol/dsk/{set_up.disks()['a'].volume.name}{more}"
     set_up.run("vmadm", "update", VM, stdin=json.dumps({"bhyve_extra_opts": f"-s 9,virtio-blk,{path}"}))
-    [told] = set_up.converge(one(unlisted="detach")).problems
-    assert (told.code, f"in bhyve_extra_opts as {path}" in told.message) == ("InUse", True)
+    [problem] = set_up.converge(one(unlisted="detach")).problems
+    assert (problem.code, f"in bhyve_extra_opts as {path}" in problem.message) == ("InUse", True)
 
 
 @pytest.mark.parametrize("key", ["qemu_extra_opts", "qemu_opts", "filesystems", "pci_devices"])
@@ -162,5 +162,5 @@ def test_a_second_disk_on_the_same_volume_is_a_mention(set_up):
     name = set_up.disks()["a"].volume.name
     entries = set_up.node.vmadm_state["vms"][VM]["devices"]
     entries.append({**entries[-1], "path": f"/dev/zvol/dsk/{name}", "media": "cdrom", "pci_slot": "0:4:7"})
-    [told] = set_up.converge(one(unlisted="detach")).problems
-    assert (told.code, f"in disks as /dev/zvol/dsk/{name}" in told.message) == ("InUse", True)
+    [problem] = set_up.converge(one(unlisted="detach")).problems
+    assert (problem.code, f"in disks as /dev/zvol/dsk/{name}" in problem.message) == ("InUse", True)

@@ -48,11 +48,11 @@ def findings(sim, *repair):
 def refused(sim, go):
     """The only problem of a task: check mode tells it, and nothing changes."""
     before = sim.fingerprint()
-    [told] = go(True).problems
+    [problem] = go(True).problems
     done = go(False)
-    assert (done.problems, done.failure) == ([told], None)
+    assert (done.problems, done.failure) == ([problem], None)
     assert sim.fingerprint() == before
-    return told
+    return problem
 
 
 @pytest.fixture
@@ -83,16 +83,16 @@ TASKS = {
 @pytest.mark.parametrize("task", TASKS)
 def test_a_disk_that_another_vm_has_too(two, task, preserve):
     two.run("zfs", "set", f"flexdisk:preserve={preserve}", f"{ROOT}/disk2")
-    told = refused(two, lambda check: TASKS[task](two, check))
-    assert told.code == "InUse"
-    assert f"{ROOT}/disk2 is also attached to web02 ({OTHER})" in told.message
+    problem = refused(two, lambda check: TASKS[task](two, check))
+    assert problem.code == "InUse"
+    assert f"{ROOT}/disk2 is also attached to web02 ({OTHER})" in problem.message
 
 
 def test_an_orphan_that_another_vm_has_is_not_detached_with_its_vm(two):
     """The disk lies below the deleted VM, and only the other one is configured with it."""
     del devices(two)[2]
-    told = refused(two, lambda check: absent(two, check=check))
-    assert f"{ROOT}/disk2 is also attached to web02" in told.message
+    problem = refused(two, lambda check: absent(two, check=check))
+    assert f"{ROOT}/disk2 is also attached to web02" in problem.message
 
 
 @pytest.mark.parametrize(
@@ -118,8 +118,8 @@ def test_a_detached_disk_that_a_vm_has_is_left_where_it_is(two):
     done = verify(Zfs(two.runner), Vmadm(two.runner), None, ["parked_place"], None, 0, False, int(two.node.now()) + 10)
     assert two.fingerprint() == before
     assert not done.outcome.changed
-    [found] = [f for f in done.findings if f.kind == "parked_place"]
-    assert f"web02 ({OTHER}) has it open or configured" in found.message
+    [finding] = [f for f in done.findings if f.kind == "parked_place"]
+    assert f"web02 ({OTHER}) has it open or configured" in finding.message
     assert "never_used" not in [f.kind for f in done.findings]
 
 
@@ -141,20 +141,20 @@ def wide(sim):
 
 
 def test_a_volume_in_a_pool_that_is_not_read_is_not_called_missing(wide):
-    [found] = findings(wide, *REPAIRABLE).findings
-    assert (found.kind, found.volume) == ("unread_pool", "data/vm/disk7")
-    assert "lies in pool data, which this task does not read" in found.message
-    assert "by hand" not in found.message
+    [finding] = findings(wide, *REPAIRABLE).findings
+    assert (finding.kind, finding.volume) == ("unread_pool", "data/vm/disk7")
+    assert "lies in pool data, which this task does not read" in finding.message
+    assert "by hand" not in finding.message
     done = wide.four_steps({"vm": VM, "disks": [{"name": "root"}, {"name": "a", "size": 2048}]})
     assert "lies in another pool" in done.warnings[0]
 
 
 def test_a_vm_is_not_deleted_with_what_is_not_read(wide):
     """vmadm delete would destroy the volume, which no plan names."""
-    told = refused(wide, lambda check: absent(wide, check=check))
-    assert told.code == "InUse"
-    assert "data/vm/disk7" in told.message
-    assert "pool data" in told.message
+    problem = refused(wide, lambda check: absent(wide, check=check))
+    assert problem.code == "InUse"
+    assert "data/vm/disk7" in problem.message
+    assert "pool data" in problem.message
 
 
 @pytest.mark.parametrize("power", ["stopped", "running"])
@@ -165,12 +165,12 @@ def test_the_advice_for_a_disk_that_is_not_read_keeps_it_and_what_is_preserved(w
     wide.run("zfs", "set", "flexdisk:preserve=true", f"{ROOT}/disk1")
     wide.write(f"{ROOT}/disk1", 3, 0, 20)
     written = wide.digest(f"{ROOT}/disk1")
-    [told] = absent(wide, check=True).problems
-    rename = re.search(r"zfs rename (\S+) NEWNAME", told.message)[1]
-    removal, uuid = re.search(r"echo '(.*)' \| vmadm update ([0-9a-f-]+)", told.message).groups()
-    assert ("vmadm stop" in told.message) == (power == "running")
+    [problem] = absent(wide, check=True).problems
+    rename = re.search(r"zfs rename (\S+) NEWNAME", problem.message)[1]
+    removal, uuid = re.search(r"echo '(.*)' \| vmadm update ([0-9a-f-]+)", problem.message).groups()
+    assert ("vmadm stop" in problem.message) == (power == "running")
     if power == "running":
-        wide.run(*re.search(r"vmadm stop \S+(?=\))", told.message)[0].split())
+        wide.run(*re.search(r"vmadm stop \S+(?=\))", problem.message)[0].split())
     wide.run("zfs", "rename", rename, "data/vm/kept")
     wide.run("vmadm", "update", uuid, stdin=removal)
     done = absent(wide)
@@ -206,8 +206,8 @@ def renamed(sim):
     ],
 )
 def test_a_volume_that_somebody_renamed_within_its_vm(renamed, declared):
-    told = refused(renamed, lambda check: renamed.converge({"vm": VM, **declared}, check=check, allow_restart=True))
-    assert f"zfs rename {ROOT}/disk9 {ROOT}/disk1" in told.message
+    problem = refused(renamed, lambda check: renamed.converge({"vm": VM, **declared}, check=check, allow_restart=True))
+    assert f"zfs rename {ROOT}/disk9 {ROOT}/disk1" in problem.message
     renamed.run("zfs", "rename", f"{ROOT}/disk9", f"{ROOT}/disk1")
     renamed.four_steps({"vm": VM, "disks": [{"name": "root"}, {"name": "a"}, {"name": "b"}]})
 
@@ -229,11 +229,11 @@ def test_a_slot_alone_with_another_size_is_no_handle(sim):
     entry = {"name": "data", "pci_slot": disk.pci_slot}
     for size in (2048, 512):
         wanted = {"vm": VM, "disks": [{**entry, "size": size}], "unlisted": "keep"}
-        told = refused(sim, lambda check, wanted=wanted: sim.converge(wanted, check=check))
-        assert told.code == "Ambiguous"
-        assert f"uuid: {disk.uuid}" in told.message
-        assert "another pci_slot" in told.message
-        assert "shrink" not in told.message
+        problem = refused(sim, lambda check, wanted=wanted: sim.converge(wanted, check=check))
+        assert problem.code == "Ambiguous"
+        assert f"uuid: {disk.uuid}" in problem.message
+        assert "another pci_slot" in problem.message
+        assert "shrink" not in problem.message
     boot = sim.vm().disks[0]
     wanted = {"vm": VM, "disks": [{"name": "new", "pci_slot": boot.pci_slot, "size": 512}], "unlisted": "keep"}
     assert "boot disk" in refused(sim, lambda check: sim.converge(wanted, check=check)).message
@@ -246,7 +246,7 @@ def test_a_slot_alone_with_another_size_is_no_handle(sim):
 
 
 @pytest.mark.parametrize(
-    ("kept", "boundary"),
+    ("bytes_left", "boundary"),
     [
         (0, True),
         (0.3, True),
@@ -259,7 +259,7 @@ def test_a_slot_alone_with_another_size_is_no_handle(sim):
         (-1, False),
     ],
 )
-def test_a_cut_answer_is_an_error(sim, kept, boundary):
+def test_a_cut_answer_is_an_error(sim, bytes_left, boundary):
     """Cut at any line or between two datasets: no VM is left out, no disk is called missing, and no KeyError comes."""
     sim.adopted(1024, 512)
     sim.adopted(1024, uuid=OTHER, alias="web02")
@@ -270,7 +270,7 @@ def test_a_cut_answer_is_an_error(sim, kept, boundary):
         if list(argv[:3]) != ["zfs", "get", "-Hpr"]:
             return answer
         lines = answer.stdout.splitlines(True)
-        number = int(len(lines) * kept) if isinstance(kept, float) else kept % len(lines)
+        number = int(len(lines) * bytes_left) if isinstance(bytes_left, float) else bytes_left % len(lines)
         name = lines[number].split("\t")[0]
         while boundary and number and lines[number - 1].split("\t")[0] == name:
             number -= 1
@@ -394,8 +394,8 @@ def test_what_a_disturbed_deletion_leaves_goes_with_the_same_task(sim, named, ho
         absent(sim, named)
     sim.runner = real
     assert "intent" in sim.run("zfs", "get", "-Hp", "all", "zones/flexdisk")
-    told, done = absent(sim, named, check=True), absent(sim, named)
-    assert (told.changed, told.diff) == (done.changed, done.diff) == (True, done.diff)
+    predicted, done = absent(sim, named, check=True), absent(sim, named)
+    assert (predicted.changed, predicted.diff) == (done.changed, done.diff) == (True, done.diff)
     assert (done.problems, done.failure) == ([], None)
     assert f"flexdisk:intent.{VM}" not in sim.run("zfs", "get", "-Hp", "all", "zones/flexdisk")
     assert not absent(sim, named, check=True).changed
@@ -414,5 +414,5 @@ def test_a_rollback_names_the_disks_that_it_cannot_take_back(wide, path, why):
     devices(wide)[-1]["path"] = path
     test_vm_snapshot.go(wide, name="one")
     wide.write(f"{ROOT}/disk1", 5)
-    [told] = test_vm_snapshot.snapshot(wide, name="one", state="rolled_back").warnings
-    assert f"{path} is not in snapshot one and stays as it is, because {why}; its data may not fit" in told
+    [warning] = test_vm_snapshot.snapshot(wide, name="one", state="rolled_back").warnings
+    assert f"{path} is not in snapshot one and stays as it is, because {why}; its data may not fit" in warning

@@ -75,7 +75,7 @@ def test_a_guest_that_ends_later_is_started_by_the_next_run(autoboot, looks):
     for _look in range(looks):
         predicted, seen = (sim.converge(SAME, check=check) for check in (True, False))
         assert (seen.problems, seen.failure, seen.changed) == ([], None, False)
-        assert any("its guest was asked to shut down at" in words for words in seen.warnings)
+        assert any("its guest was asked to shut down at" in warning for warning in seen.warnings)
         assert seen.warnings == predicted.warnings
     power_off(sim)
     predicted, done = (sim.converge(SAME, check=check) for check in (True, False))
@@ -90,9 +90,9 @@ def test_nobody_says_that_it_runs_again():
     sim = hanging()
     done = sim.converge(GROWN, **OPTIONS)
     assert done.failure["restarted"] is None
-    said = ending(done)["msg"]
-    assert "is running again" not in said
-    assert "it has been asked to and may do it later: then the next run" in said
+    message = ending(done)["msg"]
+    assert "is running again" not in message
+    assert "it has been asked to and may do it later: then the next run" in message
 
 
 def test_the_same_task_ends_it_while_it_still_runs():
@@ -145,7 +145,7 @@ def test_a_vm_that_its_operator_stops_days_later_stays_down(monkeypatch, told, n
     predicted, done = task(check=True), task()
     assert (done.problems, done.failure, done.diff) == ([], None, predicted.diff)
     assert predicted.warnings == done.warnings
-    assert any("it is not started; vm with state=running starts it" in words for words in done.warnings)
+    assert any("it is not started; vm with state=running starts it" in warning for warning in done.warnings)
     assert sim.get()["state"] == "stopped"
     assert not sim.converge(SAME).warnings
 
@@ -218,7 +218,7 @@ def test_a_vm_that_its_operator_stops_days_after_a_killed_run_stays_down(monkeyp
     predicted, done = (sim.converge(task, check=check, **OPTIONS) for check in (True, False))
     assert (done.problems, done.failure, done.diff) == ([], None, predicted.diff)
     assert predicted.warnings == done.warnings
-    assert any("it is not started; vm with state=running starts it" in words for words in done.warnings)
+    assert any("it is not started; vm with state=running starts it" in warning for warning in done.warnings)
     assert (sim.get()["state"], sim.get()["autoboot"], entries(sim)) == ("stopped", False, [])
     again = sim.converge(task)
     assert (again.changed, again.warnings) == (False, [])
@@ -250,10 +250,10 @@ def test_a_declared_stop_leaves_nothing_for_the_next_run():
 
 
 @pytest.mark.parametrize(
-    "words",
+    "options",
     [{"name": "one", "state": "rolled_back", "restart": True}, {"name": "two"}, {"name": "one", "state": "absent"}],
 )
-def test_tasks_of_snapshots_end_it_too(words):
+def test_tasks_of_snapshots_end_it_too(options):
     sim = running()
     test_vm_snapshot.go(sim, name="one")
     sim.write(f"zones/{VM}/disk1", 5)
@@ -262,11 +262,11 @@ def test_tasks_of_snapshots_end_it_too(words):
     assert failed.failure["error_code"] == "VmNotStopped"
     sim.admin("vm-stop-hangs", VM, "off")
     power_off(sim)
-    predicted, done = (test_vm_snapshot.go(sim, check=check, **words) for check in (True, False))
+    predicted, done = (test_vm_snapshot.go(sim, check=check, **options) for check in (True, False))
     assert predicted.diff == done.diff
     assert (done.problems, done.failure) == ([], None)
     assert (sim.get()["state"], sim.get()["autoboot"], entries(sim)) == ("running", True, [])
-    assert not test_vm_snapshot.go(sim, **{**words, "restart": False}).changed
+    assert not test_vm_snapshot.go(sim, **{**options, "restart": False}).changed
 
 
 @pytest.mark.parametrize("task", ["vm_snapshot", "vm_disks", "vm"])
@@ -288,9 +288,9 @@ def test_a_refused_task_says_that_the_vm_stays_down(task):
     }[task]
     for refused in (run(check=True), run(), run()):
         assert refused.problems
-        (said,) = refused.warnings
-        assert "its guest was asked to shut down at" in said
-        assert "this run leaves it stopped, too; vm with state=running starts it" in said
+        (message,) = refused.warnings
+        assert "its guest was asked to shut down at" in message
+        assert "this run leaves it stopped, too; vm with state=running starts it" in message
     assert test_vm.go(sim, {"package": None, "image": "", "state": "running"}).problems == []
     assert (sim.get()["state"], entries(sim)) == ("running", [])
 

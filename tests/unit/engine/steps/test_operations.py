@@ -52,8 +52,8 @@ def test_shrink_keeps_what_is_below_the_new_end(sim):
 
 def test_a_shrink_to_what_the_guest_needs(sim):
     sim.adopted(2048)
-    least = {"name": "a", "min_size_from_guest": "1 GiB"}
-    done = sim.four_steps(one({**least, "size": 1024, "dangerous_allow_shrink": True}))
+    min_size = {"name": "a", "min_size_from_guest": "1 GiB"}
+    done = sim.four_steps(one({**min_size, "size": 1024, "dangerous_allow_shrink": True}))
     assert kinds(done) == ["shrink"]
 
 
@@ -150,10 +150,10 @@ def test_an_exported_pool_is_rehearsed(ashift):
     zfs = sim.run("zfs", "get", "-Hpr", "-t", "filesystem,volume,snapshot", "all", "zones")
     copy = Simulated()
     export.load(copy.node, vms, zfs, status, zdb)
-    wish = one({"name": "a", "size": 3000}, {"name": "n", "size": 512})
+    declaration = one({"name": "a", "size": 3000}, {"name": "n", "size": 512})
     assert not copy.quota(check=True).changed
-    assert copy.converge(wish, check=True).diff == sim.converge(wish, check=True).diff
-    copy.four_steps(wish)
+    assert copy.converge(declaration, check=True).diff == sim.converge(declaration, check=True).diff
+    copy.four_steps(declaration)
 
 
 # -- new disks

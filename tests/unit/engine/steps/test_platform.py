@@ -245,5 +245,5 @@ def test_detached_disks_of_a_node_without_vms(sim):
     sim.adopted(64)
     sim.four_steps({"vm": "web01", "disks": [{"name": "root"}], "unlisted": "detach"})
     sim.run("vmadm", "delete", VM)
-    found = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, True)
-    assert (found.vms, [disk["name"] for disk in found.detached]) == ([], ["a"])
+    result = info(Zfs(sim.runner), Vmadm(sim.runner), None, None, True)
+    assert (result.vms, [disk["name"] for disk in result.detached]) == ([], ["a"])

@@ -32,8 +32,8 @@ def test_a_rollback_of_a_disk_that_another_vm_has(two, orphan, state):  # noqa: 
         del devices(two)[2]
     if state == "stopped":
         two.run("vmadm", "stop", OTHER, "-F")
-    words = snap.refusal(two, "InUse", **ONE)
-    assert f"{ROOT}/disk2 is also attached to web02 ({OTHER}), whose data a rollback would take back" in words
+    message = snap.refusal(two, "InUse", **ONE)
+    assert f"{ROOT}/disk2 is also attached to web02 ({OTHER}), whose data a rollback would take back" in message
 
 
 def test_a_disk_that_is_not_in_the_snapshot_keeps_no_other_from_going_back(two):  # noqa: F811
@@ -44,8 +44,10 @@ def test_a_disk_that_is_not_in_the_snapshot_keeps_no_other_from_going_back(two):
     assert two.vm().disks[1].volume.written == 0
 
 
-@pytest.mark.parametrize("words", [{"name": "nightly-1"}, {"name": "one", "state": "absent"}, {**ONE, "restart": True}])
-def test_a_vm_that_a_run_has_stopped_is_not_started_beside_another_writer(sim, words):
+@pytest.mark.parametrize(
+    "options", [{"name": "nightly-1"}, {"name": "one", "state": "absent"}, {**ONE, "restart": True}]
+)
+def test_a_vm_that_a_run_has_stopped_is_not_started_beside_another_writer(sim, options):
     sim.adopted(2048, autoboot=False)
     snap.go(sim, name="one")
     sim.adopted(uuid=OTHER, alias="web02")
@@ -57,11 +59,11 @@ def test_a_vm_that_a_run_has_stopped_is_not_started_beside_another_writer(sim, w
     power_off(sim)
     devices(sim, OTHER).append({**devices(sim)[1], "uuid": FOREIGN, "pci_slot": "0:4:7"})
     sim.run("vmadm", "start", OTHER)
-    told = snap.refusal(sim, "InUse", **words)
-    assert f"{ROOT}/disk1 is in use by web02 ({OTHER}), which is running; two writers would destroy its data" in told
+    message = snap.refusal(sim, "InUse", **options)
+    assert f"{ROOT}/disk1 is in use by web02 ({OTHER}), which is running; two writers would destroy its data" in message
     sim.run("vmadm", "stop", OTHER, "-F")
     devices(sim, OTHER).pop()
-    assert snap.go(sim, **words).failure is None
+    assert snap.go(sim, **options).failure is None
     assert sim.get()["state"] == "running"
 
 
@@ -81,8 +83,8 @@ def start_host(sim, check=False):
 
 def both_have_failover(sim, *wishes):
     sim.run("vmadm", "stop", OTHER, "-F")
-    for uuid, wish in zip((VM, OTHER), wishes, strict=True):
-        sim.run("zfs", "set", f"flexdisk:failover={wish}:0", f"zones/{uuid}")
+    for uuid, declaration in zip((VM, OTHER), wishes, strict=True):
+        sim.run("zfs", "set", f"flexdisk:failover={declaration}:0", f"zones/{uuid}")
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -105,9 +107,9 @@ def test_start_host_starts_the_one_that_shall_run(two):  # noqa: F811
 def test_check_mode_of_start_host_tells_who_runs_with_the_disk(two):  # noqa: F811
     both_have_failover(two, "on", "off")
     two.run("vmadm", "start", OTHER)
-    (told,) = start_host(two, True).failures
-    assert f"{ROOT}/disk2 is in use by web02 ({OTHER}), which is running; two writers would destroy its data" in told
-    assert start_host(two).failures == [told]
+    (failure,) = start_host(two, True).failures
+    assert f"{ROOT}/disk2 is in use by web02 ({OTHER}), which is running; two writers would destroy its data" in failure
+    assert start_host(two).failures == [failure]
     assert two.get()["state"] == "stopped"
 
 

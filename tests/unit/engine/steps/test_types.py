@@ -37,9 +37,9 @@ def test_what_vmadm_would_undo_is_refused(sim, kind, entry):
     sim.adopted(64)
     before = sim.fingerprint()
     disks = [entry] if entry["name"] == "a" else [{"name": "a"}, entry]
-    wish = one(*disks[:-1], {**disks[-1], "type": kind})
+    declaration = one(*disks[:-1], {**disks[-1], "type": kind})
     for check in (True, False):
-        refused = sim.converge(wish, check=check)
+        refused = sim.converge(declaration, check=check)
         assert [(p.code, p.disk) for p in refused.problems] == [("NotSupported", entry["name"])]
         assert f"type {kind}" in refused.problems[0].message
         assert "can only be thick" in refused.problems[0].message
@@ -57,8 +57,8 @@ def test_a_sparse_one_is_told_and_left_alone(sim):
     thin(sim)
     done = sim.converge(one({"name": "a"}))
     assert (done.changed, [d["type"] for d in done.vms[0]["disks"]]) == (False, ["thick", "sparse"])
-    found = info(Zfs(sim.runner), Vmadm(sim.runner), [VM], None, True).vms[0]
-    assert (found["disk_template"], [d["type"] for d in found["disks"]]) == ("mixed", ["thick", "sparse"])
+    vm_now = info(Zfs(sim.runner), Vmadm(sim.runner), [VM], None, True).vms[0]
+    assert (vm_now["disk_template"], [d["type"] for d in vm_now["disks"]]) == ("mixed", ["thick", "sparse"])
 
 
 @pytest.mark.parametrize("up", [True, False])
@@ -74,7 +74,7 @@ def test_it_can_be_made_thick_again(sim, up):
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "declaration",
     [
         one({"name": "a", "size": 128}),
         one({"name": "a", "size": 32, "dangerous_allow_shrink": True}),
@@ -82,9 +82,9 @@ def test_it_can_be_made_thick_again(sim, up):
     ],
     ids=["grow", "shrink", "F"],
 )
-def test_what_makes_it_thick(sim, wish):
+def test_what_makes_it_thick(sim, declaration):
     thin(sim)
-    done = sim.four_steps(wish)
+    done = sim.four_steps(declaration)
     assert done.vms[0]["disks"][1]["type"] == "thick"
     assert "type" not in sim.disks()["a"].volume.user
 
