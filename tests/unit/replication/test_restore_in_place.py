@@ -366,7 +366,8 @@ def test_all_disks_in_four_steps(site):
     plan = site.all(check=True)
     text = "\n".join(plan)
     assert [line.partition(" MiB")[0].rpartition(" ")[0] for line in plan[:2]] == ["+ root-wrong", "+ data-wrong"]
-    assert "what it has now stays detached as root-wrong; data " in text
+    assert " get back what they had at flexdisk-sync-" in text
+    assert "; what they have now stays detached as root-wrong, data-wrong" in text
     assert site.state() == before
     assert site.all() == plan
     all_whole(site)

@@ -34,6 +34,7 @@ from .steps import StepReport, VmPlan
 
 # Properties that belong to what is on a volume, or to where it is, and not to the disk.
 _OF_VOLUME = (RESTORED, REPLACED, EXCHANGE, ELEMENT_PROPERTY, "from", "copied", "size", "type")
+_SNAPSHOT = "snapshot"
 
 
 class Wanted(t.NamedTuple):
@@ -157,15 +158,15 @@ def _sequence(
 
 
 def _text(pairs: t.Sequence[_Pair], exchanged: t.Sequence[Exchanged]) -> str:
-    parts = []
-    for pair, one in zip(pairs, exchanged):
-        shorts = (snapshot.name.partition("@")[2] for snapshot in one.former.snapshots)
-        number = sum(not is_synced(short) for short in shorts)
-        disk = f"{one.disk.label} {render_mib(one.disk.size_mib)}"
-        snapshots = f", with {count(number, 'snapshot')}" if number else ""
-        kept = f"what it has now stays detached as {one.former.name}{snapshots}"
-        parts.append(f"{disk} gets back what it had at {pair.origin.snapshot}; {kept}")
-    return f"~ {'; '.join(parts)}"
+    """Return the line of the plan. All disks of a task come from snapshots of one moment, which have one name."""
+    disks = ", ".join(f"{one.disk.label} {render_mib(one.disk.size_mib)}" for one in exchanged)
+    points = ", ".join(dict.fromkeys(pair.origin.snapshot for pair in pairs))
+    names = ", ".join(one.former.name for one in exchanged)
+    shorts = [snapshot.name.partition("@")[2] for one in exchanged for snapshot in one.former.snapshots]
+    number = sum(not is_synced(short) for short in shorts)
+    gets, had, has = ("gets", "it had", "it has") if len(exchanged) == 1 else ("get", "they had", "they have")
+    kept = f"what {has} now stays detached as {names}{f', with {count(number, _SNAPSHOT)}' if number else ''}"
+    return f"~ {disks} {gets} back what {had} at {points}; {kept}"
 
 
 # -- the two volumes
