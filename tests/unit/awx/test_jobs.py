@@ -233,7 +233,7 @@ ALL = [
     ("scale_group", {"flexdisk_group": "web", "flexdisk_size": 0}, "web-0"),
     ("replicate", {"flexdisk_vm": "app01", "flexdisk_replica_host": "hv01"}, "app01"),
     ("restore_disk", {"flexdisk_vm": "app01", "flexdisk_disk": "root", "flexdisk_restored_name": "before"}, "+ before"),
-    ("restore_vm", {"flexdisk_vm": "app01", "flexdisk_restored_suffix": "earlier"}, "+ root-earlier"),
+    ("restore_vm", {"flexdisk_vm": "app01", "flexdisk_replaced_suffix": "wrong", **RESTART}, "+ root-wrong"),
     ("plan_moves", {"flexdisk_move_request": "evacuate", "flexdisk_move_from_hosts": "hv02"}, "app01"),
     ("evacuate_host", {"flexdisk_move_from_hosts": "hv02", "flexdisk_move_digest": "aaaaaaaaaaaaaaaa"}, "! digest"),
     (

@@ -413,3 +413,24 @@ def test_all_disks_killed_at_every_command_the_same_task_ends_it(site):
             assert site.target.runs(VM)
             assert site.all() == [], (number, after)
             site.world.restore(saved)
+
+
+def test_a_rename_that_fails_leaves_the_vm_down(site):
+    """It could start with data of different times. The same task goes on, and starts it."""
+    assert site.target.runs(VM)
+    failures = ["cannot rename: dataset is busy"]
+
+    def watch():
+        disk_leaves = site.world.last_commands[-1][:2] == ["zfs", "rename"] and not site.target.has(site.place)
+        if failures and disk_leaves:
+            raise FlexdiskError("ZfsFailed", failures.pop())
+
+    site.world.watch = watch
+    with pytest.raises(Stopped) as caught:
+        site.go()
+    assert "dataset is busy" in str(caught.value)
+    assert not site.target.runs(VM)
+    assert site.only_the_same_task_goes_on()
+    site.go()
+    site.whole()
+    assert site.target.runs(VM)
