@@ -15,6 +15,9 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     disk_adopt,
     disk_verify,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.apply_exchange import (
+    PERFORM_EXCHANGE,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.performers import PERFORM
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.steps.performers_of_detached import (
     PERFORM_OF_DETACHED,
@@ -155,7 +158,13 @@ def classes(base):
 
 # disk_verify alone has steps that concern no VM, and tables of its own for them.
 OUTSIDE = {disk_steps.ForgetRun, disk_steps.MoveDetached}
-TABLES = (PERFORM_OF_VMS, PERFORM_OF_DETACHED, disk_adopt.PERFORM_ADOPTION, disk_verify.PERFORM_REPAIR)
+TABLES = (
+    PERFORM_OF_VMS,
+    PERFORM_OF_DETACHED,
+    PERFORM_EXCHANGE,
+    disk_adopt.PERFORM_ADOPTION,
+    disk_verify.PERFORM_REPAIR,
+)
 CLASSES = list(classes(steps.Step))
 
 
@@ -184,8 +193,8 @@ def test_each_function_takes_the_steps_that_its_table_gives_it(table):
 # With every driver: the VM is stopped for them, or they answer by themselves (late), or no running VM has them.
 NOT_LIVE = {
     "adopt", "autoboot", "clear", "copy", "correct", "create_detached", "create_vm", "delete_vm", "edit",
-    "end_conversion", "finish_detached", "forget", "forget_intent", "import_image", "package", "place", "ports",
-    "recover", "release", "remove_unfinished", "resize_detached", "rollback", "shrink", "start", "stop",
+    "end_conversion", "exchange", "finish_detached", "forget", "forget_intent", "import_image", "package", "place",
+    "ports", "recover", "release", "remove_unfinished", "resize_detached", "rollback", "shrink", "start", "stop",
 }  # fmt: skip
 HOT_PLUG = {"attach", "create", "destroy", "detach", "grow"}
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import typing as t
 
 from ...model.vm import Vm
-from ...plan.disk_steps import ExchangeDisks
 from ...plan.exchange import Wanted, plan_exchange
 from ...plan.steps import VmPlan
 from ...rules.inventory import Host
@@ -26,10 +25,10 @@ class ExchangeTask(Task):
         self._wanted = wanted
 
     def performers(self) -> Performers:
-        from ..steps.apply_exchange import exchange_disks
+        from ..steps.apply_exchange import PERFORM_EXCHANGE
         from ..steps.performers import PERFORM
 
-        return {**PERFORM, ExchangeDisks: exchange_disks}
+        return {**PERFORM, **PERFORM_EXCHANGE}
 
     def plan(self, host: Host) -> t.List[VmPlan]:
         return [plan_exchange(host, self._wanted, self.policy, self.hypervisor.capabilities)]

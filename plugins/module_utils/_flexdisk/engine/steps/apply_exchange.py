@@ -11,7 +11,7 @@ from ...model.errors import FlexdiskError
 from ...plan.disk_steps import Exchanged, ExchangeDisks
 from ...rules.exchange import EXCHANGE
 from . import renames
-from .perform import Change, Tools, stamp
+from .perform import Change, Performers, Tools, stamp
 from .volumes import RESERVATION, Properties, is_auto
 
 
@@ -88,3 +88,6 @@ def _name_former(one: Exchanged, tools: Tools) -> None:
         tools.zfs.set_facts(name, {**one.facts_former, **stamp(user)})
     if name != one.spare:
         renames.rename(tools.zfs, name, one.spare)
+
+
+PERFORM_EXCHANGE: Performers = {ExchangeDisks: exchange_disks}
