@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 310,
+    "disk": 312,
     "disk_adopt": 320,
     "disk_info": 282,
     "disk_verify": 352,
@@ -30,7 +30,7 @@ BUDGET = {
     "vm_disks": 285,
     "vm_info": 281,
     "vm_snapshot": 320,
-    "zfs_quota": 310,
+    "zfs_quota": 325,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 
@@ -62,7 +62,8 @@ def test_what_a_module_cannot_need_does_not_travel_with_it(payload):
         assert not [path for path in travels[module] if path.startswith(("plan/", "zfs/", "hypervisor/libvirt_d"))]
     for module in ("disk_info", "host_info", "vm_info", "replica_info", "group_lease"):
         assert not [path for path in travels[module] if path.startswith("engine/steps/apply")], module
-    reading = {"disk_info", "disk_verify", "host_info", "host_metrics", "host_status", "replica_info", "vm_info"}
+    reading = {"disk_info", "disk_verify", "host_info", "host_metrics", "host_status", "replica_info"}
+    reading |= {"vm_info", "zfs_quota"}
     assert {module for module, paths in travels.items() if "hypervisor/pve_vms.py" in paths} == reading
     for module in BUDGET.keys() - {"host_step", "vm"}:
         of_whole_vms = {f"hypervisor/{name}.py" for name in ("libvirt_driver", "vmadm", "domain_travel", "images")}

@@ -13,7 +13,10 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import VMS_THAT_ARE_THERE, Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import (
+    VMS_THAT_ARE_THERE,
+    Call,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.reading import READING
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import WHOLE_VMS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Approval, Policy
@@ -99,8 +102,8 @@ REPAIRS = {"reads": False, "drivers": VMS_THAT_ARE_THERE}
         ("vm_disks", {"vms": [{"vm": "web01"}, {"vm": "b"}]}, "vm_disks of web01, b", {}),
         ("vm_snapshot", VMS, "vm_snapshot of web01, db01", {}),
         ("vm_snapshot", ALL, "vm_snapshot of all VMs", {}),
-        ("zfs_quota", VMS, "zfs_quota of web01, db01", {}),
-        ("zfs_quota", ALL, "zfs_quota of all VMs", {}),
+        ("zfs_quota", VMS, "zfs_quota of web01, db01", {"drivers": READING}),
+        ("zfs_quota", ALL, "zfs_quota of all VMs", {"drivers": READING}),
         *((name, {}, "", READS) for name in ("disk_info", "host_info", "replica_info", "vm_info")),
     ],
 )

@@ -20,6 +20,7 @@ READING = {
     "host_status": {},
     "disk_verify": {},
     "replica_info": {},
+    "zfs_quota": {},
 }
 
 
@@ -246,6 +247,23 @@ def test_space_of_the_host(pve):
     assert host["driver"] == "proxmox"
     assert {pool["name"] for pool in host["pools"]} == {"rpool", "tank"}
     assert {vm["alias"] for vm in host["vms"]} == {"web", "db"}
+
+
+def test_a_dataset_with_the_uuid_of_a_vm_is_not_its_own(pve):
+    """Somebody has moved the VM here from another hypervisor, or the dataset is left over."""
+    properties = {"flexible_disk_size": "1024", "failover": "on:1", "indestructible": "true", "package": "old"}
+    words = [word for key, value in properties.items() for word in ("-o", f"flexdisk:{key}={value}")]
+    pve.node("zfs", "create", *words, f"rpool/{WEB}")
+    vm = only(pve("vm_info"), "web")
+    assert (vm["flexible_disk_size"], vm["package"], vm["indestructible"], vm["autoboot"]) == (None, "", False, True)
+
+
+def test_no_quota_is_looked_for(pve):
+    for check in (True, False):
+        found = pve("zfs_quota", check=check, vms=["web", "db"])
+        reasons = {vm["alias"]: vm["reason"] for vm in found["skipped_vms"]}
+        assert (found["changed"], found["vms"]) == (False, [])
+        assert reasons == dict.fromkeys(("web", "db"), "Proxmox VE has no dataset for a VM, so there is no quota")
 
 
 def test_a_vm_by_its_name(pve):

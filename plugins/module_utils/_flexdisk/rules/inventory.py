@@ -98,6 +98,8 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     For every hypervisor: the failover setting. If the identity is in ZFS: also the dataset of the VM, its
     flexible_disk_size, and the uuids of its disks, as far as their serials agree with the volumes.
     """
+    if config.prefixes:  # without a dataset of its own, the VM has nothing but its disks
+        return replace(config, disks=tuple(_known(config, entry, datasets) for entry in config.disks))
     config = failover.with_failover_setting(config, datasets)
     if not config.identity_in_zfs:
         return config
