@@ -20,11 +20,15 @@ options:
     type: str
     default: auto
     choices:
-      auto: V(vmadm) if its program is on the host. Otherwise V(libvirt) if a libvirt daemon listens there.
+      auto: >-
+        V(vmadm) if its program is on the host. Otherwise V(proxmox) if C(qm) and C(/etc/pve) are there, or V(libvirt)
+        if a libvirt daemon listens there. It is an error if both are.
       vmadm: SmartOS, bhyve VMs managed by C(vmadm).
       libvirt: >-
         Libvirt domains, QEMU/KVM on Linux. This needs libvirt's Python module (Debian C(python3-libvirt)) on the
         host.
+      proxmox: >-
+        VMs of Proxmox VE. Modules that only read work there, since 0.3.0. All others are refused.
   libvirt_uri:
     description:
       - URI of the libvirt daemon, with O(hypervisor=libvirt). With C(bhyve:///system), the VM must be stopped for

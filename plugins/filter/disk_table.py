@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from ansible.errors import AnsibleFilterError
@@ -40,11 +41,16 @@ def _frees(key: str) -> _Value:
     return lambda disk: (disk.get("frees_bytes") or {}).get(key)
 
 
+def _slot(text: str) -> t.Union[str, t.List[t.Tuple[str, int]]]:
+    """A slot, or the key of a disk of Proxmox VE, so that its numbers are sorted as numbers; "" for none."""
+    return [(word, int(number)) for word, number in re.findall(r"(\D*)(\d+)", text)] or ""
+
+
 # The value of each column, which the disks are sorted by.
 _VALUES: t.Mapping[str, _Value] = {
     **{key: _plain(key) for key in dict.fromkeys((*SHORT, *LONG))},
     "vm": lambda disk: disk["alias"] or disk["vm"],
-    "pci_slot": lambda disk: [int(part) for part in disk["pci_slot"].split(":")] if disk["pci_slot"] else "",
+    "pci_slot": lambda disk: _slot(disk.get("key") or disk["pci_slot"]),
     "used": lambda disk: not disk["never_used"],
     "frees_pool": _frees("pool"),
     "frees_vm": _frees("allocatable"),
@@ -57,7 +63,7 @@ _TEXTS: t.Mapping[str, t.Callable[[t.Any], str]] = {
     "block_size": render_bytes,
     "frees_pool": render_bytes,
     "frees_vm": render_bytes,
-    "pci_slot": lambda parts: ":".join(map(str, parts)),
+    "pci_slot": lambda parts: "".join(f"{word}{number}" for word, number in parts),
     "used": lambda value: "yes" if value else "no",
 }
 FIGURES = ("SIZE", "FREE", "ALLOCATABLE", "FREES POOL", "FREES VM", "BLOCK SIZE", "SNAPSHOTS")
@@ -152,7 +158,13 @@ def _vm_rows(label: str, disks: t.Sequence[_Dict], space: t.Tuple[str, str]) -> 
 
 def _disk_cells(disk: _Dict) -> _Row:
     detached = _word(disk["state"] == "parked")
-    return _name(disk), disk["pci_slot"] or "-", render_mib(disk["size"]), _word(disk["preserve"]), detached
+    return (
+        _name(disk),
+        disk.get("key") or disk["pci_slot"] or "-",
+        render_mib(disk["size"]),
+        _word(disk["preserve"]),
+        detached,
+    )
 
 
 def _name(disk: _Dict) -> str:

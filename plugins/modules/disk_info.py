@@ -148,6 +148,11 @@ disks:
       description: The current or last PCI slot of the disk.
       type: str
       returned: always
+    key:
+      description: The key of an attached disk in the configuration of Proxmox VE.
+      type: str
+      returned: with Proxmox VE
+      sample: virtio1
     model:
       description: Device model that the guest sees.
       type: str
@@ -259,7 +264,7 @@ disks:
             - How much more space the pool would have for others. For a detached disk this is all the space it takes.
             - A VM's quota is reserved for the VM. So for an attached disk it is the part by which the quota law
               lowers the quota, which is what ZFS needs for the disk's metadata. For a disk of a VM without flexible
-              disk space it is nothing.
+              disk space it is nothing. With Proxmox VE it is what the volume takes.
           type: int
           returned: always
         allocatable:
@@ -297,6 +302,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.modules.disk_info import STATES, TYPES, Filters, disks_info
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.run.reading import READING
 from ..module_utils._flexdisk.model.errors import Problem, refusal
 
 
@@ -316,7 +322,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    run_module(module, __version__, "", filters, body, reads=True)
+    run_module(module, __version__, "", filters, body, reads=True, drivers=READING)
 
 
 def filters(params: t.Mapping[str, t.Any]) -> t.Tuple[t.Tuple[Filters, t.Mapping[str, t.Any]], t.Sequence[Problem]]:

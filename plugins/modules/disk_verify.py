@@ -210,7 +210,14 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.disk_verify import failure, result, verify
 from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
+from ..module_utils._flexdisk.engine.run.module_run import (
+    VMS_THAT_ARE_THERE,
+    Answer,
+    Call,
+    run_module,
+    unparsed,
+)
+from ..module_utils._flexdisk.engine.run.reading import READING
 from ..module_utils._flexdisk.rules.findings import REPAIRABLE
 from ..module_utils._flexdisk.rules.verify import REPLICA_DAYS, UNUSED_DAYS
 
@@ -230,7 +237,9 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = f"disk_verify of {', '.join(module.params['vms'] or ['all VMs'])}"
-    run_module(module, __version__, task, unparsed, body, reads=not module.params["repair"])
+    reads = not module.params["repair"]
+    drivers = READING if reads else VMS_THAT_ARE_THERE
+    run_module(module, __version__, task, unparsed, body, reads=reads, drivers=drivers)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

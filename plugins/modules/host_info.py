@@ -57,7 +57,7 @@ host:
   type: dict
   contains:
     driver:
-      description: The hypervisor that runs on the host, V(vmadm) or V(libvirt).
+      description: The hypervisor that runs on the host, V(vmadm), V(libvirt) or V(proxmox).
       type: str
       returned: always
     collected:
@@ -249,12 +249,13 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.modules.host_info import host_info
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
+from ..module_utils._flexdisk.engine.run.reading import READING
 
 
 def main() -> None:
     """Read the arguments, and do what host_info does."""
     module = AnsibleModule(argument_spec={**HOST}, supports_check_mode=True)
-    run_module(module, __version__, "", unparsed, body, reads=True)
+    run_module(module, __version__, "", unparsed, body, reads=True, drivers=READING)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

@@ -99,6 +99,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.modules.host_metrics import MetricsArguments, parse, run
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.run.reading import READING
 
 REPLICA: t.Dict[str, t.Dict[str, t.Any]] = {
     "vm": {"type": "str"},
@@ -112,7 +113,7 @@ OPTIONS = {"path": {"type": "path"}, "replicas": {"type": "list", "elements": "d
 def main() -> None:
     """Read the arguments, and do what host_metrics does."""
     module = AnsibleModule(argument_spec=OPTIONS, supports_check_mode=True)
-    run_module(module, __version__, "", parse, body, reads=True)
+    run_module(module, __version__, "", parse, body, reads=True, drivers=READING)
 
 
 def body(call: Call, arguments: MetricsArguments) -> Answer:

@@ -164,13 +164,14 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.modules.host_status import run
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
+from ..module_utils._flexdisk.engine.run.reading import READING
 from ..module_utils._flexdisk.zfs.copies import Copies
 
 
 def main() -> None:
     """Read the arguments, and do what host_status does."""
     module = AnsibleModule(argument_spec={**HOST}, supports_check_mode=True)
-    run_module(module, __version__, "", unparsed, body, reads=True)
+    run_module(module, __version__, "", unparsed, body, reads=True, drivers=READING)
 
 
 def body(call: Call, _params: t.Mapping[str, t.Any]) -> Answer:

@@ -186,6 +186,7 @@ from ..module_utils._flexdisk.engine.replication.replica_info import replica_inf
 from ..module_utils._flexdisk.engine.replication.trust import host_keys
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
+from ..module_utils._flexdisk.engine.run.reading import READING
 from ..module_utils._flexdisk.zfs.copies import Copies
 
 OPTIONS = {"ssh_directories": {"type": "list", "elements": "path"}}
@@ -194,7 +195,7 @@ OPTIONS = {"ssh_directories": {"type": "list", "elements": "path"}}
 def main() -> None:
     """Read the arguments, and do what replica_info does."""
     module = AnsibleModule(argument_spec={**HOST, **OPTIONS}, supports_check_mode=True)
-    run_module(module, __version__, "", unparsed, body, reads=True)
+    run_module(module, __version__, "", unparsed, body, reads=True, drivers=READING)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

@@ -138,6 +138,58 @@ vms:
       type: str
       returned: always
       sample: connected
+    proxmox:
+      description: What only Proxmox VE knows of its VMs.
+      type: dict
+      returned: with Proxmox VE
+      contains:
+        vmid:
+          description: Number of the VM.
+          type: int
+          returned: always
+        lock:
+          description: What has locked the VM, such as V(backup). Empty if it is not locked.
+          type: str
+          returned: always
+        protection:
+          description: Whether the VM and its disks are protected from removal.
+          type: bool
+          returned: always
+        pending:
+          description: Keys whose change waits for the VM to be stopped.
+          type: list
+          elements: str
+          returned: always
+        snapshots:
+          description: Names of the snapshots that C(qm snapshot) has taken.
+          type: list
+          elements: str
+          returned: always
+        unused:
+          description: Volumes that the VM has but does not use, by their keys.
+          type: dict
+          returned: always
+          sample:
+            unused0: rpool/data/vm-100-disk-1
+        ha:
+          description: Whether HA manages the VM.
+          type: bool
+          returned: always
+        replication:
+          description: Names of the replication jobs of the VM.
+          type: list
+          elements: str
+          returned: always
+        left_alone:
+          description: Disks that are not listed as disks of the VM, each with the reason.
+          type: list
+          elements: str
+          returned: always
+        unreadable:
+          description: Lines of the VM's file that Proxmox VE drops whenever it writes the file, whatever is in them.
+          type: list
+          elements: str
+          returned: always
     disk_template:
       description: >-
         The common type of all disks, V(thick), V(sparse) or V(file). V(mixed) if the types differ, V(diskless) if
@@ -186,6 +238,11 @@ vms:
           description: The current or last PCI slot of the disk.
           type: str
           returned: always
+        key:
+          description: The key of an attached disk in the configuration of Proxmox VE.
+          type: str
+          returned: with Proxmox VE
+          sample: virtio1
         model:
           description: Device model that the guest sees.
           type: str
@@ -588,6 +645,7 @@ from ..module_utils._flexdisk.engine.host.lock import under_way
 from ..module_utils._flexdisk.engine.modules.vm_info import info
 from ..module_utils._flexdisk.engine.run.arguments import HOST
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
+from ..module_utils._flexdisk.engine.run.reading import READING
 from ..module_utils._flexdisk.model.errors import refusal
 
 
@@ -602,7 +660,7 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    run_module(module, __version__, "", unparsed, body, reads=True)
+    run_module(module, __version__, "", unparsed, body, reads=True, drivers=READING)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

@@ -179,6 +179,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ..module_utils._flexdisk.engine.modules.zfs_quota import recalculate
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, REFUSAL, approval
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
+from ..module_utils._flexdisk.engine.run.reading import READING
 from ..module_utils._flexdisk.engine.run.results import answer
 
 
@@ -196,7 +197,8 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = f"zfs_quota of {', '.join(module.params['vms'] or ['all VMs'])}"
-    run_module(module, __version__, task, unparsed, body)
+    # on a host with Proxmox VE it skips every VM
+    run_module(module, __version__, task, unparsed, body, drivers=READING)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
     pve_config,
     pve_disk,
     pve_storage,
+    pve_vm,
     vmadm_read,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.vmadm import Vmadm
@@ -143,6 +145,44 @@ def test_files_of_proxmox_ve(out, cfg, name):
     assert isinstance(file.main.description, str)
     assert isinstance(file.unreadable, list)
     answers(pve_storage.volume, pve_storage.parse_storages(cfg), name)
+
+
+PVE_VM = "\n".join(
+    [
+        f"smbios1: uuid={VM}",
+        "name: web",
+        "boot: order=virtio0;net0",
+        "ide2: local-zfs:vm-100-cloudinit,media=cdrom",
+        "scsi1: local-zfs:vm-100-disk-0,serial=a%2Cb",
+        "unused0: local-zfs:vm-100-disk-1",
+        "[PENDING]",
+        "virtio1: local-zfs:vm-100-disk-2",
+        "[s1]",
+        "vmstate: local-zfs:vm-100-state-s1",
+    ]
+)
+CLUSTER = "vm: 100\n\tstate started\n\nlocal: 100-0\n\ttarget pve2\n\nct: 7\n"
+
+
+@SEED
+@FAST
+@given(
+    out=st.one_of(mangled(PVE_VM), TEXTS),
+    cfg=st.one_of(mangled(STORAGE_CFG), st.just(STORAGE_CFG)),
+    more=mangled(CLUSTER),
+)
+def test_vms_of_proxmox_ve(out, cfg, more):
+    """Whatever is in the files: every VM is listed, its result is text, and what reaches a command line is a pool."""
+    cluster = pve_vm.parse_cluster("pve1", cfg, more, more)
+    content = out.encode("utf-8", "surrogatepass")
+    config = pve_vm.parse_vm(100, content, cluster, "")
+    twins = pve_vm.with_unique_uuids([config, replace(config, proxmox={**config.proxmox, "vmid": 101})], cluster)
+    for one in (config, *twins, pve_vm.container(100, content, cluster)):
+        assert identity.is_uuid(one.uuid)
+        assert one.pool == "" or identity.check_pool(one.pool)
+        json.dumps([one.alias, dict(one.tags), dict(one.proxmox), one.unsupported], ensure_ascii=False).encode()
+        link([one], [], {}, pve_vm.BRAND)
+    assert all(one.unsupported for one in twins)
 
 
 def vmadm_rows() -> list[dict[str, Any]]:

@@ -13,7 +13,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import Call
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import (
+    VMS_THAT_ARE_THERE,
+    Call,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.reading import READING
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import WHOLE_VMS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Approval, Policy
 
@@ -83,6 +87,8 @@ def test_each_argument_is_handed_to_its_parameter(monkeypatch, name, function, g
 
 VMS = {"vms": ["web01", "db01"]}
 ALL = {"vms": None, "vm": None}
+READS = {"reads": True, "drivers": READING}
+REPAIRS = {"reads": False, "drivers": VMS_THAT_ARE_THERE}
 
 
 @pytest.mark.parametrize(
@@ -90,15 +96,15 @@ ALL = {"vms": None, "vm": None}
     [
         ("disk_adopt", {"vms": [{"vm": "web01"}], "state": "adopted"}, "disk_adopt (adopted) of web01", {}),
         ("disk_adopt", {**ALL, "state": "released"}, "disk_adopt (released) of all VMs", {}),
-        ("disk_verify", {**VMS, "repair": []}, "disk_verify of web01, db01", {"reads": True}),
-        ("disk_verify", {**ALL, "repair": ["x"]}, "disk_verify of all VMs", {"reads": False}),
+        ("disk_verify", {**VMS, "repair": []}, "disk_verify of web01, db01", READS),
+        ("disk_verify", {**ALL, "repair": ["x"]}, "disk_verify of all VMs", REPAIRS),
         ("vm", {"vms": [{"vm": "web01"}]}, "vm of web01", {"every_pool": True, "drivers": WHOLE_VMS}),
         ("vm_disks", {"vms": [{"vm": "web01"}, {"vm": "b"}]}, "vm_disks of web01, b", {}),
         ("vm_snapshot", VMS, "vm_snapshot of web01, db01", {}),
         ("vm_snapshot", ALL, "vm_snapshot of all VMs", {}),
-        ("zfs_quota", VMS, "zfs_quota of web01, db01", {}),
-        ("zfs_quota", ALL, "zfs_quota of all VMs", {}),
-        *((name, {}, "", {"reads": True}) for name in ("disk_info", "host_info", "replica_info", "vm_info")),
+        ("zfs_quota", VMS, "zfs_quota of web01, db01", {"drivers": READING}),
+        ("zfs_quota", ALL, "zfs_quota of all VMs", {"drivers": READING}),
+        *((name, {}, "", READS) for name in ("disk_info", "host_info", "replica_info", "vm_info")),
     ],
 )
 def test_what_others_wait_for(monkeypatch, name, params, task, more):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Read storage.cfg of Proxmox VE, and which dataset a volume of it is."""
+"""Read storage.cfg of Proxmox VE and files like it, and which dataset a volume of a storage is."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from ..model.errors import FlexdiskError
 
 ZFS = "zfspool"
-_HEADER = re.compile(r"([a-z]+):\s*([A-Za-z][A-Za-z0-9._-]*)\s*")
+_HEADER = re.compile(r"([a-z]+):\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*")
 _VOLUME = re.compile(r"(?:base-[0-9]{1,9}-[^\s/]+/)?((?:vm|base)-([0-9]{1,9})-[^\s/@]+)")
 _YES = ("", "1", "on", "yes", "true")
 
@@ -41,18 +41,23 @@ class Volume(t.NamedTuple):
     is_base: bool  # of a template: linked clones may depend on it
 
 
-def parse_storages(text: str) -> t.Dict[str, Storage]:
-    """Return the storages of storage.cfg by name. Lines that say nothing of zfspools are left alone."""
-    storages: t.Dict[str, Storage] = {}
-    sections: t.List[t.Tuple[str, str, t.Dict[str, str]]] = []
+def sections(text: str) -> t.List[t.Tuple[str, str, t.Dict[str, str]]]:
+    """Return the sections of a file of the cluster: their kind, their name and their settings."""
+    result: t.List[t.Tuple[str, str, t.Dict[str, str]]] = []
     for line in text.splitlines():
         header = _HEADER.fullmatch(line)
         if header:
-            sections.append((header.group(1), header.group(2), {}))
-        elif sections and line[:1] in (" ", "\t") and line.strip():
+            result.append((header.group(1), header.group(2), {}))
+        elif result and line[:1] in (" ", "\t") and line.strip():
             key, _blank, value = line.strip().partition(" ")
-            sections[-1][2][key] = value.strip()
-    for kind, name, values in sections:
+            result[-1][2][key] = value.strip()
+    return result
+
+
+def parse_storages(text: str) -> t.Dict[str, Storage]:
+    """Return the storages of storage.cfg by name. Lines that say nothing of zfspools are left alone."""
+    storages: t.Dict[str, Storage] = {}
+    for kind, name, values in sections(text):
         storages[name] = Storage(
             name,
             kind,

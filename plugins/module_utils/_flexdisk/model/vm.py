@@ -92,6 +92,8 @@ class DiskConfig:
     left_out: str = ""
     # The volume of a disk that is left out only because of its path. An adoption can manage the disk.
     named: str = ""
+    # The key of the disk in a configuration that has one for each place, such as C(virtio3).
+    key: str = ""
 
 
 class Use(t.NamedTuple):
@@ -174,6 +176,12 @@ class VmConfig:
     fixed: t.Mapping[str, str] = field(default_factory=dict, compare=False)
     # How many vcpus other parts of the configuration need, because they name vcpus by number. Keys say which part.
     min_vcpus: t.Mapping[str, int] = field(default_factory=dict, compare=False)
+    # How the names of its volumes begin, if they lie beside those of other VMs. Such a VM has no dataset of its own.
+    prefixes: t.Tuple[str, ...] = ()
+    # Why no task manages the VM, as a sentence. "" if that only depends on its dataset.
+    unsupported: str = ""
+    # What only Proxmox VE knows of its VMs, as results have it.
+    proxmox: t.Mapping[str, t.Any] = field(default_factory=dict)
 
     @property
     def left_out(self) -> t.Tuple[str, ...]:
@@ -208,6 +216,8 @@ class Disk:
     # MiB.
     image_size: int = 0
     pci_slot: str = ""
+    # Of an attached disk; see DiskConfig.
+    key: str = ""
     # Values of the properties in rules/disk_properties.py. One that is not here has its default.
     user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     remaining: str = ""
@@ -244,8 +254,8 @@ class Disk:
 
     @property
     def label(self) -> str:
-        """The disk in messages: its name, or its index, uuid or volume if it has none."""
-        return self.name or (f"disk{self.index}" if not self.detached else self.uuid or self.volume.name)
+        """The disk in messages: its name, or its key, index, uuid or volume if it has none."""
+        return self.name or self.key or (f"disk{self.index}" if not self.detached else self.uuid or self.volume.name)
 
     @property
     def adopted(self) -> bool:

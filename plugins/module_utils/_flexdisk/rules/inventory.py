@@ -13,7 +13,17 @@ from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig
 from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage
-from .layout import container, find_vm_dataset, image_of, index_of, is_below, is_partial_copy, pool_of
+from .layout import (
+    container,
+    find_vm_dataset,
+    image_of,
+    index_of,
+    is_below,
+    is_partial_copy,
+    pool_of,
+    sibling_prefix,
+    within,
+)
 from .reservation import PoolGeometry
 
 _FLEXIBLE = re.compile(r"\A[1-9][0-9]{0,11}\Z")
@@ -63,6 +73,8 @@ _UNKNOWN_FORM = "the hypervisor describes it in a form that is not supported"
 
 def unlinked_reason(config: VmConfig) -> str:
     """Return why this collection cannot manage a VM without a dataset."""
+    if config.unsupported:
+        return config.unsupported
     if config.identity_in_zfs:
         return f"not adopted: it has no dataset {config.dataset or f'POOL/{config.uuid}'}"
     return f"no dataset {config.dataset}" if config.dataset else _UNKNOWN_FORM
@@ -86,6 +98,8 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     For every hypervisor: the failover setting. If the identity is in ZFS: also the dataset of the VM, its
     flexible_disk_size, and the uuids of its disks, as far as their serials agree with the volumes.
     """
+    if config.prefixes:  # without a dataset of its own, the VM has nothing but its disks
+        return replace(config, disks=tuple(_known(config, entry, datasets) for entry in config.disks))
     config = failover.with_failover_setting(config, datasets)
     if not config.identity_in_zfs:
         return config
@@ -120,7 +134,7 @@ def files(datasets: t.Iterable[Dataset]) -> t.Dict[str, str]:
 
 
 def _within(config: VmConfig, entry: DiskConfig) -> bool:
-    return is_below(entry.volume, config.dataset)
+    return within(config, entry.volume)
 
 
 def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
@@ -157,6 +171,7 @@ class _Tree:
             where = self.snapshots if dataset.kind == "snapshot" else self.children
             where.setdefault(dataset.parent, []).append(dataset)
         self.partial_copies = self._partial_copies()
+        self._siblings: t.Dict[str, t.List[Dataset]] = {}
 
     def _partial_copies(self) -> t.Dict[str, str]:
         """Return the partial copies that interrupted conversions have left, by the name of the original.
@@ -174,6 +189,17 @@ class _Tree:
         for child in self.children.get(name, ()):
             yield child
             yield from self.below(child.name)
+
+    def of_vm(self, config: VmConfig) -> t.Iterator[Dataset]:
+        """Everything that a VM has in the pool: what lies below its dataset, or what is called after it."""
+        if not config.prefixes:
+            yield from self.below(config.dataset)
+            return
+        if not self._siblings:
+            for volume in (one for children in self.children.values() for one in children if one.kind == "volume"):
+                self._siblings.setdefault(sibling_prefix(volume.name), []).append(volume)
+        for prefix in config.prefixes:
+            yield from self._siblings.get(prefix, ())
 
     def of(self, name: str) -> t.Dict[str, t.Any]:
         """Return the fields snapshots, guarded and partial_copy of a Disk with this volume."""
@@ -216,6 +242,7 @@ def attached_disk(
         "pci_slot": slot,
         "image_size": entry.image_size or image_size,
         "path": entry.path,
+        "key": entry.key,
         "element": entry.element,
     }
     if entry.uuid or serial_shown(entry):
@@ -252,7 +279,7 @@ def _link_vm(
     used: usage.Usage,
 ) -> Vm:
     """Return the VM with its volumes. pools: those that were read. used: the users of all volumes."""
-    root = datasets[config.dataset]
+    root = datasets[config.dataset] if not config.prefixes else Dataset(config.dataset, "")
     disks, missing, strays, unread, unbacked = [], [], [], [], []
     positions = slots.positions(config.disks, config.pci)
     for entry in config.disks:
@@ -271,7 +298,9 @@ def _link_vm(
             unbacked.append(entry)
     known = {d.volume.name for d in disks}
     orphans, other_used, below = [], 0, []
-    for child in tree.below(root.name):
+    for child in tree.of_vm(config):
+        if config.prefixes and used.of(child.name):
+            continue  # a disk of a VM, whoever it is called after, or one that is left alone
         if child.backs and child.name not in known:
             user = released_identity.effective_properties(child)
             fields = _fields_of(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
@@ -327,7 +356,7 @@ def link(
     for config in ours:
         if config.brand != brand:
             others.append(config)
-        elif config.dataset not in by_name:
+        elif config.unsupported or (config.dataset not in by_name and not config.prefixes):
             unlinked.append(config)
         else:
             mine = tuple(detached.get(config.uuid, ()))

@@ -12,6 +12,7 @@ POOL/flexdisk/replica       the replicas of VMs of other hosts
 POOL/flexdisk/restoring     what has come of a restored disk, by the UUID of the disk that it was, until it is whole
 POOL/flexdisk/diverged      disks of VMs that another host has taken over, as their old home left them
 POOL/flexdisk/move/UUID     what is written down of a VM that leaves or comes, by the UUID of the VM
+POOL/DATASET/vm-N-...       a disk of VM N in a storage of Proxmox VE, where VMs have no datasets
 POOL/IMAGE@final            an image; disks are clones of this snapshot
 """
 
@@ -21,7 +22,7 @@ import re
 import typing as t
 
 from ..model.dataset import Dataset
-from ..model.vm import Disk
+from ..model.vm import Disk, VmConfig
 from . import identity
 
 CONTAINER = "flexdisk"
@@ -31,7 +32,8 @@ _DIVERGED = "diverged"
 _RESTORING = "restoring"
 _MOVE = "move"
 _FINAL = "final"
-_INDEX = re.compile(r"/disk(\d{1,5})\Z")
+_INDEX = re.compile(r"/(?:disk|(?:vm|base)-\d{1,9}-disk-)(\d{1,5})\Z")
+_SIBLING = re.compile(r"(.*/(?:vm|base)-\d{1,9}-)[^/@]+")
 
 
 def container(pool: str) -> str:
@@ -142,6 +144,25 @@ def image_of(origin: str) -> str:
 def is_below(name: str, above: str) -> bool:
     """Whether a dataset lies below another one, however deep."""
     return name.startswith(above + "/")
+
+
+def within(config: VmConfig, volume: str) -> bool:
+    """Whether a volume is where those of a VM belong: below its dataset, or among those that are called after it."""
+    return volume.startswith(config.prefixes) if config.prefixes else is_below(volume, config.dataset)
+
+
+def sibling_prefixes(dataset: str, number: int) -> t.Tuple[str, ...]:
+    """Return how the names of a VM's volumes begin, which lie in this dataset beside those of other VMs.
+
+    number: the VM's, in Proxmox VE. C(base) has those of a template.
+    """
+    return tuple(f"{dataset}/{kind}-{number}-" for kind in ("vm", "base"))
+
+
+def sibling_prefix(volume: str) -> str:
+    """Return which of sibling_prefixes() a volume has, "" for none."""
+    match = _SIBLING.fullmatch(volume)
+    return match.group(1) if match else ""
 
 
 def last_part(name: str) -> str:

@@ -36,6 +36,8 @@ def of_vm(vm: Vm, geometry: PoolGeometry) -> t.Dict[str, Release]:
     A VM keeps its reservation, so the pool gets only what the quota law gives up: the overhead of the volume, and
     drift.
     """
+    if vm.config.prefixes:  # there is no quota law without a dataset of the VM
+        return {volume.name: Release(volume.used) for volume in vm.volumes}
     law, room = space.expected_quota(vm, geometry), space.allocatable(vm)
     result = {}
     for volume in vm.volumes:

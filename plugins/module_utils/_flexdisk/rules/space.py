@@ -132,7 +132,12 @@ def settled_quota(vm: Vm, geometry: PoolGeometry) -> int:
 
 
 def taken(vm: Vm, geometry: PoolGeometry) -> int:
-    """Return the bytes that the VM takes from its pool: its reservation, or its use if it has no quota."""
+    """Return the bytes that the VM takes from its pool: its reservation, or its use if it has no quota.
+
+    A VM without a dataset of its own takes what its volumes use, which includes what is reserved for them.
+    """
+    if vm.config.prefixes:
+        return sum(volume.used for volume in vm.volumes if volume.pool == vm.config.pool)
     return max(settled_quota(vm, geometry), vm.root.used)
 
 

@@ -9,9 +9,9 @@ import typing as t
 from dataclasses import dataclass
 
 from ..model.vm import Disk, Vm
+from . import layout
 from .findings import OURS, Finding, Task, own_task
 from .inventory import Host
-from .layout import is_below
 from .usage import power_problem
 
 _SHOWN = 5
@@ -94,5 +94,5 @@ def listed(items: t.Sequence[str]) -> str:
 
 
 def within(vm: Vm, volume: str) -> bool:
-    """Whether a volume lies below the VM's dataset."""
-    return is_below(volume, vm.root.name)
+    """Whether a volume is where those of the VM belong."""
+    return layout.within(vm.config, volume)

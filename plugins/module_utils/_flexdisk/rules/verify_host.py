@@ -27,7 +27,7 @@ def duplicate_uuids(facts: Facts) -> Findings:
 def vms_without_dataset(facts: Facts) -> Findings:
     """VMs whose dataset is not there."""
     for config in facts.host.unlinked:
-        if not config.identity_in_zfs and not is_unfinished(config):
+        if not config.identity_in_zfs and not config.unsupported and not is_unfinished(config):
             place = config.dataset or next((entry.volume for entry in config.disks if entry.volume), "")
             message = f"{config.label}: {unlinked_reason(config)}; zfs rename or a backup may bring it back"
             yield Finding("vm_without_dataset", message, config.uuid, config.alias, volume=place)

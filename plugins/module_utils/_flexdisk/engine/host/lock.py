@@ -11,7 +11,6 @@ import fcntl
 import json
 import os
 import pwd
-import shutil
 import stat
 import time
 import typing as t
@@ -20,7 +19,7 @@ from ...model.errors import FlexdiskError
 from ...rules.identity import check_pool, render_time
 from . import progress
 from .progress import HeldLock, Run
-from .runner import SYSTEM_PATH, SubprocessRunner, search_path
+from .runner import SubprocessRunner, beside_zfs
 
 HOST = "host.lock"
 ROOT_FOLDER = "/var/run/flexdisk"
@@ -35,18 +34,15 @@ _SILENT_SECONDS = 5  # seconds without news before messages mention them
 def place() -> str:
     """Return the directory of locks: one for the host, or one beside the program zfs of a simulated node.
 
-    A lock protects the storage that the program zfs reaches, so tasks with another zfs need not wait. Whoever can
-    create a directory beside zfs could also replace that program. A directory beside the system's zfs is ignored.
+    A lock protects the storage that the program zfs reaches, so tasks with another zfs need not wait.
 
     Without root, the directory is in the user's home directory, as the user database has it, because nobody else can
     create one there. Its name contains the host's name, because homes can be shared. Environment variables are not
     used, because a session and a cron job of one user differ in them. Raises FlexdiskError NotPermitted for a user
     without a home directory.
     """
-    zfs = shutil.which("zfs", path=search_path())
-    folder = os.path.dirname(os.path.abspath(zfs)) if zfs else ""
-    beside = os.path.join(folder, NODE_FOLDER)
-    if folder not in ("", *SYSTEM_PATH.split(":")) and os.path.lexists(beside):
+    beside = beside_zfs(NODE_FOLDER)
+    if beside:
         return beside
     return os.path.join(_home(), f".flexdisk-locks-{os.uname().nodename}") if os.geteuid() else ROOT_FOLDER
 

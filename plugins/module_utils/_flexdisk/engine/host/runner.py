@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,17 @@ _MAX_ERRORS = 65536  # of what a program says about its errors
 def search_path() -> str:
     """Return the search path for programs."""
     return f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}"
+
+
+def beside_zfs(name: str) -> str:
+    """Return what a simulated node has under this name beside its program zfs; "" on any other host.
+
+    Whoever can create something beside zfs could also replace that program. What is beside the system's zfs is ignored.
+    """
+    zfs = shutil.which("zfs", path=search_path())
+    folder = os.path.dirname(os.path.abspath(zfs)) if zfs else ""
+    place = os.path.join(folder, name)
+    return place if folder not in ("", *SYSTEM_PATH.split(":")) and os.path.lexists(place) else ""
 
 
 class SubprocessRunner:

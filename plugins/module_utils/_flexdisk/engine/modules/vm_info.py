@@ -88,6 +88,7 @@ def info(
             tags=dict(vm.config.tags),
             disk_template=report.disk_template(vm),
             **machine(vm),
+            **({"proxmox": dict(vm.config.proxmox)} if vm.config.proxmox else {}),
             **({"snapshots": report.snapshots_result(vm, True)} if figures else {}),
         )
         for vm in vms

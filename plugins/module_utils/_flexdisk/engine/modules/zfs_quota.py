@@ -44,6 +44,9 @@ def recalculate(
     return task.run(), task.left_out
 
 
+WITHOUT_DATASET = "Proxmox VE has no dataset for a VM, so there is no quota"
+
+
 class _QuotaTask(Task):
     """left_out: the skipped VMs with the reason. No journal is needed: the state shows what is left to repair."""
 
@@ -62,7 +65,7 @@ class _QuotaTask(Task):
         self.left_out = skipped(host) if self._names is None else []
         for vm in [v for v in vms if v.config.identity_in_zfs and not v.flexible and not v.root.refquota]:
             vms.remove(vm)
-            reason = "it has no quota yet; vm_disks sets one"
+            reason = WITHOUT_DATASET if vm.config.prefixes else "it has no quota yet; vm_disks sets one"
             self.left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})
         return [_plan(vm, host, self._reclaim) for vm in vms]
 

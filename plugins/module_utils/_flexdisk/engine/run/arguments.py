@@ -15,7 +15,7 @@ from ...rules import disk_properties
 _Spec = t.Dict[str, t.Dict[str, t.Any]]
 
 HOST: _Spec = {
-    "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt"]},
+    "hypervisor": {"type": "str", "default": "auto", "choices": ["auto", "vmadm", "libvirt", "proxmox"]},
     "libvirt_uri": {"type": "str", "default": "qemu:///system"},
     "pool": {"type": "str"},
 }

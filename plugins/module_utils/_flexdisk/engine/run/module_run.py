@@ -17,13 +17,20 @@ from ...rules.identity import blank_in
 from ...rules.naming import check_names
 from ...zfs.commands import Zfs
 from ..host import lock, progress
-from ..host.runner import SYSTEM_PATH, SubprocessRunner
+from ..host.runner import SYSTEM_PATH, SubprocessRunner, beside_zfs
 from .arguments import check_figures, seconds
 from .module import Module, check_core, error
 
 # Sockets of libvirt: of the old daemon, and of the daemons of single drivers.
 _SOCKETS = tuple(f"/{var}run/libvirt/{name}-sock" for var in ("", "var/") for name in ("libvirt", "virtqemud"))
 
+
+# Where a node of Proxmox VE has the file system of its cluster, and what a simulated node has beside its program zfs.
+_CLUSTER, _NODE_FILES = "/etc/pve", "flexdisk-root"
+ONLY_READ = (
+    "this host runs Proxmox VE, where this release only reads: its VMs and disks can be listed, reported and verified, "
+    "and nothing of them is changed, planned or repaired"
+)
 
 # Options that name something; others hold text of any kind.
 _NAMES = ("vm", "vms", "name", "newer", "group", "uuid", "pool", "peer_name", "peer_pool", "target_pool", "leave_out")
@@ -53,6 +60,11 @@ class Answer(t.NamedTuple):
     warnings: t.Sequence[str] = ()
 
 
+def _only_read(_root: str) -> Hypervisor:
+    """Refuse a module that may change something. This is the only place where that is decided."""
+    raise FlexdiskError("NotSupported", ONLY_READ)
+
+
 class Drivers(t.NamedTuple):
     """The drivers that travel with a module. A host imports only its own: the other one would take a tenth of the time
     of a run that changes nothing.
@@ -61,6 +73,8 @@ class Drivers(t.NamedTuple):
     vmadm: t.Callable[[SubprocessRunner], Hypervisor]
     libvirt: t.Callable[[str, SubprocessRunner], Hypervisor]
     """Gets the URI of libvirt."""
+    proxmox: t.Callable[[str], Hypervisor] = _only_read
+    """Gets the directory with the files of the node, "" for the host itself. By default, nothing is done there."""
 
 
 def _vmadm(runner: SubprocessRunner) -> Hypervisor:
@@ -146,21 +160,42 @@ def unparsed(params: _Params) -> t.Tuple[_Params, t.Sequence[Problem]]:
 def open_host(
     params: _Params, runner: SubprocessRunner, core: str, drivers: Drivers = VMS_THAT_ARE_THERE
 ) -> t.Tuple[Zfs, Hypervisor]:
-    """Return storage and hypervisor of this host. C(auto) takes vmadm if it exists, else a libvirt with a socket.
+    """Return storage and hypervisor of this host.
 
-    core: the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound.
+    C(auto) takes vmadm if it exists, else Proxmox VE or a libvirt with a socket. A host with both must say which.
+
+    core: the version of ansible-core. Raises FlexdiskError AnsibleTooOld, InvalidArgument, CommandNotFound,
+    NotSupported.
     """
     check_core(core)
     check_figures(params)
     zfs = Zfs(runner, pipe=lambda first, second: runner.carry(first, second, progress.current().add))
     choice, uri = params["hypervisor"], params["libvirt_uri"]
-    if choice == "vmadm" or (choice == "auto" and (shutil.which("vmadm") or shutil.which("vmadm", path=SYSTEM_PATH))):
+    root = beside_zfs(_NODE_FILES)
+    if choice == "auto":
+        choice = _detected(root)
+    if choice == "vmadm":
         return zfs, drivers.vmadm(runner)
-    if choice == "libvirt" or any(map(os.path.exists, _SOCKETS)):
-        return zfs, drivers.libvirt(uri, runner)
-    raise FlexdiskError(
-        "CommandNotFound", "no hypervisor found on this host: neither the program vmadm nor the socket of a libvirtd"
-    )
+    return zfs, drivers.libvirt(uri, runner) if choice == "libvirt" else drivers.proxmox(root)
+
+
+def _detected(root: str) -> str:
+    """Return which hypervisor this host has. root: the directory with the files of a simulated node, "" without one."""
+    if _exists("vmadm"):
+        return "vmadm"
+    libvirt = not root and any(map(os.path.exists, _SOCKETS))
+    proxmox = _exists("qm") and os.path.isdir(root + _CLUSTER)
+    if libvirt and proxmox:
+        text = "this host has Proxmox VE and the socket of a libvirtd; say which one has the VMs"
+        raise FlexdiskError("InvalidArgument", f"{text}: hypervisor: proxmox, or hypervisor: libvirt")
+    if libvirt or proxmox:
+        return "libvirt" if libvirt else "proxmox"
+    text = f"neither the program vmadm, nor qm with {_CLUSTER}, nor the socket of a libvirtd"
+    raise FlexdiskError("CommandNotFound", f"no hypervisor found on this host: {text}")
+
+
+def _exists(program: str) -> bool:
+    return bool(shutil.which(program) or shutil.which(program, path=SYSTEM_PATH))
 
 
 @contextlib.contextmanager

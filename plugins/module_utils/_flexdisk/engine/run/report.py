@@ -46,6 +46,8 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
         result["pinned"] = disk.volume.pinned // MIB
     if disk.uuid:
         result["uuid"] = disk.uuid
+    if disk.key:
+        result["key"] = disk.key
     if not volatile and disk.detached and not disk.volume.guid:
         # A disk that is to be made will lie under its uuid, which is not known yet.
         del result["volume"]

@@ -6,8 +6,14 @@
 from __future__ import annotations
 
 from ...hypervisor.protocol import Hypervisor
+from ...model.errors import FlexdiskError
 from ..host.runner import SubprocessRunner
 from .module_run import Drivers
+
+LEFT_TO_PROXMOX = (
+    "this host runs Proxmox VE, which creates, changes, starts, stops and deletes VMs with qm, and has moves, replicas "
+    "and failover (HA) of its own: this collection does none of that there"
+)
 
 
 def _vmadm(runner: SubprocessRunner) -> Hypervisor:
@@ -24,4 +30,8 @@ def _libvirt(uri: str, runner: SubprocessRunner) -> Hypervisor:
     return Libvirt(HostConnection(uri, at), uri, runner)
 
 
-WHOLE_VMS = Drivers(_vmadm, _libvirt)
+def _left_to_proxmox(_root: str) -> Hypervisor:
+    raise FlexdiskError("NotSupported", LEFT_TO_PROXMOX)
+
+
+WHOLE_VMS = Drivers(_vmadm, _libvirt, _left_to_proxmox)

@@ -1,0 +1,278 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Read a VM of Proxmox VE and its disks from its file. Everything that the file names is listed, managed or not."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+from dataclasses import replace
+from urllib.parse import unquote
+
+from ..model.dataset import ZVOL
+from ..model.errors import FlexdiskError
+from ..model.text import visible
+from ..model.vm import SAVED, DiskConfig, Pci, Use, VmConfig
+from ..rules.identity import is_pool, is_uuid, uuid_for
+from ..rules.layout import pool_of, sibling_prefixes, vm_dataset
+from . import pve_disk, pve_storage
+from .pve_config import VmFile
+
+BRAND = "qemu"
+CONTAINER_BRAND = "lxc"
+ONLY_READ = "the VM is on Proxmox VE, whose VMs are only read so far"
+_SLOTS = 6  # virtio0 has PCI device 10, and so on. Others are behind bridges, whose numbers the guest chooses.
+_FIRST_DEVICE = 10
+_SUSPENDED = "suspended"
+_KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
+
+
+class Cluster(t.NamedTuple):
+    """What the files of the cluster say, beside those of its VMs."""
+
+    node: str
+    """The name of this node."""
+    storages: t.Mapping[str, pve_storage.Storage]
+    ha: t.FrozenSet[int]
+    """The VMs that HA manages."""
+    replication: t.Mapping[int, t.Sequence[str]]
+    """The names of the replication jobs of each VM."""
+
+
+def parse_cluster(node: str, storages: str, ha: str, replication: str) -> Cluster:
+    """Return what storage.cfg, ha/resources.cfg and replication.cfg say; "" for a file that is not there."""
+    managed = (name for kind, name, _values in pve_storage.sections(ha) if kind == "vm")
+    jobs: t.Dict[int, t.List[str]] = {}
+    for _kind, name, _values in pve_storage.sections(replication):
+        owner = name.rpartition("-")[0]
+        if owner.isdigit():
+            jobs.setdefault(int(owner), []).append(name)
+    numbers = frozenset(int(name) for name in managed if name.isdigit())
+    return Cluster(node, pve_storage.parse_storages(storages), numbers, jobs)
+
+
+def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmConfig:
+    """Return the configuration of a VM from its file. process: the id of its running QEMU, "" if it has none."""
+    file = _readable(content)
+    values = file.main.values
+    disks = _Disks(vmid, cluster, file)
+    uuid = _uuid(values.get("smbios1", ""))
+    pools = [pool_of(entry.volume) for entry in sorted(disks.entries, key=lambda e: not e.boot) if entry.volume]
+    config = VmConfig(
+        uuid=uuid or _stand_in(cluster, vmid),
+        alias=values.get("name", "") or f"vm{vmid}",
+        brand=BRAND,
+        state=_state(process, values),
+        autoboot=values.get("onboot") == "1",
+        pool=pools[0] if pools else "",
+        dataset=vm_dataset(pools[0], uuid) if pools and uuid else "",
+        flexible_disk_size=None,
+        disks=tuple(disks.entries),
+        tags={tag: "" for tag in re.split(r"[;,\s]+", values.get("tags", "")) if tag},
+        pci=Pci(strict=True, functions=1),
+        identity_in_zfs=True,
+        frozen=ONLY_READ,
+        uses=disks.uses,
+        digest=VmFile(content).digest,
+        memory=_number(values.get("memory", "").rpartition("=")[2]),
+        vcpus=(_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
+        run_id=process,
+        prefixes=disks.prefixes,
+        proxmox=_particulars(vmid, file, cluster, disks),
+    )
+    why = _unsupported(vmid, values, uuid, disks)
+    return left_alone(config, why) if why else config
+
+
+def left_alone(config: VmConfig, why: str) -> VmConfig:
+    """Return a VM that no task manages. why: as a sentence. Its disks count as used."""
+    uses = {**config.uses, **{entry.volume: Use() for entry in config.disks if entry.volume}}
+    nowhere = replace(config, pool="", dataset="", prefixes=(), disks=(), identity_in_zfs=False)
+    return replace(nowhere, uses=uses, unsupported=why)
+
+
+def with_unique_uuids(configs: t.Sequence[VmConfig], cluster: Cluster) -> t.List[VmConfig]:
+    """Return the VMs; those with the same UUID are left alone, because nobody knows which one is meant."""
+    vms: t.Dict[str, t.List[VmConfig]] = {}
+    for config in configs:
+        vms.setdefault(config.uuid, []).append(config)
+    result = []
+    for config in configs:
+        others = vms[config.uuid]
+        if len(others) > 1:
+            numbers = ", ".join(str(one.proxmox["vmid"]) for one in others)
+            why = f"VMs {numbers} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
+            config = left_alone(replace(config, uuid=_stand_in(cluster, config.proxmox["vmid"])), why)
+        result.append(config)
+    return result
+
+
+def container(vmid: int, content: bytes, cluster: Cluster) -> VmConfig:
+    """Return a container, which is listed and left alone."""
+    name = _readable(content).main.values.get("hostname", "") or f"ct{vmid}"
+    return VmConfig(_stand_in(cluster, vmid), name, CONTAINER_BRAND, "unknown", False, "", "", None)
+
+
+def _readable(content: bytes) -> VmFile:
+    """Return a file whose text fits into a result, whatever its bytes are. It must not be written."""
+    return VmFile(content.decode("utf-8", "replace").encode())
+
+
+def _stand_in(cluster: Cluster, vmid: int) -> str:
+    """Return a UUID for a VM that has none of its own."""
+    return uuid_for("proxmox", cluster.node, vmid)
+
+
+def _uuid(smbios: str) -> str:
+    fields = dict(word.partition("=")[::2] for word in smbios.split(","))
+    uuid = fields.get("uuid", "").lower()
+    return uuid if is_uuid(uuid) else ""
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdigit() and len(text) < 10 else 0
+
+
+def _state(process: str, values: t.Mapping[str, str]) -> str:
+    if process:
+        return "running"
+    return SAVED if values.get("lock") == _SUSPENDED else "stopped"
+
+
+def _unsupported(vmid: int, values: t.Mapping[str, str], uuid: str, disks: _Disks) -> str:
+    if values.get("template") == "1":
+        return "it is a template, and is left alone with its disks"
+    if not uuid:
+        return f"its configuration has no UUID; qm set {vmid} --smbios1 uuid=UUID gives it one"
+    if not any(entry.volume for entry in disks.entries):
+        reasons = "; ".join(entry.left_out for entry in disks.entries if entry.left_out) or "it has no disks"
+        return f"no disk of it can be managed: {reasons}"
+    return ""
+
+
+def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.Dict[str, t.Any]:
+    values = file.main.values
+    return {
+        "vmid": vmid,
+        "lock": values.get("lock", ""),
+        "protection": values.get("protection") == "1",
+        "pending": sorted({*file.pending, *file.deletes}),
+        "snapshots": sorted(file.snapshots),
+        "unused": disks.unused,
+        "ha": vmid in cluster.ha,
+        "replication": list(cluster.replication.get(vmid, ())),
+        "left_alone": [entry.left_out for entry in disks.entries if entry.left_out],
+        "unreadable": file.unreadable,
+    }
+
+
+class _Disks:
+    """The disks in the file of a VM."""
+
+    def __init__(self, vmid: int, cluster: Cluster, file: VmFile) -> None:
+        self._vmid = vmid
+        self._cluster = cluster
+        self.entries: t.List[DiskConfig] = []
+        # Volumes that the VM uses otherwise than as a managed disk.
+        self.uses: t.Dict[str, Use] = {}
+        # Volumes that the VM has but does not use, by their keys.
+        self.unused: t.Dict[str, str] = {}
+        values = file.main.values
+        boot = _boot_disk(values)
+        for key in sorted(values, key=_order):
+            if pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE:
+                self.entries.append(self._entry(key, values[key], key == boot))
+            elif pve_disk.is_unused_key(key):
+                self.unused[key] = self._dataset(values[key]) or values[key]
+        for key, text in file.pending.items():
+            if pve_disk.is_disk_key(key):
+                self._use(f"{key} in its pending changes", text.partition(",")[0])
+        for section in (values, *file.snapshots.values()):
+            self._use("its saved memory", section.get("vmstate", ""))
+
+    @property
+    def prefixes(self) -> t.Tuple[str, ...]:
+        """How the names of the VM's volumes begin, in every zfspool of this node."""
+        active = {s.dataset for s in self._cluster.storages.values() if self._is_usable(s)}
+        return tuple(prefix for name in sorted(active) for prefix in sibling_prefixes(name, self._vmid))
+
+    def _is_usable(self, storage: pve_storage.Storage) -> bool:
+        return bool(storage.dataset) and storage.is_active(self._cluster.node) and is_pool(pool_of(storage.dataset))
+
+    def _entry(self, key: str, text: str, boot: bool) -> DiskConfig:
+        try:
+            disk = pve_disk.parse(text)
+        except FlexdiskError as exc:
+            return _left_out(key, text, exc.message)
+        if disk.is_cdrom:
+            self._use(key, disk.volume)
+            return DiskConfig(disk.volume, media="cdrom", key=key)
+        why = self._why_left_out(key, disk)
+        if why:
+            self._use(key, disk.volume)
+            return _left_out(key, disk.volume, why)
+        volume = pve_storage.volume(self._cluster.storages, disk.volume).dataset
+        return DiskConfig(
+            path=ZVOL + volume,
+            volume=volume,
+            boot=boot,
+            model=_KEY_ORDER.sub(r"\1", key),
+            pci_slot=_slot(key),
+            serial=unquote(disk.options.get("serial", "")),
+            key=key,
+        )
+
+    def _why_left_out(self, key: str, disk: pve_disk.PveDisk) -> str:
+        if key in pve_disk.FIRMWARE:
+            return "it is a disk of the firmware"
+        if disk.is_path:
+            return "it is named by its path, not by a storage"
+        storage = self._cluster.storages.get(disk.volume.partition(":")[0])
+        if storage is not None and storage.dataset and not self._is_usable(storage):
+            return f"storage {storage.name} is not active on node {self._cluster.node}"
+        try:
+            volume = pve_storage.volume(self._cluster.storages, disk.volume)
+        except FlexdiskError as exc:
+            return exc.message
+        if volume.owner != self._vmid:
+            return f"its volume is called after VM {volume.owner}, which Proxmox VE destroys with that VM"
+        twice = [entry.key for entry in self.entries if entry.volume == volume.dataset]
+        return f"it has the volume of {twice[0]}" if twice else ""
+
+    def _dataset(self, name: str) -> str:
+        """Return the volume that STORAGE:NAME or the path of a device names, "" for none of a zfspool."""
+        if name.startswith(ZVOL):
+            return name[len(ZVOL) :]
+        try:
+            return pve_storage.volume(self._cluster.storages, name).dataset
+        except FlexdiskError:
+            return ""
+
+    def _use(self, how: str, name: str) -> None:
+        dataset = self._dataset(name)
+        if dataset:
+            self.uses.setdefault(dataset, Use(f"as {how}"))
+
+
+def _left_out(key: str, path: str, why: str) -> DiskConfig:
+    return DiskConfig(path, left_out=f"{key} ({visible(path)}) is left alone: {why}", key=key)
+
+
+def _order(key: str) -> t.Tuple[str, int]:
+    match = _KEY_ORDER.fullmatch(key)
+    return (match.group(1), int(match.group(2))) if match else (key, 0)
+
+
+def _boot_disk(values: t.Mapping[str, str]) -> str:
+    """Return the key of the first disk in the boot order, "" if there is none."""
+    order = re.search(r"order=([^,]*)", values.get("boot", ""))
+    keys = order.group(1).split(";") if order else [values.get("bootdisk", "")]
+    disks = [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
+    return disks[0] if disks else ""
+
+
+def _slot(key: str) -> str:
+    """Return the PCI slot that a key stands for, "" for one without a slot of its own that is known."""
+    bus, number = _order(key)
+    return f"0:{_FIRST_DEVICE + number}:0" if bus == "virtio" and number < _SLOTS else ""

@@ -1,0 +1,156 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Driver for Proxmox VE. It reads the files of the node, starts no process for that, and changes nothing so far."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ..model.capabilities import Capabilities
+from ..model.dataset import ZVOL
+from ..model.errors import FlexdiskError
+from ..model.resources import Resources, checked
+from ..model.sizes import MIB
+from ..model.vm import VmConfig
+from . import pve_disk, pve_vm
+from .protocol import WholeVms
+
+CLUSTER = "/etc/pve"
+_LOCAL = CLUSTER + "/local"
+_MEMORY = "/proc/meminfo"
+_BOOT = "/proc/sys/kernel/random/boot_id"
+_SUFFIX = ".conf"
+
+
+class ProxmoxVms:
+    """The driver. Everything that would change a VM raises FlexdiskError NotSupported."""
+
+    storage = None
+    vms_as_a_whole: t.Optional[WholeVms] = None
+    capabilities = Capabilities(
+        name="proxmox",
+        brand=pve_vm.BRAND,
+        live=frozenset(),
+        models=tuple(sorted(pve_disk.BUSES, reverse=True)),
+        quota_unit=MIB,
+        device_prefix=ZVOL,
+        functions_per_slot=1,
+        slotless=frozenset(pve_disk.BUSES) - {"virtio"},
+        platform="linux",
+        keeps_storage=False,
+        removal_destroys=False,
+        moves_autoboot=False,
+        types=("thick", "sparse"),
+    )
+
+    def __init__(self, root: str = "", pause: t.Callable[[float], None] = time.sleep) -> None:
+        """root: where the files of the node are, "" for the host itself."""
+        self._root = root
+        self.pause = pause
+
+    def vms(self) -> t.List[VmConfig]:
+        cluster = self._cluster()
+        configs = []
+        for vmid, content in self._files("qemu-server"):
+            try:
+                configs.append(pve_vm.parse_vm(vmid, content, cluster, self._process(vmid)))
+            except FlexdiskError as exc:
+                raise FlexdiskError(exc.code, f"VM {vmid}: {exc.message}") from exc
+        containers = [pve_vm.container(vmid, content, cluster) for vmid, content in self._files("lxc")]
+        return [*pve_vm.with_unique_uuids(configs, cluster), *containers]
+
+    def vm(self, vm: str) -> VmConfig:
+        config = next((one for one in self.vms() if one.uuid == vm), None)
+        if config is None:
+            raise FlexdiskError("ResourceNotFound", f"node {self._node()} has no VM {vm}")
+        return config
+
+    def _cluster(self) -> pve_vm.Cluster:
+        names = ("storage.cfg", "ha/resources.cfg", "replication.cfg")
+        return pve_vm.parse_cluster(self._node(), *(self._text(f"{CLUSTER}/{name}") for name in names))
+
+    def _node(self) -> str:
+        try:
+            return os.path.basename(os.readlink(self._root + _LOCAL))
+        except OSError as exc:
+            text = f"{_LOCAL} cannot be read: {exc.strerror}; pmxcfs, the file system of the cluster, must be mounted"
+            raise FlexdiskError("HypervisorUnreachable", text) from exc
+
+    def _files(self, folder: str) -> t.Iterator[t.Tuple[int, bytes]]:
+        """Yield the number and the content of each file of this node. A file that goes meanwhile is left out."""
+        path = f"{_LOCAL}/{folder}"
+        try:
+            names = os.listdir(self._root + path)
+        except FileNotFoundError:
+            return
+        except OSError as exc:
+            raise _unreadable(path, exc) from exc
+        numbers = (name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX))
+        for vmid in sorted(int(number) for number in numbers if number.isdigit()):
+            content = self._bytes(f"{path}/{vmid}{_SUFFIX}")
+            if content is not None:
+                yield vmid, content
+
+    def _bytes(self, path: str) -> t.Optional[bytes]:
+        """Return what is in a file, None if there is none."""
+        try:
+            with open(self._root + path, "rb") as stream:
+                return stream.read()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise _unreadable(path, exc) from exc
+
+    def _text(self, path: str) -> str:
+        return (self._bytes(path) or b"").decode("utf-8", "replace")
+
+    def _process(self, vmid: int) -> str:
+        """Return the id of the VM's QEMU, "" if its file names no process that is there."""
+        number = self._text(f"/run/qemu-server/{vmid}.pid").strip()
+        return number if number.isdigit() and os.path.isdir(f"{self._root}/proc/{number}") else ""
+
+    def resources(self) -> Resources:
+        with open(_MEMORY, encoding="ascii") as stream:
+            rows = (line.split() for line in stream)
+            figures = {row[0].rstrip(":"): int(row[1]) // 1024 for row in rows}
+        total, free = figures.get("MemTotal", 0), figures.get("MemAvailable", 0)
+        return checked(Resources(total, free, os.sysconf("SC_NPROCESSORS_ONLN")), _MEMORY)
+
+    def boot_id(self) -> str:
+        return self._text(_BOOT).strip()
+
+    def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        raise _refusal()
+
+    def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        raise _refusal()
+
+    def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
+        raise _refusal()
+
+    def add_ports(self, vm: str, ports: t.Sequence[int]) -> None:
+        raise _refusal()
+
+    def forget_disk(self, vm: str, path: str) -> None:
+        raise _refusal()
+
+    def stop(self, vm: str, timeout: int, force: bool) -> None:
+        raise _refusal()
+
+    def start(self, vm: str, saved: bool = False) -> None:
+        raise _refusal()
+
+    def set_autoboot(self, vm: str, autoboot: bool) -> None:
+        raise _refusal()
+
+
+def _unreadable(path: str, exc: OSError) -> FlexdiskError:
+    code = "NotPermitted" if isinstance(exc, PermissionError) else "HypervisorUnreachable"
+    return FlexdiskError(code, f"{path} cannot be read: {exc.strerror}")
+
+
+def _refusal() -> FlexdiskError:
+    return FlexdiskError("NotSupported", pve_vm.ONLY_READ)

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Playbooks on a node of Proxmox VE beside a SmartOS host, as a user runs them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import ONLY_READ
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import LEFT_TO_PROXMOX
+from tests.unit.playbooks.nodes import Nodes
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory):
+    made = Nodes(tmp_path_factory.mktemp("nodes"), {"hv01": ""})
+    made.create("hv01", "db", 1024, 7, {})
+    made.groups["pve1"] = ""
+    made.simnode("pve1", "init", "--proxmox")
+    words = ("--name", "web", "--memory", "128", "--virtio0", "local-zfs:8", "--scsi1", "local-zfs:2")
+    made.run("pve1", "qm", "create", "100", *words)
+    made.run("pve1", "zfs", "set", "flexdisk:name=data", "rpool/data/vm-100-disk-0")
+    made.variables["pve1"] = {"flexible_disks_vms": [{"vm": "web", "disks": [{"name": "root", "size": "9GiB"}]}]}
+    return made
+
+
+def files(nodes):
+    folder = nodes.folder / "pve1"
+    paths = [folder / "state.json", *(folder / "root").rglob("*")]
+    return {str(path): path.read_bytes() for path in paths if path.is_file()}
+
+
+def test_disks_are_listed_by_their_keys(nodes):
+    status, printed = nodes.play("list_disks")
+    assert status == 0, printed
+    rows = re.findall(r'"web +(\S+) +(\S+) +sparse +(\S+) +(\S+ \S+)', printed)
+    assert sorted(rows) == [("(vm-100-disk-1)", "attached", "virtio0", "8 GiB"), ("data", "attached", "scsi1", "2 GiB")]
+
+
+@pytest.mark.parametrize("playbook", ["report", "verify_disks", "status", "recalculate_quota"])
+def test_what_only_reads(nodes, playbook):
+    before = files(nodes)
+    page = nodes.folder / "report.html"
+    words = ("-e", f"flexdisk_report_html={page}") if playbook == "report" else ()
+    status, printed = nodes.play(playbook, *words)
+    assert status == 0, printed
+    assert files(nodes) == before
+    if playbook == "report":
+        assert ">web<" in page.read_text()
+
+
+REFUSED = {
+    "plan": ONLY_READ,
+    "adopt": ONLY_READ,
+    "snapshot -e flexdisk_vm=web -e flexdisk_snapshot_name=one": ONLY_READ,
+    "verify_disks -e flexdisk_verify_repair=orphan_volume": ONLY_READ,
+    "stop_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
+    "delete_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
+}
+
+
+@pytest.mark.parametrize("call", sorted(REFUSED))
+def test_what_would_change_something(nodes, call):
+    """Not in check mode: tests of the modules have both."""
+    before = files(nodes)
+    playbook, *words = call.split()
+    status, printed = nodes.play(playbook, "--limit", "pve1", *words)
+    assert status != 0
+    assert REFUSED[call] in printed, printed
+    assert files(nodes) == before
