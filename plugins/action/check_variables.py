@@ -11,12 +11,12 @@ import typing as t
 
 from ansible.errors import AnsibleError
 from ansible.module_utils.parsing.convert_bool import boolean
-from ansible.plugins.action import ActionBase
 from ansible.plugins.loader import lookup_loader
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.failures import has_failed
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.operators import slices
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.parse import layout, named_hosts
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller import ControllerAction
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._playbook_variables import (
     answers,
     specifications,
@@ -28,38 +28,27 @@ _Dict = t.Dict[str, t.Any]
 
 ARGUMENTS: _Dict = {"playbook": {"type": "str", "required": True}}
 COMPARES = "flexible_disks_expect_plan"
+ENVIRONMENT = "flexdisk_environment"
 MORE = ("flexible_disks_plan_only", "flexible_disks_recalculate_quota")
+RESULT = re.compile(r"_?flex(disk|ible_disks)_")
 NAME = re.compile(r"[A-Za-z0-9]+(_|$)")
 
 specifications()  # Ansible loads this file before it forks, so the process of each host has them
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action. It templates the variables of the playbook, and no others: they may hold what fails or is slow."""
 
-    _requires_connection = False
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+    def decide(self, given: _Dict, variables: _Dict) -> _Dict:
         """Return the variables that are set, as they are meant; failed, with all that is wrong with them."""
-        _core.check()
-        answer: _Dict = super().run(tmp, task_vars)
-        playbook = str(self._task.args.get("playbook"))
-        if set(self._task.args) != set(ARGUMENTS) or playbook not in specifications().arguments:
-            raise AnsibleError("check_variables wants the name of a playbook of flexdisk.hypervisor, and nothing else")
-        try:
-            return {**answer, **self._checked(playbook, dict(task_vars or {}))}
-        except (MemoryError, OverflowError, RecursionError) as exc:
-            text = "check_variables: a number is too large, or a value lies in too many others"
-            raise AnsibleError(text) from exc
-
-    def _checked(self, playbook: str, variables: _Dict) -> _Dict:
-        """Check the variables of a playbook and return what the result gets."""
-        readers = specifications()
+        playbook, readers = given["playbook"], specifications()
+        if playbook not in readers.arguments:
+            raise AnsibleError("check_variables wants the name of a playbook of flexdisk.hypervisor")
         specification = slices.specified(readers.arguments[playbook], variables)
-        given = templated(self._templar, specification, _of_host(variables, specification, variables))
-        checked = answers(given, specification)
+        values = templated(self._templar, specification, _of_host(variables, specification, variables))
+        checked = answers(values, specification)
         meant = _of_host(checked["variables"], specification, variables)
         unclear: t.List[str] = []
         if not checked["problems"]:
@@ -77,15 +66,18 @@ class ActionModule(ActionBase):
             problems = [hidden] if hidden else []
         if problems:
             return {"failed": True, "msg": ". ".join(problems)}
-        secret = any(re.match(readers.secret, name) for name in given)
+        secret = any(re.match(readers.secret, name) for name in values)
         stands: _Dict = {"play": variables.get("ansible_play_name"), "playbook": playbook}
+        failed = [name for name in filter(RESULT.match, variables) if has_failed(variables[name])]
+        if failed:
+            stands["failed_before"] = failed
         if playbook in slices.HAND_ON:
             stands["suffix"], stands["elsewhere"] = slices.suffix(meant, hosts), {}
             if stands["suffix"]:
                 meant, stands["elsewhere"] = slices.of_inventory(meant, groups["all"])
         if playbook == "converge":
             stands["asks_more"] = self._asks_more(variables)
-        return {**meant, "stands": stands, "_ansible_no_log": secret}
+        return {**_without_secrets(meant), "stands": stands, "_ansible_no_log": secret}
 
     def _asks_more(self, variables: _Dict) -> bool:
         """Whether the role flexible_disks is asked for a plan, for a comparison with one, or for the quota of other
@@ -102,6 +94,11 @@ class ActionModule(ActionBase):
         patterns = ["hypervisors", *([more] if isinstance(more, str) else more)]
         lookup = lookup_loader.get("ansible.builtin.inventory_hostnames", loader=self._loader, templar=self._templar)
         return named_hosts.problems(meant, lookup.run(patterns, variables=variables))
+
+
+def _without_secrets(meant: _Dict) -> _Dict:
+    """Reduce environment variables to their names: what a task returns is shown, and kept in the events of AWX."""
+    return {**meant, ENVIRONMENT: sorted(meant[ENVIRONMENT])} if ENVIRONMENT in meant else meant
 
 
 def _of_host(values: _Dict, specification: t.Mapping[str, t.Mapping[str, t.Any]], variables: _Dict) -> _Dict:

@@ -28,6 +28,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._standing impo
 from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._watched import WatchedPlan
 
 ROLE = "flexible_disks"
+ENVIRONMENT = "flexdisk_environment"
 COLLECTION = "flexdisk.hypervisor."
 ARGUMENTS: t.Dict[str, t.Any] = {
     "step": {"type": "str", "choices": ["plan", "compare", "change"]},
@@ -59,8 +60,8 @@ class ActionModule(WatchedPlan):
             return _nothing(step)
         if step == "compare" and (plans_only or "expect_plan" not in variables):
             return {"skipped": True, "changed": False}
-        environment = checked_variables(task_vars or {}).get("flexdisk_environment")
-        if environment:
+        if ENVIRONMENT in checked_variables(task_vars or {}):
+            environment = templated(self._templar, [ENVIRONMENT], task_vars or {})[ENVIRONMENT]
             self._task.environment = [*(self._task.environment or ()), environment]
         asks = step != "change"
         result = self._module_of_host("vm_disks", arguments(variables), tmp, task_vars, asks)

@@ -9,11 +9,10 @@ from __future__ import annotations
 import typing as t
 
 from ansible.errors import AnsibleActionFail
-from ansible.plugins.action import ActionBase
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement import carried
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.placement.execution import Wanted
-from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils import _core
+from ansible_collections.flexdisk.hypervisor.plugins.plugin_utils._controller import ControllerAction
 
 _Dict = t.Dict[str, t.Any]
 
@@ -37,20 +36,15 @@ ARGUMENTS: _Dict = {
 }
 
 
-class ActionModule(ActionBase):
+class ActionModule(ControllerAction):
     """The action. What became of other jobs stands with their hosts, in the groups of the stages."""
 
-    _requires_connection = False
-    _supports_check_mode = True
-    _supports_diff = False
+    arguments = ARGUMENTS
 
-    def run(self, tmp: t.Optional[str] = None, task_vars: t.Optional[_Dict] = None) -> _Dict:
+    def decide(self, given: _Dict, variables: _Dict) -> _Dict:
         """Return the result of the task, which fails if nothing may be done."""
-        _core.check()
-        start: _Dict = super().run(tmp, task_vars)
-        given: _Dict = self.validate_argument_spec(argument_spec=ARGUMENTS)[1]  # type: ignore[no-untyped-call]
         does = {"queue": self._queue, "begin": self._begin, "end": self._end, "tell": self._summarize}
-        return {**start, "changed": False, **does[given["do"]](given, task_vars or {})}
+        return {"changed": False, **does[given["do"]](given, variables)}
 
     def _queue(self, given: _Dict, _variables: _Dict) -> _Dict:
         wanted = Wanted(given["vms"], given["vm_tags"], given["from_hosts"], given["from_groups"])

@@ -88,16 +88,23 @@ class ActionModule(ControllerAction):
     """The action. All that it knows of hosts and VMs are its arguments."""
 
     arguments = ARGUMENTS
-    rules = {"mutually_exclusive": [["new_vms", "answers"]]}  # noqa: RUF012 - nobody changes it
 
     def decide(self, given: t.Dict[str, t.Any], variables: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
         """Return the plan as the result of a task, which fails for a request that is refused."""
-        if given["answers"] is not None:
-            others = {key: value for key, value in self._task.args.items() if key != "answers"}
-            self._task.args = {**others, "new_vms": _answered(given["answers"])}
-            given = self._checked()
         plan = move_plan(given, time.time())
         return {**plan, "failed": "error_code" in plan}
+
+    def _checked(self) -> t.Dict[str, t.Any]:
+        """Check the options, with what answers say as new_vms. Entries of answers can have secrets, and Ansible gives
+        callbacks the options of a task that fails, too.
+        """
+        answers = self._task.args.pop("answers", None)
+        if answers is None:
+            return super()._checked()
+        if self._task.args.get("new_vms") is not None:
+            raise AnsibleActionFail("parameters are mutually exclusive: new_vms|answers")
+        self._task.args["new_vms"] = _answered(answers)
+        return super()._checked()
 
 
 def _answered(answers: t.Mapping[str, t.Any]) -> t.List[t.Dict[str, t.Any]]:

@@ -20,23 +20,20 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.changes
   - flexdisk.hypervisor._flexdisk.lock
   - flexdisk.hypervisor._flexdisk.power
   - flexdisk.hypervisor._flexdisk.refusal
   - flexdisk.hypervisor._flexdisk.approval
 attributes:
   check_mode:
-    support: full
     details:
       - The prediction equals the real run, except for C(ctime), C(mtime) and C(serial_no) of disks, and C(uuid) and
         C(volume) of new disks.
   diff_mode:
-    support: full
     details:
       - The diff is the plan in words. It has one block for each VM that changes, and one for the detached disks of a
         pool.
-  idempotent:
-    support: full
 options:
   state: &state
     description:

@@ -21,21 +21,18 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.changes
   - flexdisk.hypervisor._flexdisk.lock
   - flexdisk.hypervisor._flexdisk.refusal
   - flexdisk.hypervisor._flexdisk.approval
 attributes:
   check_mode:
-    support: full
     details:
       - The prediction equals the real run, except for the disks' C(ctime), C(mtime) and C(serial_no). Check mode
         leaves these out of RV(vms).
   diff_mode:
-    support: full
     details:
       - The diff is the plan in words, with one block for each VM that changes.
-  idempotent:
-    support: full
 options:
   state:
     description:

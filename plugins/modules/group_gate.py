@@ -24,17 +24,11 @@ description:
   - Durations are whole seconds or ISO 8601 (V(PT1M30S)), at most one hour.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.reads
 attributes:
   check_mode:
-    support: full
     details:
       - Members are asked once, without O(retries) and O(stable_for).
-  diff_mode:
-    support: N/A
-    details:
-      - Nothing is changed.
-  idempotent:
-    support: full
 options:
   members:
     description:

@@ -30,14 +30,10 @@ description:
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.changes
   - flexdisk.hypervisor._flexdisk.lock
 attributes:
-  check_mode:
-    support: full
-  diff_mode:
-    support: full
   idempotent:
-    support: full
     details:
       - A renewal writes the new time and is reported as no change.
 options:
@@ -72,9 +68,9 @@ options:
         in the C(always) section of a block.
   ttl:
     description:
-      - Seconds until the lease expires unless it is renewed, from 10 to 86400. It should be longer than the longest
-        step.
-    type: int
+      - How long it takes until the lease expires unless it is renewed, in seconds or as V(PT15M), from 10 seconds to a
+        day. It should be longer than the longest step.
+    type: raw
     default: 900
   take_over:
     description:
@@ -247,7 +243,7 @@ OPTIONS: t.Dict[str, t.Dict[str, t.Any]] = {
     "token": {"type": "str", "no_log": False},
     "holder": {"type": "str"},
     "state": {"type": "str", "default": "held", "choices": ["held", "reported", "released"]},
-    "ttl": {"type": "int", "default": 900},
+    "ttl": {"type": "raw", "default": 900},
     "take_over": {"type": "bool", "default": False},
     "renew": {"type": "bool", "default": False},
 }

@@ -24,15 +24,11 @@ extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk
   - flexdisk.hypervisor._flexdisk.lock
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.changes
 attributes:
   check_mode:
-    support: full
     details:
       - Steps that need what an earlier one has really done do nothing in check mode.
-  diff_mode:
-    support: full
-  idempotent:
-    support: full
 options:
   run:
     description:

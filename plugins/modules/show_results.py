@@ -20,15 +20,11 @@ description:
   - It runs on the controller and touches no host. Its options and results can change with each version.
 extends_documentation_fragment:
   - flexdisk.hypervisor._flexdisk.attributes
+  - flexdisk.hypervisor._flexdisk.reads
 attributes:
-  check_mode:
-    support: full
   diff_mode:
-    support: N/A
     details:
       - Pages are not shown as text.
-  idempotent:
-    support: full
 options:
   about:
     description:

@@ -72,7 +72,7 @@ def test_a_variable_has_one_meaning_wherever_it_is_set(tmp_path):
         "flexible_disks_libvirt_uri": "qemu:///hv01",
         "flexible_disks_allow_restart": False,
         "flexible_disks_stop_timeout": 120,
-        "flexdisk_environment": {"B": "b"},
+        "flexdisk_environment": ["B"],
     }
 
 
@@ -124,6 +124,31 @@ def test_secrets_are_not_shown_and_refusals_are(tmp_path):
     given["virtual_machine_vms"].append({"name": "{{ nosuch('hidden-one') }}"})
     status, said = play(tmp_path / "c", "create_vm", given, "-vvv")
     assert (status, "hidden-one" in said, "The variable virtual_machine_vms cannot be read" in said) == (2, False, True)
+
+
+def test_the_values_of_environment_variables_are_not_shown(tmp_path):
+    """They may be tokens. Their names are no secret, and say at -v what the tasks get."""
+    given = {"flexdisk_environment": {"HTTPS_PROXY": "http://u:hidden-one@proxy", "PATH": "/hidden-two"}}
+    status, said = play(tmp_path, "plan", given, "-vvv")
+    assert status == 0, said
+    assert meant(said)["flexdisk_environment"] == ["HTTPS_PROXY", "PATH"]
+    assert "hidden" not in said
+
+
+def test_it_notes_which_results_are_failures_of_an_earlier_play(tmp_path):
+    """So that they are not taken for those of this play. Templates are not read."""
+    given = {
+        "flexible_disks_result": {"failed": True, "msg": "it is full"},
+        "_flexdisk_read": {"unreachable": True},
+        "flexdisk_list": {"failed": False},
+        "flexdisk_quota": "{{ nosuch }}",
+        "theirs": {"failed": True},
+    }
+    status, said = play(tmp_path, "plan", given)
+    assert status == 0, said
+    (line,) = [line for line in said.splitlines() if '"MEANT' in line]
+    stands = json.loads(json.loads("{" + line.strip() + "}")["msg"].removeprefix("MEANT"))["stands"]
+    assert sorted(stands["failed_before"]) == ["_flexdisk_read", "flexible_disks_result"]
 
 
 def test_all_that_is_wrong_is_said_together(tmp_path):

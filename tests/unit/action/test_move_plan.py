@@ -82,3 +82,37 @@ def test_answers_that_are_none(tmp_path, more, text):
     done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert text in done.stdout + done.stderr
+
+
+LISTENER = """
+from ansible.plugins.callback import CallbackBase
+
+class CallbackModule(CallbackBase):
+    CALLBACK_NAME = "listener"
+
+    def v2_runner_on_ok(self, result):
+        with open(FILE, "a") as heard:
+            heard.write(f"{result.task.args} {result.result} {dict(result.task_fields)}")
+
+    def v2_runner_on_failed(self, result, ignore_errors=False):
+        self.v2_runner_on_ok(result)
+"""
+
+
+@pytest.mark.parametrize(
+    ("checks", "more", "fails"),
+    [([], {}, False), ([], {"nosuch": 1}, True), (None, {}, True), ([], {"new_vms": []}, True)],
+)
+def test_no_callback_gets_the_secrets_of_new_vms(tmp_path, checks, more, fails):
+    """Ansible gives callbacks the options of a task, and AWX keeps them if it is told to show arguments."""
+    entry = {"name": "web", "secret_metadata": {"root_pw": "hidden-one"}, "options": {"tags": {"role": "web"}}}
+    answer = {"vms": [entry], "checks": checks, "beside": 0}
+    asked = {"request": "place", "hosts": [{"name": "hv01"}], "answers": {"hv01": answer}, "allow_partial": True}
+    command, env = playbook(tmp_path, {"flexdisk.hypervisor.move_plan": {**asked, **more}})
+    heard = tmp_path / "heard"
+    (tmp_path / "listener.py").write_text(LISTENER.replace("FILE", repr(str(heard))))
+    env = {**env, "ANSIBLE_CALLBACK_PLUGINS": str(tmp_path), "ANSIBLE_CALLBACKS_ENABLED": "listener"}
+    done = subprocess.run([*command, "-vvv"], env=env, capture_output=True, text=True, check=False)
+    assert (done.returncode != 0) == fails, done.stdout
+    assert "'request': 'place'" in heard.read_text()
+    assert "hidden-one" not in heard.read_text() + done.stdout + done.stderr

@@ -152,6 +152,11 @@ def test_plans_of_slices_are_approved_once(nodes):
     assert job.status == "failed", job.stdout
     assert "hv02 has declared VMs, but flexdisk_plan_digests has no digest of it." in " ".join(job.stdout.split())
     assert volumes(nodes)[1] == before[1]
+    newer = {**artifacts, "flexdisk_plan_digests_0123abcd": {"hv01": "", "hv02": artifacts[missing]["hv02"]}}
+    job = jobs.launch("apply", workflow=newer)
+    assert job.status == "failed", job.stdout
+    assert "hv01 has two different values in flexdisk_plan_digests" in " ".join(job.stdout.split())
+    assert volumes(nodes)[1] == before[1]
     whole = jobs.launch("apply", workflow=artifacts)  # not sliced: it joins them, too
     assert whole.status == "successful", whole.stdout
     assert volumes(nodes)[1] != before[1]

@@ -140,6 +140,8 @@ def test_all_wrong_arguments_in_one_error_with_figures(host):
         ({"holder": ""}, "holder '' has 0 characters"),
         ({"holder": "a\nb"}, "printable"),
         ({"ttl": 86401}, "ttl 86401: from 10 to 86400 seconds"),
+        ({"ttl": "PT9S"}, "ttl PT9S: from 10 to 86400 seconds"),
+        ({"ttl": "15m"}, "ttl: '15m' is not a duration: write seconds, or PT1H30M5S"),
         ({"group": ""}, "group '' has 0 characters"),
         ({"group": "x" * 65}, "has 65 characters"),
         ({"state": "released", "take_over": True}, "work only with state=held"),
@@ -151,9 +153,9 @@ def test_a_wrong_argument(host, changes, said):
 
 
 def test_the_limits_are_allowed(host):
-    for ttl in (10, 86400):
+    for ttl, seconds in ((10, 10), (86400, 86400), ("PT15M", 900), ("PT24H", 86400), ("20", 20)):
         done = host("group_lease", group="x" * 64, token=VM.upper(), holder="\u00fc" * 200, ttl=ttl)
-        assert (done["lease"]["ttl"], done["lease"]["token"]) == (ttl, VM)
+        assert (done["lease"]["ttl"], done["lease"]["token"]) == (seconds, VM)
 
 
 # -- processes

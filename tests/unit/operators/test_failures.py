@@ -107,3 +107,26 @@ def test_nothing_is_shown_if_no_host_failed():
 def test_what_ansible_says_before_a_message_is_left_out():
     assert without_prefix("Task failed: Action failed: no such pool") == "no such pool"
     assert without_prefix("the Task failed: x") == "the Task failed: x"
+
+
+def test_a_failure_of_an_earlier_play_is_no_reason():
+    """The run went on with the host, as after a rescue or clear_host_errors. What failed now is not registered."""
+    earlier = {"failed": True, "unreachable": True, "msg": "no route"}
+    variables = {"_flexdisk": {"stands": {"failed_before": ["read"]}}, "read": earlier}
+    assert show_failures(registered({"hv01": variables}, "_flexdisk", "read", hosts=[])).lines == [
+        "1 host failed:",
+        "hv01: see the output above",
+    ]
+    now = {**variables, "list": {"failed": True, "msg": "no pool"}}
+    assert show_failures(registered({"hv01": now}, "_flexdisk", "list", "read", hosts=[])).lines[1] == "hv01: no pool"
+    assert registered({"hv01": variables}, "read", hosts=[]).reasons("read") == {
+        "hv01": "see the output of the playbook"
+    }
+
+
+def test_a_result_that_is_none_of_a_failure_is_no_reason():
+    """It can be what another playbook of the run has left."""
+    variables = {"result": {"changed": True, "msg": "3 changes"}}
+    assert registered({"hv01": variables}, "result", hosts=[]).reasons("result") == {
+        "hv01": "see the output of the playbook"
+    }

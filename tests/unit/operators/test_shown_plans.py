@@ -65,7 +65,7 @@ def test_why_a_host_has_no_plan():
 
 
 def test_approved_hosts_that_are_not_in_the_play_are_named():
-    digests = dict.fromkeys(("hv01", "hv02", "hv09"), "abcdefghijklmnop")
+    digests = {**dict.fromkeys(("hv01", "hv02", "hv09"), "abcdefghijklmnop"), "hv10": ""}
     hosts = {"hv01": result("1 VM: nothing to change"), "hv02": {"failed": True, "msg": "it is full"}}
     stands = {"elsewhere": {"other slices": "2 hosts have a digest"}}
     assert shown(hosts, show=show_applied, lost=["hv02"], flexdisk_plan_digests=digests, stands=stands) == [

@@ -27,6 +27,7 @@ def test_a_playbook_that_needs_all_hosts_is_refused_in_a_slice(playbook):
         "adopt",
         "apply",
         "converge",
+        "grow_guests",
         "list_disks",
         "plan",
         "recalculate_quota",
@@ -114,8 +115,21 @@ def test_two_digests_of_one_host_are_refused():
     """One of them is older, and nobody knows which one was approved."""
     given = {"flexdisk_plan_digests_0000000a": {"hv01": "a"}, "flexdisk_plan_digests_0000000b": {"hv01": "b"}}
     assert slices.joined(given, {})[1] == [
-        "hv01 has two different values in flexdisk_plan_digests and the variables flexdisk_plan_digests_..."
+        "hv01 has two different values in flexdisk_plan_digests and the variables flexdisk_plan_digests_..., so one of "
+        "them is from an older plan. Launch the workflow again"
     ]
+
+
+@pytest.mark.parametrize("older", ["0000000a", "0000000b"])
+def test_a_host_that_the_newest_plan_could_not_read_has_no_digest_of_an_older_one(older):
+    """An older job had other slices. Nobody knows which of two variables is the newer one."""
+    (newer,) = {"0000000a", "0000000b"} - {older}
+    given = {
+        f"flexdisk_plan_digests_{older}": {"hv01": "a", "hv02": "b"},
+        f"flexdisk_plan_digests_{newer}": {"hv01": "a", "hv02": "", "hv03": "c"},
+    }
+    (problem,) = slices.joined(given, {})[1]
+    assert problem.startswith("hv02 has two different values")
 
 
 def test_a_slice_counts_the_digests_of_other_slices():
@@ -127,3 +141,5 @@ def test_a_slice_counts_the_digests_of_other_slices():
         "other slices": "1 host has a digest, but is not in the inventory of this slice"
     }
     assert slices.of_inventory(kept, ["hv01"]) == (kept, {})
+    empty = {"flexdisk_plan_digests": {"hv01": "a", "hv02": ""}, "flexdisk_host_count": 3}
+    assert slices.of_inventory(empty, ["hv01"]) == (kept, {}), "nothing is approved for hv02"

@@ -160,6 +160,18 @@ def test_digests_that_do_not_fit_the_hosts_are_refused():
     ]
 
 
+def test_an_empty_digest_approves_nothing():
+    """As plan leaves it for a host that it could not read. It is no matter where nothing is declared."""
+    lists = {"hv01": {"flexible_disks_vms": [{"vm": WEB}]}}
+    approved = dict.fromkeys(("hv01", "hv02", "hv03", "hv08"), "")
+    known = {"hv01", "hv02", "hv03"}
+    assert refused("apply", {}, inventory=lists, unread=["hv03"], approved=approved, inventory_hosts=known) == [
+        "hv01 has declared VMs, but its digest in flexdisk_plan_digests is empty: the playbook plan had no plan for it "
+        "(NO PLAN).",
+        "Nothing was changed. Look at a new plan, or leave hosts out with --limit.",
+    ]
+
+
 def test_a_problem_of_one_host_says_so():
     found = refused("rollback", {"flexdisk_vm": "web"}, inventory={"hv02": {"flexdisk_snapshot_vms": ["db"]}}, read={})
     assert found[0].startswith("hv02: Name the VM with flexdisk_vm")

@@ -141,7 +141,7 @@ def test_one_vm_and_the_hosts_of_a_limit(nodes):
 def test_what_cannot_be_planned_is_named(nodes):
     nodes.variables["hv01"]["flexible_disks_vms"][0]["disks"][1]["size"] = "900GiB"
     stats, text = plan(nodes, status=4, unreachable="hv02")
-    assert stats["flexdisk_plan_digests"] == {}
+    assert stats == {"flexdisk_plan_digests": {"hv01": "", "hv02": ""}, "flexdisk_plan_lines": {}}
     assert text[0] == "hv03: nothing is declared"
     assert text[1].startswith("hv01: NO PLAN: VM web: ")
     # ssh has ended before or after Ansible writes to it: two messages of one fact
@@ -149,3 +149,14 @@ def test_what_cannot_be_planned_is_named(nodes):
     nodes.variables["hv01"] = {}
     _status, said = nodes.play("plan", "-e", "flexdisk_vm=web")
     assert "VM web is on hv01, but flexible_disks_vms does not declare it there. It declares no VM." in said
+
+
+def test_a_plan_that_reaches_no_host_withdraws_what_an_older_one_has_handed_on(nodes):
+    """As the slice of a workflow: the jobs after it get its variables, and those of older plans of other names."""
+    status, printed = nodes.play("plan", "--limit", "hv02", unreachable="hv02")
+    assert status == 4
+    assert json.loads(re.search(r"RUN: (\{.*\})\n", printed, re.DOTALL)[1]) == {"flexdisk_plan_digests": {"hv02": ""}}
+    status, printed = nodes.play("apply", "-e", json.dumps({"flexdisk_plan_digests": {"hv02": ""}}), "--limit", "hv02")
+    assert status == 2
+    assert "hv02 has declared VMs, but its digest in flexdisk_plan_digests is empty" in printed
+    assert changed(printed) == [("hv02", "0")]

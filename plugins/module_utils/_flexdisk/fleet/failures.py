@@ -18,14 +18,20 @@ _BEFORE_A_HOST = r"(\b(?:host|hostname|on|to|by|from) |@)"
 _Result = t.Mapping[str, t.Any]
 
 
-def failures(results: t.Mapping[str, t.Mapping[str, t.Optional[_Result]]]) -> t.List[str]:
-    """Return the lines of the table. results: what the tasks of each failed host returned, the first task first."""
+def failures(results: t.Mapping[str, t.Sequence[_Result]]) -> t.List[str]:
+    """Return the lines of the table. results: of the tasks that failed on each failed host, the first task first."""
     groups: t.Dict[str, t.Dict[str, str]] = {}
     for host, host_results in results.items():
         reason = _reason(host_results)
         groups.setdefault(_masked(host, reason), {})[host] = reason
     counted = f"{len(results)} host{'' if len(results) == 1 else 's'} failed:"
     return [counted, *(visible(_line(masked, reasons)) for masked, reasons in groups.items())]
+
+
+# Any: what a variable holds that has the name of a result.
+def has_failed(result: t.Any) -> bool:
+    """Return whether this is the result of a task that failed, or did not reach its host."""
+    return isinstance(result, t.Mapping) and bool(result.get("failed") or result.get("unreachable"))
 
 
 def without_prefix(message: str) -> str:
@@ -46,23 +52,22 @@ def _line(masked: str, reasons: t.Mapping[str, str]) -> str:
     return f"{', '.join(reasons)}: {reported.pop() if len(reported) == 1 else masked}"
 
 
-def _reason(host_results: t.Mapping[str, t.Optional[_Result]]) -> str:
+def _reason(results: t.Sequence[_Result]) -> str:
     """Return the first line of the last failure."""
-    for result in reversed(list(host_results.values())):
-        if result and (result.get("failed") or result.get("unreachable")):
-            lines = _lines(result)
-            text = lines[0] if lines else ELSEWHERE
-            more = " (and more, above)" if len(lines) > 1 else ""
-            lost = "unreachable: " if result.get("unreachable") else ""
-            return lost + (text if len(text) <= LONGEST else f"{text[:LONGEST]}...") + more
-    return ELSEWHERE
+    if not results:
+        return ELSEWHERE
+    lines = _lines(results[-1])
+    text = lines[0] if lines else ELSEWHERE
+    more = " (and more, above)" if len(lines) > 1 else ""
+    lost = "unreachable: " if results[-1].get("unreachable") else ""
+    return lost + (text if len(text) <= LONGEST else f"{text[:LONGEST]}...") + more
 
 
 def _lines(result: _Result) -> t.List[str]:
     """Return the lines of the message. Of a loop, those of its failed items: its own says only that some failed."""
     items = result.get("results")
     looped = [item for item in items if isinstance(item, t.Mapping)] if isinstance(items, (list, tuple)) else []
-    failed = [item for item in looped if "ansible_loop_var" in item and (item.get("failed") or item.get("unreachable"))]
+    failed = [item for item in looped if "ansible_loop_var" in item and has_failed(item)]
     lines = [
         line for part in failed or [result] for line in without_prefix(str(part.get("msg") or "").strip()).splitlines()
     ]

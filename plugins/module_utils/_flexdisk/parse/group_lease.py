@@ -8,7 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ..model.desired import LeaseDeclaration
-from ..model.errors import Problem, Problems
+from ..model.durations import parse_seconds
+from ..model.errors import FlexdiskError, Problem, Problems
 from ..rules import identity, lease
 from .values import Raw
 
@@ -23,12 +24,11 @@ def parse_lease(raw: Raw) -> t.Tuple[LeaseDeclaration, t.List[Problem]]:
     if not identity.is_uuid(token):
         problems.add("InvalidArgument", f"token {token!r:.80} is not a UUID, but {len(token)} other characters")
     _check_holder(holder, hold, problems)
-    if not lease.SHORTEST <= raw["ttl"] <= lease.LONGEST:
-        problems.add("InvalidArgument", f"ttl {raw['ttl']}: from {lease.SHORTEST} to {lease.LONGEST} seconds")
+    ttl = _seconds(raw["ttl"], problems)
     _check_contradictions(raw, hold, problems)
     if raw["pool"] is not None:
         problems.attempt("", identity.check_pool, raw["pool"])
-    declared = LeaseDeclaration(group, token, holder or "", hold, raw["ttl"], raw["take_over"], raw["renew"])
+    declared = LeaseDeclaration(group, token, holder or "", hold, ttl, raw["take_over"], raw["renew"])
     return declared, list(problems)
 
 
@@ -39,6 +39,18 @@ def _check_holder(holder: t.Optional[str], hold: bool, problems: Problems) -> No
     if holder is not None and not lease.is_holder(holder):
         wanted = f"1 to {lease.HOLDER_LIMIT} printable ones"
         problems.add("InvalidArgument", f"holder {holder!r:.80} has {len(holder)} characters; it needs {wanted}")
+
+
+def _seconds(ttl: object, problems: Problems) -> int:
+    """Return the seconds until the lease expires."""
+    try:
+        seconds = parse_seconds(ttl)
+    except FlexdiskError as exc:
+        problems.add(exc.code, f"ttl: {exc.message}")
+        return 0
+    if not lease.SHORTEST <= seconds <= lease.LONGEST:
+        problems.add("InvalidArgument", f"ttl {ttl}: from {lease.SHORTEST} to {lease.LONGEST} seconds")
+    return seconds
 
 
 def _check_contradictions(raw: Raw, hold: bool, problems: Problems) -> None:

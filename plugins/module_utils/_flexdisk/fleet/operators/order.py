@@ -30,7 +30,7 @@ class Play:
     here: Here = field(default_factory=dict)
     """What of the named VMs or disks each host has: C({name: {vm: UUID}}), or C({name: {disk: UUID}})."""
     approved: t.Mapping[str, str] = field(default_factory=dict)
-    """The digests of approved plans by host, also of hosts that are not in the play."""
+    """The digests of approved plans by host, also of hosts that are not in the play. "" for a host without a plan."""
     inventory_hosts: t.Container[str] = ()
     """All hosts of the inventory."""
     placed: t.Optional[t.Mapping[str, str]] = None

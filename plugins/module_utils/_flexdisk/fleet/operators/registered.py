@@ -13,7 +13,7 @@ from ...model.sizes import render_change, render_mib
 from ...model.text import count, visible
 from ...rules.knobs import command, for_playbooks
 from ...rules.skipped import not_looked_at
-from ..failures import failures, without_prefix
+from ..failures import failures, has_failed, without_prefix
 from .status import status
 
 _Raw = t.Mapping[str, t.Any]
@@ -65,18 +65,22 @@ class Registered:
         """Return the last result of each host."""
         return {host: self.variables(host)[self.names[-1]] for host in hosts}
 
+    def failures(self, host: str) -> t.Dict[str, _Raw]:
+        """Return the failures of tasks. Those of earlier plays of the run do not count, if the host was in this one."""
+        variables = self.variables(host)
+        before = ((variables.get("_flexdisk") or {}).get("stands") or {}).get("failed_before", ())
+        names = [name for name in self.names if name not in before and has_failed(variables.get(name))]
+        return {name: variables[name] for name in names}
+
     def reasons(self, name: str) -> t.Dict[str, str]:
         """Return why hosts have failed, as this result of each says."""
-        messages = {host: str((self.variables(host).get(name) or {}).get("msg") or "") for host in self.failed}
+        messages = {host: str(self.failures(host).get(name, {}).get("msg") or "") for host in self.failed}
         return {host: without_prefix(message) or ELSEWHERE for host, message in messages.items()}
 
 
 def show_failures(registered: Registered) -> Shown:
     """Show which hosts failed, and why. No lines if none did."""
-    results: t.Dict[str, t.Dict[str, t.Any]] = {}
-    for host in registered.failed:
-        variables = registered.variables(host)
-        results[host] = {name: variables.get(name) for name in registered.names}
+    results = {host: list(registered.failures(host).values()) for host in registered.failed}
     return Shown(failures(results) if results else [])
 
 
@@ -95,7 +99,8 @@ def show_plan(registered: Registered) -> Shown:
 def show_applied(registered: Registered) -> Shown:
     """Show what was done of the plans that the user has approved."""
     first = registered.variables(registered.all_hosts[0])["_flexdisk"]
-    absent = {host: NOT_HERE for host in first["flexdisk_plan_digests"] if host not in registered.all_hosts}
+    approved = [host for host, digest in first["flexdisk_plan_digests"].items() if digest]
+    absent = {host: NOT_HERE for host in approved if host not in registered.all_hosts}
     return Shown(_plans(registered, "FAILED", {**absent, **first["stands"]["elsewhere"]}))
 
 

@@ -13,9 +13,22 @@ import typing as t
 from .playbooks import PLAYBOOKS
 
 MAY_BE_SLICED = frozenset(
-    {"adopt", "apply", "converge", "list_disks", "plan", "recalculate_quota", "report", "verify_disks", "write_metrics"}
+    {
+        "adopt",
+        "apply",
+        "converge",
+        "grow_guests",
+        "list_disks",
+        "plan",
+        "recalculate_quota",
+        "report",
+        "verify_disks",
+        "write_metrics",
+    }
 )
-"""Each host is a matter of its own for these, unless VMs are named: another host could have one of that name, too."""
+"""Each host is a matter of its own for these, unless VMs are named: another host could have one of that name, too.
+The hosts of grow_guests are guests. For a group it takes those in other slices for lost, and begins nothing.
+"""
 NEEDS_ALL_BECAUSE = {
     "status": "status needs all hosts: what a move or a failover has left half done is on two of them",
 }
@@ -104,7 +117,7 @@ def joined(variables: t.Mapping[str, t.Any], specification: _Wanted) -> t.Tuple[
         base = base_name(name)
         known = result.get(base, {})
         different = [host for host, value in variables[name].items() if known.get(host, value) != value]
-        problems += [f"{host} has two different values in {base} and the variables {base}_..." for host in different]
+        problems += [_two_values(host, base) for host in different]
         result[base] = {**known, **variables[name]}
     bases = {base_name(name) for name in specification if base_name(name) != name}
     if _APPROVED in bases and _APPROVED not in result:
@@ -112,13 +125,20 @@ def joined(variables: t.Mapping[str, t.Any], specification: _Wanted) -> t.Tuple[
     return result, problems
 
 
+def _two_values(host: str, base: str) -> str:
+    return (
+        f"{host} has two different values in {base} and the variables {base}_..., so one of them is from an older "
+        "plan. Launch the workflow again"
+    )
+
+
 def of_inventory(variables: t.Mapping[str, t.Any], hosts: t.Container[str]) -> t.Tuple[_Dict, t.Dict[str, str]]:
     """Return the variables of apply in a slice without digests of hosts outside of its inventory, and their text."""
     digests = variables.get(_APPROVED, {})
     here = {host: digest for host, digest in digests.items() if host in hosts}
-    left_out = len(digests) - len(here)
+    left_out = sum(map(bool, digests.values())) - sum(map(bool, here.values()))
     if not left_out:
-        return dict(variables), {}
+        return {**variables, _APPROVED: here}, {}
     counted = "1 host has" if left_out == 1 else f"{left_out} hosts have"
     text = f"{counted} a digest, but {'is' if left_out == 1 else 'are'} not in the inventory of this slice"
     return {**variables, _APPROVED: here}, {ELSEWHERE: text}

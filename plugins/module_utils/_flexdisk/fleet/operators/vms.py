@@ -91,24 +91,26 @@ def approved_disks(play: Play) -> Order:
     """Return the same, if there is a digest for each host that is meant, and for no other host of the play."""
     order = declared_disks(play)
     in_play = {*play.variables, *play.unread}
-    problems = [
-        f"{host} has declared VMs, but {DIGESTS} has no digest of it."
-        for host in order.calls
-        if host not in play.approved
-    ]
+    approved = [host for host, digest in play.approved.items() if digest]
+    problems = [f"{host} has declared VMs, but {_why_not(play, host)}." for host in order.calls if host not in approved]
     problems += [
-        f"{host} is in {DIGESTS}, but not in the inventory."
-        for host in play.approved
-        if host not in play.inventory_hosts
+        f"{host} is in {DIGESTS}, but not in the inventory." for host in approved if host not in play.inventory_hosts
     ]
     problems += [
         f"{host} is in {DIGESTS}, but none of the VMs that are meant is declared for it."
-        for host in play.approved
+        for host in approved
         if host in in_play and host not in order.calls
     ]
     if order.problems or not problems:
         return order
     return Order([*problems, "Nothing was changed. Look at a new plan, or leave hosts out with --limit."])
+
+
+def _why_not(play: Play, host: str) -> str:
+    """Return why the plan of a host is not approved."""
+    if host in play.approved:
+        return f"its digest in {DIGESTS} is empty: the playbook plan had no plan for it (NO PLAN)"
+    return f"{DIGESTS} has no digest of it"
 
 
 def adopt(play: Play) -> Order:
