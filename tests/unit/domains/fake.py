@@ -19,8 +19,10 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 
 from .memory import Disks, Image, differs, why_not_saved
 
-CHANGES = ("define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart", "undefine")
-CHANGES += ("save_memory", "restore_memory", "resume")
+CHANGES = (
+    "define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart", "undefine",
+    "save_memory", "restore_memory", "resume",
+)  # fmt: skip
 _IMAGES = itertools.count(1)
 
 
@@ -73,7 +75,7 @@ class FakeDomains:
         self.records: dict[str, int] = {}  # the last record that each running guest has written, as its memory has it
         self.restored: list[int] = []  # the numbers of the images that were restored here
         self.goes_on: list[int] = []  # the numbers of those whose guests went on
-        self.cannot_save = ""
+        self.cannot_save = self.cannot_restore = ""
         self._loaded: dict[str, Image] = {}
         self._saving: dict[str, tuple[str, int]] = {}  # file, and how often somebody still sees it unfinished
 
@@ -177,6 +179,12 @@ class FakeDomains:
             d.findtext("serial", ""): place(d) for d in root.findall("devices/disk") if d.find("address") is not None
         }
 
+    def last_record(self, uuid: str) -> int:
+        """The last record on the disks of a running domain: all before it are there, and all disks have the same."""
+        assert self._disks is not None
+        (record,) = {self._disks.last(path) for path in self.paths(uuid, True)}
+        return record
+
     # -- the protocol
 
     def _called(self, name: str, *arguments: Any) -> Callable[[], None]:
@@ -201,7 +209,7 @@ class FakeDomains:
         if live:
             self._release(uuid)
         self.status(uuid)
-        return ET.tostring((self.lives if live else self.configs)[uuid], encoding="unicode")
+        return ET.tostring((self.lives if live and uuid in self.lives else self.configs)[uuid], encoding="unicode")
 
     def resources(self) -> Resources:
         """As if every running domain had touched all its memory (KiB)."""
@@ -346,8 +354,8 @@ class FakeDomains:
             raise failed(f"Requested operation is not valid: {reason}")
         self.states[uuid] = "paused"
         self._saving[uuid] = (path, 1)
-        if self.hook:
-            self.hook("save_memory", (uuid, path), "before")  # in the middle
+        after()  # in the middle of it, the guest stands still
+        after = self._called("save_memory", uuid, path)
         reason = self._finish_save(uuid)
         if reason:
             raise failed(f"operation failed: {reason}")
@@ -402,6 +410,8 @@ class FakeDomains:
         lacking = [source(d) for d in root.findall("devices/disk") if not self.device(source(d))]
         if lacking:
             raise failed(f"Could not open {lacking}")
+        if self.cannot_restore:
+            raise failed(f"internal error: process exited while connecting to monitor: {self.cannot_restore}")
         self.starts += 1
         root.set("id", str(self.starts))
         self.lives[uuid] = root

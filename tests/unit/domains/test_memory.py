@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The fake of libvirt saves and restores the memory of guests as libvirt 9.0 was seen to do it."""
+"""The memory of guests: what the driver asks for, and a fake that does what libvirt 9.0 was seen to do."""
 
 from __future__ import annotations
 
@@ -10,9 +10,13 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_memory import (
+    GuestMemory,
+    with_paths_of,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
-from .conftest import OTHER, VM, LinuxHost
+from .conftest import OTHER, VM, LinuxHost, domain
 
 FOLDER = "/var/lib/flexdisk/memory"
 FILE = f"{FOLDER}/image"
@@ -120,10 +124,9 @@ def test_a_save_that_fails_at_its_end(web, linux):
 
 def test_the_daemon_ends_the_save_of_a_caller_that_was_killed(web):
     """Who looks at it meanwhile sees a guest that stands still. It does not go on before the end."""
-    moments = iter(["before", "middle"])
 
-    def kill(name, _arguments, _when):
-        if name == "save_memory" and next(moments) == "middle":
+    def kill(name, _arguments, when):
+        if (name, when) == ("save_memory", "after"):
             raise KeyboardInterrupt
 
     web.hook = kill
@@ -190,6 +193,63 @@ def test_on_another_host_with_other_paths(web, linux):
     domains.resume(VM)
     domains.write(VM)
     assert (domains.records[VM], domains.status(VM).persistent) == (4, False)
+
+
+SERIALS = ("a" * 20, "b" * 20)
+
+
+def with_serials(text, serials=SERIALS):
+    for serial in serials:
+        text = text.replace("bus='virtio'/>\n    </disk>", f"bus='virtio'/><serial>{serial}</serial>\n    </disk>", 1)
+    return text
+
+
+def test_disks_get_the_paths_that_they_have_here():
+    """Nothing else of the saved domain changes, and the order of the disks does not matter."""
+    saved = with_serials(domain(["tank/a/disk0", "tank/a/disk1"]))
+    stored = with_serials(domain(["pool/b/disk1", "pool/b/disk0"], machine="pc-q35-7.2"), SERIALS[::-1])
+    given = with_paths_of(saved, stored)
+    there = saved.replace("'/dev/zvol/tank/a/disk0'", '"/dev/zvol/pool/b/disk0"')
+    assert given == there.replace("'/dev/zvol/tank/a/disk1'", '"/dev/zvol/pool/b/disk1"')
+    assert with_paths_of(given, stored) == given
+
+
+@pytest.mark.parametrize(
+    ("saved", "stored"),
+    [
+        (SERIALS[:1], SERIALS),
+        (SERIALS, SERIALS[:1]),
+        ((SERIALS[0], SERIALS[0]), SERIALS),
+        (SERIALS, (SERIALS[0], "c" * 20)),
+        ((), ()),
+    ],
+)
+def test_other_disks_are_refused(saved, stored):
+    text = domain(["tank/a/disk0", "tank/a/disk1"])
+    with pytest.raises(FlexdiskError, match="are not those of its configuration") as caught:
+        with_paths_of(with_serials(text, saved), with_serials(text, stored))
+    assert caught.value.code == "Changed"
+
+
+@pytest.mark.parametrize("what", ["save", "restore", "resume"])
+def test_what_libvirt_says_is_looked_at(web, what):
+    """An answer without an error does not suffice."""
+    driver = GuestMemory(web)
+    for root in (web.configs[VM], web.lives[VM]):
+        for disk, serial in zip(root.findall("devices/disk"), SERIALS, strict=True):
+            ET.SubElement(disk, "serial").text = serial
+    if what != "save":
+        driver.save(VM, FILE)
+    if what == "resume":
+        driver.restore(VM, FILE, driver.saved_domain(VM, FILE, ()))
+    setattr(web, {"resume": "resume"}.get(what, f"{what}_memory"), lambda *_arguments: None)
+    calls = {
+        "save": lambda: driver.save(VM, FILE),
+        "restore": lambda: driver.restore(VM, FILE, driver.saved_domain(VM, FILE, ())),
+        "resume": lambda: driver.resume(VM),
+    }
+    with pytest.raises(FlexdiskError, match="although libvirt reported no error"):
+        calls[what]()
 
 
 def test_a_managed_save_is_another_thing(web):

@@ -32,7 +32,7 @@ SAVE = "save"
 KEEP = "keep"
 """The guest is saved: take the snapshots of its disks and of the file, and write down that it is."""
 SEND = "send"
-"""Everything is saved, and may leave."""
+"""All that there is of its memory is saved, and may leave."""
 RESTORE = "restore"
 """Write down that it is being restored, then restore it without letting it run."""
 RESUME = "resume"
@@ -57,7 +57,9 @@ class Journal(t.NamedTuple):
     vm: str
     """The UUID of the VM."""
     points: t.Mapping[str, int] = {}
-    """The guid of each disk's snapshot in the set that was taken with the file, by UUID. None while it is saved."""
+    """The guid of each disk's snapshot in the set that was taken with the file, by UUID. It is empty before there is a
+    set, and if the guest goes on where it was before there is one.
+    """
 
 
 class Guest(t.NamedTuple):
@@ -103,7 +105,7 @@ def _is_valid(journal: Journal) -> bool:
         and identity.is_uuid(journal.vm)
         and isinstance(points, dict)
         and all(identity.is_uuid(uuid) and type(guid) is int and guid > 0 for uuid, guid in points.items())
-        and bool(points) == (journal.word != SAVING)
+        and (bool(points) if journal.word == SAVED else not points or journal.word != SAVING)
     )
 
 
@@ -148,15 +150,17 @@ def newest_points(disks: t.Mapping[str, t.Sequence[t.Tuple[str, int]]]) -> t.Map
 
 
 def to_leave(word: str, guest: Guest) -> str:
-    """Return what is next on the host that the VM leaves. word: "" before the first."""
+    """Return what is next on the host that the VM leaves. word: "" before the first, and if it did not run."""
     if word in _BEGUN:
         return STAYS
     if word == SAVED:
         return SEND if guest.state == "stopped" and not guest.apart else GIVE_UP
     if guest.state == "running":
         return SAVE
-    if guest.state != "stopped" or not word:
+    if guest.state != "stopped":
         return WAIT
+    if not word:
+        return SEND
     return KEEP if guest.ended_with_save else GIVE_UP
 
 
