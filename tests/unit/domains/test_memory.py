@@ -12,8 +12,10 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_memory import (
     GuestMemory,
+    not_saved,
     with_paths_of,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.xml_text import Text
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .conftest import OTHER, VM, LinuxHost, domain
@@ -193,6 +195,40 @@ def test_on_another_host_with_other_paths(web, linux):
     domains.resume(VM)
     domains.write(VM)
     assert (domains.records[VM], domains.status(VM).persistent) == (4, False)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reasons"),
+    [
+        ("", "", []),
+        ("</devices>", "<hostdev/><hostdev/></devices>", ["<hostdev>"]),
+        ("</devices>", "<shmem name='a'/><tpm/></devices>", ["<shmem>", "<tpm>"]),
+        ("<target dev='vdb'", "<mirror file='/a'/><target dev='vdb'", ["a block job of vdb"]),
+        ("<devices>", "<cpu mode='host-passthrough'/><devices>", ["a CPU of the host (host-passthrough)"]),
+        ("<devices>", "<cpu mode='custom'><model>EPYC</model></cpu><devices>", []),
+        ("<devices>", "<cpu><feature name='invtsc' policy='disable'/></cpu><devices>", []),
+        (
+            "<devices>",
+            "<cpu><feature name='invtsc'/></cpu><devices>",
+            ["the CPU feature invtsc without a frequency of the TSC"],
+        ),
+        (
+            "<devices>",
+            "<cpu><feature name='invtsc'/></cpu><clock><timer name='tsc' frequency='3'/></clock><devices>",
+            [],
+        ),
+    ],
+)
+def test_what_keeps_a_guest_from_being_saved(old, new, reasons):
+    text = domain(["tank/a/disk0", "tank/a/disk1"]).replace(old, new, 1)
+    assert not_saved(Text(text).root) == reasons
+
+
+def test_a_backup_keeps_a_guest_from_being_saved(web):
+    driver = GuestMemory(web)
+    assert driver.refuses(VM) == []
+    web.backed_up[VM] = ["vda"]
+    assert driver.refuses(VM) == ["a block job (backup)"]
 
 
 SERIALS = ("a" * 20, "b" * 20)

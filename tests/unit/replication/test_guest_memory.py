@@ -282,6 +282,35 @@ def _code(do: Callable[[], Any]) -> str:
     return ""
 
 
+def test_somebody_starts_it_right_before_the_snapshots(make):
+    """They are not those of its memory. The guest that ran since is the newer one."""
+    pair = make()
+    domains = pair.home.domains
+
+    def take(vm: Any) -> dict[str, int]:
+        domains.boot(VM)
+        domains.write(VM)
+        domains.halt(VM)
+        taken: dict[str, int] = pair.take(vm)
+        return taken
+
+    assert _code(lambda: pair.memory(pair.home).save(take)) == "MemoryLost"
+    assert _code(pair.run) == "MemoryLost"
+    assert domains.restored == []
+    assert "nobody knows" in pair.run(give_up=True).lost
+    pair.ends()
+
+
+def test_who_starts_it_by_hand_gives_its_memory_up(make):
+    pair = make()
+    pair.memory(pair.home).save(pair.take)
+    pair.home.domains.boot(VM)
+    assert _code(lambda: pair.memory(pair.home).save(pair.take)) == "MemoryLost"
+    assert "started by hand" in pair.run().lost
+    assert pair.home.domains.restored == []
+    pair.ends()
+
+
 SEQUENCES = int(os.environ.get("FLEXDISK_JOURNEYS") or (300 if os.environ.get("FLEXDISK_FULL") else 30))
 
 
@@ -382,7 +411,6 @@ def test_what_was_written_by_others_is_seen(make):
             refused()
         assert caught.value.code == "MemoryLost"
     assert pair.home.domains.status(VM).state == "stopped"
-    pair.home.domains.held.clear()
     ended = pair.run(give_up=True)
     assert "disk data was changed" in ended.lost
     assert pair.home.domains.status(VM).state == "running"

@@ -13,9 +13,12 @@ import typing as t
 from ..model.errors import FlexdiskError
 from . import domain, domain_incoming, domain_travel
 from .libvirt_host import HostConnection, HostDomains
-from .xml_text import Text
+from .xml_text import Element, Text
 
 _SHUT_OFF, _ENDED_WITH_SAVE = 5, 5  # a state of domains, and a reason for it
+# Devices with which libvirt saves no domain, or whose state is not in the file.
+_NOT_SAVED = ("hostdev", "shmem", "filesystem", "tpm", "vsock", "memory")
+_OF_THE_HOST = ("host-passthrough", "maximum")  # CPUs that another host shows only if its own is the same
 
 
 class MemoryDomains(HostDomains, t.Protocol):
@@ -73,6 +76,13 @@ class GuestMemory:
     def __init__(self, domains: MemoryDomains) -> None:
         self._domains = domains
 
+    def refuses(self, vm: str) -> t.List[str]:
+        """Return what keeps the memory of a running guest from being saved here and restored elsewhere. Read only."""
+        live = Text(self._domains.xml(vm, True)).root
+        backup = self._domains.backup(vm)
+        jobs = [one for one in Text(backup).root.walk() if one.attributes.get("backup") == "yes"] if backup else []
+        return [*not_saved(live), *(["a block job (backup)"] if jobs else [])]
+
     def save(self, vm: str, path: str) -> None:
         """Save the memory of a running guest in a file. Afterwards, the VM is stopped."""
         self._domains.save_memory(vm, path)
@@ -116,6 +126,24 @@ class GuestMemory:
         state = self._domains.status(vm).state
         if state != wanted:
             raise FlexdiskError("NotApplied", f"the VM is {state}, not {wanted}, although libvirt reported no error")
+
+
+def not_saved(live: Element) -> t.List[str]:
+    """Return the parts of a running domain with which its memory is not saved, or not restored on another host."""
+    devices = [f"<{one.name}>" for one in domain.devices(live) if one.name in _NOT_SAVED]
+    jobs = [f"a block job of {disk.get('target', 'dev')}" for disk in domain.disks(live) if disk.all("mirror")]
+    return [*dict.fromkeys(devices), *jobs, *(word for cpu in live.all("cpu") for word in _odd_cpu(live, cpu))]
+
+
+def _odd_cpu(live: Element, cpu: Element) -> t.Iterator[str]:
+    mode = cpu.attributes.get("mode", "custom")
+    if mode in _OF_THE_HOST:
+        yield f"a CPU of the host ({mode})"
+    features = {one.attributes.get("name"): one.attributes.get("policy", "require") for one in cpu.all("feature")}
+    timers = [timer.attributes for clock in live.all("clock") for timer in clock.all("timer")]
+    fixed = any(timer.get("name") == "tsc" and timer.get("frequency") for timer in timers)
+    if features.get("invtsc", "disable") not in ("disable", "forbid") and not fixed:
+        yield "the CPU feature invtsc without a frequency of the TSC"
 
 
 def with_paths_of(saved: str, stored: str) -> str:

@@ -33,6 +33,8 @@ _FILE = "memory"
 _DEVICES_MIB = 64
 _PRIVATE = {"canmount": "noauto", "atime": "off", "setuid": "off", "devices": "off", "exec": "off"}
 _MEMORY_LOST = "MemoryLost"
+_BY_HAND = "it was started by hand since its memory was saved"
+_NOT_KNOWN = "nobody knows whether it was started since its memory was saved"
 
 
 class MovedMemory:
@@ -64,7 +66,7 @@ class MovedMemory:
         self._patience = patience
         self._allowed = allowed
         self.lost = ""
-        """Why run() has started the VM without its memory, "" if it has not."""
+        """Why the VM runs without the memory that was saved, "" if it does not. run() sets it."""
 
     # -- the host that the VM leaves
 
@@ -127,6 +129,8 @@ class MovedMemory:
             if action in (rules.RESTORE, rules.RESUME):
                 check_start(vm, self._requester)
             if action == rules.DONE:
+                if journal is not None and journal.word == SAVED:
+                    self.lost = self.lost or _BY_HAND
                 self.drop(vm)
                 return
             if action == rules.RESTORE:
@@ -161,7 +165,7 @@ class MovedMemory:
 
     def _boot(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> None:
         if journal is not None and not self.lost:
-            self.lost = guest.apart or f"it was {journal.word} when a run was interrupted"
+            self.lost = guest.apart or _why_lost(journal)
         progress.current().now(vm.label, "", "start")
         power.start(self._hypervisor, vm, self._requester)
 
@@ -191,8 +195,9 @@ class MovedMemory:
         name = memory_dataset(vm.config.pool, self._uuid)
         if name not in host.datasets:
             return vm, None
-        journal = rules.decode(self._zfs.local_fact(name, MEMORY_PROPERTY))
-        if journal is None and self._zfs.local_fact(name, MEMORY_PROPERTY):
+        text = self._zfs.local_fact(name, MEMORY_PROPERTY)
+        journal = rules.decode(text)
+        if journal is None and text:
             raise FlexdiskError("UnexpectedOutput", f"VM {vm.label}: the journal of {name} cannot be read")
         return vm, journal
 
@@ -212,14 +217,20 @@ class MovedMemory:
 
     def _lost(self, vm: Vm, journal: t.Optional[Journal]) -> FlexdiskError:
         guest = self._guest(vm, journal)
-        reason = guest.apart or "nobody knows whether it was started since its memory was saved"
+        reason = guest.apart or _NOT_KNOWN
         if vm.config.state != "stopped":
-            reason = f"it was started by hand since its memory was saved, and is {vm.config.state}"
+            reason = f"{_BY_HAND}, and is {vm.config.state}"
         return FlexdiskError(_MEMORY_LOST, f"VM {vm.label}: {reason}; its memory is not restored")
 
     def _not_ready(self, vm: Vm) -> FlexdiskError:
         text = f"VM {vm.label} is still {vm.config.state} after {self._patience} s"
         return FlexdiskError("VmInTransition", f"{text}: its memory is still being saved, or somebody has paused it")
+
+
+def _why_lost(journal: Journal) -> str:
+    if journal.word == SAVING:
+        return _NOT_KNOWN
+    return f"its memory was {journal.word} when a run was interrupted, and is restored only once"
 
 
 def _disks(vm: Vm) -> t.Dict[str, SavedDisk]:
