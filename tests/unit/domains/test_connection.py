@@ -96,7 +96,7 @@ FOUND = ("lookupByUUIDString", VM)
         (lambda c: c.destroy(VM), [FOUND, ("destroy",)]),
         (lambda c: c.set_autostart(VM, True), [FOUND, ("setAutostart", 1)]),
         (lambda c: c.undefine(VM), [FOUND, ("undefineFlags", 1 | 2 | 4 | 16)]),
-        (lambda c: c.save_memory(VM, "/a"), [FOUND, ("saveFlags", "/a", None, 4)]),
+        (lambda c: c.save_memory(VM, "/a"), [FOUND, ("saveFlags", "/a", None, 0)]),
         (lambda c: c.memory_xml("/a"), [("saveImageGetXMLDesc", "/a", 1)]),
         (lambda c: c.restore_memory("/a", "<domain/>"), [("restoreFlags", "/a", "<domain/>", 4)]),
         (lambda c: c.resume(VM), [FOUND, ("resume",)]),

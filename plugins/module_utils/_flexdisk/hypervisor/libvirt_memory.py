@@ -50,8 +50,9 @@ class MemoryConnection(HostConnection):
     """All calls to libvirt, with those about the memory of guests."""
 
     def save_memory(self, uuid: str, path: str) -> None:
+        # With VIR_DOMAIN_SAVE_PAUSED, libvirt would leave a guest paused whose save has failed.
         with self._domain(uuid, "save") as domain:
-            domain.saveFlags(path, None, self._library.VIR_DOMAIN_SAVE_PAUSED)
+            domain.saveFlags(path, None, 0)
 
     def ended_with_save(self, uuid: str) -> bool:
         with self._domain(uuid, "state") as domain:
