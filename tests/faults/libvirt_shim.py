@@ -19,13 +19,15 @@ from collections.abc import Callable
 from typing import Any
 
 CALLS = {
-    "virConnect": ("defineXML",),
+    "virConnect": ("defineXML", "restoreFlags"),
     "virDomain": (
         "attachDeviceFlags",
         "blockResize",
         "create",
         "destroy",
         "detachDeviceFlags",
+        "resume",
+        "saveFlags",
         "setAutostart",
         "shutdown",
         "undefineFlags",

@@ -27,6 +27,7 @@ from tests.unit.four_steps import four_steps
 
 from .fake import FakeDomains
 from .files import FakeFiles
+from .memory import Disks
 
 VM = "cccccccc-0000-4000-8000-000000000001"
 OTHER = "cccccccc-0000-4000-8000-000000000002"
@@ -86,8 +87,8 @@ class LinuxHost:
     def __init__(self) -> None:
         self.node = Node.create(None, [PoolSpec("tank", 64 << 30, 12, [{"type": "disk", "disks": 1}], "openzfs-2.1")])
         self.calls: list[list[str]] = []
-        self.domains = FakeDomains(self._volsize)
         self.files = FakeFiles(self.node.pools)
+        self.domains = FakeDomains(self._volsize, Disks(lambda argv: self.node.run(argv, ""), self.files))
         self.hook: Any = None
         self.uri = "qemu:///system"
 

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import xml.etree.ElementTree as ET
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +17,13 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.resources import Resources
 
-CHANGES = ("define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart", "undefine")
+from .memory import Disks, Image, differs, why_not_saved
+
+CHANGES = (
+    "define", "attach", "detach", "block_resize", "shutdown", "create", "destroy", "set_autostart", "undefine",
+    "save_memory", "restore_memory", "resume",
+)  # fmt: skip
+_IMAGES = itertools.count(1)
 
 
 def failed(message: str) -> FlexdiskError:
@@ -32,10 +39,14 @@ def _check_vcpusched(root: ET.Element) -> None:
 
 
 class FakeDomains:
-    """The thin layer below the driver. volsize says how large a device is, None where there is none."""
+    """The thin layer below the driver. volsize says how large a device is, None where there is none.
 
-    def __init__(self, volsize: Callable[[str], int | None]) -> None:
+    disks: what guests write, for those that write records.
+    """
+
+    def __init__(self, volsize: Callable[[str], int | None], disks: Disks | None = None) -> None:
         self._volsize = volsize
+        self._disks = disks
         self.configs: dict[str, ET.Element] = {}
         self.lives: dict[str, ET.Element] = {}
         self.autostarts: dict[str, bool] = {}
@@ -60,6 +71,13 @@ class FakeDomains:
         self.files: dict[str, bytes] = {}
         self.last_words: bytes | None = None  # the UEFI variables that guests write when they are shut down
         self._leaving: list[tuple[str, str]] = []
+        self.ended_saved: set[str] = set()  # the daemon knows that the domain's last run ended with a save
+        self.records: dict[str, int] = {}  # the last record that each running guest has written, as its memory has it
+        self.restored: list[int] = []  # the numbers of the images that were restored here
+        self.goes_on: list[int] = []  # the numbers of those whose guests went on
+        self.cannot_save = self.cannot_restore = ""
+        self._loaded: dict[str, Image] = {}
+        self._saving: dict[str, tuple[str, int]] = {}  # file, and how often somebody still sees it unfinished
 
     # -- what tests do
 
@@ -84,9 +102,39 @@ class FakeDomains:
         if self.nvram(uuid):
             self.files.setdefault(self.nvram(uuid), b"as in the template")
         self.guest_sizes.update({(uuid, p): self._volsize(p) or 0 for p in self.paths(uuid, True)})
+        self.states.pop(uuid, None)
+        self._ended(uuid)
 
     def halt(self, uuid: str) -> None:
         del self.lives[uuid]
+        self.states.pop(uuid, None)
+        self._ended(uuid)
+
+    def _ended(self, uuid: str) -> None:
+        """Another run of the domain: nothing of the last one counts."""
+        self.ended_saved.discard(uuid)
+        self.records.pop(uuid, None)
+        self._loaded.pop(uuid, None)
+        self._saving.pop(uuid, None)
+
+    def restart_daemon(self) -> None:
+        """It does not know any more how domains have ended. A save that was under way has failed."""
+        for uuid in list(self._saving):
+            del self._saving[uuid]
+            self.states.pop(uuid, None)
+        self.ended_saved.clear()
+
+    def write(self, uuid: str) -> None:
+        """The guest writes its next record on all its disks, unless it does not run."""
+        assert self._disks is not None
+        if self.status(uuid).state != "running":
+            return
+        there = {path: self._disks.last(path) for path in self.paths(uuid, True)}
+        known = self.records.setdefault(uuid, min(there.values()))  # a guest that has booted looks at its disks
+        assert {*there.values()} == {known}, f"memory with {known} over disks with {there}"
+        self.records[uuid] += 1
+        for path in there:
+            self._disks.write(path, self.records[uuid])
 
     def save(self, uuid: str) -> None:
         """virsh managedsave."""
@@ -131,6 +179,12 @@ class FakeDomains:
             d.findtext("serial", ""): place(d) for d in root.findall("devices/disk") if d.find("address") is not None
         }
 
+    def last_record(self, uuid: str) -> int:
+        """The last record on the disks of a running domain: all before it are there, and all disks have the same."""
+        assert self._disks is not None
+        (record,) = {self._disks.last(path) for path in self.paths(uuid, True)}
+        return record
+
     # -- the protocol
 
     def _called(self, name: str, *arguments: Any) -> Callable[[], None]:
@@ -145,6 +199,7 @@ class FakeDomains:
     def status(self, uuid: str) -> Status:
         if uuid not in self.configs and uuid not in self.lives:
             raise FlexdiskError("ResourceNotFound", f"Domain not found: {uuid}")
+        self._save_goes_on(uuid)
         state = self.states.get(uuid, "running") if uuid in self.lives else "stopped"
         state = "saved" if uuid in self.saves else state
         name = {**self.lives, **self.configs}[uuid].findtext("name", "")
@@ -154,7 +209,7 @@ class FakeDomains:
         if live:
             self._release(uuid)
         self.status(uuid)
-        return ET.tostring((self.lives if live else self.configs)[uuid], encoding="unicode")
+        return ET.tostring((self.lives if live and uuid in self.lives else self.configs)[uuid], encoding="unicode")
 
     def resources(self) -> Resources:
         """As if every running domain had touched all its memory (KiB)."""
@@ -285,6 +340,104 @@ class FakeDomains:
             raise failed(f"Path must be a block device: {limited}")
         self.boot(uuid)
         self.saves.discard(uuid)
+        after()
+
+    # -- the memory of guests
+
+    def save_memory(self, uuid: str, path: str) -> None:
+        """The guest stands still while it is saved. The daemon goes on if the caller is killed meanwhile."""
+        after = self._called("save_memory", uuid, path)
+        if uuid not in self.lives:
+            raise failed("Requested operation is not valid: domain is not running")
+        reason = why_not_saved(self.lives[uuid], uuid in self.backed_up)
+        if reason:
+            raise failed(f"Requested operation is not valid: {reason}")
+        self.states[uuid] = "paused"
+        self._saving[uuid] = (path, 1)
+        after()  # in the middle of it, the guest stands still
+        after = self._called("save_memory", uuid, path)
+        reason = self._finish_save(uuid)
+        if reason:
+            raise failed(f"operation failed: {reason}")
+        after()
+
+    def _save_goes_on(self, uuid: str) -> None:
+        """Whoever was killed in the middle of a save: the next one sees the guest stand still once, then it is done."""
+        path, often = self._saving.get(uuid, ("", 0))
+        if often > 0:
+            self._saving[uuid] = (path, often - 1)
+        elif path:
+            self._finish_save(uuid)
+
+    def _finish_save(self, uuid: str) -> str:
+        """Return why it has failed. Then the guest goes on."""
+        path = self._saving.pop(uuid)[0]
+        live, disks = self.lives[uuid], self._disks
+        assert disks is not None
+        contents = {target(d): disks.content(source(d)) for d in live.findall("devices/disk")}
+        image = Image(next(_IMAGES), ET.tostring(live, encoding="unicode"), self.records.get(uuid), contents)
+        reason = self.cannot_save or disks.save(path, image, int(live.findtext("memory", "0")))
+        if reason:
+            del self.states[uuid]
+            return reason
+        self.halt(uuid)
+        self.ended_saved.add(uuid)
+        return ""
+
+    def ended_with_save(self, uuid: str) -> bool:
+        return self.status(uuid).state == "stopped" and uuid in self.ended_saved
+
+    def memory_xml(self, path: str) -> str:
+        return self._image(path).xml
+
+    def _image(self, path: str) -> Image:
+        image = self._disks.load(path) if self._disks else None
+        if image is None:
+            raise failed(f"Failed to open file '{path}': No such file or directory")
+        return image
+
+    def restore_memory(self, path: str, xml: str) -> None:
+        """Nothing here prevents that one image is restored twice, or over disks that it does not fit to."""
+        after = self._called("restore_memory", path)
+        image = self._image(path)
+        known, root = ET.fromstring(image.xml), ET.fromstring(xml)
+        uuid = root.findtext("uuid", "")
+        if uuid in self.lives:
+            raise failed(f"operation failed: domain '{root.findtext('name')}' is already active with uuid {uuid}")
+        reason = differs(known, root)
+        if reason:
+            raise failed(f"unsupported configuration: {reason}")
+        lacking = [source(d) for d in root.findall("devices/disk") if not self.device(source(d))]
+        if lacking:
+            raise failed(f"Could not open {lacking}")
+        if self.cannot_restore:
+            raise failed(f"internal error: process exited while connecting to monitor: {self.cannot_restore}")
+        self.starts += 1
+        root.set("id", str(self.starts))
+        self.lives[uuid] = root
+        self.autostarts.setdefault(uuid, False)
+        self._ended(uuid)
+        self.states[uuid] = "paused"
+        self.guest_sizes.update({(uuid, p): self._volsize(p) or 0 for p in self.paths(uuid, True)})
+        self._loaded[uuid] = image
+        if image.record is not None:
+            self.records[uuid] = image.record
+        self.restored.append(image.number)
+        after()
+
+    def resume(self, uuid: str) -> None:
+        after = self._called("resume", uuid)
+        if uuid not in self.lives:
+            raise failed("Requested operation is not valid: domain is not running")
+        if uuid in self._saving:
+            raise failed("Timed out during operation: cannot acquire state change lock")
+        self.states.pop(uuid, None)
+        image = self._loaded.pop(uuid, None)
+        if image is not None and self._disks:
+            disks = self.lives[uuid].findall("devices/disk")
+            now = {target(d): self._disks.content(source(d)) for d in disks}
+            assert now == image.contents, "the guest goes on with memory that does not belong to its disks"
+            self.goes_on.append(image.number)
         after()
 
     def destroy(self, uuid: str) -> None:

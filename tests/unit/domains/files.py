@@ -102,6 +102,29 @@ class FakeFiles(Files):
                         raise ZfsError("FileFailed", f"{target}: {self.broken}")
             progress(size)
 
+    # -- what programs other than this collection write
+
+    def dataset_of(self, path: str) -> str:
+        """The file system with a file."""
+        return self._of(path).name
+
+    def extents(self, name: str) -> list[Any]:
+        """What a dataset holds."""
+        return list(self.storage.dataset(name).extents)
+
+    def store(self, path: str, size: int, content: str) -> None:
+        """A program writes a file of this size from its beginning. What was in it is gone."""
+        dataset = self._of(path)
+        kernel.trim(self.storage, dataset, 0, _FAR)
+        self._write(dataset, 0, size, content)
+        self._length(path, size)
+
+    def stored(self, path: str) -> str:
+        """What store() has written, "" where there is no such file."""
+        found = self._on(path.rpartition("/")[0])
+        contents = [e[2] for e in found.extents if e[0] == 0] if found is not None else []
+        return contents[0] if contents else ""
+
     def remove_folder(self, folder: str) -> None:
         assert self._on(folder) is None
         with self._called("remove_folder", folder):

@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import (
     libvirt_connection,
-    libvirt_host,
+    libvirt_memory,
 )
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs import devices
@@ -33,6 +33,8 @@ FLAGS = {
     "VIR_DOMAIN_UNDEFINE_NVRAM": 4,
     "VIR_DOMAIN_UNDEFINE_CHECKPOINTS_METADATA": 16,
     "VIR_NODE_MEMORY_STATS_ALL_CELLS": -1,
+    "VIR_DOMAIN_SAVE_PAUSED": 4,
+    "VIR_DOMAIN_SAVE_IMAGE_XML_SECURE": 1,
 }
 POOL = "<pool type='zfs'><name>web</name><target><path>/dev/zvol/tank/vm</path></target></pool>"
 
@@ -74,7 +76,7 @@ def library(monkeypatch, **more):
 
 def connection(monkeypatch, recorder, volume_at=devices.at):
     library(monkeypatch, open=lambda uri: recorder)
-    return libvirt_host.HostConnection(URI, volume_at)
+    return libvirt_memory.MemoryConnection(URI, volume_at)
 
 
 FOUND = ("lookupByUUIDString", VM)
@@ -94,6 +96,10 @@ FOUND = ("lookupByUUIDString", VM)
         (lambda c: c.destroy(VM), [FOUND, ("destroy",)]),
         (lambda c: c.set_autostart(VM, True), [FOUND, ("setAutostart", 1)]),
         (lambda c: c.undefine(VM), [FOUND, ("undefineFlags", 1 | 2 | 4 | 16)]),
+        (lambda c: c.save_memory(VM, "/a"), [FOUND, ("saveFlags", "/a", None, 0)]),
+        (lambda c: c.memory_xml("/a"), [("saveImageGetXMLDesc", "/a", 1)]),
+        (lambda c: c.restore_memory("/a", "<domain/>"), [("restoreFlags", "/a", "<domain/>", 4)]),
+        (lambda c: c.resume(VM), [FOUND, ("resume",)]),
     ],
     ids=lambda value: value[-1][0] if isinstance(value, list) else "",
 )
@@ -119,6 +125,15 @@ def test_states(monkeypatch, persistent, autostart, image, state):
     expected = libvirt_connection.Status(VM, "web01", state, bool(persistent and autostart), bool(persistent))
     assert made.status(VM) == expected
     assert made.all() == []
+
+
+@pytest.mark.parametrize(
+    ("state", "saved"),
+    [([5, 5], True), ([5, 5, 0], True), ([5, 1], False), ([5, 0], False), ([5, 4], False), ([3, 5], False)],
+)
+def test_how_a_run_has_ended(monkeypatch, state, saved):
+    """By the reason that libvirt has for a domain that is shut off. The same number means other things elsewhere."""
+    assert connection(monkeypatch, Recorder(state=state)).ended_with_save(VM) == saved
 
 
 def test_a_snapshot_that_goes_while_they_are_listed(monkeypatch):

@@ -57,6 +57,7 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/replication/restore_target.py RestoreTarget._give_up: drop_own_copy": 1,
     "engine/replication/way_back.py roll_back_replica: destroy_with_holds": 1,
     "engine/replication/way_back.py roll_back_replica: copies.roll_back": 1,  # to the newest: ZFS refuses any other
+    "engine/moves/guest_memory.py MovedMemory.drop: drop_own_copy": 1,  # a guest that goes on does not need it
     "engine/moves/vm_arrival.py MoveTarget._remove_leftovers: drop_own_copy": 1,
     "engine/failover/vm_takeover.py TakeOver._go_back: roll_back_replica": 1,
     "engine/failover/failover_return.py FailoverReturn._become_replica: destroy_with_holds": 1,

@@ -15,6 +15,8 @@ DOOR = "module_utils/_flexdisk/engine/steps/power.py"
 # What vmadm and virsh start VMs with. A rollback by vmadm starts the VM, whatever it was before.
 PROGRAMS = {"start", "reboot", "rollback-snapshot", "reset", "sysrq", "boot", "resume"}
 DRIVERS = tuple(f"module_utils/_flexdisk/hypervisor/{name}.py" for name in ("vmadm_disks", "libvirt_disks"))
+MEMORY_OF_GUESTS = "module_utils/_flexdisk/hypervisor/libvirt_memory.py"
+RESTORES = "module_utils/_flexdisk/engine/moves/guest_memory.py"
 MAKES_VMS = "module_utils/_flexdisk/hypervisor/vmadm.py"
 
 
@@ -53,6 +55,7 @@ def test_every_caller_has_a_right_to_ask():
     assert askers == {
         "apply_figures.py": [],
         "failover_start.py": ["START_HOST"],
+        "guest_memory.py": ["self._requester"],
         "restart.py": [],
         "vm_arrival.py": ["ARRIVAL"],
         "vm_departure.py": ["GIVEN_UP"],
@@ -80,7 +83,26 @@ def test_no_program_starts_a_vm_beside():
     assert sorted(set(domains)) == [
         ("module_utils/_flexdisk/hypervisor/libvirt_connection.py", "create"),
         (DRIVERS[1], "create"),
+        (MEMORY_OF_GUESTS, "resume"),
     ]
+
+
+def test_one_function_restores_guests():
+    """It asks first, as a start does, and is told by rules/saved_memory.py that nobody has begun before."""
+    restores = {
+        (name, method)
+        for name, tree in FILES.items()
+        for receiver, method, _call in calls(tree)
+        if (method in ("restore", "resume") and receiver.endswith("_memory"))
+        or (method in ("restore_memory", "restoreFlags", "restore", "managedSave") and "connection" in receiver)
+    }
+    assert restores == {(RESTORES, "restore"), (RESTORES, "resume"), (MEMORY_OF_GUESTS, "restoreFlags")}
+    (made,) = [node for node in FILES[RESTORES].body if isinstance(node, ast.ClassDef)]
+    (run,) = [node for node in made.body if isinstance(node, ast.FunctionDef) and node.name == "run"]
+    text = ast.unparse(run)
+    asks, begins = text.index("check_start(vm, self._requester)"), text.index("self._restore(")
+    assert "if action in (rules.RESTORE, rules.RESUME):\n            check_start" in text
+    assert asks < begins < text.index("self._resume(")
 
 
 def test_a_new_vm_does_not_boot_by_itself():

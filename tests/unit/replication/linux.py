@@ -21,6 +21,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from tests.unit.domains.conftest import domain
 from tests.unit.domains.fake import FakeDomains, child
 from tests.unit.domains.files import FakeFiles
+from tests.unit.domains.memory import Disks
 
 from .world import OTHER, PASSPHRASE, VM, Host, World
 
@@ -42,8 +43,8 @@ class LinuxHost(Host):
 
     def __init__(self, node: Node, folder: Any, world: World) -> None:
         super().__init__(node, folder, world)
-        self.domains = FakeDomains(self._size)
         self.files = FakeFiles(node.pools)
+        self.domains = FakeDomains(self._size, Disks(lambda argv: self.node.run(argv), self.files))
         self.domains.hook = self.files.hook = self._hooked
         self.boots_counted = 1
 
@@ -70,7 +71,7 @@ class LinuxHost(Host):
         return Libvirt(self.domains, "qemu:///system", self, lambda _seconds: None)
 
     def state(self) -> Any:
-        domains = {key: value for key, value in vars(self.domains).items() if key not in ("_volsize", "hook")}
+        domains = {key: value for key, value in vars(self.domains).items() if key not in ("_volsize", "_disks", "hook")}
         return copy.deepcopy((self.node, domains))
 
     def restore(self, state: Any) -> None:
@@ -120,10 +121,12 @@ class LinuxHost(Host):
         self.domains.saves.discard(uuid)
 
     def power_off(self, uuid: str) -> None:
-        self.domains.lives.pop(uuid, None)
+        if uuid in self.domains.lives:
+            self.domains.halt(uuid)
 
     def reboot(self) -> None:
         self.boots_counted += 1
+        self.domains.restart_daemon()
         self.domains.booted = f"9d0e6f1c-0000-4000-8000-{self.boots_counted:012}"
 
     def autoboots(self, uuid: str) -> bool:

@@ -12,6 +12,7 @@ POOL/flexdisk/replica       the replicas of VMs of other hosts
 POOL/flexdisk/restoring     what has come of a restored disk, by the UUID of the disk that it was, until it is whole
 POOL/flexdisk/diverged      disks of VMs that another host has taken over, as their old home left them
 POOL/flexdisk/move/UUID     what is written down of a VM that leaves or comes, by the UUID of the VM
+POOL/flexdisk/move/UUID/memory   the saved memory of its guest, until that goes on
 POOL/DATASET/vm-N-...       a disk of VM N in a storage of Proxmox VE, where VMs have no datasets
 POOL/IMAGE@final            an image; disks are clones of this snapshot
 """
@@ -31,6 +32,7 @@ _REPLICA = "replica"
 _DIVERGED = "diverged"
 _RESTORING = "restoring"
 _MOVE = "move"
+_MEMORY = "memory"
 _FINAL = "final"
 _INDEX = re.compile(r"/(?:disk|(?:vm|base)-\d{1,9}-disk-)(\d{1,5})\Z")
 _SIBLING = re.compile(r"(.*/(?:vm|base)-\d{1,9}-)[^/@]+")
@@ -59,6 +61,11 @@ def restoring_container(pool: str) -> str:
 def moves_container(pool: str) -> str:
     """Return the dataset that has one child for each VM that leaves this host, has left it, or comes here."""
     return f"{container(pool)}/{_MOVE}"
+
+
+def memory_dataset(pool: str, uuid: str) -> str:
+    """Return the file system with the saved memory of a guest that moves, by the UUID of the VM."""
+    return f"{moves_container(pool)}/{uuid}/{_MEMORY}"
 
 
 def vm_dataset(pool: str, uuid: str) -> str:

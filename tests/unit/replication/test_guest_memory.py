@@ -1,0 +1,482 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The memory of a guest is saved, sent and restored between two hosts with libvirt, killed at every command.
+
+The disks and the file are sent by the test itself, between commands, as the last transfer of a move brings them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import re
+import xml.etree.ElementTree as ET
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.moves.guest_memory import (
+    FOLDER,
+    MovedMemory,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.libvirt_memory import GuestMemory
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory as rules
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import memory_dataset
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.power import ARRIVAL, GIVEN_UP
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
+
+from .linux import LinuxHost
+from .test_move import two_disks
+from .world import VM, Fuse, Killed
+
+STATE = memory_dataset("zones", VM)
+SET = "flexdisk-sync-0a1b2c3d-%d"
+
+
+class Pair:
+    """Two hosts, and what a move does with the memory of the VM. left: whether the VM has gone to the other host."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.home: LinuxHost = world.home
+        self.peer: LinuxHost = world.peer
+        self.left = False
+        self.records = 3  # that the guest has written at least
+        for _record in range(3):
+            self.home.domains.write(VM)
+        for name in ("zones/flexdisk", "zones/flexdisk/move", f"zones/flexdisk/move/{VM}"):
+            for host in (self.home, self.peer):
+                if not host.has(name):
+                    host.ok("zfs", "create", "-o", "mountpoint=none", name)
+        self.home.ok("zfs", "set", "quota=none", f"zones/{VM}")  # as with the space that announce() gives
+        world.guard = self.check
+
+    @property
+    def here(self) -> LinuxHost:
+        return self.peer if self.left else self.home
+
+    def memory(self, host: LinuxHost, asks: str = GIVEN_UP) -> MovedMemory:
+        return MovedMemory(host.zfs(), Copies(host), host.driver(), GuestMemory(host.domains), VM, asks, patience=6)
+
+    def check(self) -> None:
+        """Never able to run on two hosts, and never restored a second time."""
+        up = [host for host in (self.home, self.peer) if VM in host.domains.lives]
+        assert len(up) < 2, "it is there twice"
+        restored = self.home.domains.restored + self.peer.domains.restored
+        assert len(restored) == len({*restored}), "its memory was restored twice"
+
+    def take(self, vm: Any) -> dict[str, int]:
+        """The last set of snapshots."""
+        taken = [name for name in self.home.points(STATE) if name.startswith("flexdisk-sync")]
+        name = SET % (len(taken) + 1)
+        self.home.zfs().snapshot(*(f"{disk.volume.name}@{name}" for disk in vm.disks), f"{STATE}@{name}")
+        guids = {
+            d.uuid: self.home.ok("zfs", "get", "-Hpo", "value", "guid", f"{d.volume.name}@{name}") for d in vm.disks
+        }
+        return {uuid: int(guid) for uuid, guid in guids.items()}
+
+    def leave(self) -> None:
+        """The VM is saved, and goes to the other host."""
+        saved = self.memory(self.home).save(self.take)
+        self.home.quietly(lambda: self.send(saved))
+
+    def send(self, saved: bool) -> None:
+        """The disks change their names there: the last one comes first."""
+        home, peer = self.home, self.peer
+        name = home.points(STATE)[-1] if saved else SET % 99
+        disks = [f"zones/{VM}/disk{n}" for n in range(2)]
+        places = dict(zip(disks, reversed(disks), strict=True))
+        if not saved:
+            home.ok("zfs", "snapshot", *(f"{disk}@{name}" for disk in disks))
+        peer.ok("zfs", "create", f"zones/{VM}")
+        for dataset in (*disks, *([STATE] if saved else [])):
+            rc, stream, err = home.node.run(["zfs", "send", f"{dataset}@{name}"])
+            assert rc == 0, err
+            assert peer.node.run(["zfs", "receive", places.get(dataset, dataset)], stream)[0] == 0
+            for fact in ("uuid", "name", "model"):
+                value = home.ok("zfs", "get", "-Hpo", "value", f"flexdisk:{fact}", dataset)
+                if value != "-":
+                    peer.ok("zfs", "set", f"flexdisk:{fact}={value}", places.get(dataset, dataset))
+        self.points = {}
+        if saved:
+            peer.ok("zfs", "set", f"mountpoint={FOLDER}/{VM}", STATE)
+            written = rules.decode(home.ok("zfs", "get", "-Hpo", "value", "flexdisk:memory", STATE))
+            assert written is not None
+            self.points = dict(written.points)
+        size = home.ok("zfs", "get", "-Hpo", "value", "flexdisk:flexible_disk_size", f"zones/{VM}")
+        peer.ok("zfs", "set", f"flexdisk:flexible_disk_size={size}", f"zones/{VM}")
+        root = ET.fromstring(home.domains.xml(VM, False))
+        for source in root.findall("devices/disk/source"):
+            source.set("dev", f"/dev/zvol/{places[source.get('dev', '')[len('/dev/zvol/') :]]}")
+        peer.domains.add(ET.tostring(root, encoding="unicode"))
+        home.domains.undefine(VM)
+        self.left = True
+
+    def run(self, give_up: bool = False) -> MovedMemory:
+        """The VM arrives, or stays."""
+        there = self.memory(self.here, ARRIVAL if self.left else GIVEN_UP)
+        if self.left:
+            there.arrived(self.points)
+        there.run(give_up)
+        return there
+
+    def ends(self) -> None:
+        """The guest runs where it shall, has all its records, writes more, and nothing of its memory is left."""
+        domains = self.here.domains
+        self.world.fuse = Fuse()
+        assert domains.status(VM).state == "running"
+        before = domains.last_record(VM)
+        assert before >= self.records, "a record is lost"
+        domains.write(VM)
+        assert domains.records[VM] == before + 1
+        assert not self.here.has(STATE)
+        assert FOLDER + "/" + VM not in self.here.files.folders
+        calls = len(domains.calls)
+        self.run()
+        assert len(domains.calls) == calls, "there was something left to do"
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch) -> Callable[[], Pair]:
+    """Makes the same two hosts again each time."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    world = two_disks(tmp_path, monkeypatch)
+    before = world.saved()
+
+    def made() -> Pair:
+        world.restore(before)
+        world.fuse = Fuse()
+        return Pair(world)
+
+    return made
+
+
+def cold_boots(pair: Pair) -> int:
+    """How often the guest was started without its memory."""
+    return sum(name == "create" for name, _arguments in pair.home.domains.calls + pair.peer.domains.calls)
+
+
+def test_the_guest_goes_on_there(make):
+    pair = make()
+    pair.leave()
+    pair.run()
+    assert (cold_boots(pair), len(pair.peer.domains.goes_on)) == (0, 1)
+    pair.ends()
+
+
+def test_the_guest_goes_on_here(make):
+    pair = make()
+    pair.memory(pair.home).save(pair.take)
+    pair.run()
+    assert (cold_boots(pair), len(pair.home.domains.goes_on)) == (0, 1)
+    pair.ends()
+
+
+def _count(pair: Pair, do: Callable[[], Any]) -> int:
+    pair.world.fuse = Fuse()
+    do()
+    return int(pair.world.fuse.counted)
+
+
+def _killed(pair: Pair, number: int, after: bool, do: Callable[[], Any]) -> None:
+    pair.world.fuse = Fuse(number, after)
+    with pytest.raises(Killed):
+        do()
+    pair.world.fuse = Fuse()
+
+
+def _points(make, prepare: Callable[[Pair], Any], do: Callable[[Pair], Any]) -> list[tuple[int, bool]]:
+    pair = make()
+    prepare(pair)
+    most = _count(pair, lambda: do(pair))
+    return [*itertools.product(range(1, most + 1), (False, True))]
+
+
+WAYS: dict[str, tuple[Callable[[Pair], Any], Callable[[Pair], Any], Callable[[Pair], Any]]] = {
+    "saved, then goes on": (lambda _pair: None, Pair.leave, Pair.leave),
+    "saved, then stays": (lambda _pair: None, Pair.leave, Pair.run),
+    "stays": (lambda pair: pair.memory(pair.home).save(pair.take), Pair.run, Pair.run),
+    "arrives": (Pair.leave, Pair.run, Pair.run),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_killed_at_every_command(make, way, record_property):
+    """The same command goes on, or the other one. The guest is booted only if its restore had begun."""
+    prepare, first, then = WAYS[way]
+    points = _points(make, prepare, first)
+    boots = 0
+    for number, after in points:
+        pair = make()
+        prepare(pair)
+        _killed(pair, number, after, lambda pair=pair: first(pair))
+        begun = len(pair.home.domains.restored) + len(pair.peer.domains.restored)
+        then(pair)
+        if then is Pair.leave:
+            pair.run()
+        booted = cold_boots(pair)
+        assert booted <= (way in ("stays", "arrives")), (number, after)
+        assert not (booted and begun), "a guest that was restored is booted"
+        boots += booted
+        pair.ends()
+    print(f"{way}: {len(points)} kills, {boots} boots")
+    assert len(points) > 20
+    assert boots <= 2, "too many guests are booted: only a kill right before the restore does that"
+
+
+@pytest.mark.parametrize("way", ["stays", "arrives"])
+@pytest.mark.parametrize("fault", ["reboot", "daemon", "halt"])
+def test_a_host_that_boots_after_any_command(make, way, fault):
+    """Whatever is restored by then is lost with it, and the guest is booted. The file is not used twice."""
+    prepare, first, then = WAYS[way]
+    for number, after in _points(make, prepare, first):
+        pair = make()
+        prepare(pair)
+        _killed(pair, number, after, lambda pair=pair: first(pair))
+        host = pair.here
+        if fault == "daemon":
+            host.domains.restart_daemon()
+        else:
+            host.power_off(VM)
+        if fault == "reboot":
+            host.reboot()
+        then(pair)
+        pair.ends()
+
+
+@pytest.mark.parametrize("hand", ["starts", "starts and ends", "boots"])
+def test_somebody_starts_it_by_hand_while_it_is_saved(make, hand):
+    """Its memory is never restored over what it has written since."""
+    for number, after in _points(make, lambda _pair: None, Pair.leave):
+        pair = make()
+        _killed(pair, number, after, pair.leave)
+        domains = pair.here.domains
+        domains.status(VM)  # a save that was under way has come to its end
+        if domains.status(VM).state == "stopped":
+            domains.boot(VM)
+            domains.write(VM)
+        if hand != "starts" and VM in domains.lives:
+            pair.here.power_off(VM)
+        if hand == "boots":
+            pair.here.reboot()
+        if not pair.left:
+            assert _code(pair.leave) in ("", "MemoryLost")
+        if _code(pair.run):
+            assert pair.run(give_up=True).lost
+        pair.ends()
+
+
+def _code(do: Callable[[], Any]) -> str:
+    """With which code it is refused."""
+    try:
+        do()
+    except FlexdiskError as exc:
+        return exc.code
+    return ""
+
+
+def test_somebody_starts_it_right_before_the_snapshots(make):
+    """They are not those of its memory. The guest that ran since is the newer one."""
+    pair = make()
+    domains = pair.home.domains
+
+    def take(vm: Any) -> dict[str, int]:
+        domains.boot(VM)
+        domains.write(VM)
+        domains.halt(VM)
+        taken: dict[str, int] = pair.take(vm)
+        return taken
+
+    assert _code(lambda: pair.memory(pair.home).save(take)) == "MemoryLost"
+    assert _code(pair.run) == "MemoryLost"
+    assert domains.restored == []
+    assert "nobody knows" in pair.run(give_up=True).lost
+    pair.ends()
+
+
+def test_who_starts_it_by_hand_gives_its_memory_up(make):
+    pair = make()
+    pair.memory(pair.home).save(pair.take)
+    pair.home.domains.boot(VM)
+    assert _code(lambda: pair.memory(pair.home).save(pair.take)) == "MemoryLost"
+    assert "started by hand" in pair.run().lost
+    assert pair.home.domains.restored == []
+    pair.ends()
+
+
+SEQUENCES = int(os.environ.get("FLEXDISK_JOURNEYS") or (300 if os.environ.get("FLEXDISK_FULL") else 30))
+
+
+@pytest.mark.parametrize("part", range(3))
+def test_random_sequences(make, part):
+    """Saves and restores that are killed, among all that may happen to a host. Its memory is restored once, at most."""
+    counts: Counter[str] = Counter()
+    for number in range(part, SEQUENCES, 3):
+        seed = int(os.environ["FLEXDISK_SEED"]) * 1000 + number
+        dice, pair, trace = random.Random(seed), make(), []
+        try:
+            for _action in range(10):
+                trace.append(dice.choice([*ACTIONS]))
+                ACTIONS[trace[-1]](pair, dice)
+                pair.check()
+            pair.world.fuse = Fuse()
+            if VM in pair.here.domains.lives and pair.here.domains.status(VM).state == "paused":
+                pair.here.domains.status(VM)  # a save comes to its end
+            if _code(pair.run) == "MemoryLost":
+                counts["lost"] += 1
+                pair.run(give_up=True)
+            pair.ends()
+        except BaseException:
+            print(f"seed {seed}: {'; '.join(trace)}")
+            raise
+        counts.update(trace)
+        counts["went on"] += len(pair.home.domains.goes_on) + len(pair.peer.domains.goes_on)
+    print(dict(counts))
+    assert counts["went on"]
+
+
+def _disturbed(do: Callable[[Pair], Any]) -> Callable[[Pair, random.Random], None]:
+    def act(pair: Pair, dice: random.Random) -> None:
+        pair.world.fuse = Fuse(dice.randint(1, 40) if dice.random() < 0.7 else 0, dice.random() < 0.5)
+        try:
+            assert _code(lambda: do(pair)) in ("", "MemoryLost", "VmInTransition", "InUse")
+        except Killed:
+            pass
+        finally:
+            pair.world.fuse = Fuse()
+
+    return act
+
+
+def _leaves(pair: Pair) -> None:
+    if not pair.left:
+        pair.leave()
+
+
+def _writes(pair: Pair, _dice: random.Random) -> None:
+    domains = pair.here.domains
+    domains.write(VM)
+    if VM in domains.lives and domains.status(VM).state == "running":
+        pair.records = domains.last_record(VM)
+
+
+def _starts(pair: Pair, _dice: random.Random) -> None:
+    if pair.here.domains.status(VM).state == "stopped":
+        pair.here.domains.boot(VM)
+
+
+def _ends(pair: Pair, _dice: random.Random) -> None:
+    if VM in pair.here.domains.lives:
+        pair.here.power_off(VM)
+
+
+def _boots(pair: Pair, dice: random.Random) -> None:
+    _ends(pair, dice)
+    pair.here.reboot()
+
+
+def _snapshots(pair: Pair, dice: random.Random) -> None:
+    pair.here.ok("zfs", "snapshot", "-r", f"zones@auto-{dice.getrandbits(40)}")
+
+
+ACTIONS: dict[str, Callable[[Pair, random.Random], None]] = {
+    "leaves": _disturbed(_leaves),
+    "leaves again": _disturbed(_leaves),
+    "goes on": _disturbed(Pair.run),
+    "is started without its memory": _disturbed(lambda pair: pair.run(give_up=True)),
+    "writes": _writes,
+    "writes more": _writes,
+    "starts by hand": _starts,
+    "ends by hand": _ends,
+    "its host boots": _boots,
+    "the daemon is started again": lambda pair, _dice: pair.here.domains.restart_daemon(),
+    "others take snapshots": _snapshots,
+}
+
+
+def test_what_was_written_by_others_is_seen(make):
+    """Nobody has started it, and a disk is not as it was."""
+    pair = make()
+    pair.memory(pair.home).save(pair.take)
+    pair.home.ok("guest", "write", f"zones/{VM}/disk1", "20", "1", "other")
+    for refused in (lambda: pair.memory(pair.home).save(pair.take), pair.run):
+        with pytest.raises(FlexdiskError, match="disk data was changed after the guest had been saved") as caught:
+            refused()
+        assert caught.value.code == "MemoryLost"
+    assert pair.home.domains.status(VM).state == "stopped"
+    ended = pair.run(give_up=True)
+    assert "disk data was changed" in ended.lost
+    assert pair.home.domains.status(VM).state == "running"
+
+
+def test_snapshots_of_others_change_nothing(make):
+    pair = make()
+    pair.memory(pair.home).save(pair.take)
+    pair.home.ok("zfs", "snapshot", "-r", "zones@hourly")
+    pair.run()
+    assert cold_boots(pair) == 0
+    pair.ends()
+
+
+def test_a_save_that_fails(make):
+    """The guest goes on, and what was made for its memory goes."""
+    pair = make()
+    pair.home.domains.cannot_save = "Input/output error"
+    with pytest.raises(FlexdiskError, match="Input/output error"):
+        pair.leave()
+    assert pair.home.domains.status(VM).state == "running"
+    pair.run()
+    pair.ends()
+
+
+def test_without_room_for_its_memory_it_is_not_stopped(make):
+    """The room is reserved before the save."""
+    pair = make()
+    free = int(pair.home.ok("zfs", "get", "-Hpo", "value", "available", "zones"))
+    pair.home.ok("zfs", "create", "-o", f"refreservation={free - (64 << 20)}", "zones/full")
+    with pytest.raises(FlexdiskError, match="space"):
+        pair.leave()
+    assert "save_memory" not in [name for name, _arguments in pair.home.domains.calls]
+    assert not pair.home.has(STATE)
+    pair.ends()
+
+
+def test_a_restore_that_fails_boots_the_guest(make):
+    """It has begun, so nobody tries it again. The message says why."""
+    pair = make()
+    pair.leave()
+    pair.peer.domains.cannot_restore = "CPU feature is missing"
+    ended = pair.run()
+    assert cold_boots(pair) == 1
+    assert "CPU feature is missing" in ended.lost
+    pair.peer.domains.cannot_restore = ""
+    pair.ends()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "code"),
+    [
+        ("<emulator>/usr/bin/qemu-system-x86_64", "<emulator>/tmp/own", "NotPermitted"),
+        (VM, "aaaaaaaa-0000-4000-8000-000000000303", "Changed"),
+    ],
+)
+def test_what_is_in_the_file_is_what_another_host_says(make, old, new, code):
+    """It is refused before anything has begun."""
+    pair = make()
+    pair.leave()
+    domains = pair.peer.domains
+    real = domains.memory_xml
+    domains.memory_xml = lambda path: re.sub(re.escape(old), new, real(path))
+    assert _code(pair.run) == code
+    assert (domains.status(VM).state, domains.restored) == ("stopped", [])
+    domains.memory_xml = real
+    pair.run()
+    assert cold_boots(pair) == 0
+    pair.ends()

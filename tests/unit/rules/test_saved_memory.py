@@ -1,0 +1,347 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The memory of a guest that moves: restored at most once, over its own disks, and never on two hosts."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory as memory
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.saved_memory import (
+    RESTORED,
+    RESTORING,
+    RUNNING,
+    SAVED,
+    SAVING,
+    WORDS,
+    Guest,
+    Journal,
+    SavedDisk,
+)
+
+VM = "aaaaaaaa-0000-4000-8000-000000000202"
+ROOT = "aaaaaaaa-0000-4000-8000-000000000001"
+DATA = "aaaaaaaa-0000-4000-8000-000000000002"
+STATES = ("running", "paused", "stopped", "crashed", "saved")
+EVERY_GUEST = [Guest(*parts) for parts in itertools.product(STATES, (False, True), ("", "it was written to"))]
+POINTS = {ROOT: 5, DATA: 7}
+DISKS = {ROOT: SavedDisk("root", 5, 0), DATA: SavedDisk("data", 7, 0)}
+
+
+# -- the journal
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_a_journal_comes_back(word):
+    journal = Journal(word, VM, {} if word == SAVING else POINTS)
+    assert memory.decode(memory.encode(journal)) == journal
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "saved",
+        "[]",
+        "{}",
+        '{"word":"done","vm":"%s","points":{}}' % VM,
+        '{"word":"saving","vm":"x","points":{}}',
+        '{"word":"saving","vm":7,"points":{}}',
+        '{"word":"saving","vm":"%s","points":[]}' % VM,
+        '{"word":"saving","vm":"%s","points":{},"more":1}' % VM,
+        '{"word":"saved","vm":"%s","points":{}}' % VM,
+        '{"word":"saving","vm":"%s","points":{"%s":5}}' % (VM, ROOT),
+        '{"word":"saved","vm":"%s","points":{"root":5}}' % VM,
+        '{"word":"saved","vm":"%s","points":{"%s":"5"}}' % (VM, ROOT),
+        '{"word":"saved","vm":"%s","points":{"%s":true}}' % (VM, ROOT),
+        '{"word":"saved","vm":"%s","points":{"%s":0}}' % (VM, ROOT),
+    ],
+)
+def test_what_nobody_has_written_is_no_journal(text):
+    assert memory.decode(text) is None
+
+
+@pytest.mark.parametrize(("now", "next_"), [*itertools.product(WORDS, WORDS)])
+def test_a_journal_never_goes_back(now, next_):
+    journal = Journal(now, VM, {} if now == SAVING else POINTS)
+    if WORDS.index(next_) > WORDS.index(now):
+        assert memory.advance(journal, next_) == journal._replace(word=next_)
+    else:
+        with pytest.raises(ValueError, match="does not go back"):
+            memory.advance(journal, next_)
+
+
+def test_who_has_taken_the_snapshots_writes_their_guids():
+    journal = memory.taken(Journal(SAVING, VM), POINTS)
+    assert journal == Journal(SAVED, VM, POINTS)
+    with pytest.raises(ValueError, match="does not go back"):
+        memory.taken(journal, POINTS)
+
+
+# -- whether memory and disks belong together
+
+
+@pytest.mark.parametrize(
+    ("disks", "reason"),
+    [
+        (DISKS, ""),
+        ({ROOT: DISKS[ROOT]}, f"the VM lacks disk {DATA}, which it had when it was saved"),
+        ({**DISKS, VM: SavedDisk("logs", 9, 0)}, "the VM has got disk logs since it was saved"),
+        ({**DISKS, DATA: SavedDisk("data", 7, 512)}, "disk data was changed after the guest had been saved"),
+        ({**DISKS, DATA: SavedDisk("data", 8, 0)}, "disk data was changed after the guest had been saved"),
+        ({**DISKS, ROOT: SavedDisk("root", 0, 0)}, "disk root was changed after the guest had been saved"),
+    ],
+)
+def test_memory_belongs_to_disks_that_nobody_has_changed(disks, reason):
+    assert memory.why_apart(POINTS, disks) == reason
+
+
+@given(st.dictionaries(st.sampled_from([VM, ROOT, DATA]), st.integers(1, 3)), st.data())
+def test_any_difference_is_seen(points, data):
+    figures = st.builds(SavedDisk, st.just("disk"), st.integers(0, 3), st.integers(0, 1))
+    disks = data.draw(st.dictionaries(st.sampled_from([VM, ROOT, DATA]), figures))
+    same = {uuid: disk.guid for uuid, disk in disks.items()} == points and not any(d.written for d in disks.values())
+    assert (memory.why_apart(points, disks) == "") == same
+
+
+def test_the_set_that_all_disks_have():
+    """Whatever others have taken since."""
+    old, new, other = "flexdisk-sync-0a1b2c3d-1", "flexdisk-sync-0a1b2c3d-2", "hourly"
+    whole = {ROOT: [(old, 1), (new, 5), (other, 6)], DATA: [(new, 7)]}
+    assert memory.newest_points(whole) == POINTS
+    assert memory.newest_points({**whole, DATA: [(old, 7)]}) == {}
+    assert memory.newest_points({**whole, DATA: [(other, 7)]}) == {}
+    assert memory.newest_points({}) == {}
+
+
+# -- what is next
+
+
+@pytest.mark.parametrize("guest", EVERY_GUEST)
+def test_once_begun_it_is_not_begun_again(guest):
+    for word in (RESTORING, RESTORED, RUNNING):
+        assert memory.to_run(word, guest) != memory.RESTORE
+        assert memory.to_leave(word, guest) == memory.STAYS
+
+
+@pytest.mark.parametrize("guest", EVERY_GUEST)
+def test_memory_is_restored_only_where_it_belongs_and_nothing_runs(guest):
+    for word in ("", *WORDS):
+        if memory.to_run(word, guest) == memory.RESTORE:
+            assert guest.state == "stopped"
+            assert guest.ended_with_save if word == SAVING else not guest.apart
+            assert word in (SAVING, SAVED)
+
+
+@pytest.mark.parametrize("guest", EVERY_GUEST)
+def test_only_what_is_saved_and_whole_leaves(guest):
+    for word in ("", *WORDS):
+        if memory.to_leave(word, guest) == memory.SEND:
+            assert guest.state == "stopped"
+            assert not word or (word, guest.apart) == (SAVED, "")
+        if memory.to_leave(word, guest) == memory.KEEP:
+            assert (word, guest.state, guest.ended_with_save) == (SAVING, "stopped", True)
+
+
+@pytest.mark.parametrize("guest", EVERY_GUEST)
+def test_a_guest_that_runs_is_never_started(guest):
+    """Nor is one started cold as long as its memory may still be restored."""
+    for word in ("", *WORDS):
+        action = memory.to_run(word, guest)
+        if guest.state == "running":
+            assert action == memory.DONE
+        if action == memory.BOOT:
+            assert guest.state == "stopped"
+            assert word not in (SAVING, SAVED)
+
+
+# -- two hosts, on which anything may happen at any moment
+
+
+@dataclass
+class Host:
+    """What a host has of the VM. version: of what is on its disks."""
+
+    state: str = "absent"
+    version: int = 0
+    ended_with_save: bool = False
+    saving: bool = False
+    word: str = ""
+    points: int = -1
+    image: tuple[int, int] | None = None
+    """Its number, and the version of the disks to which the memory belongs."""
+    memory: int = -1
+    """The version that the guest knows, if it was restored and has not gone on."""
+
+    def guest(self) -> Guest:
+        apart = "" if self.image is not None and self.points == self.version else "apart"
+        return Guest(self.state, self.ended_with_save and self.state == "stopped", apart)
+
+    def start(self) -> None:
+        assert self.state == "stopped", "it is there already"
+        self.state, self.ended_with_save, self.memory = "running", False, -1
+
+
+@dataclass
+class Pair:
+    """Both hosts, and what a move does with them, command by command."""
+
+    source: Host = field(default_factory=lambda: Host("running"))
+    target: Host = field(default_factory=Host)
+    moved: bool = False
+    images: int = 0
+    restored: list[int] = field(default_factory=list)
+    boots_by_word: int = 0
+
+    def check(self) -> None:
+        up = [host for host in (self.source, self.target) if host.state in ("running", "paused")]
+        assert len(up) < 2, "both can run"
+        assert len(self.restored) == len({*self.restored}), "restored twice"
+
+    def finish_save(self, host: Host) -> None:
+        """The daemon ends a save, whether anybody waits for it or not."""
+        if host.saving:
+            self.images += 1
+            host.image, host.saving = (self.images, host.version), False
+            host.state, host.ended_with_save = "stopped", True
+
+    def leave(self) -> Iterator[None]:
+        host = self.source
+        while not self.moved:
+            action = memory.to_leave(host.word, host.guest())
+            if action == memory.SAVE:
+                host.word, host.points = SAVING, -1
+                yield
+                if host.state != "running":
+                    return
+                host.state, host.saving = "paused", True
+                yield
+                self.finish_save(host)
+            elif action == memory.KEEP:
+                host.points = host.version
+                yield
+                if not host.guest().ended_with_save:
+                    return
+                host.word = SAVED
+            elif action == memory.SEND:
+                yield
+                if memory.to_leave(host.word, host.guest()) != memory.SEND:
+                    return
+                self.moved = True
+                self.target = Host("stopped", host.version, word=SAVED, points=host.points, image=host.image)
+                self.source = Host()
+            else:
+                return
+            yield
+
+    def run(self, by_word: bool) -> Iterator[None]:
+        """Arrive, or stay."""
+        host = self.target if self.moved else self.source
+        while True:
+            action = memory.to_run(host.word, host.guest())
+            if action == memory.RESTORE:
+                host.word = RESTORING
+                yield
+                if host.state != "stopped":
+                    continue
+                assert host.image is not None
+                self.restored.append(host.image[0])
+                host.state, host.memory, host.ended_with_save = "paused", host.image[1], False
+            elif action == memory.RESUME:
+                host.word = RESTORED
+                yield
+                if host.state != "paused":
+                    continue
+                assert host.memory in (-1, host.version), "memory over other disks"
+                host.state = "running"
+                yield
+                host.word = RUNNING
+            elif action == memory.BOOT or (action == memory.GIVE_UP and by_word):
+                self.boots_by_word += action == memory.GIVE_UP
+                host.start()
+            elif action == memory.DONE:
+                host.word, host.image, host.points = "", None, -1
+                return
+            else:
+                return
+            yield
+
+
+def _killed(steps: Iterator[None], number: int) -> None:
+    for _step in itertools.islice(steps, number):
+        pass
+
+
+def _here(pair: Pair) -> Host:
+    return pair.target if pair.moved else pair.source
+
+
+def _by_hand(pair: Pair, what: str) -> None:
+    """What an operator, a guest or a fault does on the host that has the VM."""
+    host = _here(pair)
+    if what == "writes" and host.state == "running":
+        host.version += 1
+        host.memory = -1
+    elif what == "starts" and host.state == "stopped":
+        host.start()
+    elif what == "ends" and host.state in ("running", "paused") and not host.saving:
+        host.state, host.ended_with_save = "stopped", False
+    elif what == "daemon":
+        host.state = "running" if host.saving else host.state
+        host.saving = host.ended_with_save = False
+    elif what == "boots" and host.state != "absent":
+        host.state, host.saving, host.ended_with_save = "stopped", False, False
+    elif what == "saved":
+        pair.finish_save(host)
+
+
+Step = Callable[[Pair], None]
+RUNS = st.one_of(
+    st.builds(lambda n: lambda pair: _killed(pair.leave(), n), st.integers(0, 9)),
+    st.builds(lambda n, word: lambda pair: _killed(pair.run(word), n), st.integers(0, 9), st.booleans()),
+)
+EVENTS = st.builds(
+    lambda what: lambda pair: _by_hand(pair, what),
+    st.sampled_from(["writes", "starts", "ends", "daemon", "boots", "saved", "saved"]),
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(st.one_of(RUNS, EVENTS), max_size=25))
+def test_whatever_happens_it_is_restored_once_over_its_disks_on_one_host(steps: list[Step]) -> None:
+    """And the documented commands, with the word where memory is lost, end in a VM that runs on one host."""
+    pair = Pair()
+    for step in steps:
+        step(pair)
+        pair.check()
+    for _again in range(6):
+        _killed(pair.run(True), 99)
+        pair.check()
+        if _here(pair).state == "paused":
+            _by_hand(pair, "saved" if _here(pair).saving else "ends")
+    assert _here(pair).state == "running"
+    assert _here(pair).word == ""
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["leave", "stay"])), max_size=6), st.booleans())
+def test_kills_alone_lose_no_memory(kills: list[tuple[int, str]], stays: bool) -> None:
+    """Without reboots, faults of the daemon and operators, the guest is booted only if its restore had begun."""
+    pair = Pair()
+    for number, what in kills:
+        _killed(pair.leave() if what == "leave" else pair.run(False), number)
+        pair.finish_save(_here(pair))
+        pair.check()
+    if not stays:
+        _killed(pair.leave(), 99)
+    for _again in range(3):
+        _killed(pair.run(False), 99)
+    assert (_here(pair).state, pair.boots_by_word) == ("running", 0)
