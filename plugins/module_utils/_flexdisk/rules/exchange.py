@@ -10,7 +10,7 @@ import typing as t
 
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
-from ..model.vm import Vm
+from ..model.vm import Disk, Vm
 from . import identity
 
 EXCHANGE = "exchange"  # our property of the restored volume, until all volumes of the task are in their places
@@ -65,6 +65,16 @@ def why_refused(vm: Vm) -> str:
         f"the restore of its disks was interrupted while volumes changed places: {names}. The playbook that restores "
         "them (restore_disk or restore_vm) ends it, with the same variables"
     )
+
+
+def why_held(vms: t.Iterable[Vm], disk: Disk) -> str:
+    """Return why no task takes a disk, also for another VM: a restore of its VM was interrupted. "" if none was."""
+    for vm in vms:
+        marks = begun(vm)
+        its_own = disk.vm == vm.config.uuid or disk.volume.name in vm.volumes
+        if marks and (its_own or any(one.former == disk.volume.guid for one in marks)):
+            return why_refused(vm)
+    return ""
 
 
 def check_ended(vm: Vm) -> None:
