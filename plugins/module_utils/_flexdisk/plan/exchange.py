@@ -18,7 +18,7 @@ from ..model.vm import FILE, SPARSE, THICK, Disk, DiskConfig, Vm
 from ..rules import exchange, restore, slots, space, usage
 from ..rules.differences import in_conversion
 from ..rules.disk_element import ELEMENT_PROPERTY
-from ..rules.exchange import EXCHANGE, REPLACED, Exchange
+from ..rules.exchange import EXCHANGE, READY, REPLACED, Exchange
 from ..rules.identity import type_fact
 from ..rules.inventory import Host, attached_disk, detached_disk, made_from
 from ..rules.layout import container, detached_dataset, last_part
@@ -33,7 +33,7 @@ from .resolve import Leaver, creation_interrupted, unfinished_disk_text
 from .steps import StepReport, VmPlan
 
 # Properties that belong to what is on a volume, or to where it is, and not to the disk.
-_OF_VOLUME = (RESTORED, REPLACED, EXCHANGE, ELEMENT_PROPERTY, "from", "copied", "size", "type")
+_OF_VOLUME = (RESTORED, REPLACED, EXCHANGE, READY, ELEMENT_PROPERTY, "from", "copied", "size", "type")
 _SNAPSHOT = "snapshot"
 
 
@@ -264,6 +264,9 @@ def _why_not_it(one: Disk, disk: Disk, wanted: Wanted) -> str:
         return f"is no disk that was restored of {disk.label}; give another name"
     if wanted.origin is not None and known.guid != wanted.origin.guid:
         return f"was restored from {known.snapshot}, not from {wanted.origin.snapshot}; give another name"
+    if not (wanted.size or exchange.is_ready(one.volume)):
+        text = "was restored beside the disk, or attached since, and may have other data now; give another name"
+        return f"{text}, so that the snapshot is restored again"
     if one.volume.pool != disk.volume.pool:
         return f"lies in another pool than {disk.volume.name}"
     return ""
@@ -308,7 +311,7 @@ def _exchanged(vm: Vm, pair: _Pair, wanted: Wanted, geometry: PoolGeometry) -> E
         facts_leaving=leaving,
         facts_former=former_facts,
         renames=tuple(renames.items()),
-        disk=_disk_after(vm, pair, place, {**pair.restored.user, **facts, EXCHANGE: ""}, kind, geometry),
+        disk=_disk_after(vm, pair, place, {**pair.restored.user, **facts, EXCHANGE: "", READY: ""}, kind, geometry),
         former=_former_after(vm, pair, spare, {**pair.former.user, **leaving, **former_facts}, renames),
     )
 

@@ -15,6 +15,7 @@ from . import identity
 
 EXCHANGE = "exchange"  # our property of the restored volume, until all volumes of the task are in their places
 REPLACED = "replaced"  # our property of what a disk had before: what it was exchanged for, as RESTORED says it
+READY = "exchange.ready"  # our property of a volume restored for an exchange: it has not been attached since
 _MARK = re.compile(r"([0-9a-f-]{36})/([0-9]{1,20})/([A-Za-z0-9_.:-]{1,200})/([0-9a-f-]{36})/([A-Za-z0-9._-]{1,64})\Z")
 
 
@@ -48,6 +49,11 @@ def decode(value: str) -> t.Optional[Exchange]:
 def exchange_of(volume: Dataset) -> t.Optional[Exchange]:
     """Return the exchange that a volume is marked for. A mark that a stream has brought does not count."""
     return None if EXCHANGE in volume.received else decode(volume.user.get(EXCHANGE, ""))
+
+
+def is_ready(volume: Dataset) -> bool:
+    """Return whether a restored volume still has what it was restored from, and the bookmark that syncs need."""
+    return volume.user.get(READY) == "on" and READY not in volume.received
 
 
 def begun(vm: Vm) -> t.List[Exchange]:

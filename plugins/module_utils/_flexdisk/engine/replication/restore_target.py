@@ -22,7 +22,7 @@ from ...plan.changes import facts_of
 from ...plan.resolve import creation_interrupted, new_uuid
 from ...rules import identity, restore
 from ...rules.disk import Place, disk_places
-from ...rules.exchange import REPLACED, begun
+from ...rules.exchange import READY, REPLACED, begun
 from ...rules.identity import GUARD_SNAPSHOT, PREFIX
 from ...rules.inventory import Host
 from ...rules.keys import KEY_NOT_LOADED, locked_pool
@@ -247,7 +247,8 @@ class RestoreTarget:
             self._copies.bookmark(guard, snapshot)
         lift(self._zfs, name)
         self._zfs.set(name, refreservation="auto")
-        self._zfs.set_facts(name, {"from": ""})
+        ready = {READY: "on"} if self._in_place and f"{name}#{snapshot}" in self._zfs.bookmarks(name) else {}
+        self._zfs.set_facts(name, {**ready, "from": ""})
 
 
 def _named(host: Host, name: str, vm: str) -> t.Optional[Place]:

@@ -1,0 +1,74 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Which restored disks may take the place of the disk that they were, and what the plan says of the syncs after it."""
+
+from __future__ import annotations
+
+import pytest
+
+from .test_move import swap
+from .test_other_tasks import task
+from .test_restore import made
+from .test_restore_in_place import KEPT, Site, killed
+
+BESIDE = "was restored beside the disk, or attached since, and may have other data now; give another name"
+
+
+@pytest.fixture(params=["vmadm", "libvirt"])
+def site(request, tmp_path, monkeypatch):
+    return Site(made(request.param, tmp_path, monkeypatch))
+
+
+def attached_and_detached(site, name):
+    """The VM gets a disk, writes to it, and loses it again."""
+    disk = next(one for one in site.there().detached if one.name == name)
+    swap(site.world)
+    entries = [{"name": "root"}, {"name": "data"}]
+    came = task(site.world, *entries, {"name": name, "uuid": disk.uuid}, unlisted="keep")
+    assert (came.problems, came.failure) == ([], None)
+    swap(site.world)
+    volume = next(one for one in site.vm().disks if one.name == name).volume.name
+    swap(site.world)
+    site.world.home.ok("guest", "write", volume, "0", "5", "scribble")
+    left = task(site.world, *entries, unlisted="detach")
+    assert (left.problems, left.failure) == ([], None)
+    swap(site.world)
+    site.config = site.configured()
+
+
+def test_what_was_restored_beside_is_not_taken(site):
+    """It has no bookmark from which the syncs could go on, and anybody may have written to it."""
+    site.go(in_place=False, name="X")
+    assert BESIDE in site.refused(name="X")
+    assert BESIDE in site.refused(name="X", check=True)
+    site.go()
+    site.whole()
+
+
+def killed_between(site):
+    """The disk has come by a restore in place, and nothing else has been done."""
+    saved = site.world.saved()
+    for number in range(40, 1000):
+        assert killed(site, number, True)
+        host = site.there()
+        came = [one for one in host.detached if one.name == KEPT and "from" not in one.volume.user]
+        if came and site.target.runs(site.vm().config.uuid):
+            return
+        site.world.restore(saved)
+
+
+def test_what_was_attached_since_is_not_taken(site):
+    killed_between(site)
+    attached_and_detached(site, KEPT)
+    assert BESIDE in site.refused()
+    site.go(name="again")
+    assert site.target.hash(site.place) == site.before[site.number]
+
+
+def test_what_was_not_attached_since_is_taken(site):
+    killed_between(site)
+    site.go()
+    disk, former = site.whole()
+    assert not {"exchange.ready"} & {*disk.volume.user, *former.volume.user}
