@@ -72,3 +72,36 @@ def test_what_was_not_attached_since_is_taken(site):
     site.go()
     disk, former = site.whole()
     assert not {"exchange.ready"} & {*disk.volume.user, *former.volume.user}
+
+
+def test_names_that_are_taken(site):
+    """Before the VM is stopped: it would stay down with all its data, and nothing could go on."""
+    killed_between(site)
+    (restored,) = [one for one in site.there().detached if one.name == KEPT]
+    vacant = f"zones/flexdisk/{site.uuid}"
+    site.target.ok("zfs", "create", "-o", "mountpoint=none", vacant)
+    for check in (True, False):
+        assert f"cannot change its place: {vacant} already exists" in site.refused(check=check)
+    assert site.target.runs(site.vm().config.uuid)
+    site.target.ok("zfs", "destroy", vacant)
+    site.go()
+    _disk, former = site.whole()
+    assert former.uuid == restored.uuid
+
+
+def test_a_name_that_is_taken_while_volumes_change_places(site):
+    """Nothing is renamed then either."""
+    for number in range(60, 1000):
+        saved = site.world.saved()
+        killed(site, number, True)
+        vacant = f"zones/flexdisk/{site.uuid}"
+        host = site.there()
+        marked = "exchange" in {key for one in host.datasets.values() for key in one.user}
+        if marked and site.place in host.datasets and vacant not in host.datasets:
+            break
+        site.world.restore(saved)
+    site.target.ok("zfs", "create", "-o", "mountpoint=none", vacant)
+    assert f"cannot change its place: {vacant} already exists" in site.refused()
+    site.target.ok("zfs", "destroy", vacant)
+    site.go()
+    site.whole()

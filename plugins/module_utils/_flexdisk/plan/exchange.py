@@ -89,6 +89,8 @@ def plan_exchange(host: Host, wanted: t.Sequence[Wanted], policy: Policy, capabi
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     geometry = host.geometry[vm.config.pool]
     exchanged = tuple(_exchanged(vm, t.cast(_Pair, pair), one, geometry) for pair, one in zip(pairs, left))
+    for pair, one in zip(pairs, exchanged):
+        _check_names(host, t.cast(_Pair, pair), one, problems)
     seq = _sequence(vm, exchanged, _text(t.cast(t.List[_Pair], pairs), exchanged), geometry, capabilities)
     room = space.allocatable(seq.vm)
     if room is not None and room < min(0, space.allocatable(vm) or 0):
@@ -270,6 +272,19 @@ def _why_not_it(one: Disk, disk: Disk, wanted: Wanted) -> str:
     if one.volume.pool != disk.volume.pool:
         return f"lies in another pool than {disk.volume.name}"
     return ""
+
+
+def _check_names(host: Host, pair: _Pair, one: Exchanged, problems: Problems) -> None:
+    """Refuse an exchange if another dataset has a name that a volume or a snapshot of it needs on its way."""
+    aside = [one.aside] if pair.former.name == one.place else []
+    spare = [one.spare] if one.restored_guid else []  # without a volume, its name is not known yet
+    both = (one.former_guid, one.restored_guid)
+    needed = {name: both for name in (*aside, one.place, *spare)}
+    needed.update({f"{pair.former.name}@{new}": () for _old, new in one.renames})
+    for name, guids in needed.items():
+        other = host.datasets.get(name)
+        if other is not None and other.guid not in guids:
+            problems.add("AlreadyExists", f"cannot change its place: {name} already exists", one.disk.label)
 
 
 # -- what is done with them
