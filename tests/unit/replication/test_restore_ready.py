@@ -105,3 +105,22 @@ def test_a_name_that_is_taken_while_volumes_change_places(site):
     site.target.ok("zfs", "destroy", vacant)
     site.go()
     site.whole()
+
+
+def test_what_a_disk_had_is_no_copy_of_an_earlier_snapshot(site):
+    """Although it was restored from it once. Nor is the disk itself one, which the guest writes to."""
+    swap(site.world)
+    site.world.home.ok("zfs", "snapshot", f"{site.place}@nightly")
+    assert site.world.sync() == (True, True)
+    swap(site.world)
+    site.go(name="first", snapshot="nightly")
+    beside = {"in_place": False, "snapshot": "nightly"}
+    assert "exists already, and was not restored from a replica" in site.refused(name="data", **beside)
+    swap(site.world)
+    site.world.write(site.number, 9, 7)
+    assert site.world.sync() == (True, True)
+    swap(site.world)
+    site.go(name="second")
+    for name in ("first", "second"):
+        assert "has no snapshot nightly" in site.refused(name=name, **beside)
+    assert site.go(name="second") == []

@@ -307,6 +307,8 @@ def _exchanged(vm: Vm, pair: _Pair, wanted: Wanted, geometry: PoolGeometry) -> E
         "boot": "false",
         "remaining": "",
         REPLICAS_PROPERTY: "",
+        RESTORED: "",  # of an earlier restore: it was written to since
+        READY: "",
         REPLACED: restore.encode_origin(pair.origin),
     }
     kind = THICK if pair.former.refreservation else SPARSE

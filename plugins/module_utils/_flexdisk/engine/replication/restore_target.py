@@ -99,13 +99,14 @@ class RestoreTarget:
         if pool not in host.datasets:
             raise FlexdiskError("ResourceNotFound", f"no such pool here: {pool}")
         place = _named(host, self._new_name, vm)
+        is_copy = place is not None and place.disk.uuid != self._disk  # the disk itself is no copy of what it had
         partial = host.datasets.get(f"{restoring_container(pool)}/{self._disk}")
         token = self._token(partial.name) if partial is not None else ""
         target = Target(
             pool,
             host.datasets[pool].guid,
             place.description if place is not None else "",
-            place.disk.volume.user.get(restore.RESTORED, "") if place is not None else "",
+            place.disk.volume.user.get(restore.RESTORED, "") if place is not None and is_copy else "",
             place.disk.volume.user.get(REPLACED, "") if place is not None and self._in_place else "",
             any(one.disk == self._disk for each in host.vms for one in begun(each)),
             place is not None and creation_interrupted(place.disk),

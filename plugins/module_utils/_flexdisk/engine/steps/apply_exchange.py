@@ -25,7 +25,7 @@ def exchange_disks(step: ExchangeDisks, tools: Tools, change: Change) -> None:
         _put_in(one, tools, change)
         _name_former(one, tools)
     for one in step.exchanged:
-        tools.zfs.set_facts(one.place, {EXCHANGE: "", READY: ""})
+        tools.zfs.set_facts(one.place, {READY: "", EXCHANGE: ""})
     tools.settle(change.after)
 
 
