@@ -124,3 +124,22 @@ def test_what_a_disk_had_is_no_copy_of_an_earlier_snapshot(site):
     for name in ("first", "second"):
         assert "has no snapshot nightly" in site.refused(name=name, **beside)
     assert site.go(name="second") == []
+
+
+def test_the_syncs_with_another_host_go_on_too(tmp_path, monkeypatch):
+    """Its replica has the snapshot as well, although that is one of the sync with the first host."""
+    world = made("vmadm", tmp_path, monkeypatch)
+    first, third = world.peer, world.host(3)
+    world.peer, world.peer_name = third, "hv03"
+    assert world.sync() == (True, True)
+    world.peer, world.peer_name = first, "hv02"
+    site = Site(world)
+    site.go()
+    swap(world)
+    for peer, name in ((first, "hv02"), (third, "hv03")):
+        world.peer, world.peer_name = peer, name
+        world.write(site.number, 1, 3)
+        assert world.sync() == (True, True)
+        assert world.hashes_there() == world.hashes()
+        assert world.sync() == (False, True)
+    assert [one for one in world.home.points(site.place, "bookmark") if one.endswith("-0")] == []
