@@ -143,3 +143,62 @@ def test_the_syncs_with_another_host_go_on_too(tmp_path, monkeypatch):
         assert world.hashes_there() == world.hashes()
         assert world.sync() == (False, True)
     assert [one for one in world.home.points(site.place, "bookmark") if one.endswith("-0")] == []
+
+
+def test_what_the_replica_loses_is_said_before(site):
+    """What is newer, and the snapshots that only the replica has then."""
+    world = site.world
+    swap(world)
+    for name in ("monday", "tuesday", "wednesday"):
+        world.write(site.number, 1, 3)
+        world.home.ok("zfs", "snapshot", f"{site.place}@{name}")
+        assert world.sync() == (True, True)
+    swap(world)
+    plan = site.go(check=True, snapshot="tuesday")
+    newest = site.source.points(site.replica)[-1]
+    gone = f"what is newer (wednesday, {newest}) and what the disk no longer has itself (monday, tuesday)"
+    assert plan[-1] == f"hv02: the next sync destroys of {site.replica} {gone}"
+    assert site.go(snapshot="tuesday") == plan
+    assert site.go(snapshot="tuesday") == []
+    swap(world)
+    world.write(site.number, 1, 4)
+    assert world.sync() == (True, True)
+    assert not {"monday", "tuesday", "wednesday", newest} & {*world.peer.points(site.replica)}
+
+
+def test_a_replica_that_has_lost_the_snapshot_meanwhile(site):
+    """What has come is taken, and the plan says what follows for the syncs."""
+    point = site.source.points(site.replica)[-1]
+    killed_between(site)
+    swap(site.world)
+    for number in (1, 2):
+        site.world.write(site.number, 2, 4 + number)
+        assert site.world.sync() == (True, True)
+    swap(site.world)
+    assert point not in site.source.points(site.replica)
+    plan = site.go(check=True, snapshot=point)
+    assert plan[-1].startswith(f"hv02: the replica does not have {point} any more, so the next sync is refused (NoCo")
+    assert site.go(snapshot=point) == plan
+    swap(site.world)
+    site.world.write(site.number, 1, 3)
+    assert "NoCommonSnapshot" in str(site.world.planned().problems)
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["has the snapshot", "lacks it"])
+def test_another_host_that_may_lack_the_snapshot(later, tmp_path, monkeypatch):
+    """Its last sync was before the snapshot was taken. The host is named before anything is done."""
+    world = made("vmadm", tmp_path, monkeypatch)
+    first, third = world.peer, world.host(3)
+    world.peer, world.peer_name = third, "hv03"
+    assert world.sync() == (True, True)
+    world.peer, world.peer_name = first, "hv02"
+    if later:
+        world.write(1, 1, 3)
+        assert world.sync() == (True, True)
+    site = Site(world)
+    warned = "; hv03 may lack that snapshot: then the next sync there is refused (NoCommonSnapshot)"
+    assert (warned in "\n".join(site.go(check=True))) == later
+    site.go()
+    swap(world)
+    world.peer, world.peer_name = third, "hv03"
+    assert ("NoCommonSnapshot" in str(world.planned().problems)) == later

@@ -15,7 +15,7 @@ from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import render_apart, render_bytes, render_mib
 from ..model.text import count
 from ..model.vm import FILE, SPARSE, THICK, Disk, DiskConfig, Vm
-from ..rules import exchange, restore, slots, space, usage
+from ..rules import exchange, replicas, restore, slots, space, usage
 from ..rules.differences import in_conversion
 from ..rules.disk_element import ELEMENT_PROPERTY
 from ..rules.exchange import EXCHANGE, READY, REPLACED, Exchange
@@ -48,6 +48,8 @@ class Wanted(t.NamedTuple):
     """What it is restored from. None if that is known already: an exchange is ended."""
     size: int = 0
     """Bytes of the restored disk if it has not come yet. 0: it must be there."""
+    source: str = ""
+    """The host of the replica that it is restored from. "" if it is not known."""
 
 
 class _Pair(t.NamedTuple):
@@ -91,7 +93,8 @@ def plan_exchange(host: Host, wanted: t.Sequence[Wanted], policy: Policy, capabi
     exchanged = tuple(_exchanged(vm, t.cast(_Pair, pair), one, geometry) for pair, one in zip(pairs, left))
     for pair, one in zip(pairs, exchanged):
         _check_names(host, t.cast(_Pair, pair), one, problems)
-    seq = _sequence(vm, exchanged, _text(t.cast(t.List[_Pair], pairs), exchanged), geometry, capabilities)
+    text = _text(t.cast(t.List[_Pair], pairs), exchanged) + _other_replicas(vm, left)
+    seq = _sequence(vm, exchanged, text, geometry, capabilities)
     room = space.allocatable(seq.vm)
     if room is not None and room < min(0, space.allocatable(vm) or 0):
         text = f"disks and snapshots would need {render_bytes(-room)} more than flexible_disk_size"
@@ -169,6 +172,33 @@ def _text(pairs: t.Sequence[_Pair], exchanged: t.Sequence[Exchanged]) -> str:
     gets, had, has = ("gets", "it had", "it has") if len(exchanged) == 1 else ("get", "they had", "they have")
     kept = f"what {has} now stays detached as {names}{f', with {count(number, _SNAPSHOT)}' if number else ''}"
     return f"~ {disks} {gets} back what {had} at {points}; {kept}"
+
+
+def _other_replicas(vm: Vm, left: t.Sequence[Wanted]) -> str:
+    """Return, as the end of a text, which hosts may have replicas from which no sync can go on.
+
+    The streams of a sync have all snapshots that the disk had, so the replica of a sync has those that are older.
+    """
+    hosts: t.Dict[str, None] = {}
+    for disk, origin, source in _known(vm, left):
+        made = {restore.short_name(one): one for one in disk.snapshots}
+        point = next((one for one in made.values() if one.guid == origin.guid), None)
+        for note in replicas.decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, "")):
+            sets = [one.createtxg for name, one in made.items() if replicas.is_set_of(name, note)]
+            if note.host != source and not (point is not None and point.createtxg <= max(sets, default=0)):
+                hosts[note.host] = None
+    if not hosts:
+        return ""
+    text = f"; {', '.join(hosts)} may lack that snapshot: then the next sync there is refused (NoCommonSnapshot) until"
+    return f"{text} the playbook replicate with flexdisk_replica_state=absent has made the replica anew"
+
+
+def _known(vm: Vm, left: t.Sequence[Wanted]) -> t.Iterator[t.Tuple[Disk, Origin, str]]:
+    """Yield the disks whose exchange has not begun, with what they get, and from which host."""
+    for one in left:
+        disk = next((disk for disk in vm.disks if disk.uuid == one.disk), None)
+        if disk is not None and one.origin is not None and one.source:
+            yield disk, one.origin, one.source
 
 
 # -- the two volumes
