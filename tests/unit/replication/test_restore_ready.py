@@ -8,10 +8,16 @@ from __future__ import annotations
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import EndRequest
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import FailoverReturn
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
+
+from .test_failover import protect, said_by, take
 from .test_move import swap
 from .test_other_tasks import task
 from .test_restore import made
 from .test_restore_in_place import KEPT, Site, killed
+from .world import VM
 
 BESIDE = "was restored beside the disk, or attached since, and may have other data now; give another name"
 
@@ -202,3 +208,36 @@ def test_another_host_that_may_lack_the_snapshot(later, tmp_path, monkeypatch):
     swap(world)
     world.peer, world.peer_name = third, "hv03"
     assert ("NoCommonSnapshot" in str(world.planned().problems)) == later
+
+
+@pytest.mark.parametrize("number", [78, 84, 90, 95])
+def test_the_vm_was_taken_over_while_volumes_changed_places(number, tmp_path, monkeypatch):
+    """The end on its old home names the restore, which ends there without a start. Then the VM can end there."""
+    world = made("vmadm", tmp_path, monkeypatch)
+    protect(world)
+    assert world.sync()[1]
+    site = Site(world)
+    assert killed(site, number, True)
+    home, target = site.target, site.source
+    home.reboot()
+    swap(world)
+    assert take(world)
+
+    def look():
+        claims = read_claims({"hv02": said_by(target, "db01")})
+        return FailoverReturn(home.zfs(), home.driver(), home).look(EndRequest("db01", claims)).problems
+
+    (why,) = look()
+    assert "The playbook that restores them (restore_disk or restore_vm) ends it, with the same variables" in why.message
+    assert why.message.endswith(". If another host has the VM as well, give --limit with this host, too")
+    world.watch = lambda: _stopped(home)
+    swap(world)
+    site.go()
+    swap(world)
+    assert look() == []
+    assert site.before[1] == home.hash(site.place)
+    assert (home.power(VM), target.power(VM)) == ("stopped", "running")
+
+
+def _stopped(host):
+    assert host.power(VM) == "stopped"
