@@ -241,3 +241,20 @@ def test_the_vm_was_taken_over_while_volumes_changed_places(number, tmp_path, mo
 
 def _stopped(host):
     assert host.power(VM) == "stopped"
+
+
+def test_room_that_the_snapshots_of_the_disk_take(site):
+    """They stay with what the disk had, so the VM needs as much again. The refusal says what takes the space."""
+    swap(site.world)
+    for number in range(3):
+        site.world.home.ok("zfs", "snapshot", f"{site.place}@own-{number}")
+        site.world.write(site.number, 20, 0)
+    swap(site.world)
+    target = site.target
+    size = int(target.ok("zfs", "get", "-Hpo", "value", "refreservation", site.place))
+    free = int(target.ok("zfs", "get", "-Hpo", "value", "available", "zones"))
+    target.ok("zfs", "create", "-o", f"reservation={free - size - (6 << 20)}", "-o", "mountpoint=none", "zones/other")
+    text = site.refused(check=True)
+    assert "pool zones has " in text
+    assert f"; detached, {KEPT} keeps " in text
+    assert " MiB with 4 snapshots [InsufficientSpace]" in text
