@@ -11,7 +11,7 @@ from dataclasses import replace
 from ..model.capabilities import Capabilities
 from ..model.sizes import MIB, render_change, render_mib
 from ..model.vm import FILE, THICK, Disk, DiskElement, Vm
-from ..rules import identity
+from ..rules import exchange, identity
 from ..rules.differences import fact_changes, in_conversion
 from ..rules.layout import disk_dataset, index_of
 from . import disk_travel
@@ -120,7 +120,7 @@ def attach(vm: Vm, target: Target, disk: Disk, capabilities: Capabilities) -> At
         size_mib=target.size,
         type=target.type,
         attachment=attachment,
-        facts=missing_facts(disk, _facts(vm, target, index, attachment)),
+        facts=missing_facts(disk, {**_facts(vm, target, index, attachment), exchange.READY: ""}),
         compression=wanted or now,
         attached=disk,
         source=disk.volume.name,

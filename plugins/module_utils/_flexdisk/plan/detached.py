@@ -14,7 +14,7 @@ from ..model.desired import DiskDeclaration, PlacedDiskDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
-from ..rules import identity, restore
+from ..rules import exchange, identity, restore
 from ..rules.disk import Place, find_source
 from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place, final, image_dataset
@@ -169,6 +169,8 @@ def _destruction(host: Host, disk: Disk, declared: PlacedDiskDeclaration, proble
         other = detached.get(clone)
         if other is None:
             problems.add("InUse", f"{clone} is not a detached disk, so it cannot be destroyed as a clone", disk.label)
+        elif exchange.why_held(host.vms, other):
+            problems.add("InUse", f"{clone}: {exchange.why_held(host.vms, other)}", disk.label)
         else:
             yield from departures.lift_guards([other])
             yield from departures.discard_copies([other])
@@ -264,6 +266,9 @@ def _of_disk(
         problems.add("NotSupported", text, declared.label)
     if creation_interrupted(disk):
         problems.add("InUse", unfinished_disk_text(place.description), declared.label)
+    held = exchange.why_held(host.vms, disk)
+    if held:
+        problems.add("InUse", f"{place.description}: {held}", declared.label)
     if not declared.source_snapshot:
         _check_room(host, place, declared, problems)
         return _Origin(disk.volume.name, disk.volume, True, disk)

@@ -193,9 +193,9 @@ class Registry:
 
     def _present(self, job: Job, place: Place) -> None:
         declared, disk = job.declared, place.disk
-        owner = place.vm or next((vm for vm in self._host.vms if vm.config.uuid == disk.vm), None)
-        if owner is not None and exchange.begun(owner):
-            self._add(declared, "InUse", f"{place.description}: {exchange.why_refused(owner)}")
+        held = exchange.why_held(self._host.vms, disk)
+        if held:
+            self._add(declared, "InUse", f"{place.description}: {held}")
             return
         if declared.replica and not self._is_restored(declared, place):
             return

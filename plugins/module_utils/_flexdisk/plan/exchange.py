@@ -15,10 +15,10 @@ from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import render_apart, render_bytes, render_mib
 from ..model.text import count
 from ..model.vm import FILE, SPARSE, THICK, Disk, DiskConfig, Vm
-from ..rules import exchange, restore, slots, space, usage
+from ..rules import exchange, replicas, restore, slots, space, usage
 from ..rules.differences import in_conversion
 from ..rules.disk_element import ELEMENT_PROPERTY
-from ..rules.exchange import EXCHANGE, REPLACED, Exchange
+from ..rules.exchange import EXCHANGE, READY, REPLACED, Exchange
 from ..rules.identity import type_fact
 from ..rules.inventory import Host, attached_disk, detached_disk, made_from
 from ..rules.layout import container, detached_dataset, last_part
@@ -33,7 +33,7 @@ from .resolve import Leaver, creation_interrupted, unfinished_disk_text
 from .steps import StepReport, VmPlan
 
 # Properties that belong to what is on a volume, or to where it is, and not to the disk.
-_OF_VOLUME = (RESTORED, REPLACED, EXCHANGE, ELEMENT_PROPERTY, "from", "copied", "size", "type")
+_OF_VOLUME = (RESTORED, REPLACED, EXCHANGE, READY, ELEMENT_PROPERTY, "from", "copied", "size", "type")
 _SNAPSHOT = "snapshot"
 
 
@@ -48,6 +48,8 @@ class Wanted(t.NamedTuple):
     """What it is restored from. None if that is known already: an exchange is ended."""
     size: int = 0
     """Bytes of the restored disk if it has not come yet. 0: it must be there."""
+    source: str = ""
+    """The host of the replica that it is restored from. "" if it is not known."""
 
 
 class _Pair(t.NamedTuple):
@@ -89,7 +91,10 @@ def plan_exchange(host: Host, wanted: t.Sequence[Wanted], policy: Policy, capabi
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     geometry = host.geometry[vm.config.pool]
     exchanged = tuple(_exchanged(vm, t.cast(_Pair, pair), one, geometry) for pair, one in zip(pairs, left))
-    seq = _sequence(vm, exchanged, _text(t.cast(t.List[_Pair], pairs), exchanged), geometry, capabilities)
+    for pair, one in zip(pairs, exchanged):
+        _check_names(host, t.cast(_Pair, pair), one, problems)
+    text = _text(t.cast(t.List[_Pair], pairs), exchanged) + _other_replicas(vm, left)
+    seq = _sequence(vm, exchanged, text, geometry, capabilities)
     room = space.allocatable(seq.vm)
     if room is not None and room < min(0, space.allocatable(vm) or 0):
         text = f"disks and snapshots would need {render_bytes(-room)} more than flexible_disk_size"
@@ -167,6 +172,33 @@ def _text(pairs: t.Sequence[_Pair], exchanged: t.Sequence[Exchanged]) -> str:
     gets, had, has = ("gets", "it had", "it has") if len(exchanged) == 1 else ("get", "they had", "they have")
     kept = f"what {has} now stays detached as {names}{f', with {count(number, _SNAPSHOT)}' if number else ''}"
     return f"~ {disks} {gets} back what {had} at {points}; {kept}"
+
+
+def _other_replicas(vm: Vm, left: t.Sequence[Wanted]) -> str:
+    """Return, as the end of a text, which hosts may have replicas from which no sync can go on.
+
+    The streams of a sync have all snapshots that the disk had, so the replica of a sync has those that are older.
+    """
+    hosts: t.Dict[str, None] = {}
+    for disk, origin, source in _known(vm, left):
+        made = {restore.short_name(one): one for one in disk.snapshots}
+        point = next((one for one in made.values() if one.guid == origin.guid), None)
+        for note in replicas.decode_notes(disk.volume.user.get(REPLICAS_PROPERTY, "")):
+            sets = [one.createtxg for name, one in made.items() if replicas.is_set_of(name, note)]
+            if note.host != source and not (point is not None and point.createtxg <= max(sets, default=0)):
+                hosts[note.host] = None
+    if not hosts:
+        return ""
+    text = f"; {', '.join(hosts)} may lack that snapshot: then the next sync there is refused (NoCommonSnapshot) until"
+    return f"{text} the playbook replicate with flexdisk_replica_state=absent has made the replica anew"
+
+
+def _known(vm: Vm, left: t.Sequence[Wanted]) -> t.Iterator[t.Tuple[Disk, Origin, str]]:
+    """Yield the disks whose exchange has not begun, with what they get, and from which host."""
+    for one in left:
+        disk = next((disk for disk in vm.disks if disk.uuid == one.disk), None)
+        if disk is not None and one.origin is not None and one.source:
+            yield disk, one.origin, one.source
 
 
 # -- the two volumes
@@ -264,9 +296,25 @@ def _why_not_it(one: Disk, disk: Disk, wanted: Wanted) -> str:
         return f"is no disk that was restored of {disk.label}; give another name"
     if wanted.origin is not None and known.guid != wanted.origin.guid:
         return f"was restored from {known.snapshot}, not from {wanted.origin.snapshot}; give another name"
+    if not (wanted.size or exchange.is_ready(one.volume)):
+        text = "was restored beside the disk, or attached since, and may have other data now; give another name"
+        return f"{text}, so that the snapshot is restored again"
     if one.volume.pool != disk.volume.pool:
         return f"lies in another pool than {disk.volume.name}"
     return ""
+
+
+def _check_names(host: Host, pair: _Pair, one: Exchanged, problems: Problems) -> None:
+    """Refuse an exchange if another dataset has a name that a volume or a snapshot of it needs on its way."""
+    aside = [one.aside] if pair.former.name == one.place else []
+    spare = [one.spare] if one.restored_guid else []  # without a volume, its name is not known yet
+    both = (one.former_guid, one.restored_guid)
+    needed = {name: both for name in (*aside, one.place, *spare)}
+    needed.update({f"{pair.former.name}@{new}": () for _old, new in one.renames})
+    for name, guids in needed.items():
+        other = host.datasets.get(name)
+        if other is not None and other.guid not in guids:
+            problems.add("AlreadyExists", f"cannot change its place: {name} already exists", one.disk.label)
 
 
 # -- what is done with them
@@ -289,6 +337,8 @@ def _exchanged(vm: Vm, pair: _Pair, wanted: Wanted, geometry: PoolGeometry) -> E
         "boot": "false",
         "remaining": "",
         REPLICAS_PROPERTY: "",
+        RESTORED: "",  # of an earlier restore: it was written to since
+        READY: "",
         REPLACED: restore.encode_origin(pair.origin),
     }
     kind = THICK if pair.former.refreservation else SPARSE
@@ -308,7 +358,7 @@ def _exchanged(vm: Vm, pair: _Pair, wanted: Wanted, geometry: PoolGeometry) -> E
         facts_leaving=leaving,
         facts_former=former_facts,
         renames=tuple(renames.items()),
-        disk=_disk_after(vm, pair, place, {**pair.restored.user, **facts, EXCHANGE: ""}, kind, geometry),
+        disk=_disk_after(vm, pair, place, {**pair.restored.user, **facts, EXCHANGE: "", READY: ""}, kind, geometry),
         former=_former_after(vm, pair, spare, {**pair.former.user, **leaving, **former_facts}, renames),
     )
 

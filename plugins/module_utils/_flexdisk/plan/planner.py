@@ -13,6 +13,7 @@ from ..model.capabilities import Capabilities
 from ..model.desired import Policy, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.sizes import render_apart, render_bytes
+from ..model.text import count
 from ..model.vm import Disk, Vm, VmConfig
 from ..rules import exchange, pins, released_identity
 from ..rules.inventory import Host
@@ -25,7 +26,7 @@ from ..rules.unfinished import is_unfinished, unfinished_vm_text
 from ..rules.usage import check_whole
 from . import ordering, predict
 from .checks import check
-from .disk_steps import AttachDisk, Convert, DestroyDetached
+from .disk_steps import AttachDisk, Convert, DestroyDetached, ExchangeDisks
 from .recovery import stays_down
 from .relocation import adopt, as_configured, by_other_names, not_managed, without_dataset
 from .resolve import Resolved, resolve
@@ -275,11 +276,22 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
                 Problem(
                     "InsufficientSpace",
                     "pool %s has %s left, but this task needs %s (at most %s of it for this VM)"
-                    % (pool, *render_apart(room, need), render_bytes(most.peak)),
+                    % (pool, *render_apart(room, need), render_bytes(most.peak))
+                    + _of_former_disks(biggest),
                     biggest.name,
                 )
             )
     return problems
+
+
+def _of_former_disks(plan: VmPlan) -> str:
+    """Return what disks that leave for restored ones take with them, as the end of a text; "" for none."""
+    formers = [one.former for step in plan.steps if isinstance(step, ExchangeDisks) for one in step.exchanged]
+    parts = [
+        f"{disk.name} keeps {render_bytes(disk.volume.used)} with {count(len(disk.snapshots), 'snapshot')}"
+        for disk in formers
+    ]
+    return f"; detached, {', '.join(parts)}" if parts else ""
 
 
 def rank(host: Host, plan: VmPlan) -> t.Tuple[bool, int]:

@@ -14,7 +14,7 @@ from ..model.desired import DiskDeclaration, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_exact, render_mib
 from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
-from ..rules import identity, slots, space
+from ..rules import exchange, identity, slots, space
 from ..rules.differences import birth_differences, in_conversion
 from ..rules.inventory import Host
 from ..rules.layout import final, image_dataset
@@ -152,6 +152,9 @@ def _pair(
     if not entry.present:
         resolved.leavers.append(Leaver(disk, True, entry.destroy_snapshots))
         return
+    held = exchange.why_held(host.vms, disk) if disk.detached else ""
+    if held:
+        problems.add("InUse", f"{disk.volume.name}: {held}", entry.label)
     if disk.detached and creation_interrupted(disk):
         problems.add("InUse", unfinished_disk_text(disk.volume.name), entry.label)
     fixed = birth_differences(entry, disk)

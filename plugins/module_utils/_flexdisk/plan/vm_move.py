@@ -12,7 +12,7 @@ from ..model.errors import Problem
 from ..model.sizes import MIB, render_apart, render_bytes, render_exact
 from ..model.text import cut
 from ..model.vm import SAVED, SAVED_STATE, Disk, Vm
-from ..rules import pins, snapshots, space, usage
+from ..rules import exchange, pins, snapshots, space, usage
 from ..rules.inventory import Host
 from ..rules.keys import leaves_its_root
 from ..rules.layout import container, disk_dataset, index_of, replicas_container
@@ -32,7 +32,11 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
     taken = snapshots.snapshots_of(vm)
     result += _of_snapshots(vm, taken)
     odd = [*(disk.volume.name for disk in vm.orphans), *vm.missing, *vm.unread]
-    if odd:
+    begun = exchange.why_refused(vm)
+    if begun:
+        text = f"{begun}. If another host has the VM as well, give --limit with this host, too"
+        result.append(Problem("InUse", text, vm.label))
+    elif odd:
         result.append(Problem("InUse", f"it is not whole: {', '.join(odd)}; vm_disks puts it right", vm.label))
     pinned = [one.name for one in strange_snapshots(vm) if one.clones or one.userrefs]
     if pinned:
@@ -48,7 +52,7 @@ def refusals(host: Host, vm: Vm, stays: t.Sequence[str]) -> t.List[Problem]:
     result += _of_room(vm)
     if vm.other_used:
         result.append(Problem("NotSupported", f"it has {_others(host, vm)}, which do not travel", vm.label))
-    if vm.interrupted is not None:
+    if vm.interrupted is not None and not begun:
         result.append(Problem("InUse", "a task was interrupted; run it again first", vm.label))
     return result
 

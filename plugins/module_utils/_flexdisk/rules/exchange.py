@@ -10,11 +10,12 @@ import typing as t
 
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
-from ..model.vm import Vm
+from ..model.vm import Disk, Vm
 from . import identity
 
 EXCHANGE = "exchange"  # our property of the restored volume, until all volumes of the task are in their places
 REPLACED = "replaced"  # our property of what a disk had before: what it was exchanged for, as RESTORED says it
+READY = "exchange.ready"  # our property of a volume restored for an exchange: it has not been attached since
 _MARK = re.compile(r"([0-9a-f-]{36})/([0-9]{1,20})/([A-Za-z0-9_.:-]{1,200})/([0-9a-f-]{36})/([A-Za-z0-9._-]{1,64})\Z")
 
 
@@ -50,6 +51,11 @@ def exchange_of(volume: Dataset) -> t.Optional[Exchange]:
     return None if EXCHANGE in volume.received else decode(volume.user.get(EXCHANGE, ""))
 
 
+def is_ready(volume: Dataset) -> bool:
+    """Return whether a restored volume still has what it was restored from, and the bookmark that syncs need."""
+    return volume.user.get(READY) == "on" and READY not in volume.received
+
+
 def begun(vm: Vm) -> t.List[Exchange]:
     """Return the exchanges of a VM's disks that have begun and not ended."""
     known = (exchange_of(disk.volume) for disk in (*vm.disks, *vm.orphans, *vm.detached))
@@ -65,6 +71,16 @@ def why_refused(vm: Vm) -> str:
         f"the restore of its disks was interrupted while volumes changed places: {names}. The playbook that restores "
         "them (restore_disk or restore_vm) ends it, with the same variables"
     )
+
+
+def why_held(vms: t.Iterable[Vm], disk: Disk) -> str:
+    """Return why no task takes a disk, also for another VM: a restore of its VM was interrupted. "" if none was."""
+    for vm in vms:
+        marks = begun(vm)
+        its_own = disk.vm == vm.config.uuid or disk.volume.name in vm.volumes
+        if marks and (its_own or any(one.former == disk.volume.guid for one in marks)):
+            return why_refused(vm)
+    return ""
 
 
 def check_ended(vm: Vm) -> None:

@@ -64,6 +64,7 @@ NAMES = (
     "restored",
     "replaced",
     "exchange",
+    "exchange.ready",
 )
 
 # On the dataset of a VM whose hypervisor does not keep it.

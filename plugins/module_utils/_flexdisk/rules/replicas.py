@@ -101,6 +101,17 @@ def decode_notes(text: str) -> t.List[Note]:
     return [Note(match[1], match[2], match[3], int(match[4] or 0)) for match in good]
 
 
+def is_set_of(name: str, note: Note) -> bool:
+    """Return whether a snapshot belongs to a sync with the host of a replica."""
+    match = _SYNC.match(name)
+    return match is not None and match[1] == note.peer
+
+
+def anchor_of(note: Note) -> str:
+    """Return the bookmark from which the next sync with the host of a replica can go on, until that has ended."""
+    return f"{SYNC}{note.peer}-0"
+
+
 def encode_notes(notes: t.Iterable[Note]) -> str:
     """Return the value of REPLICAS_PROPERTY."""
     parts = [(f"{note.peer}={note.host}@{note.synced}", note.home) for note in sorted(notes)]

@@ -130,6 +130,33 @@ def choose_set(host: Host, disks: t.Sequence[str], name: str) -> str:
     return chosen
 
 
+def outlook(host: Host, replica: Dataset, snapshot: Dataset) -> str:
+    """Return what the next sync destroys on a replica if its disk gets back what it had at a snapshot; "" for nothing.
+
+    As after a rollback, that is what is newer. The restored disk does not have the older snapshots of the disk either,
+    so they go as those that a disk has lost. Older sets stay up to the number that is retained.
+    """
+    points = snapshots_of(host, replica)
+    newer = [short_name(one) for one in points if one.createtxg > snapshot.createtxg]
+    older = [short_name(one) for one in points if one.createtxg <= snapshot.createtxg and not is_synced(short_name(one))]
+    parts = (("what is newer", newer), ("what the disk no longer has itself", older))
+    gone = " and ".join(f"{what} ({shortened(names)})" for what, names in parts if names)
+    return f"the next sync destroys of {replica.name} {gone}" if gone else ""
+
+
+def lost_text(snapshot: str) -> str:
+    """Return what follows if a disk gets back what it had at a snapshot that its replica does not have any more."""
+    return (
+        f"the replica does not have {snapshot} any more, so the next sync is refused (NoCommonSnapshot) until the replica"
+        " is made again: the playbook replicate with flexdisk_replica_state=absent gives it up, and then makes it"
+    )
+
+
+def shortened(names: t.Sequence[str]) -> str:
+    """Return at most 20 names in one line, and how many more there are."""
+    return ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+
+
 def listed(snapshots: t.Sequence[Dataset]) -> str:
     """Return the snapshots with their times as text, newest first."""
     return ", ".join(f"{short_name(one)} of {time_of(one)}" for one in reversed(snapshots)) or "none"

@@ -96,7 +96,7 @@ def _exchange(call: Call, params: _Params) -> Answer:
         allow_force_stop=params["allow_force_stop"],
     )
     wanted = [
-        Wanted(one["disk"], str(one["new_name"]), decode_origin(str(one.get("origin", ""))), int(one.get("size", 0)))
+        Wanted(one["disk"], str(one["new_name"]), decode_origin(str(one.get("origin", ""))), int(one.get("size", 0)), str(one.get("source", "")))
         for one in params["exchanges"]
     ]
     return answer(ExchangeTask(wanted, Context(call.zfs, call.hypervisor, policy, call.check_mode)).run())
@@ -114,7 +114,8 @@ def _prepare(call: Call, params: _Params) -> Answer:
         text = f"{target.exists} was restored from this snapshot already"
         if target.replaced:
             text = f"the disk was restored from this snapshot already; what it had before is {target.exists}"
-        return Answer({"changed": False, "msg": text, "transfers": [], "when": "", "origin": planned.origin})
+        found = {"transfers": [], "when": "", "origin": planned.origin, "outlook": planned.outlook}
+        return Answer({"changed": False, "msg": text, **found})
     address = trust.Address(params["address"], params["port"]) if params["address"] is not None else None
     wrong = unresolved(call.runner, address) if address is not None else ""
     if wrong:
@@ -124,6 +125,7 @@ def _prepare(call: Call, params: _Params) -> Answer:
             vm = source.make_key(vm)
     text = f"{vm.disks[0].dataset}@{vm.disks[0].name} of {planned.when}"
     more = {"transfers": [transfer_as_result(vm)], "when": planned.when, "origin": planned.origin}
+    more["outlook"] = planned.outlook
     return Answer({"changed": False, "msg": text, **more})
 
 

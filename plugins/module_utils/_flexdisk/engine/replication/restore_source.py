@@ -38,6 +38,8 @@ class Planned(t.NamedTuple):
     """The snapshot, as a restored disk notes it."""
     vm: str = ""
     """The VM of the disk, under whose UUID keys are kept. "" if it is not known."""
+    outlook: str = ""
+    """What a restore in place means for the replica, "" for nothing."""
 
 
 class RestoreSource:
@@ -67,8 +69,9 @@ class RestoreSource:
             snapshot = restore.choose(host, replica, name)
         except FlexdiskError:
             if restore.is_from(made, disk, name):
-                return Planned(None, "", made[restore.RESTORED])
+                return Planned(None, "", made[restore.RESTORED], outlook=restore.lost_text(name))
             raise
+        outlook = restore.outlook(host, replica, snapshot)
         wanted = restore.Origin(disk, snapshot.guid, restore.short_name(snapshot))
         if target.exists:
             why = restore.why_not_same(made, wanted, bool(name))
@@ -76,11 +79,11 @@ class RestoreSource:
                 was = "is what the disk had before: it" if target.replaced else ""
                 raise FlexdiskError("NameConflict", " ".join(filter(None, (target.exists, was, why))))
             if not target.unfinished:
-                return Planned(None, "", restore.encode_origin(wanted), _vm(replica))
+                return Planned(None, "", restore.encode_origin(wanted), _vm(replica), outlook)
         restore.check_restorable(replica)
         streams = () if target.exists else self._streams(wanted, snapshot, target)
         transfer = _transfer(host, replica, snapshot, streams, target)
-        return Planned(transfer, restore.time_of(snapshot), restore.encode_origin(wanted))
+        return Planned(transfer, restore.time_of(snapshot), restore.encode_origin(wanted), outlook=outlook)
 
     def _streams(self, wanted: restore.Origin, snapshot: Dataset, target: Target) -> t.Tuple[Stream, ...]:
         """Return what the other host still needs of the snapshot. What it has of another one is given up."""

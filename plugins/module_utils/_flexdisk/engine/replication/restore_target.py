@@ -22,11 +22,12 @@ from ...plan.changes import facts_of
 from ...plan.resolve import creation_interrupted, new_uuid
 from ...rules import identity, restore
 from ...rules.disk import Place, disk_places
-from ...rules.exchange import REPLACED, begun
+from ...rules.exchange import READY, REPLACED, begun
 from ...rules.identity import GUARD_SNAPSHOT, PREFIX
 from ...rules.inventory import Host
 from ...rules.keys import KEY_NOT_LOADED, locked_pool
 from ...rules.layout import container, detached_dataset, restoring_container
+from ...rules.replicas import REPLICAS_PROPERTY, Note, anchor_of, decode_notes, is_set_of
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ...zfs.guard import lift
@@ -52,6 +53,8 @@ class _View(t.NamedTuple):
     place: t.Optional[Place]
     # What has come of it so far.
     partial: t.Optional[Dataset]
+    # What the disk notes about its replicas.
+    notes: t.Sequence[Note]
 
 
 class RestoreTarget:
@@ -99,13 +102,14 @@ class RestoreTarget:
         if pool not in host.datasets:
             raise FlexdiskError("ResourceNotFound", f"no such pool here: {pool}")
         place = _named(host, self._new_name, vm)
+        is_copy = place is not None and place.disk.uuid != self._disk  # the disk itself is no copy of what it had
         partial = host.datasets.get(f"{restoring_container(pool)}/{self._disk}")
         token = self._token(partial.name) if partial is not None else ""
         target = Target(
             pool,
             host.datasets[pool].guid,
             place.description if place is not None else "",
-            place.disk.volume.user.get(restore.RESTORED, "") if place is not None else "",
+            place.disk.volume.user.get(restore.RESTORED, "") if place is not None and is_copy else "",
             place.disk.volume.user.get(REPLACED, "") if place is not None and self._in_place else "",
             any(one.disk == self._disk for each in host.vms for one in begun(each)),
             place is not None and creation_interrupted(place.disk),
@@ -114,7 +118,8 @@ class RestoreTarget:
             token,
             tuple(one.guid for one in _snapshots(host, partial)),
         )
-        return _View(host, target, vm, place, partial)
+        notes = decode_notes(original.disk.volume.user.get(REPLICAS_PROPERTY, "")) if original is not None else []
+        return _View(host, target, vm, place, partial, notes)
 
     def _default_pool(self, host: Host) -> str:
         default, pools = self._hypervisor.capabilities.default_pool, sorted(host.geometry)
@@ -209,11 +214,11 @@ class RestoreTarget:
             if known is None or known.disk != disk.uuid or known.guid not in disk.snapshots:
                 raise FlexdiskError("NameConflict", f"{view.place.description} has come since the task began")
             if view.target.unfinished:
-                self._finish(view.place.disk.volume.name, known.snapshot)
+                self._finish(view.place.disk.volume.name, known.snapshot, view.notes)
             return True
         if view.partial is None or view.target.token or not {*view.target.guids} & {*disk.snapshots}:
             return False
-        self._finish(self._become_disk(view, disk), disk.name)
+        self._finish(self._become_disk(view, disk), disk.name, view.notes)
         return True
 
     def _become_disk(self, view: _View, disk: DiskTransfer) -> str:
@@ -237,17 +242,23 @@ class RestoreTarget:
         renames.rename(self._zfs, partial.name, place)
         return place
 
-    def _finish(self, name: str, snapshot: str) -> None:
+    def _finish(self, name: str, snapshot: str, notes: t.Sequence[Note]) -> None:
         """End the creation of the disk, as the module disk does after an interruption: guard, reservation, mark.
 
-        snapshot: the short name that the guard had.
+        snapshot: the short name that the guard had. notes: of the replicas whose next sync goes on from a bookmark.
         """
         guard = f"{name}@{GUARD_SNAPSHOT}"
-        if self._in_place and self._zfs.exists(guard) and f"{name}#{snapshot}" not in self._zfs.bookmarks(name):
-            self._copies.bookmark(guard, snapshot)
+        if self._in_place and self._zfs.exists(guard):
+            known = self._zfs.bookmarks(name)
+            # Each host with a replica has a bookmark of its own, which goes with the next sync with this host.
+            others = [anchor_of(note) for note in notes if not is_set_of(snapshot, note)]
+            for short in dict.fromkeys((*others, snapshot)):
+                if f"{name}#{short}" not in known:
+                    self._copies.bookmark(guard, short)
         lift(self._zfs, name)
         self._zfs.set(name, refreservation="auto")
-        self._zfs.set_facts(name, {"from": ""})
+        ready = {READY: "on"} if self._in_place and f"{name}#{snapshot}" in self._zfs.bookmarks(name) else {}
+        self._zfs.set_facts(name, {**ready, "from": ""})
 
 
 def _named(host: Host, name: str, vm: str) -> t.Optional[Place]:

@@ -9,7 +9,7 @@ import typing as t
 
 from ...model.errors import FlexdiskError
 from ...plan.disk_steps import Exchanged, ExchangeDisks
-from ...rules.exchange import EXCHANGE
+from ...rules.exchange import EXCHANGE, READY
 from . import renames
 from .perform import Change, Performers, Tools, stamp
 from .volumes import RESERVATION, Properties, is_auto
@@ -25,7 +25,7 @@ def exchange_disks(step: ExchangeDisks, tools: Tools, change: Change) -> None:
         _put_in(one, tools, change)
         _name_former(one, tools)
     for one in step.exchanged:
-        tools.zfs.set_facts(one.place, {EXCHANGE: ""})
+        tools.zfs.set_facts(one.place, {READY: "", EXCHANGE: ""})
     tools.settle(change.after)
 
 

@@ -62,6 +62,8 @@ class _Found(t.NamedTuple):
     """What is sent. Nothing if it is there already."""
     origin: str
     when: str
+    outlook: str
+    """What a restore in place means for the replica, for people."""
 
 
 def restore_disks(restore: Restore, run: Run) -> Flow:
@@ -108,8 +110,8 @@ def _find(
     way: _Dict = {"address": restore.sync.address, "port": restore.sync.port, "peer_name": restore.sync.peer}
     more = {"disk": disk["disk"], "snapshot": snapshot, "peer": target, **way}
     name = "Find the snapshot of the replica" if check else "Make the key"
-    found = (yield restore.on_source(name, "prepare", ("transfers", "when", "origin"), check, **more)).result
-    return _Found(disk, target, found["transfers"], found["origin"], found["when"])
+    found = (yield restore.on_source(name, "prepare", ("transfers", "when", "origin", "outlook"), check, **more)).result
+    return _Found(disk, target, found["transfers"], found["origin"], found["when"], found["outlook"])
 
 
 def _plan(restore: Restore, run: Run, disks: t.Sequence[_Found]) -> Part:
@@ -119,7 +121,7 @@ def _plan(restore: Restore, run: Run, disks: t.Sequence[_Found]) -> Part:
     exchanges: t.List[_Dict] = []
     needed = 0
     for one in disks:
-        exchange = {**one.disk, "origin": one.origin}
+        exchange = {**one.disk, "origin": one.origin, "source": restore.sync.home}
         if one.transfers:
             transfer = one.transfers[0]["disks"][0]
             more = {**restore.of_disk(one.disk), "transfers": one.transfers, "needed": needed or None}
@@ -130,7 +132,9 @@ def _plan(restore: Restore, run: Run, disks: t.Sequence[_Found]) -> Part:
         exchanges.append(exchange)
     if restore.in_place:
         checked = yield restore.exchange("Check that the disks can get their places", exchanges, asks)
-        plan += checked.result["plan"][1:]
+        steps = checked.result["plan"][1:]
+        outlooks = dict.fromkeys(f"{restore.sync.home}: {one.outlook}" for one in disks if one.outlook)
+        plan += [*steps, *(outlooks if steps else ())]
     return plan, [{key: value for key, value in one.items() if key != "size"} for one in exchanges]
 
 
