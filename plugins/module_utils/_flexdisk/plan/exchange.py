@@ -88,7 +88,7 @@ def plan_exchange(host: Host, wanted: t.Sequence[Wanted], policy: Policy, capabi
     if None in pairs:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     geometry = host.geometry[vm.config.pool]
-    exchanged = tuple(_exchanged(vm, t.cast(_Pair, pair), one, geometry) for pair, one in zip(pairs, left))
+    exchanged = tuple(_exchanged(vm, t.cast(_Pair, pair), one, len(left), geometry) for pair, one in zip(pairs, left))
     seq = _sequence(vm, exchanged, _text(t.cast(t.List[_Pair], pairs), exchanged), geometry, capabilities)
     room = space.allocatable(seq.vm)
     if room is not None and room < min(0, space.allocatable(vm) or 0):
@@ -114,6 +114,19 @@ def _is_done(vm: Vm, wanted: Wanted) -> bool:
     if known is None or known.disk != wanted.disk or any(one.disk == wanted.disk for one in exchange.begun(vm)):
         return False
     return wanted.origin is None or known.guid == wanted.origin.guid
+
+
+def is_interrupted(host: Host, uuid: str, name: str) -> bool:
+    """Return whether a run that gives a disk other contents was interrupted after it had begun with the exchange. The
+    same task ends it, whatever replicas have meanwhile: it starts the VM. name: of what the disk had before.
+    """
+    for vm in host.vms:
+        if any(one.disk == uuid for one in exchange.begun(vm)):
+            return True
+        has_disk = any(disk.uuid == uuid and disk.path for disk in vm.disks)
+        if has_disk and vm.interrupted is not None and not _of_other_run(vm):
+            return _is_done(vm, Wanted(uuid, name))
+    return False
 
 
 def _check_others(vm: Vm, wanted: t.Sequence[Wanted], problems: Problems) -> None:
@@ -272,11 +285,11 @@ def _why_not_it(one: Disk, disk: Disk, wanted: Wanted) -> str:
 # -- what is done with them
 
 
-def _exchanged(vm: Vm, pair: _Pair, wanted: Wanted, geometry: PoolGeometry) -> Exchanged:
+def _exchanged(vm: Vm, pair: _Pair, wanted: Wanted, together: int, geometry: PoolGeometry) -> Exchanged:
     uuid = wanted.disk
     attached = next((disk for disk in vm.disks if disk.volume.guid == pair.former.guid), None)
     mark = pair.begun or Exchange(
-        uuid, pair.former.guid, last_part(pair.former.name), pair.restored.user.get("uuid", ""), wanted.name
+        uuid, pair.former.guid, last_part(pair.former.name), pair.restored.user.get("uuid", ""), wanted.name, together
     )
     place = f"{vm.root.name}/{mark.place}"
     spare = detached_dataset(vm.config.pool, mark.uuid) if mark.uuid else pair.restored.name
