@@ -150,6 +150,13 @@ half_done:
       type: list
       elements: str
       returned: always
+    restoring:
+      description: >-
+        The disks of an interrupted restore in place whose volumes change places, as M(flexdisk.hypervisor.vm_info)
+        returns them.
+      type: list
+      elements: dict
+      returned: always
     works:
       description: Whether a task of this host works on it, or may work on it, at the moment.
       type: bool

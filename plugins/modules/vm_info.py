@@ -196,6 +196,38 @@ vms:
         there are no disks.
       type: str
       returned: always
+    restoring:
+      description: >-
+        The disks whose restore in place was interrupted while volumes changed places. Only the same playbook, with the
+        same variables, ends it.
+      type: list
+      elements: dict
+      returned: always
+      contains:
+        disk:
+          description: UUID of the disk.
+          type: str
+          returned: always
+        name:
+          description: Name of the disk.
+          type: str
+          returned: always
+        new_name:
+          description: Name that what the disk had before gets.
+          type: str
+          returned: always
+        volume:
+          description: Dataset of the disk.
+          type: str
+          returned: always
+        snapshot:
+          description: The snapshot that it is restored from, after the C(@).
+          type: str
+          returned: always
+        together:
+          description: Number of disks that are restored together.
+          type: int
+          returned: always
     parked:
       description: Disks that were detached from this VM.
       type: list

@@ -19,9 +19,9 @@ def disk(name, uuid, size=20480, state="running", volume="zones/web/disk1", slot
     return {**named, "remaining": False, "pci_slot": slot, "boot": False}
 
 
-def vm(uuid, alias, *disks, parked=(), unmanaged=(), intent=None):
+def vm(uuid, alias, *disks, parked=(), unmanaged=(), intent=None, restoring=()):
     found = {"uuid": uuid, "alias": alias, "disks": list(disks), "parked": list(parked)}
-    return {**found, "unmanaged": list(unmanaged), "intent": intent}
+    return {**found, "unmanaged": list(unmanaged), "intent": intent, "restoring": list(restoring)}
 
 
 def host(*vms, skipped=()):

@@ -126,6 +126,8 @@ def test_in_place():
         ),
         ("restore_vm", {"flexdisk_vm": "web"}, "Give either flexdisk_restored_suffix"),
         ("restore_vm", {**WHOLE, "flexdisk_restored_suffix": "x"}, "Give either flexdisk_restored_suffix"),
+        ("restore_vm", {"flexdisk_vm": "web", "flexdisk_replaced_suffix": ""}, "flexdisk_replaced_suffix is empty"),
+        ("restore_vm", {"flexdisk_vm": "web", "flexdisk_restored_suffix": ""}, "flexdisk_restored_suffix is empty"),
         ("restore_vm", {**WHOLE, "flexdisk_target": "hv02"}, "cannot be given with flexdisk_replaced_suffix"),
     ],
 )
@@ -192,3 +194,60 @@ def test_a_disk_of_the_vm_without_a_name():
     unnamed = {"hv01": host(vm(WEB, "web", disk("", "", volume="zones/web/disk1"))), "hv02": host()}
     (text,) = refused("restore_vm", WHOLE, read=unnamed)
     assert "is not adopted" in text
+
+
+def begun(name, uuid, together, new_name="", volume="zones/web/disk1"):
+    """A disk whose volumes were changing places."""
+    more = {"volume": volume, "snapshot": "nightly", "together": together}
+    return {"disk": uuid, "name": name, "new_name": new_name or f"{name}-wrong", **more}
+
+
+def interrupted(*restoring):
+    """web on hv01, whose disk data is out of its place. Nothing tells of its replicas."""
+    root = {**disk("root", ROOT, volume="zones/web/disk0"), "replicas": [{"host": "hv02", "synced": "x", "age": 1}]}
+    other = disk("data-wrong", OLD, volume="zones/web/disk1")
+    parked = [disk("data", DATA, state="parked", slot="")]
+    return {"hv01": host(vm(WEB, "web", root, other, parked=parked, restoring=restoring)), "hv02": host()}
+
+
+ONE = {"flexdisk_vm": "web", "flexdisk_disk": "data", "flexdisk_replaced_name": "data-wrong"}
+
+
+@pytest.mark.parametrize("given", [{}, {"flexdisk_disk": DATA}, {"flexdisk_replica_snapshot": "nightly"}])
+def test_an_interrupted_restore_of_a_disk(given):
+    """The host of the VM has all that it needs."""
+    call = {"disks": [{"disk": DATA, "new_name": "data-wrong"}], "in_place": True, "begun": True}
+    call.update(snapshot="nightly") if "flexdisk_replica_snapshot" in given else None
+    found = calls("restore_disk", {**ONE, **given}, read=interrupted(begun("data", DATA, 1)))
+    assert found == {"hv01": {"restore": call, "target": "hv01"}}
+
+
+@pytest.mark.parametrize(
+    ("playbook", "given"),
+    [
+        ("restore_disk", {**ONE, "flexdisk_replaced_name": "other"}),
+        ("restore_disk", {**ONE, "flexdisk_disk": "root"}),
+        ("restore_disk", {**ONE, "flexdisk_replica_snapshot": "monday"}),
+        ("restore_disk", GIVEN),
+        ("restore_vm", WHOLE),
+        ("restore_vm", {"flexdisk_vm": "web", "flexdisk_restored_suffix": "wrong"}),
+    ],
+)
+def test_another_restore_than_the_interrupted_one(playbook, given):
+    (text,) = refused(playbook, given, read=interrupted(begun("data", DATA, 1)))
+    assert text.startswith(
+        "VM web on hv01: the restore of its disks was interrupted while volumes changed places: data ("
+    )
+    end = f"restore_disk -e flexdisk_vm={WEB} -e flexdisk_disk={DATA} -e flexdisk_replaced_name=data-wrong"
+    assert text.endswith(f"has ended it: ansible-playbook flexdisk.hypervisor.{end}")
+
+
+def test_an_interrupted_restore_of_all_disks():
+    """Even if only one is marked so far."""
+    read_ = interrupted(begun("data", DATA, 2))
+    disks = [{"disk": ROOT, "new_name": "root-wrong"}, {"disk": DATA, "new_name": "data-wrong"}]
+    call = {"disks": disks, "in_place": True, "begun": True}
+    assert calls("restore_vm", WHOLE, read=read_) == {"hv01": {"restore": call, "target": "hv01"}}
+    for playbook, given in (("restore_disk", ONE), ("restore_vm", {**WHOLE, "flexdisk_replaced_suffix": "other"})):
+        (text,) = refused(playbook, given, read=read_)
+        assert text.endswith(f"restore_vm -e flexdisk_vm={WEB} -e flexdisk_replaced_suffix=wrong")

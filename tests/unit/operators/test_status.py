@@ -325,3 +325,14 @@ def test_what_somebody_must_do_comes_first():
     }
     assert [row[0].split(" hv01")[0] for row in shown(read)] == ["half done", "at work", "kept"]
     assert status(read, []).lines[-1] == "1 half done, 1 at work, 1 kept on 1 host"
+
+
+def test_a_restore_whose_volumes_change_places():
+    """Nothing gives it up: the VM has parts of two moments."""
+    data = {"disk": OTHER, "name": "data", "new_name": "data-wrong", "together": 1}
+    run = one(kinds.RUN, inherit=(f"flexdisk:intent.{WEB}", "zones/flexdisk"), restoring=[data])
+    (row,) = shown({"hv01": host(run)})
+    given = f"-e flexdisk_vm={WEB} -e flexdisk_disk={OTHER} -e flexdisk_replaced_name=data-wrong"
+    assert row[1:] == (f"{PLAY}restore_disk {given}", "")
+    (row,) = shown({"hv01": host({**run, "restoring": [{**data, "together": 2}]})})
+    assert row[1:] == (f"{PLAY}restore_vm -e flexdisk_vm={WEB} -e flexdisk_replaced_suffix=wrong", "")

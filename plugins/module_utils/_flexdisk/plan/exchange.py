@@ -90,7 +90,7 @@ def plan_exchange(host: Host, wanted: t.Sequence[Wanted], policy: Policy, capabi
     if None in pairs:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     geometry = host.geometry[vm.config.pool]
-    exchanged = tuple(_exchanged(vm, t.cast(_Pair, pair), one, geometry) for pair, one in zip(pairs, left))
+    exchanged = tuple(_exchanged(vm, t.cast(_Pair, pair), one, len(left), geometry) for pair, one in zip(pairs, left))
     for pair, one in zip(pairs, exchanged):
         _check_names(host, t.cast(_Pair, pair), one, problems)
     text = _text(t.cast(t.List[_Pair], pairs), exchanged) + _other_replicas(vm, left)
@@ -119,6 +119,19 @@ def _is_done(vm: Vm, wanted: Wanted) -> bool:
     if known is None or known.disk != wanted.disk or any(one.disk == wanted.disk for one in exchange.begun(vm)):
         return False
     return wanted.origin is None or known.guid == wanted.origin.guid
+
+
+def is_interrupted(host: Host, uuid: str, name: str) -> bool:
+    """Return whether a run that gives a disk other contents was interrupted after it had begun with the exchange. The
+    same task ends it, whatever replicas have meanwhile: it starts the VM. name: of what the disk had before.
+    """
+    for vm in host.vms:
+        if any(one.disk == uuid for one in exchange.begun(vm)):
+            return True
+        has_disk = any(disk.uuid == uuid and disk.path for disk in vm.disks)
+        if has_disk and vm.interrupted is not None and not _of_other_run(vm):
+            return _is_done(vm, Wanted(uuid, name))
+    return False
 
 
 def _check_others(vm: Vm, wanted: t.Sequence[Wanted], problems: Problems) -> None:
@@ -320,11 +333,11 @@ def _check_names(host: Host, pair: _Pair, one: Exchanged, problems: Problems) ->
 # -- what is done with them
 
 
-def _exchanged(vm: Vm, pair: _Pair, wanted: Wanted, geometry: PoolGeometry) -> Exchanged:
+def _exchanged(vm: Vm, pair: _Pair, wanted: Wanted, together: int, geometry: PoolGeometry) -> Exchanged:
     uuid = wanted.disk
     attached = next((disk for disk in vm.disks if disk.volume.guid == pair.former.guid), None)
     mark = pair.begun or Exchange(
-        uuid, pair.former.guid, last_part(pair.former.name), pair.restored.user.get("uuid", ""), wanted.name
+        uuid, pair.former.guid, last_part(pair.former.name), pair.restored.user.get("uuid", ""), wanted.name, together
     )
     place = f"{vm.root.name}/{mark.place}"
     spare = detached_dataset(vm.config.pool, mark.uuid) if mark.uuid else pair.restored.name

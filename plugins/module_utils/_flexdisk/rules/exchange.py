@@ -16,7 +16,9 @@ from . import identity
 EXCHANGE = "exchange"  # our property of the restored volume, until all volumes of the task are in their places
 REPLACED = "replaced"  # our property of what a disk had before: what it was exchanged for, as RESTORED says it
 READY = "exchange.ready"  # our property of a volume restored for an exchange: it has not been attached since
-_MARK = re.compile(r"([0-9a-f-]{36})/([0-9]{1,20})/([A-Za-z0-9_.:-]{1,200})/([0-9a-f-]{36})/([A-Za-z0-9._-]{1,64})\Z")
+_MARK = re.compile(
+    r"([0-9a-f-]{36})/([0-9]{1,20})/([A-Za-z0-9_.:-]{1,200})/([0-9a-f-]{36})/([A-Za-z0-9._-]{1,64})/([0-9]{1,3})\Z"
+)
 
 
 class Exchange(t.NamedTuple):
@@ -31,6 +33,8 @@ class Exchange(t.NamedTuple):
     # The UUID and the name that the former volume gets: those that the restored one had.
     uuid: str
     name: str
+    # How many disks are exchanged together.
+    together: int = 1
 
 
 def encode(exchange: Exchange) -> str:
@@ -43,7 +47,7 @@ def decode(value: str) -> t.Optional[Exchange]:
     match = _MARK.match(value)
     if not (match and identity.is_uuid(match[1]) and identity.is_uuid(match[4]) and identity.DISK_NAME.match(match[5])):
         return None
-    return Exchange(match[1], int(match[2]), match[3], match[4], match[5])
+    return Exchange(match[1], int(match[2]), match[3], match[4], match[5], int(match[6]))
 
 
 def exchange_of(volume: Dataset) -> t.Optional[Exchange]:

@@ -28,6 +28,7 @@ from .moves import COMING, LEAVING, MOVE_PROPERTY, Move, unreadable
 from .power import why_home_unknown
 from .replicas import HOST, OF_VM, ROLE, is_synced
 from .restore import RESTORED, decode_origin
+from .restoring import restoring
 from .unfinished import is_unfinished
 
 RUN, REPLICA, RESTORE, LEASE, DRAINED, OVERLAY, STOPPED, DIVERGED, UNREADABLE = (
@@ -93,6 +94,8 @@ class HalfDone(t.NamedTuple):
     """Whether the hypervisor has the VM, and has made or deleted only a part of it."""
     inherit: t.Tuple[str, ...] = ()
     """A property and its dataset: C(zfs inherit) gives it up."""
+    restoring: t.Sequence[t.Mapping[str, t.Any]] = ()
+    """The disks of an interrupted restore in place whose volumes change places, as vm_info reports them."""
     works: bool = False
     """Whether a task works on it, or may work on it, at the moment."""
 
@@ -164,6 +167,7 @@ def _runs(host: Host, findings: t.Sequence[Finding], at_work: AtWork) -> t.Itera
             inherit=(PREFIX + intent_property(finding.vm), container(pool))
             if finding.kind in _BY_HAND and pool
             else (),
+            restoring=[disk for vm in host.vms if vm.config.uuid == finding.vm for disk in restoring(vm)],
             works=at_work.pools,
         )
 

@@ -19,6 +19,7 @@ from ...plan.relocation import not_managed
 from ...plan.vm import machine
 from ...rules import moves, replicas
 from ...rules.inventory import Host
+from ...rules.restoring import restoring
 from ...rules.skipped import of_brand
 from ...zfs.commands import Zfs
 from ..host.observe import observe
@@ -87,6 +88,7 @@ def info(
             intent=intents.get((vm.config.pool, vm.config.uuid)),
             tags=dict(vm.config.tags),
             disk_template=report.disk_template(vm),
+            restoring=restoring(vm),
             **machine(vm),
             **({"proxmox": dict(vm.config.proxmox)} if vm.config.proxmox else {}),
             **({"snapshots": report.snapshots_result(vm, True)} if figures else {}),

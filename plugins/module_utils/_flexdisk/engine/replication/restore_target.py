@@ -19,10 +19,11 @@ from ...model.errors import FlexdiskError
 from ...model.sizes import MIB, render_apart, render_mib
 from ...model.vm import THICK, Disk
 from ...plan.changes import facts_of
+from ...plan.exchange import is_interrupted
 from ...plan.resolve import creation_interrupted, new_uuid
 from ...rules import identity, restore
 from ...rules.disk import Place, disk_places
-from ...rules.exchange import READY, REPLACED, begun
+from ...rules.exchange import READY, REPLACED
 from ...rules.identity import GUARD_SNAPSHOT, PREFIX
 from ...rules.inventory import Host
 from ...rules.keys import KEY_NOT_LOADED, locked_pool
@@ -111,7 +112,7 @@ class RestoreTarget:
             place.description if place is not None else "",
             place.disk.volume.user.get(restore.RESTORED, "") if place is not None and is_copy else "",
             place.disk.volume.user.get(REPLACED, "") if place is not None and self._in_place else "",
-            any(one.disk == self._disk for each in host.vms for one in begun(each)),
+            self._in_place and is_interrupted(host, self._disk, self._new_name),
             place is not None and creation_interrupted(place.disk),
             partial is not None,
             partial.user.get(restore.RESTORED, "") if partial is not None else "",

@@ -39,6 +39,14 @@ def orphaned(host: str, vm: str, disk: str, orphans: t.Sequence[_Raw]) -> str:
     )
 
 
+def run_playbook(playbook: str, *variables: t.Tuple[str, str], limit: str = "") -> str:
+    """Return the command that runs a playbook with these variables."""
+    argv = ["ansible-playbook", f"flexdisk.hypervisor.{playbook}"]
+    argv += [argument for name, value in variables for argument in ("-e", f"{name}={value}")]
+    argv += ["--limit", limit] if limit else []
+    return " ".join(map(shlex.quote, argv))
+
+
 def _extra(variables: _Raw) -> str:
     """Variables as a word of a shell."""
     return shlex.quote(json.dumps(variables))

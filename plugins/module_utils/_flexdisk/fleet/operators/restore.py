@@ -12,6 +12,7 @@ from ...rules.identity import is_uuid
 from . import refusals
 from .disks import is_unadopted, vm_disk
 from .order import Order, Play, Raw, given_options
+from .refusals import run_playbook
 
 _VARIABLES = (
     "flexdisk_vm",
@@ -55,7 +56,9 @@ def contradictions(variables: Raw) -> t.Sequence[str]:
 
 def vm_contradictions(variables: Raw) -> t.Sequence[str]:
     """Return what is wrong with the variables of restore_vm."""
-    return _one_way(variables, "flexdisk_restored_suffix", "flexdisk_replaced_suffix", "what is added to the names of")
+    suffixes = ("flexdisk_restored_suffix", "flexdisk_replaced_suffix")
+    problems = _one_way(variables, *suffixes, "what is added to the names of")
+    return problems + [f"{name} is empty" for name in suffixes if variables.get(name) == ""]
 
 
 def _one_way(variables: Raw, beside: str, replaced: str, text: str) -> t.List[str]:
@@ -73,6 +76,11 @@ def restore_disk(play: Play) -> Order:
     """Return the call for the host of the replica. It makes a detached disk there, or sends it to another host."""
     variables = _variables(play)
     uuid, host = str(variables["flexdisk_disk"]).lower(), str(variables.get("flexdisk_replica_host", ""))
+    restoring = _restoring(play) if "flexdisk_vm" in variables else []
+    if restoring:
+        matches = [one for one in restoring if uuid == one["disk"] or str(variables["flexdisk_disk"]) == one["name"]]
+        disks = [{"disk": one["disk"], "new_name": variables.get("flexdisk_replaced_name")} for one in matches]
+        return _end(play, variables, restoring, disks)
     if "flexdisk_vm" in variables:
         known = _disk(play, variables)
         uuid, host = known["uuid"], _host(known, variables, host)
@@ -93,6 +101,10 @@ def restore_vm(play: Play) -> Order:
     """Return the call for the host of the replicas. It sends all disks of the VM to the VM's host, or another one."""
     variables, home = _variables(play), _home(play)
     suffix = variables.get("flexdisk_replaced_suffix", variables.get("flexdisk_restored_suffix"))
+    restoring = _restoring(play)
+    if restoring:
+        disks = [{"disk": uuid, "new_name": f"{name}-{suffix}"} for uuid, name in _every_disk(play, restoring)]
+        return _end(play, variables, restoring, disks)
     disks, problems = [], []
     hosts: t.Dict[str, t.List[str]] = {}
     for one in _disks_of(play):
@@ -116,10 +128,55 @@ def restore_vm(play: Play) -> Order:
     return Order(calls={host: _sent(variables, disks, target)})
 
 
+def ending(vm: str, restoring: t.Sequence[Raw]) -> t.Tuple[str, t.List[t.Tuple[str, str]]]:
+    """Return the playbook, and its variables, that ends an interrupted restore of a VM. vm: its UUID. restoring: as
+    vm_info reports it.
+    """
+    first = restoring[0]
+    variables = [("flexdisk_vm", vm)]
+    suffix = str(first["new_name"])[len(first["name"]) + 1 :]
+    if first["together"] > 1:
+        return "restore_vm", [*variables, ("flexdisk_replaced_suffix", suffix)]
+    more = [("flexdisk_disk", str(first["disk"])), ("flexdisk_replaced_name", str(first["new_name"]))]
+    return "restore_disk", variables + more
+
+
+def _end(play: Play, variables: Raw, restoring: t.Sequence[Raw], disks: t.Sequence[Raw]) -> Order:
+    """Return the call that ends an interrupted restore, if the same is wanted. All has come to the host of the VM, so
+    no other host is needed. disks: the wanted ones.
+    """
+    home, snapshot = _home(play), variables.get("flexdisk_replica_snapshot")
+    wanted = [(one["disk"], one["new_name"]) for one in disks]
+    is_same = in_place(variables) and all(
+        (one["disk"], one["new_name"]) in wanted
+        and one["together"] == len(disks)
+        and snapshot in (None, one["snapshot"])
+        for one in restoring
+    )
+    if not is_same:
+        names = ", ".join(f"{one['name']} (its former contents become {one['new_name']})" for one in restoring)
+        playbook, given = ending(_vm(play), restoring)
+        text = f"VM {variables['flexdisk_vm']} on {home}: the restore of its disks was interrupted while volumes "
+        text += f"changed places: {names}. Nothing else is restored before this has ended it: "
+        raise FlexdiskError("InUse", text + run_playbook(playbook, *given))
+    call = _sent(variables, disks, home)
+    return Order(calls={home: {**call, "restore": {**call["restore"], "begun": True}}})
+
+
+def _restoring(play: Play) -> t.List[Raw]:
+    """Return the disks of the VM whose restore was interrupted while volumes changed places."""
+    return [one for each in play.read[_home(play)]["vms"] if each["uuid"] == _vm(play) for one in each["restoring"]]
+
+
+def _every_disk(play: Play, restoring: t.Sequence[Raw]) -> t.List[t.Tuple[str, str]]:
+    """Return UUID and name of all disks of the VM. Those that are about to change places can be listed as others."""
+    volumes = [one["volume"] for one in restoring]
+    others = [one for one in _disks_of(play) if one["volume"] not in volumes]
+    return [(str(one["uuid"]), str(one["name"])) for one in others] + [(one["disk"], one["name"]) for one in restoring]
+
+
 def _disks_of(play: Play) -> t.List[Raw]:
-    home = _home(play)
-    (vm,) = next(iter(play.here[home].values())).values()
-    disks = [one for each in play.read[home]["vms"] if each["uuid"] == vm for one in each["disks"]]
+    disks = [one for each in play.read[_home(play)]["vms"] if each["uuid"] == _vm(play) for one in each["disks"]]
     return [one for one in disks if not one.get("hidden")]
 
 
@@ -154,6 +211,12 @@ def _home(play: Play) -> str:
     return next(host for host, here in play.here.items() if here)
 
 
+def _vm(play: Play) -> str:
+    """Return the UUID of the named VM."""
+    (vm,) = next(iter(play.here[_home(play)].values())).values()
+    return vm
+
+
 def _variables(play: Play) -> Raw:
     """Return the variables. Raises FlexdiskError Ambiguous if those of the hosts differ."""
     meant: t.Dict[t.Tuple[str, ...], t.List[str]] = {}
@@ -168,8 +231,7 @@ def _variables(play: Play) -> Raw:
 
 def _disk(play: Play, variables: Raw) -> Raw:
     """Return the disk of the named VM. Raises FlexdiskError ResourceNotFound if it is not there or has no UUID."""
-    host, here = next((host, here) for host, here in play.here.items() if here)
-    (vm,) = next(iter(here.values())).values()
+    host, vm = _home(play), _vm(play)
     read, called, name = play.read[host], variables["flexdisk_vm"], str(variables["flexdisk_disk"])
     if is_unadopted(read, vm, name):
         raise FlexdiskError("ResourceNotFound", refusals.unadopted(called, name))

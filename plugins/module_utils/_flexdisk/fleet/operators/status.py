@@ -18,6 +18,8 @@ from ...rules.half_done import HalfDone
 from ...rules.knobs import command, for_playbooks
 from ...rules.one_host import same_host_problems
 from ..tables import aligned
+from .refusals import run_playbook
+from .restore import ending
 
 _Raw = t.Mapping[str, t.Any]
 _COLUMNS = ("STATE", "HOST", "SINCE", "WHAT")
@@ -223,7 +225,7 @@ def _tombstone(fleet: _Fleet, host: str, one: HalfDone) -> Row:
     """Whether the VM has arrived is certain only if a host has it."""
     text, off = f"has moved to {one.host}, and its name is taken on {host}", ""
     if [home for home in fleet.homes(one.vm) if home != host]:
-        off = _run("move_vm", _vm(one.vm), ("flexdisk_move_state", "forgotten"), limit=host)
+        off = run_playbook("move_vm", _vm(one.vm), ("flexdisk_move_state", "forgotten"), limit=host)
     elif one.host in fleet.have:
         text = f"has moved to {one.host}, which does not have it any more, and its name is taken on {host}"
     else:
@@ -233,11 +235,11 @@ def _tombstone(fleet: _Fleet, host: str, one: HalfDone) -> Row:
 
 def _of_move(vm: str, target: str) -> t.Tuple[str, str]:
     move = (_vm(vm), ("flexdisk_target", target))
-    return _run("move_vm", *move), _run("move_vm", *move, ("flexdisk_move_state", "stays"))
+    return run_playbook("move_vm", *move), run_playbook("move_vm", *move, ("flexdisk_move_state", "stays"))
 
 
 def _failover(vm: str, *more: t.Tuple[str, str]) -> str:
-    return _run("failover_vm", _vm(vm), *more)
+    return run_playbook("failover_vm", _vm(vm), *more)
 
 
 # -- the rest
@@ -247,7 +249,10 @@ def _run_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
     works = fleet.works(one)
     text = f"{'a run is at work' if works else 'a run was interrupted'}: {for_playbooks(one.text)}"
     go, off = "", _inherit(host, one)
-    if one.deletes or one.creates:
+    if one.restoring:
+        playbook, variables = ending(one.vm, one.restoring)
+        go, off = run_playbook(playbook, *variables), ""
+    elif one.deletes or one.creates:
         go, off = _made_or_deleted(fleet, host, one)
     elif one.repair is not None:
         does = command(one.repair, host, "")
@@ -266,13 +271,13 @@ def _made_or_deleted(fleet: _Fleet, host: str, one: HalfDone) -> t.Tuple[str, st
     """
     known = one.vm in fleet.have[host]
     end = _task(host, {_VM_MODULE: {"vms": [{"vm": one.vm, "state": "absent"}]}})
-    end = _run("delete_vm", _vm(one.vm)) if known else end
+    end = run_playbook("delete_vm", _vm(one.vm)) if known else end
     whole = known and not one.unfinished
     if one.deletes:
         return end, _inherit(host, one) if whole else ""
-    go = _run("create_vm", ("flexdisk_vm", one.creates))
+    go = run_playbook("create_vm", ("flexdisk_vm", one.creates))
     if one.group:
-        go = _run("update_group", ("flexdisk_group", one.group))
+        go = run_playbook("update_group", ("flexdisk_group", one.group))
     elif fleet.others_called(one.creates, one.vm) or not _is_plain(one.creates):
         go = ""
     return go, "" if whole else end
@@ -288,7 +293,10 @@ def _replica_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
     wanted = (_vm(one.vm), ("flexdisk_replica_host", host))
     text, go, off = one.text, "", ""
     if len(fleet.homes(one.vm)) == 1 and host not in fleet.homes(one.vm):
-        go, off = _run("replicate", *wanted), _run("replicate", *wanted, ("flexdisk_replica_state", "absent"))
+        go, off = (
+            run_playbook("replicate", *wanted),
+            run_playbook("replicate", *wanted, ("flexdisk_replica_state", "absent")),
+        )
     elif one.host and one.host not in fleet.have:
         text += f"; {one.host}, which sends it, was not read, so it may be at work"
     elif not fleet.homes(one.vm):
@@ -304,12 +312,12 @@ def _restore_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
 
 
 def _lease_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
-    go = _run("update_group", ("flexdisk_group", one.group))
+    go = run_playbook("update_group", ("flexdisk_group", one.group))
     return Row(_state(fleet.works(one)), host, f"group {one.group}", one.text, one.since, go, _inherit(host, one))
 
 
 def _drained_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
-    go = _run("update_group", ("flexdisk_group", one.group)) if one.group else ""
+    go = run_playbook("update_group", ("flexdisk_group", one.group)) if one.group else ""
     undo = _task(host, {_VM_MODULE: {"vms": [{"vm": one.vm, "drained": False}]}})
     return Row(_state(fleet.works(one)), host, fleet.called(one), one.text, one.since, go, undo)
 
@@ -319,7 +327,7 @@ def _overlay_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
 
 
 def _stopped_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
-    return Row(_state(fleet.works(one)), host, fleet.called(one), one.text, on=_run("start_host", limit=host))
+    return Row(_state(fleet.works(one)), host, fleet.called(one), one.text, on=run_playbook("start_host", limit=host))
 
 
 def _diverged_row(fleet: _Fleet, host: str, one: HalfDone) -> Row:
@@ -361,13 +369,6 @@ def _vm(uuid: str) -> t.Tuple[str, str]:
 def _is_plain(name: str) -> bool:
     """Whether a name in a command means the text itself, not a number or a truth value."""
     return bool(_PLAIN.match(name)) and not _YAML.match(name)
-
-
-def _run(playbook: str, *variables: t.Tuple[str, str], limit: str = "") -> str:
-    argv = ["ansible-playbook", f"flexdisk.hypervisor.{playbook}"]
-    argv += [argument for name, value in variables for argument in ("-e", f"{name}={value}")]
-    argv += ["--limit", limit] if limit else []
-    return " ".join(map(shlex.quote, argv))
 
 
 def _task(host: str, task: _Raw) -> str:

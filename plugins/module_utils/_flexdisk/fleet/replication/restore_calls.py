@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ...rules.restore import RESTORED, is_from
 from .calls import Call, CallFailed, Flow, Message, Part, Run, Stopped
 from .sync_arguments import Sync
 
@@ -31,6 +32,9 @@ class Restore:
     allow_restart: bool = False
     """Their VM may be stopped for that."""
     stop_timeout: t.Union[int, str, None] = None
+    begun: bool = False
+    """An earlier run of the same restore was interrupted while volumes changed places. All has come, so no replica is
+    needed: home is the peer then."""
 
     def on_target(self, name: str, step: str, keeps: t.Sequence[str], /, check: bool = False, **more: t.Any) -> Call:
         """Return a call of a step on the host that gets the disks."""
@@ -73,14 +77,18 @@ def restore_disks(restore: Restore, run: Run) -> Flow:
     sync = restore.sync
     if run.options(sync.peer) is None:
         raise Stopped(f"{sync.peer} is not in the inventory")
+    if restore.begun:
+        return {"plan": (yield from _exchange(restore, run, [], restore.disks))}
     targets: t.List[_Dict] = []
     for disk in restore.disks:
         looked = yield restore.on_target("Look what is there already", "look", ("target",), **restore.of_disk(disk))
         targets.append(looked.result["target"])
+    if restore.in_place:
+        _check_together(restore, targets)
     if restore.in_place and any(target["begun"] for target in targets):
         return {"plan": (yield from _exchange(restore, run, [], restore.disks))}
     snapshot = restore.snapshot
-    if len(restore.disks) > 1:
+    if len(restore.disks) > 1 and not _have_come(restore, targets):
         given: _Dict = {"disks": [disk["disk"] for disk in restore.disks], "snapshot": snapshot}
         chosen = yield restore.on_source("Choose the set of snapshots", "choose", ("snapshot",), **given)
         snapshot = chosen.result["snapshot"]
@@ -96,6 +104,32 @@ def restore_disks(restore: Restore, run: Run) -> Flow:
         return {"plan": (yield from _exchange(restore, run, plan, exchanges))}
     yield from _tell(restore, run, plan)
     return {"plan": plan}
+
+
+def _check_together(restore: Restore, targets: t.Sequence[_Dict]) -> None:
+    """Refuse to exchange disks if others of them have been exchanged by another run, and were written to since.
+
+    An interrupted run of this restore has marked all disks before it exchanges the first one.
+    """
+    disks = list(zip(restore.disks, targets))
+    done = [disk["new_name"] for disk, target in disks if target["replaced"]]
+    left = [disk["new_name"] for disk, target in disks if not (target["replaced"] or target["begun"])]
+    if done and left:
+        raise Stopped(
+            f"{restore.sync.peer}: disks were restored already, and what they had before is {', '.join(done)}; of "
+            f"{', '.join(left)} this is not so. The VM would have data of different times. Give another suffix to "
+            "restore all disks together, or restore single disks with restore_disk"
+        )
+
+
+def _have_come(restore: Restore, targets: t.Sequence[_Dict]) -> bool:
+    """Return whether all disks have come from the named snapshot, which the replicas need not have any more."""
+    origins = [target["replaced"] or target["existing"] for target in targets]
+    known = all(
+        is_from({RESTORED: origin}, disk["disk"], restore.snapshot or "")
+        for disk, origin in zip(restore.disks, origins)
+    )
+    return known and not any(target["unfinished"] for target in targets)
 
 
 def _tell(restore: Restore, run: Run, plan: t.List[str]) -> Part:
