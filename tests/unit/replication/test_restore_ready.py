@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import EndRequest
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import FailoverReturn
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
+    FailoverReturn,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 
 from .test_failover import protect, said_by, take
@@ -228,7 +232,9 @@ def test_the_vm_was_taken_over_while_volumes_changed_places(number, tmp_path, mo
         return FailoverReturn(home.zfs(), home.driver(), home).look(EndRequest("db01", claims)).problems
 
     (why,) = look()
-    assert "The playbook that restores them (restore_disk or restore_vm) ends it, with the same variables" in why.message
+    assert (
+        "The playbook that restores them (restore_disk or restore_vm) ends it, with the same variables" in why.message
+    )
     assert why.message.endswith(". If another host has the VM as well, give --limit with this host, too")
     world.watch = lambda: _stopped(home)
     swap(world)

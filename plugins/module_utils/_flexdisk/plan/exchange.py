@@ -322,7 +322,7 @@ def _check_names(host: Host, pair: _Pair, one: Exchanged, problems: Problems) ->
     aside = [one.aside] if pair.former.name == one.place else []
     spare = [one.spare] if one.restored_guid else []  # without a volume, its name is not known yet
     both = (one.former_guid, one.restored_guid)
-    needed = {name: both for name in (*aside, one.place, *spare)}
+    needed: t.Dict[str, t.Tuple[int, ...]] = dict.fromkeys((*aside, one.place, *spare), both)
     needed.update({f"{pair.former.name}@{new}": () for _old, new in one.renames})
     for name, guids in needed.items():
         other = host.datasets.get(name)

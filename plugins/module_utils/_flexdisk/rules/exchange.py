@@ -81,7 +81,7 @@ def why_held(vms: t.Iterable[Vm], disk: Disk) -> str:
     """Return why no task takes a disk, also for another VM: a restore of its VM was interrupted. "" if none was."""
     for vm in vms:
         marks = begun(vm)
-        its_own = disk.vm == vm.config.uuid or disk.volume.name in vm.volumes
+        its_own = disk.vm == vm.config.uuid or any(disk.volume.name == one.name for one in vm.volumes)
         if marks and (its_own or any(one.former == disk.volume.guid for one in marks)):
             return why_refused(vm)
     return ""

@@ -138,7 +138,9 @@ def outlook(host: Host, replica: Dataset, snapshot: Dataset) -> str:
     """
     points = snapshots_of(host, replica)
     newer = [short_name(one) for one in points if one.createtxg > snapshot.createtxg]
-    older = [short_name(one) for one in points if one.createtxg <= snapshot.createtxg and not is_synced(short_name(one))]
+    older = [
+        short_name(one) for one in points if one.createtxg <= snapshot.createtxg and not is_synced(short_name(one))
+    ]
     parts = (("what is newer", newer), ("what the disk no longer has itself", older))
     gone = " and ".join(f"{what} ({shortened(names)})" for what, names in parts if names)
     return f"the next sync destroys of {replica.name} {gone}" if gone else ""
@@ -147,8 +149,8 @@ def outlook(host: Host, replica: Dataset, snapshot: Dataset) -> str:
 def lost_text(snapshot: str) -> str:
     """Return what follows if a disk gets back what it had at a snapshot that its replica does not have any more."""
     return (
-        f"the replica does not have {snapshot} any more, so the next sync is refused (NoCommonSnapshot) until the replica"
-        " is made again: the playbook replicate with flexdisk_replica_state=absent gives it up, and then makes it"
+        f"the replica does not have {snapshot} any more, so the next sync is refused (NoCommonSnapshot) until the"
+        " replica is made again: the playbook replicate with flexdisk_replica_state=absent gives it up, and then makes it"
     )
 
 

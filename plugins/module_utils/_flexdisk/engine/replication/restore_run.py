@@ -96,7 +96,13 @@ def _exchange(call: Call, params: _Params) -> Answer:
         allow_force_stop=params["allow_force_stop"],
     )
     wanted = [
-        Wanted(one["disk"], str(one["new_name"]), decode_origin(str(one.get("origin", ""))), int(one.get("size", 0)), str(one.get("source", "")))
+        Wanted(
+            one["disk"],
+            str(one["new_name"]),
+            decode_origin(str(one.get("origin", ""))),
+            int(one.get("size", 0)),
+            str(one.get("source", "")),
+        )
         for one in params["exchanges"]
     ]
     return answer(ExchangeTask(wanted, Context(call.zfs, call.hypervisor, policy, call.check_mode)).run())
