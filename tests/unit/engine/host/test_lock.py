@@ -19,7 +19,7 @@ from types import SimpleNamespace
 import pytest
 from simnode.__main__ import install_programs
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock, runner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.runner import SubprocessRunner
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import changes
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -271,7 +271,7 @@ def test_a_pool_is_no_path(pool, directory):
 
 def test_a_folder_beside_the_zfs_of_the_system_does_not_count(monkeypatch, directory):
     """Another way to the same zfs would not see it, and two tasks could change one pool."""
-    monkeypatch.setattr(lock, "SYSTEM_PATH", f"/sbin:{directory.parent}")
+    monkeypatch.setattr(runner, "SYSTEM_PATH", f"/sbin:{directory.parent}")
     assert lock.place() != str(directory)
 
 
