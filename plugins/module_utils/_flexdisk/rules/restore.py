@@ -150,7 +150,8 @@ def lost_text(snapshot: str) -> str:
     """Return what follows if a disk gets back what it had at a snapshot that its replica does not have any more."""
     return (
         f"the replica does not have {snapshot} any more, so the next sync is refused (NoCommonSnapshot) until the"
-        " replica is made again: the playbook replicate with flexdisk_replica_state=absent gives it up, and then makes it"
+        " replica is made again: the playbook replicate with flexdisk_replica_state=absent gives it up, and then makes"
+        " it"
     )
 
 
