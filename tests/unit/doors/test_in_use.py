@@ -17,6 +17,7 @@ DOOR = "rules/usage.py"
 TELL = {
     "hypervisor/domain_uses.py",
     "hypervisor/libvirt_disks.py",
+    "hypervisor/pve_vm.py",
     "hypervisor/vmadm_read.py",
     "fleet/placement/jobs.py",
 }

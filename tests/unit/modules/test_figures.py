@@ -16,7 +16,7 @@ from .conftest import PLUGINS, VM
 from .test_modules import MODULES, ROOT
 
 NO_SIZES = {"vcpus", "cpus", "index", "serial_no", "snapshots", "created", "collected", "guid", "ttl", "age", "home"}
-NO_SIZES |= {"silent", "vmid", "pid", "at_step", "steps", "up"}
+NO_SIZES |= {"silent", "vmid", "pid", "at_step", "steps", "up", "together"}
 OPTION = "block_size"  # the name and the unit of the option, and of vmadm's property
 MIB = 1 << 20
 DISKS = [

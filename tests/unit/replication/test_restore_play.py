@@ -179,8 +179,8 @@ def test_the_named_snapshot_is_gone_when_all_has_come(site):
     given = {**ALL, "flexdisk_replica_snapshot": point}
 
     def all_has_come():
-        wrong = [disk for disk in site.there().detached if disk.name.endswith("-wrong")]
-        return len(wrong) == 2 and not any("from" in disk.volume.user for disk in wrong)
+        users = [one.user for one in site.there().datasets.values() if "restored" in one.user]
+        return len(users) == 2 and not any("from" in user for user in users)
 
     killed_at_first(site, all_has_come, "restore_vm", given)
     swap(site.world)
