@@ -28,7 +28,7 @@ BUDGET = {
     "replica_info": 290,
     "vm": 340,
     "vm_disks": 285,
-    "vm_info": 264,
+    "vm_info": 266,
     "vm_snapshot": 320,
     "zfs_quota": 310,
 }
