@@ -231,7 +231,8 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.group_lease import look, parse, run
 from ..module_utils._flexdisk.engine.run.arguments import HOST, LOCK
-from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
+from ..module_utils._flexdisk.engine.run.module_run import VMS_THAT_ARE_THERE, Answer, Call, run_module
+from ..module_utils._flexdisk.engine.run.reading import READING
 from ..module_utils._flexdisk.model.errors import refusal
 from ..module_utils._flexdisk.rules.lease import REPORT
 
@@ -254,7 +255,8 @@ def main() -> None:
     module = AnsibleModule(argument_spec={**OPTIONS, **HOST, **LOCK}, supports_check_mode=True)
     looks = module.params["state"] == REPORT
     task = f"group_lease of {module.params['group']}"
-    run_module(module, __version__, task, parse, look_at if looks else body, reads=looks)
+    drivers = READING if looks else VMS_THAT_ARE_THERE
+    run_module(module, __version__, task, parse, look_at if looks else body, reads=looks, drivers=drivers)
 
 
 def body(call: Call, wanted: LeaseDeclaration) -> Answer:

@@ -157,6 +157,14 @@ def test_what_the_entries_want():
     assert "two entries of web to hv02 that differ in every" in order("list_replicas", twice).problems[0]
 
 
+def test_a_disk_without_a_uuid():
+    """It was attached by hand since, and nothing has given it one yet."""
+    bare = {key: value for key, value in with_replicas("extra", "").items() if key != "uuid"}
+    more = vm(WEB, "web", with_replicas("root", DATA, hv02=60), bare)
+    cells = row(read={**READ, "hv01": host(more)}, stored={**STORED, "hv02": has(replica(DATA))})
+    assert cells[4:] == ["", "next run", "disk extra has no sync yet"]
+
+
 def test_what_the_tasks_have_registered():
     variables = {name: {"read": READ[name], "stored": STORED[name]} for name in ("hv01", "hv02")}
     variables["hv01"]["_flexdisk_order"] = {"calls": HOURLY, "left_out": ["x"]}

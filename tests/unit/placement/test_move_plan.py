@@ -96,6 +96,24 @@ def test_a_host_with_replicas_from_an_earlier_home_is_not_chosen():
     )
 
 
+def test_nothing_moves_to_or_from_proxmox_ve():
+    hosts = [
+        host("a1", info(1, vm(1))),
+        host("a2", info(2, vm(2), memory=65536, driver="proxmox")),
+        host("a3", info(3)),
+    ]
+    assert homes(plan("evacuate", hosts, from_hosts=["a1"])) == {"vm1": "a3"}
+    found = plan("evacuate", hosts[:2], from_hosts=["a1"])
+    assert found["failures"][0]["hosts"]["a2"] == (
+        "could not be read: it runs Proxmox VE, from and to which this collection moves nothing"
+    )
+
+
+def test_a_vm_whose_memory_is_saved_is_planned_as_one_that_does_not_run():
+    hosts = [host("a1", info(1, vm(1, state="saved"))), host("a2", info(2))]
+    assert homes(plan("evacuate", hosts, from_hosts=["a1"])) == {"vm1": "a2"}
+
+
 def test_what_fits_exactly_fits():
     hosts = [host("a1", info(1, vm(1, 8192, 1000))), host("a2", info(2, memory=8192 + 2048, size=1000))]
     assert homes(plan("evacuate", hosts, from_hosts=["a1"])) == {"vm1": "a2"}

@@ -24,6 +24,7 @@ def test_an_index_is_read_as_it_is_written(index):
 
 def test_a_name_without_an_index_has_index_0():
     assert layout.index_of(f"zones/{VM}/data") == layout.index_of("zones/disk7x") == 0
+    assert layout.index_of(f"zones/{VM}/vm-100-disk-5") == 0
 
 
 def test_places():

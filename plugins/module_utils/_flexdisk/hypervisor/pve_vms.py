@@ -44,6 +44,7 @@ class ProxmoxVms:
         removal_destroys=False,
         moves_autoboot=False,
         types=("thick", "sparse"),
+        only_read=True,
     )
 
     def __init__(self, root: str = "", pause: t.Callable[[float], None] = time.sleep) -> None:

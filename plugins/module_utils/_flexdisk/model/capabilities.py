@@ -43,3 +43,5 @@ class Capabilities:
     types: t.Tuple[str, ...] = ("thick",)
     # Options of module vm that only some hypervisors have a use for.
     new_vm_options: t.FrozenSet[str] = frozenset()
+    # Tasks only read such a host.
+    only_read: bool = False

@@ -17,7 +17,7 @@ from .layout import (
     container,
     find_vm_dataset,
     image_of,
-    index_of,
+    index_within,
     is_below,
     is_partial_copy,
     pool_of,
@@ -251,7 +251,7 @@ def attached_disk(
     return Disk(
         volume=volume,
         vm=config.uuid,
-        index=index_of(volume.name),
+        index=index_within(config, volume.name),
         hidden=entry.path in config.hidden_paths,
         **_fields_of(volume, user, **known),
     )
@@ -303,7 +303,8 @@ def _link_vm(
             continue  # a disk of a VM, whoever it is called after, or one that is left alone
         if child.backs and child.name not in known:
             user = released_identity.effective_properties(child)
-            fields = _fields_of(child, user, index=index_of(child.name), image_size=_image_size(child, datasets))
+            index, image_size = index_within(config, child.name), _image_size(child, datasets)
+            fields = _fields_of(child, user, index=index, image_size=image_size)
             orphans.append(Disk(volume=child, vm=config.uuid, **fields, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0

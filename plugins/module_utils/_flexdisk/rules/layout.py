@@ -34,7 +34,8 @@ _RESTORING = "restoring"
 _MOVE = "move"
 _MEMORY = "memory"
 _FINAL = "final"
-_INDEX = re.compile(r"/(?:disk|(?:vm|base)-\d{1,9}-disk-)(\d{1,5})\Z")
+_INDEX = re.compile(r"/disk(\d{1,5})\Z")
+_SIBLING_INDEX = re.compile(r"/(?:vm|base)-\d{1,9}-disk-(\d{1,5})\Z")
 _SIBLING = re.compile(r"(.*/(?:vm|base)-\d{1,9}-)[^/@]+")
 
 
@@ -103,6 +104,12 @@ def index_of(volume: str) -> int:
     """Return the index in the name of a disk's dataset, 0 if the name has none."""
     match = _INDEX.search(volume)
     return int(match.group(1)) if match else 0
+
+
+def index_within(config: VmConfig, volume: str) -> int:
+    """Return the index in the name of a volume of this VM, 0 if the name has none."""
+    match = _SIBLING_INDEX.search(volume) if config.prefixes else None
+    return int(match.group(1)) if match else index_of(volume)
 
 
 def detached_dataset(pool: str, uuid: str) -> str:

@@ -79,6 +79,8 @@ def look(zfs: Zfs, hypervisor: Hypervisor, wanted: LeaseDeclaration, pool: t.Opt
     values = {top: zfs.local_fact(container(top), name) for top in pools if container(top) in guids}
     default, named = ([top] if top in pools else [] for top in (hypervisor.capabilities.default_pool, pool))
     usable_pools = default or pools_in_use(guids) or named or (pools if len(pools) == 1 else [])
+    if hypervisor.capabilities.only_read:  # nothing is written there, so it has no lease, and gets none
+        usable_pools = []
     leases_here = [dict(lease.seen(value, wanted, now), pool=top) for top, value in values.items() if value]
     texts = [entry["msg"] for entry in leases_here] or [f"{wanted.group}: no lease here"]
     places = [{"pool": top, "guid": guids[top]} for top in usable_pools]

@@ -107,7 +107,7 @@ def _notes(vm: _Raw, host: str) -> t.Dict[str, _Raw]:
         disk["uuid"]: note
         for disk in vm.get("disks", ())
         for note in disk.get("replicas", ())
-        if note["host"] == host and not disk.get("hidden")
+        if note["host"] == host and "uuid" in disk and not disk.get("hidden")
     }
 
 
@@ -123,7 +123,7 @@ def _problems_of_places(fleet: _Fleet, homes: t.Sequence[str], host: str) -> t.I
 
 
 def _problems_of_disks(fleet: _Fleet, here: _Raw, host: str, stored: t.Sequence[_Raw]) -> t.Iterator[str]:
-    names = {disk["uuid"]: disk["name"] or disk["uuid"] for disk in here.get("disks", ())}
+    names = {disk["uuid"]: disk["name"] or disk["uuid"] for disk in here.get("disks", ()) if "uuid" in disk}
     missing = {uuid for uuid, note in _notes(here, host).items() if note["synced"]} - {one["uuid"] for one in stored}
     if host in fleet.read_hosts:
         yield from (f"{host} has no replica of disk {names[uuid]}" for uuid in sorted(missing, key=names.__getitem__))

@@ -22,7 +22,7 @@ ONLY = "all"  # the name of the group where no host has one
 _STATES = (
     *("configured", "down", "failed", "incomplete", "installed", "provisioning", "ready", "receiving", "running"),
     *("shutting_down", "stopped", "stopping", "unknown"),
-    *("crashed", "paused", "shutting down", "suspended"),
+    *("crashed", "paused", "saved", "shutting down", "suspended"),
 )
 
 
@@ -64,6 +64,7 @@ def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Sett
     hosts: C(name), C(group), C(info) (what host_info returned, None if the host could not be read), C(error),
     C(drained), C(tags) and C(locations). groups: C(name), C(alloc_policy) and C(cpu_ratio).
     """
+    hosts = [_movable(host) for host in hosts]
     _once("host", [host["name"] for host in hosts], problems)
     known_groups = _groups(hosts, groups, problems)
     known_hosts: t.Dict[str, KnownHost] = {}
@@ -89,6 +90,13 @@ def read_facts(hosts: t.Sequence[_Raw], groups: t.Sequence[_Raw], settings: Sett
             if move["phase"] != MOVED
         ),
     )
+
+
+def _movable(raw: _Raw) -> _Raw:
+    """Return the host, without facts if nothing is moved there: it counts as one that could not be read."""
+    if not raw["info"] or raw["info"].get("driver") != "proxmox":
+        return raw
+    return {**raw, "info": None, "error": "it runs Proxmox VE, from and to which this collection moves nothing"}
 
 
 def _with_replicas(
