@@ -6,13 +6,23 @@
 
 from __future__ import annotations
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import pve_disk, pve_storage
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import (
+    pve_config,
+    pve_disk,
+    pve_storage,
+    pve_vm,
+)
 
 from .conftest import DB, STORAGE
 from .test_reading import only
 
+CASES = Path(__file__).resolve().parents[2] / "conformance" / "data" / "proxmox"
 USED = "rpool/data/vm-101-disk-1"
 NAMED = {
     "an EFI disk that waits": ("[PENDING]", "efidisk0: local-zfs:vm-101-disk-1,size=1M"),
@@ -140,3 +150,18 @@ def test_options_of_every_bus():
         pve_disk.check_options(key, pve_disk.parse("a:vm-1-b,discard=on,size=1G,iops_rd_max_length=3,replicate=0"))
     for key, option in (("efidisk0", "efitype=4m"), ("efidisk0", "pre-enrolled-keys=1"), ("tpmstate0", "version=v2.0")):
         pve_disk.check_options(key, pve_disk.parse(f"a:vm-1-b,{option}"))
+
+
+def test_disks_that_are_unreadable_are_those_that_the_real_program_warns_of():
+    """Of all files that were recorded with a command that reads them."""
+    warned_of = 0
+    cluster = pve_vm.parse_cluster("pve1", STORAGE, "", "")
+    for case in [case for path in sorted(CASES.glob("*.json")) for case in json.loads(path.read_text())["cases"]]:
+        if case["argv"][:2] in (["qm", "set"], ["qm", "config"]) and case["rc"] == 0:
+            content = case["before"]["config"][case["argv"][2]].encode()
+            shown = pve_vm.parse_vm(100, content, cluster, "").proxmox["unreadable"]
+            lines = set(shown) - set(pve_config.VmFile(content).unreadable)
+            warned = set(re.findall(r"unable to parse value of '([a-z]+[0-9]+)' - format error", case["stderr"]))
+            assert {line.partition(":")[0] for line in lines} == warned, case["id"]
+            warned_of += len(warned)
+    assert warned_of
