@@ -165,3 +165,10 @@ def test_disks_that_are_unreadable_are_those_that_the_real_program_warns_of():
             assert {line.partition(":")[0] for line in lines} == warned, case["id"]
             warned_of += len(warned)
     assert warned_of
+
+
+def test_a_long_line_takes_no_long_time():
+    """Proxmox VE allows files of 1 MiB. In quadratic time this would take hours."""
+    storages = pve_storage.parse_storages(STORAGE)
+    assert pve_storage.mentioned(storages, "a" * (1 << 20)) == []
+    assert pve_storage.mentioned(storages, "/dev/" * 200000 + " local-zfs:vm-1-a")[-1] == "rpool/data/vm-1-a"

@@ -15,7 +15,7 @@ _HEADER = re.compile(r"(\S+):\s*(\S+)\s*")
 _VOLUME = re.compile(r"(?:base-[0-9]{1,9}-[^\s/]+/)?((?:vm|base)-([0-9]{1,9})-[^\s/@]+)")
 _YES = ("", "1", "on", "yes", "true")
 # Volumes wherever they stand in a line, also in one that is wrong: STORAGE:NAME, and the path of a device.
-_MENTION = re.compile(r"([^\s,;=:/]+:(?:base-[0-9]{1,9}-[^\s,;=/]+/)?(?:vm|base)-[0-9]{1,9}-[^\s,;=/@]+)")
+_MENTION = re.compile(r"([^\s,;=:/]{1,100}:(?:base-[0-9]{1,9}-[^\s,;=/]+/)?(?:vm|base)-[0-9]{1,9}-[^\s,;=/@]+)")
 _DEVICE = re.compile(r"/dev/(?:zvol/)?([^\s,;=@]+?)(?:-part[0-9]+)?(?=[\s,;=@]|$)")
 
 
