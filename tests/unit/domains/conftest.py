@@ -88,9 +88,12 @@ class LinuxHost:
         self.node = Node.create(None, [PoolSpec("tank", 64 << 30, 12, [{"type": "disk", "disks": 1}], "openzfs-2.1")])
         self.calls: list[list[str]] = []
         self.files = FakeFiles(self.node.pools)
-        self.domains = FakeDomains(self._volsize, Disks(lambda argv: self.node.run(argv, ""), self.files))
+        self.domains = FakeDomains(self._volsize, Disks(self._on_node, self.files))
         self.hook: Any = None
         self.uri = "qemu:///system"
+
+    def _on_node(self, argv: list[str]) -> tuple[int, str, str]:
+        return self.node.run(argv, "")
 
     def _volsize(self, path: str) -> int | None:
         if not path.startswith("/dev/zvol/"):

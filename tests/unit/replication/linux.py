@@ -44,7 +44,7 @@ class LinuxHost(Host):
     def __init__(self, node: Node, folder: Any, world: World) -> None:
         super().__init__(node, folder, world)
         self.files = FakeFiles(node.pools)
-        self.domains = FakeDomains(self._size, Disks(lambda argv: self.node.run(argv), self.files))
+        self.domains = FakeDomains(self._size, Disks(self._on_node, self.files))
         self.domains.hook = self.files.hook = self._hooked
         self.boots_counted = 1
 
@@ -54,6 +54,9 @@ class LinuxHost(Host):
             self.world.watch()
             self.world.guard()
         self.world.blow(when == "after")
+
+    def _on_node(self, argv: list[str]) -> tuple[int, str, str]:
+        return self.node.run(argv)
 
     def _size(self, path: str) -> int | None:
         if not path.startswith(DEVICES):

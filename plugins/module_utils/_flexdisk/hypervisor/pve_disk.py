@@ -19,6 +19,22 @@ _KEY = re.compile(r"([a-z]+)(0|[1-9][0-9]{0,2})")
 _SIZE = re.compile(r"([0-9]{1,18})([KMGT]?)")
 _VOLUME = ("file", "volume")
 _UNITS = ("", "K", "M", "G", "T")
+_BOOLEANS = {"1": True, "on": True, "yes": True, "true": True, "0": False, "off": False, "no": False, "false": False}
+_SWITCHES = {"backup", "replicate", "detect_zeroes", "snapshot", "shared", "ssd", "iothread", "ro", "scsiblock"}
+# Options of a disk by its bus, those of older releases too. With any other, Proxmox VE drops the line.
+_PLAIN = {"size", "format", "import-from"}
+_LIMIT = re.compile(r"(mbps|bps|iops)(_rd|_wr)?(_max)?(_length)?")
+_COMMON = {*_PLAIN, "media", "backup", "replicate", "cache", "aio", "discard", "detect_zeroes", "snapshot", "shared"}
+_COMMON |= {"rerror", "werror", "serial", "cyls", "heads", "secs", "trans"}
+_SATA = _COMMON | {"ssd", "wwn"}
+_OPTIONS: t.Mapping[str, t.Set[str]] = {
+    "ide": _SATA | {"model"},
+    "sata": _SATA,
+    "scsi": _SATA | {"iothread", "ro", "queues", "product", "vendor", "scsiblock"},
+    "virtio": _COMMON | {"iothread", "ro"},
+    "efidisk": _PLAIN | {"efitype", "pre-enrolled-keys", "ms-cert"},
+    "tpmstate": _PLAIN | {"version"},
+}
 
 
 class PveDisk(t.NamedTuple):
@@ -69,6 +85,25 @@ def parse(text: str) -> PveDisk:
     if not volume:
         raise FlexdiskError("UnexpectedOutput", f"the disk '{text}' names no volume")
     return PveDisk(volume, options)
+
+
+def boolean(text: str) -> t.Optional[bool]:
+    """Return the value of a switch, None for what is none."""
+    return _BOOLEANS.get(text.lower())
+
+
+def check_options(key: str, disk: PveDisk) -> None:
+    """Raise FlexdiskError C(UnexpectedOutput) for an option for whose sake Proxmox VE drops the line.
+
+    Values are checked of switches only.
+    """
+    bus = key.rstrip("0123456789")
+    for name, value in disk.options.items():
+        limit = bus in BUSES and _LIMIT.fullmatch(name)
+        if not limit and name not in _OPTIONS[bus]:
+            raise FlexdiskError("UnexpectedOutput", f"{bus} disks have no option {name}, so the line cannot be read")
+        if name in _SWITCHES and boolean(value) is None:
+            raise FlexdiskError("UnexpectedOutput", f"{name}={value} is neither on nor off, so it cannot be read")
 
 
 def render(disk: PveDisk) -> str:

@@ -11,9 +11,12 @@ import typing as t
 from ..model.errors import FlexdiskError
 
 ZFS = "zfspool"
-_HEADER = re.compile(r"([a-z]+):\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*")
+_HEADER = re.compile(r"(\S+):\s*(\S+)\s*")
 _VOLUME = re.compile(r"(?:base-[0-9]{1,9}-[^\s/]+/)?((?:vm|base)-([0-9]{1,9})-[^\s/@]+)")
 _YES = ("", "1", "on", "yes", "true")
+# Volumes wherever they stand in a line, also in one that is wrong: STORAGE:NAME, and the path of a device.
+_MENTION = re.compile(r"([^\s,;=:/]{1,100}:(?:base-[0-9]{1,9}-[^\s,;=/]+/)?(?:vm|base)-[0-9]{1,9}-[^\s,;=/@]+)")
+_DEVICE = re.compile(r"/dev/(?:zvol/)?([^\s,;=@]+?)(?:-part[0-9]+)?(?=[\s,;=@]|$)")
 
 
 class Storage(t.NamedTuple):
@@ -42,15 +45,18 @@ class Volume(t.NamedTuple):
 
 
 def sections(text: str) -> t.List[t.Tuple[str, str, t.Dict[str, str]]]:
-    """Return the sections of a file of the cluster: their kind, their name and their settings."""
+    """Return the sections of a file of the cluster: their kind, their name and their settings.
+
+    Of a setting that is there twice, Proxmox VE takes the first.
+    """
     result: t.List[t.Tuple[str, str, t.Dict[str, str]]] = []
     for line in text.splitlines():
         header = _HEADER.fullmatch(line)
         if header:
             result.append((header.group(1), header.group(2), {}))
         elif result and line[:1] in (" ", "\t") and line.strip():
-            key, _blank, value = line.strip().partition(" ")
-            result[-1][2][key] = value.strip()
+            key, *value = line.split(None, 1)
+            result[-1][2].setdefault(key, "".join(value).strip())
     return result
 
 
@@ -86,3 +92,14 @@ def volume(storages: t.Mapping[str, Storage], name: str) -> Volume:
         raise FlexdiskError("InvalidArgument", f"{rest} in storage {storage_name} is not the name of a VM's volume")
     short = match.group(1)
     return Volume(f"{storage.dataset}/{short}", int(match.group(2)), short.startswith("base-"))
+
+
+def mentioned(storages: t.Mapping[str, Storage], text: str) -> t.List[str]:
+    """Return the datasets of all volumes that a text names, in whatever form."""
+    datasets = _DEVICE.findall(text)
+    for name in _MENTION.findall(text):
+        try:
+            datasets.append(volume(storages, name).dataset)
+        except FlexdiskError:
+            continue
+    return datasets

@@ -15,9 +15,9 @@ from ..model.errors import FlexdiskError
 from ..model.text import visible
 from ..model.vm import SAVED, DiskConfig, Pci, Use, VmConfig
 from ..rules.identity import is_pool, is_uuid, uuid_for
-from ..rules.layout import pool_of, sibling_prefixes, vm_dataset
+from ..rules.layout import pool_of, sibling_prefix, sibling_prefixes, vm_dataset
 from . import pve_disk, pve_storage
-from .pve_config import VmFile
+from .pve_config import MAIN, PENDING, SNAPSHOT, Section, VmFile
 
 BRAND = "qemu"
 CONTAINER_BRAND = "lxc"
@@ -25,6 +25,8 @@ ONLY_READ = "the VM is on Proxmox VE, whose VMs are only read so far"
 _SLOTS = 6  # virtio0 has PCI device 10, and so on. Others are behind bridges, whose numbers the guest chooses.
 _FIRST_DEVICE = 10
 _SUSPENDED = "suspended"
+_DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
+_I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
 _KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
 
 
@@ -38,6 +40,8 @@ class Cluster(t.NamedTuple):
     """The VMs that HA manages."""
     replication: t.Mapping[int, t.Sequence[str]]
     """The names of the replication jobs of each VM."""
+    pools: t.Optional[t.FrozenSet[str]] = None
+    """The pools that are imported, None if that is not known."""
 
 
 def parse_cluster(node: str, storages: str, ha: str, replication: str) -> Cluster:
@@ -46,9 +50,9 @@ def parse_cluster(node: str, storages: str, ha: str, replication: str) -> Cluste
     jobs: t.Dict[int, t.List[str]] = {}
     for _kind, name, _values in pve_storage.sections(replication):
         owner = name.rpartition("-")[0]
-        if owner.isdigit():
+        if _number(owner):
             jobs.setdefault(int(owner), []).append(name)
-    numbers = frozenset(int(name) for name in managed if name.isdigit())
+    numbers = frozenset(_number(name) for name in managed if _number(name))
     return Cluster(node, pve_storage.parse_storages(storages), numbers, jobs)
 
 
@@ -64,7 +68,7 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         alias=values.get("name", "") or f"vm{vmid}",
         brand=BRAND,
         state=_state(process, values),
-        autoboot=values.get("onboot") == "1",
+        autoboot=_is_on(values, "onboot"),
         pool=pools[0] if pools else "",
         dataset=vm_dataset(pools[0], uuid) if pools and uuid else "",
         flexible_disk_size=None,
@@ -75,7 +79,7 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         frozen=ONLY_READ,
         uses=disks.uses,
         digest=VmFile(content).digest,
-        memory=_number(values.get("memory", "").rpartition("=")[2]),
+        memory=_number(values.get("memory", "").rpartition("=")[2]) or _DEFAULT_MEMORY,
         vcpus=(_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
         run_id=process,
         prefixes=disks.prefixes,
@@ -110,8 +114,10 @@ def with_unique_uuids(configs: t.Sequence[VmConfig], cluster: Cluster) -> t.List
 
 def container(vmid: int, content: bytes, cluster: Cluster) -> VmConfig:
     """Return a container, which is listed and left alone."""
-    name = _readable(content).main.values.get("hostname", "") or f"ct{vmid}"
-    return VmConfig(_stand_in(cluster, vmid), name, CONTAINER_BRAND, "unknown", False, "", "", None)
+    file = _readable(content)
+    name = file.main.values.get("hostname", "") or f"ct{vmid}"
+    uses = _uses(vmid, cluster, file)
+    return VmConfig(_stand_in(cluster, vmid), name, CONTAINER_BRAND, "unknown", False, "", "", None, uses=uses)
 
 
 def _readable(content: bytes) -> VmFile:
@@ -131,7 +137,11 @@ def _uuid(smbios: str) -> str:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isdigit() and len(text) < 10 else 0
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+
+
+def _is_on(values: t.Mapping[str, str], key: str) -> bool:
+    return pve_disk.boolean(values.get(key, "")) is True
 
 
 def _state(process: str, values: t.Mapping[str, str]) -> str:
@@ -141,13 +151,14 @@ def _state(process: str, values: t.Mapping[str, str]) -> str:
 
 
 def _unsupported(vmid: int, values: t.Mapping[str, str], uuid: str, disks: _Disks) -> str:
-    if values.get("template") == "1":
+    if _is_on(values, "template"):
         return "it is a template, and is left alone with its disks"
     if not uuid:
         return f"its configuration has no UUID; qm set {vmid} --smbios1 uuid=UUID gives it one"
     if not any(entry.volume for entry in disks.entries):
-        reasons = "; ".join(entry.left_out for entry in disks.entries if entry.left_out) or "it has no disks"
-        return f"no disk of it can be managed: {reasons}"
+        reasons = [entry.left_out for entry in disks.entries if entry.left_out]
+        reasons += [f"{key} ({visible(volume)}) is attached to nothing" for key, volume in disks.unused.items()]
+        return f"no disk of it can be managed: {'; '.join(reasons) or 'it has no disks'}"
     return ""
 
 
@@ -156,14 +167,14 @@ def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.
     return {
         "vmid": vmid,
         "lock": values.get("lock", ""),
-        "protection": values.get("protection") == "1",
+        "protection": _is_on(values, "protection"),
         "pending": sorted({*file.pending, *file.deletes}),
         "snapshots": sorted(file.snapshots),
         "unused": disks.unused,
         "ha": vmid in cluster.ha,
         "replication": list(cluster.replication.get(vmid, ())),
         "left_alone": [entry.left_out for entry in disks.entries if entry.left_out],
-        "unreadable": file.unreadable,
+        "unreadable": [*file.unreadable, *disks.unreadable],
     }
 
 
@@ -175,21 +186,19 @@ class _Disks:
         self._cluster = cluster
         self.entries: t.List[DiskConfig] = []
         # Volumes that the VM uses otherwise than as a managed disk.
-        self.uses: t.Dict[str, Use] = {}
+        self.uses = _uses(vmid, cluster, file)
+        # Lines that Proxmox VE drops because of their values.
+        self.unreadable: t.List[str] = []
         # Volumes that the VM has but does not use, by their keys.
         self.unused: t.Dict[str, str] = {}
         values = file.main.values
         boot = _boot_disk(values)
+        self._has_slots = values.get("arch", "x86_64") == "x86_64" and _I440FX.fullmatch(values.get("machine", ""))
         for key in sorted(values, key=_order):
             if pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE:
                 self.entries.append(self._entry(key, values[key], key == boot))
             elif pve_disk.is_unused_key(key):
-                self.unused[key] = self._dataset(values[key]) or values[key]
-        for key, text in file.pending.items():
-            if pve_disk.is_disk_key(key):
-                self._use(f"{key} in its pending changes", text.partition(",")[0])
-        for section in (values, *file.snapshots.values()):
-            self._use("its saved memory", section.get("vmstate", ""))
+                self.unused[key] = (pve_storage.mentioned(cluster.storages, values[key]) or [values[key]])[0]
 
     @property
     def prefixes(self) -> t.Tuple[str, ...]:
@@ -198,19 +207,23 @@ class _Disks:
         return tuple(prefix for name in sorted(active) for prefix in sibling_prefixes(name, self._vmid))
 
     def _is_usable(self, storage: pve_storage.Storage) -> bool:
-        return bool(storage.dataset) and storage.is_active(self._cluster.node) and is_pool(pool_of(storage.dataset))
+        active = bool(storage.dataset) and storage.is_active(self._cluster.node) and is_pool(pool_of(storage.dataset))
+        return active and self._is_imported(storage)
+
+    def _is_imported(self, storage: pve_storage.Storage) -> bool:
+        return self._cluster.pools is None or pool_of(storage.dataset) in self._cluster.pools
 
     def _entry(self, key: str, text: str, boot: bool) -> DiskConfig:
         try:
             disk = pve_disk.parse(text)
+            pve_disk.check_options(key, disk)
         except FlexdiskError as exc:
+            self.unreadable.append(f"{key}: {text}")
             return _left_out(key, text, exc.message)
         if disk.is_cdrom:
-            self._use(key, disk.volume)
             return DiskConfig(disk.volume, media="cdrom", key=key)
         why = self._why_left_out(key, disk)
         if why:
-            self._use(key, disk.volume)
             return _left_out(key, disk.volume, why)
         volume = pve_storage.volume(self._cluster.storages, disk.volume).dataset
         return DiskConfig(
@@ -218,7 +231,7 @@ class _Disks:
             volume=volume,
             boot=boot,
             model=_KEY_ORDER.sub(r"\1", key),
-            pci_slot=_slot(key),
+            pci_slot=_slot(key) if self._has_slots else "",
             serial=unquote(disk.options.get("serial", "")),
             key=key,
         )
@@ -229,6 +242,8 @@ class _Disks:
         if disk.is_path:
             return "it is named by its path, not by a storage"
         storage = self._cluster.storages.get(disk.volume.partition(":")[0])
+        if storage is not None and storage.dataset and not self._is_imported(storage):
+            return f"pool {pool_of(storage.dataset)} of storage {storage.name} is not imported"
         if storage is not None and storage.dataset and not self._is_usable(storage):
             return f"storage {storage.name} is not active on node {self._cluster.node}"
         try:
@@ -240,19 +255,30 @@ class _Disks:
         twice = [entry.key for entry in self.entries if entry.volume == volume.dataset]
         return f"it has the volume of {twice[0]}" if twice else ""
 
-    def _dataset(self, name: str) -> str:
-        """Return the volume that STORAGE:NAME or the path of a device names, "" for none of a zfspool."""
-        if name.startswith(ZVOL):
-            return name[len(ZVOL) :]
-        try:
-            return pve_storage.volume(self._cluster.storages, name).dataset
-        except FlexdiskError:
-            return ""
 
-    def _use(self, how: str, name: str) -> None:
-        dataset = self._dataset(name)
-        if dataset:
-            self.uses.setdefault(dataset, Use(f"as {how}"))
+def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
+    """Return how the VM uses each volume that a line of its file names, of whatever section and form.
+
+    Descriptions are no use, and neither are the VM's own volumes as unusedN.
+    """
+    uses: t.Dict[str, Use] = {}
+    for section in file.sections:
+        for line in section.lines:
+            if line.comment is not None or line.key == "description":
+                continue
+            unused = section.kind == MAIN and pve_disk.is_unused_key(line.key)
+            for volume in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
+                if not (unused and sibling_prefix(volume).endswith(f"-{vmid}-")):
+                    uses.setdefault(volume, Use(f"as {_place(section, line.key)}"))
+    return uses
+
+
+def _place(section: Section, key: str) -> str:
+    if key == "vmstate":
+        return "its saved memory"
+    key = key or "part of a line that cannot be read"
+    places = {MAIN: "", PENDING: " in its pending changes", SNAPSHOT: f" in its snapshot {section.name}"}
+    return key + places.get(section.kind, f" in the section {section.name} of its file")
 
 
 def _left_out(key: str, path: str, why: str) -> DiskConfig:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 import typing as t
 
@@ -22,7 +23,8 @@ CLUSTER = "/etc/pve"
 _LOCAL = CLUSTER + "/local"
 _MEMORY = "/proc/meminfo"
 _BOOT = "/proc/sys/kernel/random/boot_id"
-_SUFFIX = ".conf"
+_POOLS = "/proc/spl/kstat/zfs"  # has a folder for each pool that is imported
+_CONFIG = re.compile(r"([1-9][0-9]{2,8})\.conf")  # Proxmox VE sees no other
 
 
 class ProxmoxVms:
@@ -71,14 +73,27 @@ class ProxmoxVms:
 
     def _cluster(self) -> pve_vm.Cluster:
         names = ("storage.cfg", "ha/resources.cfg", "replication.cfg")
-        return pve_vm.parse_cluster(self._node(), *(self._text(f"{CLUSTER}/{name}") for name in names))
+        cluster = pve_vm.parse_cluster(self._node(), *(self._text(f"{CLUSTER}/{name}") for name in names))
+        return cluster._replace(pools=self._pools())
+
+    def _pools(self) -> t.Optional[t.FrozenSet[str]]:
+        """Return the pools that are imported, None if that is not known."""
+        try:
+            with os.scandir(self._root + _POOLS) as entries:
+                return frozenset(entry.name for entry in entries if entry.is_dir())
+        except OSError:
+            return None
 
     def _node(self) -> str:
         try:
-            return os.path.basename(os.readlink(self._root + _LOCAL))
+            node = os.path.basename(os.readlink(self._root + _LOCAL))
         except OSError as exc:
             text = f"{_LOCAL} cannot be read: {exc.strerror}; pmxcfs, the file system of the cluster, must be mounted"
             raise FlexdiskError("HypervisorUnreachable", text) from exc
+        if not os.path.isdir(self._root + _LOCAL):
+            text = f"{_LOCAL} leads to node {node}, which does not exist; was the host renamed?"
+            raise FlexdiskError("HypervisorUnreachable", f"{text} Its VMs are those of the folders in {CLUSTER}/nodes")
+        return node
 
     def _files(self, folder: str) -> t.Iterator[t.Tuple[int, bytes]]:
         """Yield the number and the content of each file of this node. A file that goes meanwhile is left out."""
@@ -89,18 +104,18 @@ class ProxmoxVms:
             return
         except OSError as exc:
             raise _unreadable(path, exc) from exc
-        numbers = (name[: -len(_SUFFIX)] for name in names if name.endswith(_SUFFIX))
-        for vmid in sorted(int(number) for number in numbers if number.isdigit()):
-            content = self._bytes(f"{path}/{vmid}{_SUFFIX}")
+        matches = (_CONFIG.fullmatch(name) for name in names)
+        for vmid in sorted(int(match.group(1)) for match in matches if match):
+            content = self._bytes(f"{path}/{vmid}.conf")
             if content is not None:
                 yield vmid, content
 
     def _bytes(self, path: str) -> t.Optional[bytes]:
-        """Return what is in a file, None if there is none."""
+        """Return what is in a file, None if there is none, or a directory."""
         try:
             with open(self._root + path, "rb") as stream:
                 return stream.read()
-        except FileNotFoundError:
+        except (FileNotFoundError, IsADirectoryError):
             return None
         except OSError as exc:
             raise _unreadable(path, exc) from exc
@@ -111,7 +126,7 @@ class ProxmoxVms:
     def _process(self, vmid: int) -> str:
         """Return the id of the VM's QEMU, "" if its file names no process that is there."""
         number = self._text(f"/run/qemu-server/{vmid}.pid").strip()
-        return number if number.isdigit() and os.path.isdir(f"{self._root}/proc/{number}") else ""
+        return number if number.isascii() and number.isdigit() and os.path.isdir(f"{self._root}/proc/{number}") else ""
 
     def resources(self) -> Resources:
         with open(_MEMORY, encoding="ascii") as stream:
