@@ -15,15 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 BUDGET = {
     "disk": 312,
     "disk_adopt": 320,
-<<<<<<< HEAD
-    "disk_info": 283,
-    "disk_verify": 352,
-    "group_lease": 176,
-=======
     "disk_info": 285,
     "disk_verify": 355,
-    "group_lease": 164,
->>>>>>> 2e8d89ba5e76a58b8415b1ed56c9ac3f44697436
+    "group_lease": 180,
     "guest_growth": 60,
     "guest_growth_info": 70,
     "host_info": 262,
