@@ -29,6 +29,7 @@ LONG: Mapping[str, Sequence[str]] = {  # a folder, or file, with tests that take
     "tests/unit/modules": ("plugins/modules/", f"{SHARED}parse/"),
     "tests/unit/placement": (f"{SHARED}fleet/placement/", "extensions/iallocator/"),
     "tests/unit/playbooks": ("playbooks/", "roles/", *CONTROLLER, f"{SHARED}fleet/"),
+    "tests/unit/proxmox": (*ONE_HOST, "playbooks/"),
     "tests/unit/registry": ONE_HOST,
     "tests/unit/replication": (f"{SHARED}fleet/replication/", *ONE_HOST, "roles/vm_move/", "roles/vm_replica/"),
     "tests/unit/rolls": (f"{SHARED}fleet/", f"{SHARED}engine/", "roles/instance_group/", "examples/"),

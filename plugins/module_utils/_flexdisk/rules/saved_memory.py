@@ -97,6 +97,10 @@ def decode(text: str) -> t.Optional[Journal]:
     return journal if _is_valid(journal) else None
 
 
+def _is_guid(value: t.Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
 def _is_valid(journal: Journal) -> bool:
     points = journal.points
     return (
@@ -104,7 +108,7 @@ def _is_valid(journal: Journal) -> bool:
         and isinstance(journal.vm, str)
         and identity.is_uuid(journal.vm)
         and isinstance(points, dict)
-        and all(identity.is_uuid(uuid) and type(guid) is int and guid > 0 for uuid, guid in points.items())
+        and all(identity.is_uuid(uuid) and _is_guid(guid) for uuid, guid in points.items())
         and (bool(points) if journal.word == SAVED else not points or journal.word != SAVING)
     )
 
