@@ -9,7 +9,6 @@ import re
 import typing as t
 
 from ..model.dataset import Dataset
-from ..model.errors import FlexdiskError
 from ..model.vm import Disk, Vm
 from . import identity
 
@@ -85,10 +84,3 @@ def why_held(vms: t.Iterable[Vm], disk: Disk) -> str:
         if marks and (its_own or any(one.former == disk.volume.guid for one in marks)):
             return why_refused(vm)
     return ""
-
-
-def check_ended(vm: Vm) -> None:
-    """Raise FlexdiskError InUse if an exchange of the VM's disks has begun and not ended."""
-    why = why_refused(vm)
-    if why:
-        raise FlexdiskError("InUse", why)

@@ -73,7 +73,7 @@ class MovedMemory:
     def save(self, take: t.Callable[[Vm], t.Mapping[str, int]]) -> bool:
         """Save the guest, and have snapshots taken of its disks and of the file. Return False if it does not run.
 
-        take: takes these snapshots, and returns those of the disks as Journal.points. Raises FlexdiskError.
+        take: takes these snapshots, and returns the guids for Journal.points. Raises FlexdiskError.
         """
         for _second in range(self._patience):
             vm, journal = self._now()

@@ -195,8 +195,8 @@ class MoveTarget:
         self._rehearse(record, pool, back_to)
 
     def _key_problems(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
-        """Return a problem for each replica whose key is not loaded: without it, the VM does not start here. Without
-        that of the pool, it cannot be made.
+        """Return a problem for each key that is not loaded. The VM cannot start without the keys of its replicas, and
+        its datasets cannot be made without the key of the pool.
 
         back_to: as in Move. The plan of a takeover has asked already.
         """
