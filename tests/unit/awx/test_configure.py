@@ -23,13 +23,17 @@ from .controller import PASSWORD, USER, Controller, Server
 ROOT = Path(__file__).resolve().parents[3]
 AWX = ROOT / "extensions" / "awx"
 FULL = bool(os.environ.get("FLEXDISK_FULL"))
-NEEDED = ("flexdisk plan", "flexdisk apply", "flexdisk report", "flexdisk verify_disks")  # by workflow and schedules
-TEMPLATES = [
-    template
-    for template in yaml.safe_load((AWX / "objects" / "templates.yml").read_text())["controller_templates"]
-    if FULL or template["name"] in NEEDED
-]
 EXPECTED = "has encrypted data and may inaccurately report task is changed"  # of approvals, from the second run on
+
+
+def objects(kind):
+    """Those of a kind, as they are configured."""
+    return yaml.safe_load((AWX / "objects" / f"{kind}.yml").read_text())[f"controller_{kind}"]
+
+
+LAUNCHED = {node["unified_job_template"]["name"] for flow in objects("workflows") for node in flow["workflow_nodes"]}
+LAUNCHED |= {schedule["unified_job_template"] for schedule in objects("schedules")}
+TEMPLATES = [template for template in objects("templates") if FULL or template["name"] in LAUNCHED]
 
 
 @pytest.fixture
