@@ -33,6 +33,7 @@ def test_units():
     service, timer = unit("flexdisk-replicate.service"), unit("flexdisk-replicate.timer")
     assert service["Service"]["ExecStart"].split()[-1] == PLAYBOOK
     assert service["Service"]["ExecStart"].startswith("/")  # systemd looks for no program in an environment of Python
+    assert service["Service"]["WorkingDirectory"] in service["Service"]["ExecStart"]  # ansible.cfg beside the inventory
     assert service["Service"]["Type"] == "oneshot"  # so that none is started while one is at work
     assert timer["Install"]["WantedBy"] == "timers.target"
 
