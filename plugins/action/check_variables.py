@@ -31,6 +31,7 @@ COMPARES = "flexible_disks_expect_plan"
 ENVIRONMENT = "flexdisk_environment"
 MORE = ("flexible_disks_plan_only", "flexible_disks_recalculate_quota")
 RESULT = re.compile(r"_?flex(disk|ible_disks)_")
+LIMITED = re.compile(r"[^\s,:]")
 NAME = re.compile(r"[A-Za-z0-9]+(_|$)")
 
 specifications()  # Ansible loads this file before it forks, so the process of each host has them
@@ -66,7 +67,7 @@ class ActionModule(ControllerAction):
             problems = [hidden] if hidden else []
         if problems:
             return {"failed": True, "msg": ". ".join(problems)}
-        secret = any(re.match(readers.secret, name) for name in values)
+        secret = any(map(readers.secret.match, values))
         stands: _Dict = {"play": variables.get("ansible_play_name"), "playbook": playbook}
         failed = [name for name in filter(RESULT.match, variables) if has_failed(variables[name])]
         if failed:
@@ -117,4 +118,4 @@ def _of_host(values: _Dict, specification: t.Mapping[str, t.Mapping[str, t.Any]]
 def _limit(variables: _Dict) -> t.List[str]:
     """Ansible takes every host for an empty limit, and the variable of a shell may have been empty."""
     limit = variables.get("ansible_limit", "all") or ""
-    return [] if re.search(r"[^\s,:]", limit) else ["--limit is empty. Leave it out to take all hosts"]
+    return [] if LIMITED.search(limit) else ["--limit is empty. Leave it out to take all hosts"]

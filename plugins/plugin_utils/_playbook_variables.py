@@ -110,7 +110,7 @@ def templated(templar: t.Any, names: t.Iterable[str], variables: t.Mapping[str, 
         except _core.OMITTED:
             continue
         except AnsibleError as exc:
-            if not re.match(specifications().secret, name):
+            if not specifications().secret.match(name):
                 raise AnsibleError(f"The variable {name} cannot be read.") from exc
             why = f"ansible HOST -m ansible.builtin.debug -a var={name} shows why: it may hold secrets"
             raise AnsibleError(f"The variable {name} cannot be read; {why}.") from None

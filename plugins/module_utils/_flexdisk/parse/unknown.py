@@ -14,6 +14,7 @@ _ALIKE = 0.74  # of difflib, for one word of a name: a letter is wrong, missing 
 _LONG = 7  # letters of a first word that is ours alone: flexdisk, flexible, virtual, instance
 _MARKED = "flexdisk"  # only variables of playbooks begin so
 # How names of this collection begin, nearly. All other names are not ours.
+_PREFIX = re.compile(r"^(flexdisk|flexible_disks|virtual_machine|instance_group|disk_registry)_")
 _OURS = re.compile(r"flex|virtual_?m|instance_?g|disks?_?r|rfd|vm_?[mr]|guests?_?g")
 # Options of modules that are unlikely to be a user's own names, and that permit losses.
 _OPTIONS = re.compile(r"allow_(restart|force_stop)$|dangerous_|destroy_")
@@ -98,7 +99,7 @@ def _is_slip(word: str, meant: str) -> bool:
 
 def option(name: str) -> str:
     """Return what a module calls the option of a variable: allow_restart for flexible_disks_allow_restart."""
-    return re.sub(r"^(flexdisk|flexible_disks|virtual_machine|instance_group|disk_registry)_", "", name)
+    return _PREFIX.sub("", name)
 
 
 def _alike(name: str, known: t.Collection[str]) -> t.List[str]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..model.text import cut
@@ -35,7 +36,7 @@ class Readers:
         self.known = frozenset(self._of_roles.union(specification["_flexdisk_left"], *self.arguments.values()))
         squeezed_names(self.known), first_words(self.known)  # once for all hosts
         self.choosing: str = specification["_flexdisk_choosing"]
-        self.secret: str = specification["_flexdisk_secret"]
+        self.secret = re.compile(specification["_flexdisk_secret"])
 
     def reads(self, playbook: str, name: str) -> bool:
         """Whether this playbook, or a role that it runs, reads the variable."""
