@@ -76,7 +76,9 @@ class ActionModule(WatchedPlan):
     def _variables(self, given: _Dict, task_vars: _Dict) -> _Dict:
         """The variables of the role as they are set here, without its name in front. Those that are given win."""
         options = options_of(ROLE)
-        values = {**templated(self._templar, [name for name in options if name not in given], task_vars), **given}
+        known = {**checked_variables(task_vars), **given}  # of a playbook, without templates
+        others = templated(self._templar, [name for name in options if name not in known], task_vars)
+        values = {**others, **{name: known[name] for name in options if name in known}}
         if self._task._role is None:  # else the role has checked them
             errors = ArgumentSpecValidator(dict(options)).validate(plain(values)).error_messages
             if errors:

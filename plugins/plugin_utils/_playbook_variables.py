@@ -79,11 +79,13 @@ def options_of(role: str) -> t.Mapping[str, t.Any]:
 
 def plain(value: t.Any) -> t.Any:
     """As Python's own containers and text: the validator copies what it gets, and Ansible's own are costly to copy."""
-    if isinstance(value, t.Mapping):
+    if isinstance(value, str):
+        return str(value)
+    if isinstance(value, (dict, t.Mapping)):  # the first is quickly told
         return {plain(name): plain(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
         return [plain(inner) for inner in value]
-    return str(value) if isinstance(value, str) else value
+    return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
 @functools.lru_cache(maxsize=None)

@@ -27,12 +27,12 @@ class VariableNames(t.NamedTuple):
     """Variables of the playbook that runs."""
     known: t.Collection[str]
     """All variables of the collection: of every playbook, of roles, and those that one play sets for the next."""
-    choosing: str
+    choosing: t.Pattern[str]
     """A regular expression of the variables without which a playbook takes every VM."""
 
     def misses(self, name: str) -> bool:
         """Whether the playbook does not have a variable that chooses VMs, wherever it is set."""
-        return name in self.known and name not in self.of_playbook and bool(re.match(self.choosing, name))
+        return name in self.known and name not in self.of_playbook and bool(self.choosing.match(name))
 
 
 def problems(given: t.Iterable[str], names: VariableNames) -> t.List[str]:

@@ -35,7 +35,7 @@ class Readers:
         self._of_roles = set(specification["_flexdisk_of_roles"])
         self.known = frozenset(self._of_roles.union(specification["_flexdisk_left"], *self.arguments.values()))
         squeezed_names(self.known), first_words(self.known)  # once for all hosts
-        self.choosing: str = specification["_flexdisk_choosing"]
+        self.choosing = re.compile(specification["_flexdisk_choosing"])
         self.secret = re.compile(specification["_flexdisk_secret"])
 
     def reads(self, playbook: str, name: str) -> bool:
