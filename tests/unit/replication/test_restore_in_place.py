@@ -10,7 +10,6 @@ import contextlib
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import (
     host_status,
     vm_snapshot,
@@ -24,26 +23,25 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.
 from tests.unit.engine.modules.test_vm_snapshot import NOW, wanted
 
 from .controller import Controller
+from .restoring import Restoring
 from .test_move import swap
 from .test_other_tasks import task
 from .test_restore import made
 from .test_restore_over import EVERY, PLACE
-from .world import REPLICAS, VM, Fuse, Killed
+from .world import VM, Fuse, Killed
 
 KEPT = "data-wrong"
 NAMES = ("root", "data")
 WHY = "was interrupted while volumes changed places"
 
 
-class Site:
+class Site(Restoring):
     """The host of the replicas sends, and the one of the VM restores. So they have changed their names as in a sync."""
 
     number = 1
 
     def __init__(self, world) -> None:
-        self.world = world
         self.uuids = list(world.disks())
-        self.uuid = self.uuids[self.number]
         self.places = list(world.disks().values())[:2]
         self.place = self.places[self.number]
         self.before = world.hashes()
@@ -51,9 +49,7 @@ class Site:
             world.write(number, 9)  # what nobody wanted
         self.wrong = world.hashes()[self.number]
         assert self.wrong != self.before[self.number]
-        swap(world)
-        self.source, self.target = world.home, world.peer
-        self.replica = f"{REPLICAS}/{self.uuid}"
+        super().__init__(world, self.uuids[self.number])
         self.config = self.configured()
 
     def configured(self):
@@ -76,19 +72,6 @@ class Site:
         """All disks of the VM that are volumes."""
         disks = [{"disk": uuid, "new_name": f"{name}-wrong"} for uuid, name in zip(self.uuids, NAMES, strict=False)]
         return self.go(check, disks=disks, **more)
-
-    def refused(self, **more) -> str:
-        before = self.state()
-        with pytest.raises(Stopped) as caught:
-            self.go(**more)
-        assert self.state() == before
-        return str(caught.value)
-
-    def state(self):
-        return [host.node.pools.to_json()["pools"] for host in (self.source, self.target)]
-
-    def there(self):
-        return observe(self.target.zfs(), self.target.driver(), all_pools=True)
 
     def vm(self):
         return next(vm for vm in self.there().vms if vm.config.uuid == VM)

@@ -11,51 +11,35 @@ import os
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules import host_status
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .controller import Controller
+from .restoring import Restoring
 from .test_move import swap
 from .test_restore import made
-from .world import OTHER, REPLICAS, VM, Fuse, Killed, TwoSecretsWorld
+from .world import OTHER, VM, Fuse, Killed, TwoSecretsWorld
 
 EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 3
 PLACE = "zones/flexdisk/restoring"
 
 
-class Site:
-    """The host of the replicas sends, and the one of the VM restores. So they have changed their names as in a sync."""
+class Site(Restoring):
+    """The second disk is restored."""
 
     def __init__(self, world) -> None:
-        self.world, self.data = world, list(world.disks())[1]
         self.before = world.hashes()
         world.write(1, 9)  # what nobody wanted
-        swap(world)
-        self.source, self.target = world.home, world.peer
-        self.replica = f"{REPLICAS}/{self.data}"
+        super().__init__(world, list(world.disks())[1])
 
     def go(self, check=False, **more):
         controller = Controller(self.world, {"hv01": self.target, "hv02": self.source})
         sync = controller.sync("hv02", more.pop("target", "hv01"), [], peer_pool=more.pop("pool", None))
-        named = {"disk": self.data, "new_name": more.pop("new_name", "restored")}
+        named = {"disk": self.uuid, "new_name": more.pop("new_name", "restored")}
         given = {"disks": [named], "sync": sync}
         return controller.does("restore", {**given, **more}, check)["plan"]
-
-    def refused(self, **more) -> str:
-        before = self.state()
-        with pytest.raises(Stopped) as caught:
-            self.go(**more)
-        assert self.state() == before
-        return str(caught.value)
-
-    def state(self):
-        return [host.node.pools.to_json()["pools"] for host in (self.source, self.target)]
-
-    def there(self):
-        return observe(self.target.zfs(), self.target.driver(), all_pools=True)
 
     def whole(self):
         """The restored disk, which is as the disk was, and nothing else is left."""
