@@ -10,7 +10,7 @@ import re
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import ONLY_READ
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import NOT_THERE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import LEFT_TO_PROXMOX
 from tests.unit.playbooks.nodes import Nodes
 
@@ -54,10 +54,9 @@ def test_what_only_reads(nodes, playbook):
 
 
 REFUSED = {
-    "plan": ONLY_READ,
-    "adopt": ONLY_READ,
-    "snapshot -e flexdisk_vm=web -e flexdisk_snapshot_name=one": ONLY_READ,
-    "verify_disks -e flexdisk_verify_repair=orphan_volume": ONLY_READ,
+    "adopt": NOT_THERE,
+    "snapshot -e flexdisk_vm=web -e flexdisk_snapshot_name=one": NOT_THERE,
+    "verify_disks -e flexdisk_verify_repair=orphan_volume": NOT_THERE,
     "stop_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
     "delete_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
 }

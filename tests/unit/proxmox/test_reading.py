@@ -116,7 +116,7 @@ def test_what_is_under_way_is_shown(pve):
         "ha": True,
         "replication": ["101-0", "101-1"],
     }
-    assert shown["unreadable"] == ["Wrong line"]
+    assert shown["unreadable"] == ["Wrong line", "virtio16: local-zfs:vm-101-disk-9"]
     assert only(found, "db")["unmanaged"] == []  # the saved memory is in use
     assert not only(found, "web")["proxmox"]["ha"]
     # what waits for db to stop is no volume that nobody uses, although it is called after web

@@ -13,11 +13,15 @@ from ..model.resources import Resources
 from ..model.vm import VmConfig
 
 
-class Storage(t.Protocol):
-    """Commands of a hypervisor that manages sizes, quotas and snapshots of VMs itself. Else the engine does."""
+class Resizing(t.Protocol):
+    """The command of a hypervisor that resizes volumes itself. Else the engine does."""
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Resize a disk. shrink: the user permits a smaller size."""
+        """Resize a disk, and tell a running guest. shrink: the user permits a smaller size."""
+
+
+class Storage(Resizing, t.Protocol):
+    """Commands of a hypervisor that also manages quotas and snapshots of VMs itself. Else the engine does."""
 
     def set_flexible(self, vm: str, size: int) -> None:
         """Set the stored flexible_disk_size."""
@@ -98,6 +102,10 @@ class Hypervisor(t.Protocol):
     @property
     def storage(self) -> t.Optional[Storage]:
         """The hypervisor's own commands for storage; None if it leaves storage to ZFS."""
+
+    @property
+    def resizing(self) -> t.Optional[Resizing]:
+        """The hypervisor's own command for the size of a disk; None if it leaves that to ZFS."""
 
     @property
     def vms_as_a_whole(self) -> t.Optional[WholeVms]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Driver for Proxmox VE. It reads the files of the node, starts no process for that, and changes nothing so far."""
+"""Driver for Proxmox VE that only reads: the files of the node, without any process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from ..model.resources import Resources, checked
 from ..model.sizes import MIB
 from ..model.vm import VmConfig
 from . import pve_disk, pve_vm
-from .protocol import WholeVms
+from .protocol import Resizing, WholeVms
 
-CLUSTER = "/etc/pve"
-_LOCAL = CLUSTER + "/local"
+_LOCAL = pve_vm.LOCAL
 _MEMORY = "/proc/meminfo"
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _POOLS = "/proc/spl/kstat/zfs"  # has a folder for each pool that is imported
@@ -31,6 +30,7 @@ class ProxmoxVms:
     """The driver. Everything that would change a VM raises FlexdiskError NotSupported."""
 
     storage = None
+    resizing: t.Optional[Resizing] = None
     vms_as_a_whole: t.Optional[WholeVms] = None
     capabilities = Capabilities(
         name="proxmox",
@@ -73,7 +73,7 @@ class ProxmoxVms:
 
     def _cluster(self) -> pve_vm.Cluster:
         names = ("storage.cfg", "ha/resources.cfg", "replication.cfg")
-        cluster = pve_vm.parse_cluster(self._node(), *(self._text(f"{CLUSTER}/{name}") for name in names))
+        cluster = pve_vm.parse_cluster(self._node(), *(self._text(f"{pve_vm.CLUSTER}/{name}") for name in names))
         return cluster._replace(pools=self._pools())
 
     def _pools(self) -> t.Optional[t.FrozenSet[str]]:
@@ -92,7 +92,9 @@ class ProxmoxVms:
             raise FlexdiskError("HypervisorUnreachable", text) from exc
         if not os.path.isdir(self._root + _LOCAL):
             text = f"{_LOCAL} leads to node {node}, which does not exist; was the host renamed?"
-            raise FlexdiskError("HypervisorUnreachable", f"{text} Its VMs are those of the folders in {CLUSTER}/nodes")
+            raise FlexdiskError(
+                "HypervisorUnreachable", f"{text} Its VMs are those of the folders in {pve_vm.CLUSTER}/nodes"
+            )
         return node
 
     def _files(self, folder: str) -> t.Iterator[t.Tuple[int, bytes]]:
@@ -106,7 +108,7 @@ class ProxmoxVms:
             raise _unreadable(path, exc) from exc
         matches = (_CONFIG.fullmatch(name) for name in names)
         for vmid in sorted(int(match.group(1)) for match in matches if match):
-            content = self._bytes(f"{path}/{vmid}.conf")
+            content = self._bytes(pve_vm.file_of(vmid, folder))
             if content is not None:
                 yield vmid, content
 
@@ -169,4 +171,4 @@ def _unreadable(path: str, exc: OSError) -> FlexdiskError:
 
 
 def _refusal() -> FlexdiskError:
-    return FlexdiskError("NotSupported", pve_vm.ONLY_READ)
+    return FlexdiskError("NotSupported", "this is not supported on Proxmox VE")

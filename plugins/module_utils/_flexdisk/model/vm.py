@@ -109,6 +109,16 @@ class Use(t.NamedTuple):
     writes: bool = False
 
 
+class Waiting(t.NamedTuple):
+    """A change of a VM that its hypervisor has begun and not made yet. It is made with the next change of any kind."""
+
+    # What it changes, as the hypervisor calls it.
+    key: str
+    # The disk that comes, or that gets nothing but another serial; "" for any other change.
+    volume: str = ""
+    serial: str = ""
+
+
 class Sharer(t.NamedTuple):
     """Another VM that uses a disk of the VM. label: the other VM, with how it uses the volume."""
 
@@ -148,6 +158,9 @@ class VmConfig:
     boot_types: str = ""
     # Why the configuration cannot be changed.
     frozen: str = ""
+    # Changes that were begun and not made yet, and why nothing else may be changed then if they are not our own.
+    waiting: t.Tuple[Waiting, ...] = ()
+    why_waiting: str = ""
     # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
     # Volumes that the VM uses in any way, if the hypervisor reports more than the list of disks.

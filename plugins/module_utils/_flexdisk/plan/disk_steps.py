@@ -142,6 +142,11 @@ class EditDisks(Step):
     edits: t.Tuple[DiskEdit, ...]
 
     @property
+    def abilities(self) -> t.Tuple[str, ...]:
+        """To edit what changes: C(edit uuid) and so on."""
+        return tuple(f"{self.kind} {key}" for edit in self.edits for key in edit.changes)
+
+    @property
     def volumes(self) -> t.Tuple[str, ...]:
         """The volumes of the disks that change."""
         return tuple(edit.volume for edit in self.edits)

@@ -65,6 +65,8 @@ def order(
     if work.steps or vm.interrupted:
         check_ready(vm, problems)
     _check_converting(resolved, problems)
+    if _beyond(work, capabilities, problems):
+        return work
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
     if not policy.allow_restart:
@@ -76,6 +78,15 @@ def order(
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
+
+
+def _beyond(work: Sequence, capabilities: Capabilities, problems: Problems) -> bool:
+    """Whether the driver does not carry out some of the steps. Each of these is a problem."""
+    able = capabilities.abilities
+    refused = [step for step in work.steps if able and not able.issuperset(step.abilities)]
+    for step in refused:
+        problems.add("NotSupported", f"{step.text or step.kind}: {capabilities.scope}", step.disk)
+    return bool(refused)
 
 
 def _check_converting(resolved: Resolved, problems: Problems) -> None:
@@ -330,6 +341,8 @@ def repairs(
     reclaim: lower the quota of an inflexible VM, too. flexible: the flexible_disk_size (MiB) that a later step sets.
     recomputed: a later step sets quota and reservation anyway.
     """
+    if vm.config.prefixes:  # there is no quota law without a dataset of the VM
+        return []
     seq = Sequence(vm, geometry)
     off = space.off_automatic(vm, geometry)
     if off:

@@ -45,6 +45,11 @@ def _with_root(vm: Vm, **changes: t.Any) -> Vm:
     return replace(vm, root=replace(vm.root, **changes))
 
 
+def _with_quota(vm: Vm, quota: int, reservation: int) -> Vm:
+    """Return the VM with another quota and reservation. One without a dataset of its own has none."""
+    return vm if vm.config.prefixes else _with_root(vm, quota=quota, reservation=reservation)
+
+
 def _with_refreservation(vm: Vm, refreservation: int) -> Vm:
     """Return the VM with another refreservation of its file system. The part not written yet stays reserved."""
     root = vm.root
@@ -63,7 +68,7 @@ def _with_config(vm: Vm, **changes: t.Any) -> Vm:
 
 def _with_lawful_quota(vm: Vm, geometry: PoolGeometry) -> Vm:
     quota = settled_quota(vm, geometry)
-    return _with_root(vm, quota=quota, reservation=quota)
+    return _with_quota(vm, quota, quota)
 
 
 def _change_disk(vm: Vm, volume: str, change: t.Callable[[Disk], Disk]) -> Vm:
@@ -166,7 +171,7 @@ def _resize(step: disk_steps.Resize, vm: Vm, geometry: PoolGeometry) -> Vm:
         moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
     else:
         moved = sum(sign * overhead(v.volsize, v.volblocksize, geometry) for sign, v in ((1, after), (-1, before)))
-    return _with_root(vm, quota=vm.root.quota + moved, reservation=vm.root.reservation + moved)
+    return _with_quota(vm, vm.root.quota + moved, vm.root.reservation + moved)
 
 
 def _sized(volume: Dataset, size_mib: int, kind: str, geometry: PoolGeometry) -> Dataset:

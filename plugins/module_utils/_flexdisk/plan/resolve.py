@@ -120,7 +120,7 @@ def resolve(
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
         flexible = spec.flexible_disk_size + vm.hidden_mib
-    min_quota = 0 if capabilities.keeps_storage else capabilities.quota_unit
+    min_quota = 0 if capabilities.keeps_storage or vm.config.prefixes else capabilities.quota_unit
     resolved = Resolved(vm, flexible, spec.quota or vm.root.refquota or min_quota, [], [], [])
     for entry, disk in match.pairs:
         _pair(resolved, entry, disk, host, capabilities, problems)

@@ -99,7 +99,8 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     flexible_disk_size, and the uuids of its disks, as far as their serials agree with the volumes.
     """
     if config.prefixes:  # without a dataset of its own, the VM has nothing but its disks
-        return replace(config, disks=tuple(_known(config, entry, datasets) for entry in config.disks))
+        config = replace(config, disks=tuple(_known(config, entry, datasets) for entry in config.disks))
+        return _without_own_waiting(config, datasets) if config.waiting else config
     config = failover.with_failover_setting(config, datasets)
     if not config.identity_in_zfs:
         return config
@@ -116,8 +117,19 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     )
 
 
+def _without_own_waiting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
+    """Return the VM as if what an interrupted run of ours has begun were not there; frozen by what others have begun.
+
+    Ours gives a disk the serial that stands for the uuid of its volume, and nothing else.
+    """
+    ours = [one.volume for one in config.waiting if _uuid(one.serial, datasets.get(one.volume))]
+    if len(ours) < len(config.waiting):
+        return replace(config, frozen=config.frozen or config.why_waiting)
+    return usage.besides(config, ours)
+
+
 def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset]) -> DiskConfig:
-    return replace(entry, uuid=_uuid(entry, datasets.get(entry.volume))) if _within(config, entry) else entry
+    return replace(entry, uuid=_uuid(entry.serial, datasets.get(entry.volume))) if _within(config, entry) else entry
 
 
 def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[DiskConfig, ...]:
@@ -137,16 +149,16 @@ def _within(config: VmConfig, entry: DiskConfig) -> bool:
     return within(config, entry.volume)
 
 
-def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
+def _uuid(serial: str, volume: t.Optional[Dataset]) -> str:
     """Return the uuid that a serial stands for: the volume's own, or the one that it would get; "" for any other."""
     user = released_identity.effective_properties(volume) if volume is not None else {}
     known = [user.get("uuid", ""), identity.uuid_of(volume.guid)] if volume is not None else []
-    return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
+    return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == serial), "")
 
 
 def own_uuid(config: VmConfig, entry: DiskConfig, volume: Dataset) -> str:
     """Return the uuid that is known of an attached disk without the properties of its volume, "" for none."""
-    return _uuid(entry, replace(volume, user={})) if config.identity_in_zfs else entry.uuid
+    return _uuid(entry.serial, replace(volume, user={})) if config.identity_in_zfs else entry.uuid
 
 
 def may_have_uuid(entry: DiskConfig, uuid: str) -> bool:

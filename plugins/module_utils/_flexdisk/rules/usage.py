@@ -55,6 +55,11 @@ def uses(config: VmConfig, places: t.Optional[_Places] = None) -> t.Dict[str, Us
     return result
 
 
+def besides(config: VmConfig, volumes: t.Collection[str]) -> VmConfig:
+    """Return the VM as if it used these volumes only as disks of its list, if at all."""
+    return replace(config, uses={volume: use for volume, use in config.uses.items() if volume not in volumes})
+
+
 def sharers(config: VmConfig, usage: Usage) -> t.Tuple[Sharer, ...]:
     """Return the other VMs that have disks of a VM, by volume."""
     volumes = sorted({entry.volume for entry in config.disks if entry.volume and entry.media == "disk"})

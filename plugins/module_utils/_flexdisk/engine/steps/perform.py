@@ -75,7 +75,9 @@ class Tools:
             self._containers.add(place)
 
     def settle(self, after: Vm) -> None:
-        """Set quota and reservation of the VM's dataset to those of after."""
+        """Set quota and reservation of the VM's dataset, if it has one, to those of after."""
+        if after.config.prefixes:
+            return
         self.zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
 
 
