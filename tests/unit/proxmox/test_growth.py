@@ -86,7 +86,7 @@ def test_a_replication_job_is_named():
 def test_no_quota_and_no_other_change():
     world = World()
     assert "no dataset of its own" in world.refusal(LARGER, vm={"quota": "1GiB"})
-    assert "makes disks larger and names them" in world.refusal({"name": "data", "compression": "lz4"})
+    assert "makes them larger and names them" in world.refusal({"name": "data", "compression": "lz4"})
     assert "[NotSupported]" in world.refusal({"name": "root"}, vm={"unlisted": "detach"})
 
 

@@ -161,11 +161,12 @@ def test_findings(pve):
     pve.vm(102, "name: odd", "scsi0: local-zfs:vm-102-disk-0", "scsi1: local-zfs:vm-102-disk-7", uuid=DATA)
     pve.volume("rpool/data/vm-102-disk-0")
     kinds = {(one["kind"], one["volume"]) for one in pve("disk_verify")["findings"]}
+    volumes = ("rpool/data/vm-100-disk-0", "tank/vms/vm-100-disk-0")
     assert kinds == {
         ("orphan_volume", "rpool/data/vm-100-disk-2"),
         ("orphan_volume", "rpool/data/vm-100-disk-3"),
         ("dangling_reference", "rpool/data/vm-102-disk-7"),
-    } | {("stale_copy", name) for name in ("rpool/data/vm-100-disk-0", "tank/vms/vm-100-disk-0")}
+    } | {("stale_copy", name) for name in volumes}
 
 
 LEFT_ALONE = {

@@ -48,6 +48,7 @@ class LibvirtDisks:
 
     storage = None
     resizing = None
+    records = None
     vms_as_a_whole: t.Optional[WholeVms] = None
 
     def __init__(self, domains: Domains, uri: str, pause: t.Callable[[float], None] = time.sleep) -> None:

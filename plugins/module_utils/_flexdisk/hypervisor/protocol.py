@@ -10,7 +10,7 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.desired import Description, ImageFile, NewVm
 from ..model.resources import Resources
-from ..model.vm import VmConfig
+from ..model.vm import VmConfig, VmRecord
 
 
 class Resizing(t.Protocol):
@@ -37,6 +37,13 @@ class Storage(Resizing, t.Protocol):
     def delete_snapshot(self, vm: str, name: str) -> None: ...
 
     def set_indestructible(self, vm: str, protected: bool) -> None: ...
+
+
+class Records(t.Protocol):
+    """Keeps records of VMs beside their configurations, so that both go the same ways."""
+
+    def write_record(self, vm: str, record: VmRecord) -> None:
+        """Replace the record of a VM. C(VmConfig.record) has it."""
 
 
 class WholeVms(t.Protocol):
@@ -106,6 +113,10 @@ class Hypervisor(t.Protocol):
     @property
     def resizing(self) -> t.Optional[Resizing]:
         """The hypervisor's own command for the size of a disk; None if it leaves that to ZFS."""
+
+    @property
+    def records(self) -> t.Optional[Records]:
+        """Where records of VMs are kept; None if the datasets of the VMs have what they would say."""
 
     @property
     def vms_as_a_whole(self) -> t.Optional[WholeVms]:

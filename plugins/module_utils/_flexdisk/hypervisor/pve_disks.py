@@ -9,24 +9,27 @@ read again, whatever the exit status was.
 
 from __future__ import annotations
 
+import os
 import time
 import typing as t
 from dataclasses import replace
 
 from ..model.command import Runner
+from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart
 from ..model.text import visible
-from ..model.vm import VmConfig
+from ..model.vm import VmConfig, VmRecord
+from ..rules import vm_record
 from ..rules.identity import serial_of
-from . import pve_disk, pve_monitor, pve_qm, pve_vm
+from . import pve_disk, pve_monitor, pve_qm, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
 _PATIENCE = 600  # a volume whose device does not come takes five minutes
-_LIVE = frozenset(("identity", "grow"))
-_ABILITIES = _LIVE | {"copy", "edit uuid"}
-_SCOPE = "on Proxmox VE, this release makes disks larger and names them, and changes nothing else"
+_LIVE = frozenset(("identity", "grow", "create", "attach", "flexible"))
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember"}
+_SCOPE = "on Proxmox VE, this release adds disks, makes them larger and names them, and changes nothing else"
 
 
 class _Place(t.NamedTuple):
@@ -52,6 +55,7 @@ class ProxmoxDisks(ProxmoxVms):
         super().__init__(root, pause)
         self._runner = runner
         self.resizing = self
+        self.records = self
         # The VMs as they were read last, by UUID.
         self._seen: t.Dict[str, VmConfig] = {}
 
@@ -107,11 +111,39 @@ class ProxmoxDisks(ProxmoxVms):
             if seen != size * MIB:
                 raise FlexdiskError("NotApplied", f"{place.label}: {self._old_size(seen)}")
 
+    def write_record(self, vm: str, record: VmRecord) -> None:
+        """Replace the record of a VM. pmxcfs has neither modes nor a disk to wait for."""
+        path = pve_vm.record_file(vm)
+        try:
+            os.makedirs(os.path.dirname(self._root + path), exist_ok=True)
+            whole_files.replace(self._root + path, vm_record.render(record), mode=None, durable=False)
+        except OSError as exc:
+            raise FlexdiskError("FileFailed", f"{path} cannot be written: {exc.strerror}") from exc
+        self.vms()
+
     def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
         """Write the serials that stand for UUIDs, disk by disk. An interrupted run writes the rest."""
         for entry in entries:
             place = self._place(vm, entry["path"])
             self._set(place, {**place.disk.options, "serial": serial_of(entry["uuid"])})
+
+    def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
+        """Give a VM a volume of its own name as a disk. qm removes an C(unusedN) with it."""
+        config, file = self._fresh(vm)
+        vmid, key, dataset = config.proxmox["vmid"], disk["pci_slot"], disk["path"][len(ZVOL) :]
+        if key in file.main.values:
+            raise FlexdiskError("Changed", f"{key} of VM {vmid} is taken by now")
+        place = _Place(vmid, key, pve_disk.PveDisk(self._volume_id(dataset), {}), dataset, file)
+        self._set(place, {"serial": serial_of(disk["uuid"])})
+
+    def _volume_id(self, dataset: str) -> str:
+        """Return what Proxmox VE calls a volume. Two storages may have it: it takes either."""
+        parent, _slash, name = dataset.rpartition("/")
+        cluster = self._cluster()
+        active = [one for one in cluster.storages.values() if one.dataset == parent and one.is_active(cluster.node)]
+        if not active:
+            raise FlexdiskError("Changed", f"no active storage of this node has {parent} any more")
+        return f"{active[0].name}:{name}"
 
     def _set(self, place: _Place, options: t.Mapping[str, str]) -> None:
         """Give a disk these options, which replace all that it has. qm reads its size from the volume."""
@@ -133,13 +165,23 @@ class ProxmoxDisks(ProxmoxVms):
         if place.key in pve_vm.pending_keys(file):
             return f"the change of {place.label} waits for a stop of the VM"
         size = self._volsize(place.dataset)
-        return "" if pve_disk.parse_size(now.options.get("size", "")) == size else f"{place.label} has another size="
+        if pve_disk.parse_size(now.options.get("size", "")) != size:
+            return f"{place.label} has another size="
+        has = size if not self._process(place.vmid) else self._qemu_size(place)
+        return "" if has == size else f"the running QEMU has {place.key} with another size"
 
     def _dropped(self, place: _Place) -> str:
         """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none."""
         now = self._file(place.vmid).main.values
-        lost = [f"{key}: {visible(value)}" for key, value in place.file.main.values.items() if key not in now]
+        gone = [(key, value) for key, value in place.file.main.values.items() if key not in now]
+        kept = [(key, value) for key, value in gone if not self._is_unused(key, value, place.disk.volume)]
+        lost = [f"{key}: {visible(value)}" for key, value in kept]
         return f"the change was made, but Proxmox VE has dropped {'; '.join(lost)} from the file" if lost else ""
+
+    @staticmethod
+    def _is_unused(key: str, value: str, volume: str) -> bool:
+        """Whether the line names the volume of a disk as one that the VM does not use."""
+        return pve_disk.is_unused_key(key) and pve_disk.parse(value).volume == volume
 
     def _undone(self, place: _Place) -> str:
         """Take back what the command has left in the pending changes, which were none before. Return what is left."""

@@ -17,7 +17,7 @@ from ..model.resources import Resources, checked
 from ..model.sizes import MIB
 from ..model.vm import VmConfig
 from . import pve_disk, pve_vm
-from .protocol import Resizing, WholeVms
+from .protocol import Records, Resizing, WholeVms
 
 _LOCAL = pve_vm.LOCAL
 _MEMORY = "/proc/meminfo"
@@ -31,6 +31,7 @@ class ProxmoxVms:
 
     storage = None
     resizing: t.Optional[Resizing] = None
+    records: t.Optional[Records] = None
     vms_as_a_whole: t.Optional[WholeVms] = None
     capabilities = Capabilities(
         name="proxmox",
@@ -40,7 +41,6 @@ class ProxmoxVms:
         quota_unit=MIB,
         device_prefix=ZVOL,
         functions_per_slot=1,
-        slotless=frozenset(pve_disk.BUSES) - {"virtio"},
         platform="linux",
         keeps_storage=False,
         removal_destroys=False,
@@ -63,7 +63,8 @@ class ProxmoxVms:
             except FlexdiskError as exc:
                 raise FlexdiskError(exc.code, f"VM {vmid}: {exc.message}") from exc
         containers = [pve_vm.container(vmid, content, cluster) for vmid, content in self._files("lxc")]
-        return [*pve_vm.with_unique_uuids(configs, cluster), *containers]
+        unique = pve_vm.with_unique_uuids(configs, cluster)
+        return [*(pve_vm.with_record(one, self._bytes(pve_vm.record_file(one.uuid))) for one in unique), *containers]
 
     def vm(self, vm: str) -> VmConfig:
         config = next((one for one in self.vms() if one.uuid == vm), None)

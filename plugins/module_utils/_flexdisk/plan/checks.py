@@ -442,7 +442,8 @@ def _at_rest(resolved: Resolved, geometry: PoolGeometry) -> bool:
     vm = resolved.vm
     asked = (resolved.flexible, resolved.quota) != (vm.config.flexible_disk_size, vm.root.refquota)
     resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size or _converts(g) for g in resolved.targets)
-    return not (asked or resized or resolved.leavers or space.drift_cause(vm, geometry))
+    drifted = not vm.config.prefixes and bool(space.drift_cause(vm, geometry))
+    return not (asked or resized or resolved.leavers or drifted)
 
 
 def _overdrawn(vm: Vm) -> int:

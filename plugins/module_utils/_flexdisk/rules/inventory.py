@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig
-from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage
+from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage, vm_record
 from .layout import (
     container,
     find_vm_dataset,
@@ -100,6 +100,7 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     """
     if config.prefixes:  # without a dataset of its own, the VM has nothing but its disks
         config = replace(config, disks=tuple(_known(config, entry, datasets) for entry in config.disks))
+        config = replace(config, flexible_disk_size=config.record.flexible_disk_size if config.record else None)
         return _without_own_waiting(config, datasets) if config.waiting else config
     config = failover.with_failover_setting(config, datasets)
     if not config.identity_in_zfs:
@@ -129,7 +130,21 @@ def _without_own_waiting(config: VmConfig, datasets: t.Mapping[str, Dataset]) ->
 
 
 def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset]) -> DiskConfig:
-    return replace(entry, uuid=_uuid(entry.serial, datasets.get(entry.volume))) if _within(config, entry) else entry
+    return (
+        replace(entry, uuid=_uuid(entry.serial, _volume(config, entry, datasets))) if _within(config, entry) else entry
+    )
+
+
+def _volume(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset]) -> t.Optional[Dataset]:
+    """Return the volume of a disk, with the identity that the record of the VM may have for it."""
+    volume = datasets.get(entry.volume) if entry.volume else None
+    return volume if volume is None else vm_record.with_identity(config, entry, volume)
+
+
+def attached_disks(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.List[Disk]:
+    """Return the disks of a VM without a dataset of its own, without their snapshots."""
+    volumes = [(entry, _volume(config, entry, datasets)) for entry in config.disks]
+    return [attached_disk(config, entry, entry.pci_slot, v, 0) for entry, v in volumes if v is not None and v.backs]
 
 
 def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[DiskConfig, ...]:
@@ -254,7 +269,7 @@ def attached_disk(
         "pci_slot": slot,
         "image_size": entry.image_size or image_size,
         "path": entry.path,
-        "key": entry.key,
+        "address": config.pci.addresses.get(slot, ""),
         "element": entry.element,
     }
     if entry.uuid or serial_shown(entry):
@@ -282,6 +297,13 @@ def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
     )
 
 
+def _without_dataset(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> Dataset:
+    """Return what stands for the dataset of a VM that has none: what its new volumes inherit, and nothing else."""
+    place = config.new_disks.prefix.rpartition("/")[0] if config.new_disks is not None else ""
+    above = datasets.get(place, Dataset(place, ""))
+    return Dataset(config.dataset, "", compression=above.compression, encryptionroot=above.encryptionroot)
+
+
 def _link_vm(
     config: VmConfig,
     datasets: t.Mapping[str, Dataset],
@@ -291,11 +313,11 @@ def _link_vm(
     used: usage.Usage,
 ) -> Vm:
     """Return the VM with its volumes. pools: those that were read. used: the users of all volumes."""
-    root = datasets[config.dataset] if not config.prefixes else Dataset(config.dataset, "")
+    root = datasets[config.dataset] if not config.prefixes else _without_dataset(config, datasets)
     disks, missing, strays, unread, unbacked = [], [], [], [], []
     positions = slots.positions(config.disks, config.pci)
     for entry in config.disks:
-        volume = datasets.get(entry.volume) if entry.volume else None
+        volume = _volume(config, entry, datasets)
         if config.identity_in_zfs and entry.volume and not _within(config, entry):
             strays.append(entry.path)
         elif volume is not None and volume.backs:
@@ -309,6 +331,7 @@ def _link_vm(
         else:
             unbacked.append(entry)
     known = {d.volume.name for d in disks}
+    siblings = {child.name for child in tree.of_vm(config)} | used.within(config.prefixes) if config.prefixes else set()
     orphans, other_used, below = [], 0, []
     for child in tree.of_vm(config):
         if config.prefixes and used.of(child.name):
@@ -330,6 +353,7 @@ def _link_vm(
         disks=tuple(sorted(disks, key=lambda d: (d.index, d.volume.name))),
         orphans=tuple(orphans),
         detached=detached,
+        siblings=frozenset(siblings),
         snapshots=tree.of(root.name)["snapshots"],
         other_used=other_used,
         unbacked=tuple(unbacked),

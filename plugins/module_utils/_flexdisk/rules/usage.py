@@ -38,6 +38,10 @@ class Usage:
             for volume, use in uses(config, places).items():
                 self._users.setdefault(volume, {})[config.uuid] = User(config, use)
 
+    def within(self, prefixes: t.Tuple[str, ...]) -> t.Set[str]:
+        """Return the volumes with such names that any VM uses, whether they exist or not."""
+        return {volume for volume in self._users if volume.startswith(prefixes)}
+
     def of(self, volume: str, besides: str = "") -> t.List[User]:
         """Return the VMs that use a volume, sorted by label. besides: the UUID of a VM that does not count."""
         users = (user for uuid, user in self._users.get(volume, {}).items() if uuid != besides)

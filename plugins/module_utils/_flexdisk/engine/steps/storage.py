@@ -18,6 +18,7 @@ from ...rules import identity, pins
 from ...zfs import exact
 from . import file_disks
 from .perform import Change, Tools, stamp
+from .records import write_record
 from .volumes import make_disk, reservation, snapshots_of_dataset
 
 
@@ -39,6 +40,9 @@ class ByZfs:
 
     def set_flexible(self, step: SetFlexibleSize, change: Change) -> None:
         """Store flexible_disk_size, and set the figures that follow from it."""
+        if change.after.config.prefixes:
+            write_record(self._tools, change.after)
+            return
         self._zfs.set_facts(change.after.root.name, {identity.FLEXIBLE: str(step.stored_mib)})
         self._set_figures(change)
 
