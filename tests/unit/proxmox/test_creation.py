@@ -166,3 +166,11 @@ def test_interrupted_at_every_command(running):
         world.done(*wanted)
         assert picture(world) == picture(straight), fault
         assert not world.converge(*wanted).changed
+
+
+def test_a_disk_that_qemu_does_not_have_is_no_disk():
+    """The file says so, and QEMU has lost it since."""
+    world = World(running=True)
+    sizes = world._sizes
+    world._sizes = lambda path: {key: size for key, size in sizes(path).items() if key != "virtio1"}
+    assert "the running QEMU does not have virtio1" in world.converge(NEW).failure["message"]

@@ -167,8 +167,9 @@ class ProxmoxDisks(ProxmoxVms):
         size = self._volsize(place.dataset)
         if pve_disk.parse_size(now.options.get("size", "")) != size:
             return f"{place.label} has another size="
-        has = size if not self._process(place.vmid) else self._qemu_size(place)
-        return "" if has == size else f"the running QEMU has {place.key} with another size"
+        if self._process(place.vmid) and place.key not in self._qemu_sizes(place.vmid):
+            return f"the running QEMU does not have {place.key}"
+        return ""
 
     def _dropped(self, place: _Place) -> str:
         """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none."""
@@ -244,7 +245,10 @@ class ProxmoxDisks(ProxmoxVms):
 
     def _qemu_size(self, place: _Place) -> int:
         """Return the bytes of a disk that the running QEMU has. Raises FlexdiskError if it does not say."""
-        sizes = pve_monitor.sizes(f"{self._root}/run/qemu-server/{place.vmid}.qmp")
+        sizes = self._qemu_sizes(place.vmid)
         if place.key not in sizes:
             raise FlexdiskError("Changed", f"the running QEMU of VM {place.vmid} does not have {place.key}")
         return sizes[place.key]
+
+    def _qemu_sizes(self, vmid: int) -> t.Dict[str, int]:
+        return pve_monitor.sizes(f"{self._root}/run/qemu-server/{vmid}.qmp")
