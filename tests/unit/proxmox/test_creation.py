@@ -13,6 +13,7 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
+from tests.unit.modules.test_modules import TOP, assert_documented, documentation
 
 from .world import FILE, Killed, World, faults
 
@@ -174,3 +175,10 @@ def test_a_disk_that_qemu_does_not_have_is_no_disk():
     sizes = world._sizes
     world._sizes = lambda path: {key: size for key, size in sizes(path).items() if key != "virtio1"}
     assert "the running QEMU does not have virtio1" in world.converge(NEW).failure["message"]
+
+
+def test_results_are_documented(pve):
+    result = pve("vm_disks", vms=[{"vm": "web", "unlisted": "keep", "disks": [NEW]}])
+    assert not result.get("failed")
+    assert {disk["key"] for disk in result["vms"][0]["disks"]} == {"virtio0", "virtio1", "scsi1"}
+    assert_documented({key: result[key] for key in set(result) - TOP}, documentation("vm_disks", "RETURN"))
