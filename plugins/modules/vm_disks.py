@@ -14,6 +14,7 @@ from ansible.module_utils.basic import AnsibleModule
 
 from ..module_utils._flexdisk.engine.modules.vm_disks import converge
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, DISK, HOST, LOCK, POWER, REFUSAL, policy
+from ..module_utils._flexdisk.engine.run.changing import CHANGING
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module, unparsed
 from ..module_utils._flexdisk.engine.run.results import answer
 
@@ -42,7 +43,7 @@ def main() -> None:
         supports_check_mode=True,
     )
     task = f"vm_disks of {', '.join(vm['vm'] for vm in module.params['vms'])}"
-    run_module(module, __version__, task, unparsed, body)
+    run_module(module, __version__, task, unparsed, body, drivers=CHANGING)
 
 
 def body(call: Call, params: t.Mapping[str, t.Any]) -> Answer:

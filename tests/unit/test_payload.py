@@ -13,24 +13,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 312,
-    "disk_adopt": 320,
-    "disk_info": 285,
-    "disk_verify": 355,
-    "group_lease": 180,
+    "disk": 320,
+    "disk_adopt": 328,
+    "disk_info": 294,
+    "disk_verify": 365,
+    "group_lease": 184,
     "guest_growth": 60,
     "guest_growth_info": 70,
-    "host_info": 262,
-    "host_metrics": 229,
-    "host_status": 226,
-    "host_step": 514,
+    "host_info": 269,
+    "host_metrics": 236,
+    "host_status": 234,
+    "host_step": 522,
     "progress_info": 50,
-    "replica_info": 312,
-    "vm": 340,
-    "vm_disks": 285,
-    "vm_info": 284,
-    "vm_snapshot": 324,
-    "zfs_quota": 327,
+    "replica_info": 320,
+    "vm": 348,
+    "vm_disks": 330,
+    "vm_info": 293,
+    "vm_snapshot": 332,
+    "zfs_quota": 336,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 
@@ -62,9 +62,11 @@ def test_what_a_module_cannot_need_does_not_travel_with_it(payload):
         assert not [path for path in travels[module] if path.startswith(("plan/", "zfs/", "hypervisor/libvirt_d"))]
     for module in ("disk_info", "host_info", "vm_info", "replica_info", "group_lease"):
         assert not [path for path in travels[module] if path.startswith("engine/steps/apply")], module
+    changing = {"vm_disks"}
+    assert {module for module, paths in travels.items() if "hypervisor/pve_disks.py" in paths} == changing
     reading = {"disk_info", "disk_verify", "host_info", "host_metrics", "host_status", "replica_info"}
     reading |= {"vm_info", "zfs_quota", "group_lease"}
-    assert {module for module, paths in travels.items() if "hypervisor/pve_vms.py" in paths} == reading
+    assert {module for module, paths in travels.items() if "hypervisor/pve_vms.py" in paths} == reading | changing
     for module in BUDGET.keys() - {"host_step", "vm"}:
         of_whole_vms = {f"hypervisor/{name}.py" for name in ("libvirt_driver", "vmadm", "domain_travel", "images")}
         assert not of_whole_vms.intersection(travels[module]), module

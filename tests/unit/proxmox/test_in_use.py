@@ -162,6 +162,7 @@ def test_disks_that_are_unreadable_are_those_that_the_real_program_warns_of():
             shown = pve_vm.parse_vm(100, content, cluster, "").proxmox["unreadable"]
             lines = set(shown) - set(pve_config.VmFile(content).unreadable)
             warned = set(re.findall(r"unable to parse value of '([a-z]+[0-9]+)' - format error", case["stderr"]))
+            warned |= set(re.findall(r"unknown setting '((?:ide|sata|scsi|virtio)[0-9]+)'", case["stderr"]))
             assert {line.partition(":")[0] for line in lines} == warned, case["id"]
             warned_of += len(warned)
     assert warned_of

@@ -6,11 +6,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
 
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import ONLY_READ
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import NOT_THERE
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import LEFT_TO_PROXMOX
 from tests.unit.playbooks.nodes import Nodes
 
@@ -54,10 +55,9 @@ def test_what_only_reads(nodes, playbook):
 
 
 REFUSED = {
-    "plan": ONLY_READ,
-    "adopt": ONLY_READ,
-    "snapshot -e flexdisk_vm=web -e flexdisk_snapshot_name=one": ONLY_READ,
-    "verify_disks -e flexdisk_verify_repair=orphan_volume": ONLY_READ,
+    "adopt": NOT_THERE,
+    "snapshot -e flexdisk_vm=web -e flexdisk_snapshot_name=one": NOT_THERE,
+    "verify_disks -e flexdisk_verify_repair=orphan_volume": NOT_THERE,
     "stop_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
     "delete_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
 }
@@ -72,3 +72,27 @@ def test_what_would_change_something(nodes, call):
     assert status != 0
     assert REFUSED[call] in printed, printed
     assert files(nodes) == before
+
+
+def test_disks_are_planned_and_changed(nodes):
+    """As on any other host: the plan, then what it says, then nothing."""
+    entries = [
+        {"name": "data", "size": "3GiB"},
+        {"pci_slot": "virtio0", "name": "root"},
+        {"name": "logs", "size": "1GiB"},
+    ]
+    declared = json.dumps({"flexible_disks_vms": [{"vm": "web", "disks": entries}]})
+    before = files(nodes)
+    status, printed = nodes.play("plan", "--limit", "pve1", "-e", declared)
+    assert status == 0, printed
+    assert files(nodes) == before
+    for line in ("~ data 2 GiB -> 3 GiB", "+ logs 1 GiB sparse at scsi0", "= root adopted"):
+        assert line in printed
+    status, printed = nodes.play("converge", "--limit", "pve1", "-e", declared)
+    assert status == 0, printed
+    file = (nodes.folder / "pve1/root/etc/pve/nodes/pve1/qemu-server/100.conf").read_text()
+    assert re.search(r"^scsi0: local-zfs:vm-100-disk-2,serial=[0-9a-f]{20},size=1G$", file, re.MULTILINE)
+    settled = files(nodes)
+    status, printed = nodes.play("converge", "--limit", "pve1", "-e", declared)
+    assert (status, re.search(r"pve1 .*changed=0 ", printed) is None) == (0, False), printed
+    assert files(nodes) == settled

@@ -116,7 +116,7 @@ def test_what_is_under_way_is_shown(pve):
         "ha": True,
         "replication": ["101-0", "101-1"],
     }
-    assert shown["unreadable"] == ["Wrong line"]
+    assert shown["unreadable"] == ["Wrong line", "virtio16: local-zfs:vm-101-disk-9"]
     assert only(found, "db")["unmanaged"] == []  # the saved memory is in use
     assert not only(found, "web")["proxmox"]["ha"]
     # what waits for db to stop is no volume that nobody uses, although it is called after web
@@ -161,11 +161,12 @@ def test_findings(pve):
     pve.vm(102, "name: odd", "scsi0: local-zfs:vm-102-disk-0", "scsi1: local-zfs:vm-102-disk-7", uuid=DATA)
     pve.volume("rpool/data/vm-102-disk-0")
     kinds = {(one["kind"], one["volume"]) for one in pve("disk_verify")["findings"]}
+    volumes = ("rpool/data/vm-100-disk-0", "tank/vms/vm-100-disk-0")
     assert kinds == {
         ("orphan_volume", "rpool/data/vm-100-disk-2"),
         ("orphan_volume", "rpool/data/vm-100-disk-3"),
         ("dangling_reference", "rpool/data/vm-102-disk-7"),
-    } | {("stale_copy", name) for name in ("rpool/data/vm-100-disk-0", "tank/vms/vm-100-disk-0")}
+    } | {("stale_copy", name) for name in volumes}
 
 
 LEFT_ALONE = {

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, Pci
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import slots
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import (
     SMARTOS,
     Slot,
@@ -178,3 +179,16 @@ def test_a_whole_device_for_a_disk():
 def test_strict_positions_are_those_written_down():
     disks = [DiskConfig("/a", pci_slot="1:0:0"), DiskConfig("/b", boot=True)]
     assert positions(disks, PORTS) == {"/a": "1:0:0", "/b": ""}
+
+
+def test_places_are_those_of_vms_that_have_places():
+    """virtio3 is a slot of Proxmox VE, and of no other hypervisor."""
+    for text in ("virtio3", "scsi30", "ide0"):
+        assert slots.render_slot(slots.parse_slot(text)) == slots.normalise(text) == slots.valid(text) == text
+        for pci in (slots.SMARTOS, Pci(candidates=("1:0:0",), functions=1, strict=True)):
+            assert slots.obstacle(slots.parse_slot(text), pci) == "the VM has no such place for disks"
+    places = Pci(candidates=("virtio0", "virtio1"), functions=1, strict=True)
+    assert slots.obstacle(slots.parse_slot("virtio1"), places) is None
+    assert "a place such as virtio0" in slots.obstacle(slots.parse_slot("0:10:0"), places)
+    for text in ("virtio", "virtio01", "nvme0", "VIRTIO0"):
+        assert slots.valid(text) == ""

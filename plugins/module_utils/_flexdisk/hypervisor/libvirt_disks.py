@@ -47,6 +47,8 @@ class LibvirtDisks:
     """The driver for VMs that are there. It refuses a change if something else has changed the configuration."""
 
     storage = None
+    resizing = None
+    records = None
     vms_as_a_whole: t.Optional[WholeVms] = None
 
     def __init__(self, domains: Domains, uri: str, pause: t.Callable[[float], None] = time.sleep) -> None:

@@ -10,14 +10,18 @@ import typing as t
 from ..model.capabilities import Capabilities
 from ..model.desired import Description, ImageFile, NewVm
 from ..model.resources import Resources
-from ..model.vm import VmConfig
+from ..model.vm import VmConfig, VmRecord
 
 
-class Storage(t.Protocol):
-    """Commands of a hypervisor that manages sizes, quotas and snapshots of VMs itself. Else the engine does."""
+class Resizing(t.Protocol):
+    """The command of a hypervisor that resizes volumes itself. Else the engine does."""
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Resize a disk. shrink: the user permits a smaller size."""
+        """Resize a disk, and tell a running guest. shrink: the user permits a smaller size."""
+
+
+class Storage(Resizing, t.Protocol):
+    """Commands of a hypervisor that also manages quotas and snapshots of VMs itself. Else the engine does."""
 
     def set_flexible(self, vm: str, size: int) -> None:
         """Set the stored flexible_disk_size."""
@@ -33,6 +37,13 @@ class Storage(t.Protocol):
     def delete_snapshot(self, vm: str, name: str) -> None: ...
 
     def set_indestructible(self, vm: str, protected: bool) -> None: ...
+
+
+class Records(t.Protocol):
+    """Keeps records of VMs beside their configurations, so that both go the same ways."""
+
+    def write_record(self, vm: str, record: VmRecord) -> None:
+        """Replace the record of a VM. C(VmConfig.record) has it."""
 
 
 class WholeVms(t.Protocol):
@@ -98,6 +109,14 @@ class Hypervisor(t.Protocol):
     @property
     def storage(self) -> t.Optional[Storage]:
         """The hypervisor's own commands for storage; None if it leaves storage to ZFS."""
+
+    @property
+    def resizing(self) -> t.Optional[Resizing]:
+        """The hypervisor's own command for the size of a disk; None if it leaves that to ZFS."""
+
+    @property
+    def records(self) -> t.Optional[Records]:
+        """Where records of VMs are kept; None if the datasets of the VMs have what they would say."""
 
     @property
     def vms_as_a_whole(self) -> t.Optional[WholeVms]:

@@ -60,6 +60,12 @@ def is_disk_key(key: str) -> bool:
     return match is not None and int(match.group(2)) < BUSES.get(match.group(1), 0)
 
 
+def is_beyond(key: str) -> bool:
+    """Return whether a key is that of a disk on a bus that has no such place."""
+    match = _KEY.fullmatch(key)
+    return match is not None and match.group(1) in BUSES and not is_disk_key(key)
+
+
 def is_unused_key(key: str) -> bool:
     """Return whether the key is that of a volume that the VM has, but does not use."""
     match = _KEY.fullmatch(key)
@@ -109,6 +115,17 @@ def check_options(key: str, disk: PveDisk) -> None:
 def render(disk: PveDisk) -> str:
     """Return the value of a disk as Proxmox VE writes it: the volume, then the options by name."""
     return ",".join([disk.volume, *(f"{name}={disk.options[name]}" for name in sorted(disk.options))])
+
+
+def but_for(disk: PveDisk, *names: str) -> t.Dict[str, str]:
+    """Return the options of a disk without these and its size, to be compared."""
+    return plain({name: value for name, value in disk.options.items() if name not in ("size", *names)})
+
+
+def plain(options: t.Mapping[str, str]) -> t.Dict[str, str]:
+    """Return options to be compared: Proxmox VE writes switches as 1 and 0, whatever they were."""
+    values = {name: boolean(value) if name in _SWITCHES else None for name, value in options.items()}
+    return {name: value if values[name] is None else str(int(bool(values[name]))) for name, value in options.items()}
 
 
 def parse_size(text: str) -> t.Optional[int]:

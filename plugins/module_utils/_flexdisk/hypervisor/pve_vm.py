@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import typing as t
 from dataclasses import replace
@@ -13,7 +14,8 @@ from urllib.parse import unquote
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..model.text import visible
-from ..model.vm import SAVED, DiskConfig, Pci, Use, VmConfig
+from ..model.vm import SAVED, SPARSE, THICK, DiskConfig, NewDisks, Pci, Use, VmConfig, Waiting
+from ..rules import vm_record
 from ..rules.identity import is_pool, is_uuid, uuid_for
 from ..rules.layout import pool_of, sibling_prefix, sibling_prefixes, vm_dataset
 from . import pve_disk, pve_storage
@@ -21,9 +23,13 @@ from .pve_config import MAIN, PENDING, SNAPSHOT, Section, VmFile
 
 BRAND = "qemu"
 CONTAINER_BRAND = "lxc"
-ONLY_READ = "the VM is on Proxmox VE, whose VMs are only read so far"
+CLUSTER = "/etc/pve"
+LOCAL = CLUSTER + "/local"
+RECORDS = "flexdisk"  # the folder of our own files
 _SLOTS = 6  # virtio0 has PCI device 10, and so on. Others are behind bridges, whose numbers the guest chooses.
 _FIRST_DEVICE = 10
+_HOTPLUG = "network,disk,usb"  # the default
+_HOT_SCSI = ("virtio-scsi-pci", "virtio-scsi-single")
 _SUSPENDED = "suspended"
 _DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
 _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
@@ -74,9 +80,12 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         flexible_disk_size=None,
         disks=tuple(disks.entries),
         tags={tag: "" for tag in re.split(r"[;,\s]+", values.get("tags", "")) if tag},
-        pci=Pci(strict=True, functions=1),
+        pci=disks.pci,
+        new_disks=disks.new_disks,
         identity_in_zfs=True,
-        frozen=ONLY_READ,
+        frozen=_why_frozen(vmid, file, cluster, disks),
+        waiting=tuple(waiting(file, cluster.storages)),
+        why_waiting=_why_waiting(vmid, file),
         uses=disks.uses,
         digest=VmFile(content).digest,
         memory=_number(values.get("memory", "").rpartition("=")[2]) or _DEFAULT_MEMORY,
@@ -110,6 +119,29 @@ def with_unique_uuids(configs: t.Sequence[VmConfig], cluster: Cluster) -> t.List
             config = left_alone(replace(config, uuid=_stand_in(cluster, config.proxmox["vmid"])), why)
         result.append(config)
     return result
+
+
+def file_of(vmid: int, folder: str = "qemu-server") -> str:
+    """Return the path of the file of a VM of this node, or of a container."""
+    return f"{LOCAL}/{folder}/{vmid}.conf"
+
+
+def record_file(uuid: str) -> str:
+    """Return the path of the record of a VM. The cluster carries it to every node."""
+    return f"{CLUSTER}/{RECORDS}/{uuid}.json"
+
+
+def with_record(config: VmConfig, content: t.Optional[bytes]) -> VmConfig:
+    """Return a VM with its record. content: None without one."""
+    if content is None:
+        return config
+    try:
+        return replace(config, record=vm_record.parse(content))
+    except ValueError as exc:
+        text = f"{record_file(config.uuid)} has not what this collection has written ({visible(str(exc))})"
+        return replace(
+            config, frozen=config.frozen or f"{text}; correct it, or remove it if its disks have their names"
+        )
 
 
 def container(vmid: int, content: bytes, cluster: Cluster) -> VmConfig:
@@ -162,13 +194,56 @@ def _unsupported(vmid: int, values: t.Mapping[str, str], uuid: str, disks: _Disk
     return ""
 
 
+def _why_frozen(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> str:
+    """Return why nothing of the VM may be changed, "" if it may be."""
+    lock, jobs = file.main.values.get("lock", ""), cluster.replication.get(vmid, ())
+    unreadable = [*file.unreadable, *disks.unreadable]
+    if lock:
+        return f"VM {vmid} is locked by Proxmox VE ({visible(lock)})"
+    if unreadable:
+        lines = "; ".join(visible(line) for line in unreadable)
+        return f"Proxmox VE cannot read a part of the file of VM {vmid} ({lines}), and drops it with any change"
+    if jobs:
+        return f"VM {vmid} has the replication job {', '.join(jobs)} of Proxmox VE"
+    return ""
+
+
+def _why_waiting(vmid: int, file: VmFile) -> str:
+    keys = ",".join(pending_keys(file))
+    text = f"VM {vmid} has changes that wait for its stop ({keys}), and any other could apply them"
+    return f"{text}; stop it, or take them back with qm set {vmid} --revert {keys}" if keys else ""
+
+
+def pending_keys(file: VmFile) -> t.List[str]:
+    """Return the keys whose change or removal waits."""
+    return sorted({*file.pending, *file.deletes})
+
+
+def waiting(file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> t.Iterator[Waiting]:
+    """Yield the changes that wait. Of those that only add a disk, or give one a serial, the volume is known."""
+    for key in pending_keys(file):
+        change = Waiting(key)
+        if pve_disk.is_disk_key(key) and key not in file.deletes:
+            with contextlib.suppress(FlexdiskError):
+                change = _waiting_disk(key, file, storages)
+        yield change
+
+
+def _waiting_disk(key: str, file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> Waiting:
+    then = pve_disk.parse(file.pending[key])
+    now = pve_disk.parse(file.main.values[key]) if key in file.main.values else then
+    if now.volume != then.volume or pve_disk.but_for(now, "serial") != pve_disk.but_for(then, "serial"):
+        return Waiting(key)
+    return Waiting(key, pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", ""))
+
+
 def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.Dict[str, t.Any]:
     values = file.main.values
     return {
         "vmid": vmid,
         "lock": values.get("lock", ""),
         "protection": _is_on(values, "protection"),
-        "pending": sorted({*file.pending, *file.deletes}),
+        "pending": pending_keys(file),
         "snapshots": sorted(file.snapshots),
         "unused": disks.unused,
         "ha": vmid in cluster.ha,
@@ -193,12 +268,41 @@ class _Disks:
         self.unused: t.Dict[str, str] = {}
         values = file.main.values
         boot = _boot_disk(values)
-        self._has_slots = values.get("arch", "x86_64") == "x86_64" and _I440FX.fullmatch(values.get("machine", ""))
+        self.unreadable += [f"{key}: {values[key]}" for key in values if pve_disk.is_beyond(key)]
+        self._values = values
         for key in sorted(values, key=_order):
             if pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE:
                 self.entries.append(self._entry(key, values[key], key == boot))
             elif pve_disk.is_unused_key(key):
                 self.unused[key] = (pve_storage.mentioned(cluster.storages, values[key]) or [values[key]])[0]
+
+    @property
+    def new_disks(self) -> t.Optional[NewDisks]:
+        """New disks go to the storage of the disk that the VM boots from, else of its first one."""
+        for entry in sorted((one for one in self.entries if one.volume), key=lambda one: not one.boot):
+            name = pve_disk.parse(self._values[entry.key]).volume.partition(":")[0]
+            storage = self._cluster.storages[name]
+            prefix = sibling_prefixes(storage.dataset, self._vmid)[0]
+            kind = SPARSE if storage.sparse else THICK
+            return NewDisks(prefix, kind, pve_disk.parse_size(storage.blocksize.upper()) or 0)
+        return None
+
+    @property
+    def pci(self) -> Pci:
+        """The places for disks: every key of every bus, those for hot-plug, and their addresses."""
+        known = self._values.get("arch", "x86_64") == "x86_64" and _I440FX.fullmatch(self._values.get("machine", ""))
+        addresses = {f"virtio{number}": f"0:{_FIRST_DEVICE + number}:0" for number in range(_SLOTS)}
+        keys = tuple(f"{bus}{number}" for bus in pve_disk.BUSES for number in range(pve_disk.BUSES[bus]))
+        hot = frozenset(key for key in keys if key.rstrip("0123456789") in self._hot_buses)
+        return Pci(candidates=keys, hot=hot, functions=1, strict=True, addresses=addresses if known else {})
+
+    @property
+    def _hot_buses(self) -> t.Set[str]:
+        """The buses whose disks come and go while the VM runs, as far as that was seen."""
+        hotplug = self._values.get("hotplug", _HOTPLUG)
+        if "disk" not in (_HOTPLUG if hotplug == "1" else hotplug).split(","):
+            return set()
+        return {"virtio", "scsi"} if self._values.get("scsihw", "") in _HOT_SCSI else {"virtio"}
 
     @property
     def prefixes(self) -> t.Tuple[str, ...]:
@@ -231,7 +335,7 @@ class _Disks:
             volume=volume,
             boot=boot,
             model=_KEY_ORDER.sub(r"\1", key),
-            pci_slot=_slot(key) if self._has_slots else "",
+            pci_slot=key,
             serial=unquote(disk.options.get("serial", "")),
             key=key,
         )
@@ -252,6 +356,8 @@ class _Disks:
             return exc.message
         if volume.owner != self._vmid:
             return f"its volume is called after VM {volume.owner}, which Proxmox VE destroys with that VM"
+        if volume.is_base:
+            return "it is a base volume, on which the disks of linked clones may lie"
         twice = [entry.key for entry in self.entries if entry.volume == volume.dataset]
         return f"it has the volume of {twice[0]}" if twice else ""
 
@@ -296,9 +402,3 @@ def _boot_disk(values: t.Mapping[str, str]) -> str:
     keys = order.group(1).split(";") if order else [values.get("bootdisk", "")]
     disks = [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
     return disks[0] if disks else ""
-
-
-def _slot(key: str) -> str:
-    """Return the PCI slot that a key stands for, "" for one without a slot of its own that is known."""
-    bus, number = _order(key)
-    return f"0:{_FIRST_DEVICE + number}:0" if bus == "virtio" and number < _SLOTS else ""

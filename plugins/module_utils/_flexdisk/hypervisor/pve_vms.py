@@ -1,7 +1,7 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Driver for Proxmox VE. It reads the files of the node, starts no process for that, and changes nothing so far."""
+"""Driver for Proxmox VE that only reads: the files of the node, without any process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ from ..model.resources import Resources, checked
 from ..model.sizes import MIB
 from ..model.vm import VmConfig
 from . import pve_disk, pve_vm
-from .protocol import WholeVms
+from .protocol import Records, Resizing, WholeVms
 
-CLUSTER = "/etc/pve"
-_LOCAL = CLUSTER + "/local"
+_LOCAL = pve_vm.LOCAL
 _MEMORY = "/proc/meminfo"
 _BOOT = "/proc/sys/kernel/random/boot_id"
 _POOLS = "/proc/spl/kstat/zfs"  # has a folder for each pool that is imported
@@ -31,6 +30,8 @@ class ProxmoxVms:
     """The driver. Everything that would change a VM raises FlexdiskError NotSupported."""
 
     storage = None
+    resizing: t.Optional[Resizing] = None
+    records: t.Optional[Records] = None
     vms_as_a_whole: t.Optional[WholeVms] = None
     capabilities = Capabilities(
         name="proxmox",
@@ -40,7 +41,6 @@ class ProxmoxVms:
         quota_unit=MIB,
         device_prefix=ZVOL,
         functions_per_slot=1,
-        slotless=frozenset(pve_disk.BUSES) - {"virtio"},
         platform="linux",
         keeps_storage=False,
         removal_destroys=False,
@@ -63,7 +63,8 @@ class ProxmoxVms:
             except FlexdiskError as exc:
                 raise FlexdiskError(exc.code, f"VM {vmid}: {exc.message}") from exc
         containers = [pve_vm.container(vmid, content, cluster) for vmid, content in self._files("lxc")]
-        return [*pve_vm.with_unique_uuids(configs, cluster), *containers]
+        unique = pve_vm.with_unique_uuids(configs, cluster)
+        return [*(pve_vm.with_record(one, self._bytes(pve_vm.record_file(one.uuid))) for one in unique), *containers]
 
     def vm(self, vm: str) -> VmConfig:
         config = next((one for one in self.vms() if one.uuid == vm), None)
@@ -73,7 +74,7 @@ class ProxmoxVms:
 
     def _cluster(self) -> pve_vm.Cluster:
         names = ("storage.cfg", "ha/resources.cfg", "replication.cfg")
-        cluster = pve_vm.parse_cluster(self._node(), *(self._text(f"{CLUSTER}/{name}") for name in names))
+        cluster = pve_vm.parse_cluster(self._node(), *(self._text(f"{pve_vm.CLUSTER}/{name}") for name in names))
         return cluster._replace(pools=self._pools())
 
     def _pools(self) -> t.Optional[t.FrozenSet[str]]:
@@ -92,7 +93,9 @@ class ProxmoxVms:
             raise FlexdiskError("HypervisorUnreachable", text) from exc
         if not os.path.isdir(self._root + _LOCAL):
             text = f"{_LOCAL} leads to node {node}, which does not exist; was the host renamed?"
-            raise FlexdiskError("HypervisorUnreachable", f"{text} Its VMs are those of the folders in {CLUSTER}/nodes")
+            raise FlexdiskError(
+                "HypervisorUnreachable", f"{text} Its VMs are those of the folders in {pve_vm.CLUSTER}/nodes"
+            )
         return node
 
     def _files(self, folder: str) -> t.Iterator[t.Tuple[int, bytes]]:
@@ -106,7 +109,7 @@ class ProxmoxVms:
             raise _unreadable(path, exc) from exc
         matches = (_CONFIG.fullmatch(name) for name in names)
         for vmid in sorted(int(match.group(1)) for match in matches if match):
-            content = self._bytes(f"{path}/{vmid}.conf")
+            content = self._bytes(pve_vm.file_of(vmid, folder))
             if content is not None:
                 yield vmid, content
 
@@ -169,4 +172,4 @@ def _unreadable(path: str, exc: OSError) -> FlexdiskError:
 
 
 def _refusal() -> FlexdiskError:
-    return FlexdiskError("NotSupported", pve_vm.ONLY_READ)
+    return FlexdiskError("NotSupported", "this is not supported on Proxmox VE")

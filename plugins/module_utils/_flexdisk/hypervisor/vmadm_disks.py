@@ -52,6 +52,8 @@ class VmadmDisks:
         self._runner = runner
         self.pause = pause
         self.storage = self
+        self.resizing = self
+        self.records = None
         self.vms_as_a_whole: t.Optional[WholeVms] = None
 
     def _vmadm(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> Answer:

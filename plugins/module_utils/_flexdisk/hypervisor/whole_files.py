@@ -13,12 +13,16 @@ NEW = ".flexdisk-new"  # at the end of the name of a file that is being written,
 
 
 def replace(
-    path: str, content: bytes, mode: int = 0o600, owner: t.Optional[t.Tuple[int, int]] = None, durable: bool = True
+    path: str,
+    content: bytes,
+    mode: t.Optional[int] = 0o600,
+    owner: t.Optional[t.Tuple[int, int]] = None,
+    durable: bool = True,
 ) -> None:
     """Write a file so that readers find either the old or the new content. Links are not followed.
 
-    owner: user and group, by default those of this process. durable: the file must survive a loss of power, so wait
-    until it is on storage. Raises OSError, and leaves the old file as it was.
+    mode: None on a file system without modes. owner: user and group, by default those of this process. durable: the
+    file must survive a loss of power, so wait until it is on storage. Raises OSError, and leaves the old file.
     """
     new = path + NEW
     with contextlib.suppress(FileNotFoundError):
@@ -28,7 +32,8 @@ def replace(
         with os.fdopen(os.open(new, flags, 0o600), "wb") as file:
             if owner is not None:
                 os.fchown(file.fileno(), *owner)
-            os.fchmod(file.fileno(), mode)
+            if mode is not None:
+                os.fchmod(file.fileno(), mode)
             file.write(content)
             file.flush()
             if durable:

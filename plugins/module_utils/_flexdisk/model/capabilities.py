@@ -45,3 +45,7 @@ class Capabilities:
     new_vm_options: t.FrozenSet[str] = frozenset()
     # Tasks only read such a host.
     only_read: bool = False
+    # What the driver carries out of steps (Step.abilities). Empty: everything.
+    abilities: t.FrozenSet[str] = frozenset()
+    # What that is, as a sentence for refusals.
+    scope: str = ""

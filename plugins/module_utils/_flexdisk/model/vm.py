@@ -41,6 +41,8 @@ class Pci:
     addable_ports: t.Tuple[str, ...] = ()
     # Single slots of devices that are no disks, with their owners. Disks may have other functions of these devices.
     others: t.Mapping[str, str] = field(default_factory=dict)
+    # The addresses that guests see, by the slots that are no addresses.
+    addresses: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,35 @@ class Use(t.NamedTuple):
     writes: bool = False
 
 
+class Waiting(t.NamedTuple):
+    """A change of a VM that its hypervisor has begun and not made yet. It is made with the next change of any kind."""
+
+    # What it changes, as the hypervisor calls it.
+    key: str
+    # The disk that comes, or that gets nothing but another serial; "" for any other change.
+    volume: str = ""
+    serial: str = ""
+
+
+class VmRecord(t.NamedTuple):
+    """What only this collection knows of a VM, where its hypervisor has no place for it (rules/vm_record.py)."""
+
+    # Saved identities by the serials of the disks.
+    disks: t.Mapping[str, t.Mapping[str, t.Any]]
+    # MiB.
+    flexible_disk_size: t.Optional[int] = None
+
+
+class NewDisks(t.NamedTuple):
+    """Where a VM without a dataset of its own gets new disks, and what they are if nothing else is declared."""
+
+    # How the names of their volumes begin.
+    prefix: str
+    type: str
+    # Bytes, 0 for the usual one.
+    block_size: int = 0
+
+
 class Sharer(t.NamedTuple):
     """Another VM that uses a disk of the VM. label: the other VM, with how it uses the volume."""
 
@@ -148,6 +179,12 @@ class VmConfig:
     boot_types: str = ""
     # Why the configuration cannot be changed.
     frozen: str = ""
+    new_disks: t.Optional[NewDisks] = None
+    # None if there is none.
+    record: t.Optional[VmRecord] = None
+    # Changes that were begun and not made yet, and why nothing else may be changed then if they are not our own.
+    waiting: t.Tuple[Waiting, ...] = ()
+    why_waiting: str = ""
     # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
     # Volumes that the VM uses in any way, if the hypervisor reports more than the list of disks.
@@ -216,8 +253,8 @@ class Disk:
     # MiB.
     image_size: int = 0
     pci_slot: str = ""
-    # Of an attached disk; see DiskConfig.
-    key: str = ""
+    # Of an attached disk whose slot is no PCI address: the address that guests see, if it is known.
+    address: str = ""
     # Values of the properties in rules/disk_properties.py. One that is not here has its default.
     user_properties: t.Mapping[str, t.Any] = field(default_factory=dict)
     remaining: str = ""
@@ -229,6 +266,11 @@ class Disk:
     # The name of the partial copy that an interrupted conversion has left.
     partial_copy: str = ""
     element: DiskElement = field(default_factory=DiskElement)
+
+    @property
+    def key(self) -> str:
+        """The slot, if it is a place on a bus, such as C(virtio3); "" if it is a PCI address."""
+        return "" if self.pci_slot[:1].isdigit() else self.pci_slot
 
     @property
     def preserve(self) -> bool:
@@ -319,6 +361,8 @@ class Vm:
     # Volumes below the VM's dataset that its configuration does not know.
     orphans: t.Tuple[Disk, ...] = ()
     detached: t.Tuple[Disk, ...] = ()
+    # Names that no new volume may have, of a VM without a dataset of its own.
+    siblings: t.FrozenSet[str] = frozenset()
     # Snapshots of the VM's dataset alone.
     snapshots: t.Tuple[Dataset, ...] = ()
     # Bytes of other children (file systems).

@@ -13,7 +13,7 @@ from ..model.sizes import MIB, render_change, render_mib
 from ..model.vm import FILE, THICK, Disk, DiskElement, Vm
 from ..rules import exchange, identity
 from ..rules.differences import fact_changes, in_conversion
-from ..rules.layout import disk_dataset, index_of
+from ..rules.layout import disk_dataset, index_of, index_within, new_sibling
 from . import disk_travel
 from .changes import facts_of, missing_facts
 from .disk_steps import AttachDisk, Attachment, CreateDisk
@@ -53,6 +53,11 @@ def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
     disk = target.disk
     if disk is not None and not disk.detached:
         return disk.index, disk.volume.name
+    if vm.config.new_disks is not None:
+        unused = vm.config.proxmox.get("unused", {}).values()
+        taken = {*vm.siblings, *vm.missing, *unused, *(volume.name for volume in vm.volumes)}
+        name = new_sibling(vm.config.new_disks.prefix, taken)
+        return index_within(vm.config, name), name
     remembered = disk.index if disk else target.replaces.index if target.replaces else 0
     index = _free_index(vm, remembered if target.spec.index is None else target.spec.index)
     return index, disk_dataset(vm.config.dataset, index)

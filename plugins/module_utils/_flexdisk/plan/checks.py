@@ -43,6 +43,7 @@ def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: 
     _check_pci_functions(resolved, problems)
     _check_flexible(resolved, problems)
     _check_space(resolved, host, problems)
+    _check_other_pools(resolved, host, problems)
     _check_reservation(resolved, host.geometry[resolved.vm.config.pool], problems)
     _check_quota(resolved, capabilities, problems)
 
@@ -359,7 +360,7 @@ def _check_pci_functions(resolved: Resolved, problems: Problems) -> None:
 
 
 def _check_flexible(resolved: Resolved, problems: Problems) -> None:
-    if resolved.flexible is not None:
+    if resolved.flexible is not None or (resolved.vm.config.prefixes and not _takes_remaining(resolved)):
         return
     for target in resolved.targets:
         verb = ""
@@ -375,6 +376,10 @@ def _check_flexible(resolved: Resolved, problems: Problems) -> None:
                 f"{verb} needs flexible_disk_size, and this VM has none; declare it to convert the VM",
                 target.label,
             )
+
+
+def _takes_remaining(resolved: Resolved) -> bool:
+    return any(target.spec.remaining for target in resolved.targets)
 
 
 def _check_space(resolved: Resolved, host: Host, problems: Problems) -> None:
@@ -398,6 +403,17 @@ def _check_space(resolved: Resolved, host: Host, problems: Problems) -> None:
         f"flexible_disk_size {figures}{wanted}; the smallest that fits is {render_exact(-(-need // MIB) - hidden)}",
         growing[0].split(" ")[0] if len(growing) == 1 else "",
     )
+
+
+def _check_other_pools(resolved: Resolved, host: Host, problems: Problems) -> None:
+    """Refuse to resize a thick disk in a pool that computes reservations otherwise than the pool of the VM."""
+    pool = resolved.vm.config.pool
+    for target in resolved.targets:
+        volume = target.disk.volume if target.disk is not None else resolved.vm.root
+        resized = target.disk is not None and target.bytes != target.disk.size and target.type == THICK
+        if resized and host.geometry.get(volume.pool, host.geometry[pool]) != host.geometry[pool]:
+            text = f"cannot be resized: pool {volume.pool} is built otherwise than pool {pool}, which the VM boots from"
+            problems.add("NotSupported", text, target.label)
 
 
 def _check_reservation(resolved: Resolved, geometry: PoolGeometry, problems: Problems) -> None:
@@ -426,7 +442,8 @@ def _at_rest(resolved: Resolved, geometry: PoolGeometry) -> bool:
     vm = resolved.vm
     asked = (resolved.flexible, resolved.quota) != (vm.config.flexible_disk_size, vm.root.refquota)
     resized = any(not g.stays or g.disk is None or g.bytes != g.disk.size or _converts(g) for g in resolved.targets)
-    return not (asked or resized or resolved.leavers or space.drift_cause(vm, geometry))
+    drifted = not vm.config.prefixes and bool(space.drift_cause(vm, geometry))
+    return not (asked or resized or resolved.leavers or drifted)
 
 
 def _overdrawn(vm: Vm) -> int:
@@ -444,6 +461,10 @@ def _demand(target: Target) -> str:
 def _check_quota(resolved: Resolved, capabilities: Capabilities, problems: Problems) -> None:
     root = resolved.vm.root
     if resolved.quota == root.refquota:
+        return
+    if resolved.vm.config.prefixes:
+        text = "the VM has no dataset of its own, so there is nothing that a quota could be set for"
+        problems.add("NotSupported", text)
         return
     check_quota_unit(resolved.quota, capabilities, problems)
     used = root.usedbydataset

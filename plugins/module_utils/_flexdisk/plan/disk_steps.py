@@ -142,6 +142,11 @@ class EditDisks(Step):
     edits: t.Tuple[DiskEdit, ...]
 
     @property
+    def abilities(self) -> t.Tuple[str, ...]:
+        """To edit what changes: C(edit uuid) and so on."""
+        return tuple(f"{self.kind} {key}" for edit in self.edits for key in edit.changes)
+
+    @property
     def volumes(self) -> t.Tuple[str, ...]:
         """The volumes of the disks that change."""
         return tuple(edit.volume for edit in self.edits)
@@ -359,6 +364,11 @@ class DiskArrival(VolumeStep):
     facts: t.Mapping[str, str]
     compression: str
 
+    @property
+    def abilities(self) -> t.Tuple[str, ...]:
+        """To do such a step, and to make the VM boot from the disk if that is wanted."""
+        return (self.kind, "boot") if self.attachment.boot else (self.kind,)
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AttachDisk(DiskArrival):
@@ -375,6 +385,11 @@ class AttachDisk(DiskArrival):
     snapshots: bool
     # The VM waits for the disk.
     vm_waits: bool = False
+
+    @property
+    def abilities(self) -> t.Tuple[str, ...]:
+        """Those of the class, and to move a volume into the VM if it lies elsewhere."""
+        return super().abilities if self.source == self.volume else (*super().abilities, "move in")
 
     @property
     def keeps_vm_down(self) -> bool:
@@ -406,6 +421,11 @@ class CreateDisk(DiskArrival):
     image_size_mib: int
     # 0 for a snapshot that an earlier step of the task takes.
     origin_guid: int = 0
+
+    @property
+    def abilities(self) -> t.Tuple[str, ...]:
+        """Those of the class, and to make clones of images if it is one."""
+        return (*super().abilities, "image") if self.origin else super().abilities
 
     @property
     def datasets(self) -> t.Tuple[str, ...]:

@@ -14,7 +14,7 @@ from ..model.errors import Problems
 from ..model.sizes import MIB, render_bytes, render_change
 from ..model.text import count
 from ..model.vm import Disk, Vm
-from ..rules import exchange, identity, slots, space, usage
+from ..rules import exchange, identity, slots, space, usage, vm_record
 from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
@@ -24,7 +24,7 @@ from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
 from .resolve import Resolved, Target, slots_after
 from .steps import Step, StepReport
-from .vm_steps import RetireSyncs, SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
+from .vm_steps import Remember, RetireSyncs, SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
 
 
 class Sequence:
@@ -65,17 +65,29 @@ def order(
     if work.steps or vm.interrupted:
         check_ready(vm, problems)
     _check_converting(resolved, problems)
+    if _beyond(work, capabilities, problems):
+        return work
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
-    if not policy.allow_restart:
+    stops = not capabilities.abilities or "stop" in capabilities.abilities
+    if not (policy.allow_restart and stops):
+        way = "allow_restart: true allows a shutdown and a start" if stops else "stop it first: no task does so there"
         problems.add(
             "VmNotStopped",
             "the VM is running and must be stopped for: "
-            f"{'; '.join(f'{s.text} ({s.cold})' if s.cold else s.text for s in needs_stop)}; "
-            "allow_restart: true allows a shutdown and a start",
+            f"{'; '.join(f'{s.text} ({s.cold})' if s.cold else s.text for s in needs_stop)}; {way}",
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
+
+
+def _beyond(work: Sequence, capabilities: Capabilities, problems: Problems) -> bool:
+    """Whether the driver does not carry out some of the steps. Each of these is a problem."""
+    able = capabilities.abilities
+    refused = [step for step in work.steps if able and not able.issuperset(step.abilities)]
+    for step in refused:
+        problems.add("NotSupported", f"{step.text or step.kind}: {capabilities.scope}", step.disk)
+    return bool(refused)
 
 
 def _check_converting(resolved: Resolved, problems: Problems) -> None:
@@ -177,7 +189,15 @@ def _work(
         _in_place(seq, target)
     _arrivals(seq, [g for g in resolved.targets if not (g.stays or g in copied)], capabilities)
     _facts(seq, standing, resolved.unlisted)
+    _remember(seq, resolved.vm)
     return seq
+
+
+def _remember(seq: Sequence, vm: Vm) -> None:
+    """Add that the record of a VM without a dataset of its own is brought up to date, if anything may have changed."""
+    differs = bool(vm_record.differences(vm.config, vm.disks)) and not vm.config.frozen
+    if vm.config.prefixes and (seq.steps or differs):
+        seq.add(Remember(StepReport("")))
 
 
 def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:
@@ -330,6 +350,8 @@ def repairs(
     reclaim: lower the quota of an inflexible VM, too. flexible: the flexible_disk_size (MiB) that a later step sets.
     recomputed: a later step sets quota and reservation anyway.
     """
+    if vm.config.prefixes:  # there is no quota law without a dataset of the VM
+        return []
     seq = Sequence(vm, geometry)
     off = space.off_automatic(vm, geometry)
     if off:

@@ -140,20 +140,24 @@ def plan_matched(
     if not problems:
         sequence = ordering.order(resolved, host.geometry[vm.config.pool], capabilities, policy, problems)
     elif sound:
-        _add_stop(resolved, host, capabilities, policy, problems)
+        _add_of_order(resolved, host, capabilities, policy, problems)
     if sequence is None or problems:
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     warnings = (*warnings_of(sequence.vm, spec, resolved), *stays_down(vm, sequence.vm))
     return VmPlan(vm.config.uuid, vm, sequence.vm, tuple(sequence.steps), (), warnings)
 
 
-def _add_stop(resolved: Resolved, host: Host, capabilities: Capabilities, policy: Policy, problems: Problems) -> None:
-    """Add that the VM must be stopped, if a check has refused something else, so that the user sees both at once."""
-    stop_problems = Problems(resolved.vm.label)
+def _add_of_order(
+    resolved: Resolved, host: Host, capabilities: Capabilities, policy: Policy, problems: Problems
+) -> None:
+    """Add what the order of steps shows, if a check has refused something else, so that the user sees all at once: that
+    the VM must be stopped, and what the driver does not do.
+    """
+    others = Problems(resolved.vm.label)
     with contextlib.suppress(FlexdiskError):  # what cannot be planned has been refused already
-        ordering.order(resolved, host.geometry[resolved.vm.config.pool], capabilities, policy, stop_problems)
-    for one in stop_problems:
-        if one.code == "VmNotStopped":
+        ordering.order(resolved, host.geometry[resolved.vm.config.pool], capabilities, policy, others)
+    for one in others:
+        if one.code == "VmNotStopped" or (capabilities.scope and one.message.endswith(capabilities.scope)):
             problems.add(one.code, one.message, one.disk)
 
 
@@ -182,9 +186,12 @@ class Demand(t.NamedTuple):
     peak: int
 
 
-def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
-    """Return what a plan takes from the pool: the change of the VM's reservation, and what detached disks keep."""
-    vm = plan.before
+def demand(plan: VmPlan, geometry: PoolGeometry, pool: str = "") -> Demand:
+    """Return what a plan takes from a pool: the change of the VM's reservation, and what detached disks keep.
+
+    pool: "" for that of the VM, which is the only one unless the VM has no dataset of its own.
+    """
+    vm, pool = plan.before, pool or plan.before.config.pool
     guests: t.Dict[str, int] = {}
     for step in plan.steps:
         if isinstance(step, Relocate):
@@ -192,7 +199,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
         if isinstance(step, AttachDisk) and step.attached.detached and step.attached.vm != vm.config.uuid:
             guests[step.source] = step.attached.volume.used
     freed = sum(step.frees_bytes for step in plan.steps if isinstance(step, (ClearRemains, RemoveUnfinished)))
-    start = _reserved_bytes(vm) + sum(guests.values()) + freed
+    start = _reserved_bytes(vm, pool) + sum(guests.values()) + freed
     course = [0]
     for step in plan.steps:
         if isinstance(step, (ClearRemains, RemoveUnfinished)):
@@ -206,7 +213,7 @@ def demand(plan: VmPlan, geometry: PoolGeometry) -> Demand:
             guests.pop(step.source, None)
         elif isinstance(step, Relocate):
             guests = {}
-        course.append(_reserved_bytes(vm) + sum(guests.values()) + freed - start)
+        course.append(_reserved_bytes(vm, pool) + sum(guests.values()) + freed - start)
     return Demand(course[-1], max(course))
 
 
@@ -228,8 +235,16 @@ def resolve_claims(plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[
     return [replace(p, after=replace(p.after, detached=detached)) for p, detached in zip(plans, left)], problems
 
 
-def _reserved_bytes(vm: Vm) -> int:
+def _reserved_bytes(vm: Vm, pool: str) -> int:
+    if vm.config.prefixes:
+        return sum(v.used for v in (*vm.volumes, *(disk.volume for disk in vm.detached)) if v.pool == pool)
     return vm.root.reservation + sum(d.volume.used for d in vm.detached)
+
+
+def _pools(plan: VmPlan) -> t.Set[str]:
+    """Return the pools with disks of the VM. Only one without a dataset of its own has disks in several."""
+    volumes = (*plan.before.volumes, *plan.after.volumes) if plan.before.config.prefixes else ()
+    return {plan.before.config.pool, *(volume.pool for volume in volumes)}
 
 
 def admit(host: Host, plans: t.Sequence[VmPlan]) -> t.Tuple[t.List[VmPlan], t.List[Problem]]:
@@ -261,10 +276,10 @@ def admitted(
 
 def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
     """Return problems of pools that lack room for the plans in this order."""
-    needs = [(plan, demand(plan, host.geometry[plan.before.config.pool])) for plan in ordered]
     problems = []
-    for pool in sorted({p.before.config.pool for p in ordered}):
-        here = [(p, n) for p, n in needs if p.before.config.pool == pool and p.steps]
+    for pool in sorted({pool for plan in ordered for pool in _pools(plan)}):
+        plans = [plan for plan in ordered if plan.steps and pool in _pools(plan)]
+        here = [(plan, demand(plan, host.geometry[plan.before.config.pool], pool)) for plan in plans]
         need = so_far = 0
         for _plan, needed in here:
             need = max(need, so_far + needed.peak)

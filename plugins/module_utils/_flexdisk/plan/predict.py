@@ -13,7 +13,7 @@ from ..model.sizes import MIB
 from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
 from ..rules import disk_element, disk_properties, identity, pins, released_identity, slots, snapshots
 from ..rules.inventory import made_from
-from ..rules.layout import image_of, index_of
+from ..rules.layout import image_of, index_of, index_within
 from ..rules.replicas import SPACE
 from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
 from ..rules.space import expected_quota, settled_quota, without_syncs
@@ -45,6 +45,11 @@ def _with_root(vm: Vm, **changes: t.Any) -> Vm:
     return replace(vm, root=replace(vm.root, **changes))
 
 
+def _with_quota(vm: Vm, quota: int, reservation: int) -> Vm:
+    """Return the VM with another quota and reservation. One without a dataset of its own has none."""
+    return vm if vm.config.prefixes else _with_root(vm, quota=quota, reservation=reservation)
+
+
 def _with_refreservation(vm: Vm, refreservation: int) -> Vm:
     """Return the VM with another refreservation of its file system. The part not written yet stays reserved."""
     root = vm.root
@@ -63,7 +68,7 @@ def _with_config(vm: Vm, **changes: t.Any) -> Vm:
 
 def _with_lawful_quota(vm: Vm, geometry: PoolGeometry) -> Vm:
     quota = settled_quota(vm, geometry)
-    return _with_root(vm, quota=quota, reservation=quota)
+    return _with_quota(vm, quota, quota)
 
 
 def _change_disk(vm: Vm, volume: str, change: t.Callable[[Disk], Disk]) -> Vm:
@@ -97,6 +102,11 @@ def _adopt(step: vm_steps.Relocate, vm: Vm, geometry: PoolGeometry) -> Vm:
         missing=tuple(path for path in vm.missing if path not in moved),
         strays=tuple(path for path in vm.strays if path not in moved),
     )
+
+
+def _remember(step: vm_steps.Remember, vm: Vm, geometry: PoolGeometry) -> Vm:
+    """Return the VM as it is: no result shows its record."""
+    return vm
 
 
 def _law(step: vm_steps.SettleQuota, vm: Vm, geometry: PoolGeometry) -> Vm:
@@ -166,7 +176,7 @@ def _resize(step: disk_steps.Resize, vm: Vm, geometry: PoolGeometry) -> Vm:
         moved = (after.refreservation - after.volsize) - (before.refreservation - before.volsize)
     else:
         moved = sum(sign * overhead(v.volsize, v.volblocksize, geometry) for sign, v in ((1, after), (-1, before)))
-    return _with_root(vm, quota=vm.root.quota + moved, reservation=vm.root.reservation + moved)
+    return _with_quota(vm, vm.root.quota + moved, vm.root.reservation + moved)
 
 
 def _sized(volume: Dataset, size_mib: int, kind: str, geometry: PoolGeometry) -> Dataset:
@@ -331,11 +341,12 @@ def _with_disk(vm: Vm, disk: Disk, step: disk_steps.DiskArrival, geometry: PoolG
     disk = replace(
         with_written_facts(disk, step.facts),
         vm=vm.config.uuid,
-        index=index_of(step.volume),
+        index=index_within(vm.config, step.volume),
         path=attachment.path,
         boot=attachment.boot,
         model=attachment.model,
         pci_slot=attachment.pci_slot,
+        address=vm.config.pci.addresses.get(attachment.pci_slot, ""),
         image=made_from(disk.volume),
         detached=False,
         element=attachment.element,
@@ -549,6 +560,7 @@ AFTER: t.Mapping[t.Type[Step], t.Callable[[t.Any, Vm, PoolGeometry], Vm]] = {
     disk_steps.CreateDetached: _create_detached,
     disk_steps.FinishDetached: _finish_detached,
     vm_steps.Recover: _recover,
+    vm_steps.Remember: _remember,
     vm_steps.SettleQuota: _law,
     vm_steps.SettleVolumes: _normalise,
     vm_steps.RetireSyncs: _retire,

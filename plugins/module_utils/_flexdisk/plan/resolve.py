@@ -13,7 +13,7 @@ from ..model.dataset import RECORD, Dataset
 from ..model.desired import DiskDeclaration, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_exact, render_mib
-from ..model.vm import FILE, SPARSE, THICK, Disk, Pci, Vm
+from ..model.vm import FILE, SPARSE, THICK, Disk, NewDisks, Pci, Vm
 from ..rules import exchange, identity, slots, space
 from ..rules.differences import birth_differences, in_conversion
 from ..rules.inventory import Host
@@ -120,7 +120,7 @@ def resolve(
     flexible = vm.config.flexible_disk_size
     if spec.flexible_disk_size is not None:
         flexible = spec.flexible_disk_size + vm.hidden_mib
-    min_quota = 0 if capabilities.keeps_storage else capabilities.quota_unit
+    min_quota = 0 if capabilities.keeps_storage or vm.config.prefixes else capabilities.quota_unit
     resolved = Resolved(vm, flexible, spec.quota or vm.root.refquota or min_quota, [], [], [])
     for entry, disk in match.pairs:
         _pair(resolved, entry, disk, host, capabilities, problems)
@@ -236,7 +236,9 @@ def missing_image(pool: str, image: str, capabilities: Capabilities) -> str:
 
 
 def _new(vm: Vm, entry: DiskDeclaration, host: Host, capabilities: Capabilities, problems: Problems) -> Target:
-    target = Target(entry, None, entry.size or 0, block_size=entry.block_size or 0, type=entry.type or THICK)
+    usual = vm.config.new_disks or NewDisks("", THICK)
+    block_size, kind = entry.block_size or usual.block_size, entry.type or usual.type
+    target = Target(entry, None, entry.size or 0, block_size=block_size, type=kind)
     if entry.type == FILE:
         # The path of a file has the uuid, so the uuid must be known before.
         target.uuid = new_uuid(host, vm.config.uuid, FILE, entry.name)
@@ -328,10 +330,14 @@ def _detach_orphans(resolved: Resolved, spec: VmDisksDeclaration, match: Match) 
 def _model(vm: Vm, target: Target, capabilities: Capabilities) -> str:
     """The declared model, else that of the disk, or of the one that it replaces, else that of the VM's first disk."""
     disk = target.disk or target.replaces
+    bus = slots.bus_of(target.spec.pci_slot or "")
+    if bus and not target.spec.model:
+        return bus
     if target.spec.model or (target.stays and disk is not None):
         return target.spec.model or (disk.model if disk else "")
     possible = vm.config.models or capabilities.models
-    known = [d.model for d in ([disk] if disk else []) + list(vm.disks) if d.model in possible]
+    others = sorted(vm.disks, key=lambda d: not d.boot) if vm.config.prefixes else vm.disks
+    known = [d.model for d in ([disk] if disk else []) + list(others) if d.model in possible]
     return known[0] if known else possible[0]
 
 
@@ -345,6 +351,11 @@ def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
         if target.model in capabilities.slotless:
             if target.spec.pci_slot is not None:
                 problems.add("InvalidArgument", f"model {target.model} has no pci_slot of its own", target.label)
+            continue
+        bus = slots.bus_of(target.spec.pci_slot or "")
+        if bus not in ("", target.model):
+            text = f'pci_slot "{target.spec.pci_slot}" is no place for a disk of model {target.model}'
+            problems.add("InvalidArgument", text, target.label)
             continue
         if target.spec.pci_slot is not None:
             target.slot = target.spec.pci_slot
@@ -364,7 +375,7 @@ def _slots(resolved: Resolved, capabilities: Capabilities, problems: Problems) -
     # A slot that a disk had is given before others choose.
     for target, text in sorted(zip(waiting, remembered), key=lambda pair: not pair[1]):
         try:
-            slot = _arrival_slot(text, taken, lost, pci, capabilities)
+            slot = _arrival_slot(text, taken, lost, _of_model(pci, target.model), capabilities)
             target.slot = slots.render_slot(slot)
             taken[slot] = _key(target)
         except FlexdiskError as exc:
@@ -377,6 +388,12 @@ def _remembered(disk: t.Optional[Disk], vm: Vm) -> str:
         return ""
     pci = vm.config.pci
     return disk.pci_slot if not pci.strict or disk.vm == vm.config.uuid or disk.pci_slot in pci.candidates else ""
+
+
+def _of_model(pci: Pci, model: str) -> Pci:
+    """Return the slots for disks of a model: all PCI addresses, and places on the bus of this name."""
+    fit = tuple(slot for slot in pci.candidates if slots.bus_of(slot) in ("", model))
+    return replace(pci, candidates=fit) if len(fit) < len(pci.candidates) else pci
 
 
 def _arrival_slot(

@@ -81,6 +81,11 @@ class Step:
         return self.report.cold
 
     @property
+    def abilities(self) -> t.Tuple[str, ...]:
+        """What a driver must be able to do for the step (Capabilities.abilities)."""
+        return (self.kind,)
+
+    @property
     def keeps_vm_down(self) -> bool:
         """Whether the VM must not start again if this step fails, because its disks may not fit together."""
         return False

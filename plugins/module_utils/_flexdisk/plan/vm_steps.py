@@ -32,6 +32,15 @@ class Recover(Step):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class Remember(Step):
+    """Bring the record of the VM (rules/vm_record.py) up to date with its disks."""
+
+    kind = "remember"
+    facts_only = True
+    recorded = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class SettleQuota(Step):
     """Set quota and reservation of the VM's dataset by the quota law (rules/space.py), and its refreservation."""
 

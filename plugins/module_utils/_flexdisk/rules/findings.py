@@ -147,6 +147,11 @@ KINDS: t.Dict[str, Kind] = {
         "copy is what a detached disk, or one of a lost VM, is known by.",
         "copies the hypervisor's word to the volume",
     ),
+    "record_differs": Kind(
+        "warning",
+        "The record of a VM on Proxmox VE, a file below /etc/pve/flexdisk, is not what its volumes say. A volume with "
+        "any property of this collection wins. For a volume without, the record counts.",
+    ),
     "duplicate_name": Kind(
         "error",
         "Several disks of one VM, attached or detached from it, have the same name: an entry with it matches none.",

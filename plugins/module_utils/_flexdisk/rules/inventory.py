@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig
-from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage
+from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage, vm_record
 from .layout import (
     container,
     find_vm_dataset,
@@ -99,7 +99,9 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     flexible_disk_size, and the uuids of its disks, as far as their serials agree with the volumes.
     """
     if config.prefixes:  # without a dataset of its own, the VM has nothing but its disks
-        return replace(config, disks=tuple(_known(config, entry, datasets) for entry in config.disks))
+        config = replace(config, disks=tuple(_known(config, entry, datasets) for entry in config.disks))
+        config = replace(config, flexible_disk_size=config.record.flexible_disk_size if config.record else None)
+        return _without_own_waiting(config, datasets) if config.waiting else config
     config = failover.with_failover_setting(config, datasets)
     if not config.identity_in_zfs:
         return config
@@ -116,8 +118,33 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     )
 
 
+def _without_own_waiting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
+    """Return the VM as if what an interrupted run of ours has begun were not there; frozen by what others have begun.
+
+    Ours gives a disk the serial that stands for the uuid of its volume, and nothing else.
+    """
+    ours = [one.volume for one in config.waiting if _uuid(one.serial, datasets.get(one.volume))]
+    if len(ours) < len(config.waiting):
+        return replace(config, frozen=config.frozen or config.why_waiting)
+    return usage.besides(config, ours)
+
+
 def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset]) -> DiskConfig:
-    return replace(entry, uuid=_uuid(entry, datasets.get(entry.volume))) if _within(config, entry) else entry
+    return (
+        replace(entry, uuid=_uuid(entry.serial, _volume(config, entry, datasets))) if _within(config, entry) else entry
+    )
+
+
+def _volume(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset]) -> t.Optional[Dataset]:
+    """Return the volume of a disk, with the identity that the record of the VM may have for it."""
+    volume = datasets.get(entry.volume) if entry.volume else None
+    return volume if volume is None else vm_record.with_identity(config, entry, volume)
+
+
+def attached_disks(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.List[Disk]:
+    """Return the disks of a VM without a dataset of its own, without their snapshots."""
+    volumes = [(entry, _volume(config, entry, datasets)) for entry in config.disks]
+    return [attached_disk(config, entry, entry.pci_slot, v, 0) for entry, v in volumes if v is not None and v.backs]
 
 
 def _with_files(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> t.Tuple[DiskConfig, ...]:
@@ -137,16 +164,16 @@ def _within(config: VmConfig, entry: DiskConfig) -> bool:
     return within(config, entry.volume)
 
 
-def _uuid(entry: DiskConfig, volume: t.Optional[Dataset]) -> str:
+def _uuid(serial: str, volume: t.Optional[Dataset]) -> str:
     """Return the uuid that a serial stands for: the volume's own, or the one that it would get; "" for any other."""
     user = released_identity.effective_properties(volume) if volume is not None else {}
     known = [user.get("uuid", ""), identity.uuid_of(volume.guid)] if volume is not None else []
-    return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == entry.serial), "")
+    return next((u for u in known if identity.is_uuid(u) and identity.serial_of(u) == serial), "")
 
 
 def own_uuid(config: VmConfig, entry: DiskConfig, volume: Dataset) -> str:
     """Return the uuid that is known of an attached disk without the properties of its volume, "" for none."""
-    return _uuid(entry, replace(volume, user={})) if config.identity_in_zfs else entry.uuid
+    return _uuid(entry.serial, replace(volume, user={})) if config.identity_in_zfs else entry.uuid
 
 
 def may_have_uuid(entry: DiskConfig, uuid: str) -> bool:
@@ -242,7 +269,7 @@ def attached_disk(
         "pci_slot": slot,
         "image_size": entry.image_size or image_size,
         "path": entry.path,
-        "key": entry.key,
+        "address": config.pci.addresses.get(slot, ""),
         "element": entry.element,
     }
     if entry.uuid or serial_shown(entry):
@@ -270,6 +297,13 @@ def detached_disk(volume: Dataset, image_size: int, **known: t.Any) -> Disk:
     )
 
 
+def _without_dataset(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> Dataset:
+    """Return what stands for the dataset of a VM that has none: what its new volumes inherit, and nothing else."""
+    place = config.new_disks.prefix.rpartition("/")[0] if config.new_disks is not None else ""
+    above = datasets.get(place, Dataset(place, ""))
+    return Dataset(config.dataset, "", compression=above.compression, encryptionroot=above.encryptionroot)
+
+
 def _link_vm(
     config: VmConfig,
     datasets: t.Mapping[str, Dataset],
@@ -279,11 +313,11 @@ def _link_vm(
     used: usage.Usage,
 ) -> Vm:
     """Return the VM with its volumes. pools: those that were read. used: the users of all volumes."""
-    root = datasets[config.dataset] if not config.prefixes else Dataset(config.dataset, "")
+    root = datasets[config.dataset] if not config.prefixes else _without_dataset(config, datasets)
     disks, missing, strays, unread, unbacked = [], [], [], [], []
     positions = slots.positions(config.disks, config.pci)
     for entry in config.disks:
-        volume = datasets.get(entry.volume) if entry.volume else None
+        volume = _volume(config, entry, datasets)
         if config.identity_in_zfs and entry.volume and not _within(config, entry):
             strays.append(entry.path)
         elif volume is not None and volume.backs:
@@ -297,6 +331,7 @@ def _link_vm(
         else:
             unbacked.append(entry)
     known = {d.volume.name for d in disks}
+    siblings = {child.name for child in tree.of_vm(config)} | used.within(config.prefixes) if config.prefixes else set()
     orphans, other_used, below = [], 0, []
     for child in tree.of_vm(config):
         if config.prefixes and used.of(child.name):
@@ -318,6 +353,7 @@ def _link_vm(
         disks=tuple(sorted(disks, key=lambda d: (d.index, d.volume.name))),
         orphans=tuple(orphans),
         detached=detached,
+        siblings=frozenset(siblings),
         snapshots=tree.of(root.name)["snapshots"],
         other_used=other_used,
         unbacked=tuple(unbacked),

@@ -173,6 +173,17 @@ def sibling_prefixes(dataset: str, number: int) -> t.Tuple[str, ...]:
     return tuple(f"{dataset}/{kind}-{number}-" for kind in ("vm", "base"))
 
 
+def new_sibling(prefix: str, taken: t.Iterable[str]) -> str:
+    """Return the name for a new volume beside those of other VMs: with the lowest number that is free.
+
+    prefix: one of sibling_prefixes(), not that of a template, whose volumes take numbers as well.
+    """
+    pattern = re.compile(re.escape(prefix).replace("/vm\\-", "/(?:vm|base)\\-") + r"disk-(\d{1,5})")
+    matches = (pattern.fullmatch(name) for name in taken)
+    numbers = {int(match.group(1)) for match in matches if match}
+    return f"{prefix}disk-{next(n for n in range(len(numbers) + 1) if n not in numbers)}"
+
+
 def sibling_prefix(volume: str) -> str:
     """Return which of sibling_prefixes() a volume has, "" for none."""
     match = _SIBLING.fullmatch(volume)

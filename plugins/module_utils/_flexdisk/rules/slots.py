@@ -33,6 +33,9 @@ SMARTOS = Pci(
     candidates=_functions(_DISK_DEVICE),
     taken={"0:0": "the host bridge", "0:6": "network interfaces", "0:30": "the frame buffer", "0:31": "the LPC bridge"},
 )
+_BUSES = ("ide", "sata", "scsi", "virtio")
+_KEY = re.compile(r"(ide|sata|scsi|virtio)(0|[1-9][0-9]?)")
+_KEY_BUS = 1000  # the first bus of slots that are places on a bus and no PCI addresses
 _SLOT = re.compile(r"(?:(?:([0-9]{1,3}):)?([0-9]{1,2}):([0-9])|([0-9]{1,2}))")
 
 
@@ -43,7 +46,7 @@ def smartos(passed_through: t.Mapping[str, str]) -> Pci:
 
 
 class Slot(t.NamedTuple):
-    """A PCI address as the guest sees it."""
+    """A PCI address as the guest sees it. Or a place such as C(virtio3), with a bus that no PCI address has."""
 
     bus: int
     device: int
@@ -51,10 +54,14 @@ class Slot(t.NamedTuple):
 
 
 def parse_slot(text: object) -> Slot:
-    """Return the slot that C(D), C(D:F) or C(B:D:F) names (decimal; bus 0 to 255, device 0 to 31, function 0 to 7).
+    """Return the slot that C(D), C(D:F) or C(B:D:F) names (decimal; bus 0 to 255, device 0 to 31, function 0 to 7), or
+    a place such as C(virtio3).
 
     Raises FlexdiskError C(InvalidArgument). It does not check whether the slot is reserved; obstacle() does.
     """
+    key = _KEY.fullmatch(text) if isinstance(text, str) else None
+    if key:
+        return Slot(_KEY_BUS + _BUSES.index(key.group(1)), int(key.group(2)), 0)
     match = _SLOT.fullmatch(text) if isinstance(text, str) else None
     if match:
         bus, device, function, alone = match.groups()
@@ -70,13 +77,30 @@ def parse_slot(text: object) -> Slot:
 
 
 def render_slot(slot: Slot) -> str:
-    """Return the slot as BUS:DEVICE:FUNCTION in decimal."""
+    """Return the slot as BUS:DEVICE:FUNCTION in decimal, or as a place such as C(virtio3)."""
+    if slot.bus >= _KEY_BUS:
+        return f"{_BUSES[slot.bus - _KEY_BUS]}{slot.device}"
     return "%d:%d:%d" % slot
 
 
 def normalise(text: object) -> str:
     """Return a slot in its full form: C(4:1) becomes C(0:4:1). Raises like parse_slot()."""
     return render_slot(parse_slot(text))
+
+
+def bus_of(slot: str) -> str:
+    """Return the bus of a slot that is a place such as C(virtio3); "" for a PCI address."""
+    key = _KEY.fullmatch(slot)
+    return key.group(1) if key else ""
+
+
+def with_places(spec: VmDisksDeclaration, pci: Pci) -> VmDisksDeclaration:
+    """Return the declaration with the VM's own names of slots, where it has the addresses that guests see."""
+    places = {address: slot for slot, address in pci.addresses.items()}
+    if not (spec.disks and places):
+        return spec
+    disks = [replace(disk, pci_slot=places.get(disk.pci_slot or "", disk.pci_slot)) for disk in spec.disks]
+    return replace(spec, disks=tuple(disks))
 
 
 def valid(text: str) -> str:
@@ -89,6 +113,10 @@ def valid(text: str) -> str:
 
 def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
     """Return why no disk may have the slot, or None."""
+    if slot.bus >= _KEY_BUS:
+        return None if render_slot(slot) in pci.candidates else "the VM has no such place for disks"
+    if pci.candidates and bus_of(pci.candidates[0]):
+        return f"no disk of the VM can have this PCI address; write a place such as {pci.candidates[0]}"
     device = f"{slot.device}" if not slot.bus else "%d:%d" % slot[:2]
     who = pci.taken.get("%d:%d" % slot[:2])
     if who is not None:

@@ -38,6 +38,10 @@ class Usage:
             for volume, use in uses(config, places).items():
                 self._users.setdefault(volume, {})[config.uuid] = User(config, use)
 
+    def within(self, prefixes: t.Tuple[str, ...]) -> t.Set[str]:
+        """Return the volumes with such names that any VM uses, whether they exist or not."""
+        return {volume for volume in self._users if volume.startswith(prefixes)}
+
     def of(self, volume: str, besides: str = "") -> t.List[User]:
         """Return the VMs that use a volume, sorted by label. besides: the UUID of a VM that does not count."""
         users = (user for uuid, user in self._users.get(volume, {}).items() if uuid != besides)
@@ -53,6 +57,11 @@ def uses(config: VmConfig, places: t.Optional[_Places] = None) -> t.Dict[str, Us
     result = {places.get(identity.disk_in(name), name): use for name, use in config.uses.items()}
     result.update({entry.volume: Use() for entry in config.disks if entry.volume})
     return result
+
+
+def besides(config: VmConfig, volumes: t.Collection[str]) -> VmConfig:
+    """Return the VM as if it used these volumes only as disks of its list, if at all."""
+    return replace(config, uses={volume: use for volume, use in config.uses.items() if volume not in volumes})
 
 
 def sharers(config: VmConfig, usage: Usage) -> t.Tuple[Sharer, ...]:

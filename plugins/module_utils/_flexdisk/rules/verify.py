@@ -21,7 +21,7 @@ from .verify_host import (
     unreadable_moves,
     vms_without_dataset,
 )
-from .verify_identity import duplicate_names, identities
+from .verify_identity import duplicate_names, identities, records
 from .verify_journal import index_of_runs, interrupted_runs
 from .verify_properties import inherited_properties, properties_of_vm
 from .verify_references import orphans, references, shared_volumes, slot_conflicts
@@ -37,6 +37,7 @@ _OF_A_VM: t.Tuple[t.Callable[[Facts, Vm], Findings], ...] = (
     slot_conflicts,
     orphans,
     identities,
+    records,
     duplicate_names,
     properties_of_vm,
     quota_and_reservation,

@@ -47,6 +47,8 @@ def busy(vm: Vm) -> str:
     config = vm.config
     if vm.interrupted is not None:
         return "an interrupted run must be finished first"
+    if config.prefixes:
+        return "no finding about a VM on Proxmox VE is repaired by this release"
     state = power_problem(vm)
     if state:
         return state

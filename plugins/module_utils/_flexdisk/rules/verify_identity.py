@@ -8,8 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ..model.vm import Disk, DiskConfig, Vm
-from . import identity
-from .findings import Finding
+from . import identity, released_identity, vm_record
+from .findings import Finding, Task
 from .verify_facts import About, Facts, Findings, of_vm, vm_disks, within
 
 
@@ -72,6 +72,30 @@ def _unconfigured(about: About, entry: DiskConfig) -> Findings:
     message = f"the configuration has {text} for {about.disk.path}"
     message += "; vm_disks writes it down with the next change while the VM is stopped"
     yield about("uuid_not_configured", message, repair=vm_disks(vm, unlisted="keep", disks=entries))
+
+
+def records(facts: Facts, vm: Vm) -> Findings:
+    """Yield the disks of which the record of the VM says something else than their volumes, or more."""
+    serials = {entry.path: entry.serial for entry in vm.config.disks}
+    disks = {serials[disk.path]: disk for disk in vm.disks} if vm.config.prefixes else {}
+    for serial in vm_record.differences(vm.config, vm.disks) if vm.config.prefixes else ():
+        yield _recorded(facts, vm, serial, disks.get(serial))
+    for disk in (one for one in disks.values() if released_identity.has_saved_identity(one)):
+        message = f"{disk.label} is known by the record alone, because {disk.volume.name} has no properties"
+        yield About(facts, disk, vm)("record_differs", message, repair=_named_again(vm, disk))
+
+
+def _recorded(facts: Facts, vm: Vm, serial: str, disk: t.Optional[Disk]) -> Finding:
+    known = vm.config.record.disks.get(serial) if vm.config.record is not None else None
+    name = str((known or {}).get("name") or "")
+    if disk is None:
+        return of_vm(vm, "record_differs", f"the record has {name or 'a disk'} with serial {serial}, which no disk has")
+    where = f"has it as {name or 'unnamed'}, or with other properties" if known else "has nothing of it"
+    return About(facts, disk, vm)("record_differs", f"the record {where}", repair=_named_again(vm, disk))
+
+
+def _named_again(vm: Vm, disk: Disk) -> t.Optional[Task]:
+    return vm_disks(vm, unlisted="keep", disks=[{"uuid": disk.uuid}]) if disk.uuid else None
 
 
 def duplicate_names(facts: Facts, vm: Vm) -> Findings:

@@ -17,7 +17,7 @@ def quota_and_reservation(facts: Facts, vm: Vm) -> Findings:
     """Yield reservations that are not the automatic ones, and quotas that do not follow from the sizes of the disks."""
     volumes = [disk.volume.name for disk in vm.disks]
     counted = len({*volumes}) == len(volumes) and all(within(vm, name) for name in volumes)
-    if not counted or (vm.config.identity_in_zfs and not vm.flexible and not vm.root.refquota):
+    if not counted or vm.config.prefixes or (vm.config.identity_in_zfs and not vm.flexible and not vm.root.refquota):
         return
     geometry = facts.host.geometry[vm.config.pool]
     off = space.off_automatic(vm, geometry)

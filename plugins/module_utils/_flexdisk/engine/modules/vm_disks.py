@@ -15,7 +15,7 @@ from ...parse.vm_disks import parse_vm_disks
 from ...plan.planner import find_vm, plan_vm
 from ...plan.steps import VmPlan
 from ...rules.inventory import Host
-from ...rules.slots import slot_problems
+from ...rules.slots import slot_problems, with_places
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome
@@ -70,6 +70,7 @@ def _declarations(
             result = [(other, vm) for other, vm in result if vm is not target]
         elif target is not None:
             seen[target.config.uuid] = spec.vm
+            spec = with_places(spec, target.config.pci)
             problems += slot_problems(spec, target.config)
         outcome.problems += problems
         if not problems and isinstance(target, Vm):

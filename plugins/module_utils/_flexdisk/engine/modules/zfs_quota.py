@@ -63,7 +63,8 @@ class _QuotaTask(Task):
         vms, self.outcome.problems = chosen(host, self._names)
         self._geometry = host.geometry
         self.left_out = skipped(host) if self._names is None else []
-        for vm in [v for v in vms if v.config.identity_in_zfs and not v.flexible and not v.root.refquota]:
+        unlawful = [v for v in vms if v.config.identity_in_zfs and not v.flexible and not v.root.refquota]
+        for vm in [v for v in vms if v.config.prefixes or v in unlawful]:
             vms.remove(vm)
             reason = WITHOUT_DATASET if vm.config.prefixes else "it has no quota yet; vm_disks sets one"
             self.left_out.append({"uuid": vm.config.uuid, "alias": vm.config.alias, "reason": reason})

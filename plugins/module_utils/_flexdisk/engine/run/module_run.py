@@ -27,9 +27,9 @@ _SOCKETS = tuple(f"/{var}run/libvirt/{name}-sock" for var in ("", "var/") for na
 
 # Where a node of Proxmox VE has the file system of its cluster, and what a simulated node has beside its program zfs.
 _CLUSTER, _NODE_FILES = "/etc/pve", "flexdisk-root"
-ONLY_READ = (
-    "this host runs Proxmox VE, where this release only reads: its VMs and disks can be listed, reported and verified, "
-    "and nothing of them is changed, planned or repaired"
+NOT_THERE = (
+    "this host runs Proxmox VE, where this release adds disks, makes them larger and names them; this task is not "
+    "supported there"
 )
 
 # Options that name something; others hold text of any kind.
@@ -60,9 +60,9 @@ class Answer(t.NamedTuple):
     warnings: t.Sequence[str] = ()
 
 
-def _only_read(_root: str) -> Hypervisor:
-    """Refuse a module that may change something. This is the only place where that is decided."""
-    raise FlexdiskError("NotSupported", ONLY_READ)
+def _not_there(_root: str, _runner: SubprocessRunner) -> Hypervisor:
+    """Refuse a module that may change something, unless it says otherwise (reading.py, changing.py)."""
+    raise FlexdiskError("NotSupported", NOT_THERE)
 
 
 class Drivers(t.NamedTuple):
@@ -73,7 +73,7 @@ class Drivers(t.NamedTuple):
     vmadm: t.Callable[[SubprocessRunner], Hypervisor]
     libvirt: t.Callable[[str, SubprocessRunner], Hypervisor]
     """Gets the URI of libvirt."""
-    proxmox: t.Callable[[str], Hypervisor] = _only_read
+    proxmox: t.Callable[[str, SubprocessRunner], Hypervisor] = _not_there
     """Gets the directory with the files of the node, "" for the host itself. By default, nothing is done there."""
 
 
@@ -176,7 +176,7 @@ def open_host(
         choice = _detected(root)
     if choice == "vmadm":
         return zfs, drivers.vmadm(runner)
-    return zfs, drivers.libvirt(uri, runner) if choice == "libvirt" else drivers.proxmox(root)
+    return zfs, drivers.libvirt(uri, runner) if choice == "libvirt" else drivers.proxmox(root, runner)
 
 
 def _detected(root: str) -> str:

@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from ...hypervisor.protocol import Hypervisor
+from ..host.runner import SubprocessRunner
 from .module_run import VMS_THAT_ARE_THERE
 
 
-def _proxmox(root: str) -> Hypervisor:
+def _proxmox(root: str, _runner: SubprocessRunner) -> Hypervisor:
     from ...hypervisor.pve_vms import ProxmoxVms
 
     return ProxmoxVms(root)

@@ -28,7 +28,7 @@ def disk_result(disk: Disk, state: str, volatile: bool, figures: bool = True) ->
         "type": disk.type,
         "size": disk.size_mib,
         "block_size": disk.volume.volblocksize,
-        "pci_slot": disk.pci_slot,
+        "pci_slot": disk.address if disk.key else disk.pci_slot,
         "model": disk.model,
         "image": disk.image,
         "index": disk.index,

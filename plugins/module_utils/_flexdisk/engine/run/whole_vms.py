@@ -30,7 +30,7 @@ def _libvirt(uri: str, runner: SubprocessRunner) -> Hypervisor:
     return Libvirt(HostConnection(uri, at), uri, runner)
 
 
-def _left_to_proxmox(_root: str) -> Hypervisor:
+def _left_to_proxmox(_root: str, _runner: SubprocessRunner) -> Hypervisor:
     raise FlexdiskError("NotSupported", LEFT_TO_PROXMOX)
 
 

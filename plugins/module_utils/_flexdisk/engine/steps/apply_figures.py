@@ -10,6 +10,7 @@ from ...plan.vm_steps import (
     AddPorts,
     Recover,
     Relocate,
+    Remember,
     RetireSyncs,
     SetAutoboot,
     SetFlexibleSize,
@@ -23,6 +24,7 @@ from ...rules.replicas import SPACE
 from ...zfs import exact
 from . import autoboot, power, renames
 from .perform import Change, Tools
+from .records import write_record
 from .storage import storage_of
 
 
@@ -61,6 +63,10 @@ def add_ports(step: AddPorts, tools: Tools, change: Change) -> None:
 
 
 # -- the VM's dataset
+
+
+def remember(step: Remember, tools: Tools, change: Change) -> None:
+    write_record(tools, change.after)
 
 
 def settle_quota(step: SettleQuota, tools: Tools, change: Change) -> None:

@@ -107,7 +107,7 @@ def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     zfs, volume = tools.zfs, step.attached.volume
     now = tools.read(step.source, step.guid)
     after_move = resize_before_move(step, tools, change.geometry)
-    zfs.set(change.vm.root.name, quota=change.after.root.quota)
+    tools.make_room(change.after)
     if step.source != step.volume:
         renames.rename(zfs, step.source, step.volume)
     if after_move:
@@ -126,7 +126,7 @@ def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
 
 def create_disk(step: CreateDisk, tools: Tools, change: Change) -> None:
     disk_uuid = step.attachment.uuid or str(uuid.uuid4())
-    tools.zfs.set(change.vm.root.name, quota=change.after.root.quota)
+    tools.make_room(change.after)
     make_disk(step, tools, {**step.facts, **stamp({}), "uuid": disk_uuid}, change.geometry)
     _configure(tools, change, step.attachment._replace(uuid=disk_uuid), step.origin, step.image_size_mib)
 

@@ -31,7 +31,9 @@ def confirm_unchanged(tools: Tools, plan: VmPlan) -> None:
         return
     try:
         root = plan.before.root
-        datasets = tools.zfs.datasets(root.name, snapshots=False) if root.kind else []
+        # Without a dataset of its own, the VM has nothing but its volumes.
+        names = [root.name] if root.kind else [v.name for v in plan.before.volumes if plan.before.config.prefixes]
+        datasets = tools.zfs.datasets(*names, snapshots=False) if names else []
         config = completed(tools.hypervisor.vm(plan.vm), {d.name: d for d in datasets})
         if not root.kind and not config.pool:
             config = replace(config, pool=root.pool, dataset=root.name)

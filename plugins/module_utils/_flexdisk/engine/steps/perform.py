@@ -75,11 +75,18 @@ class Tools:
             self._containers.add(place)
 
     def settle(self, after: Vm) -> None:
-        """Set quota and reservation of the VM's dataset to those of after."""
+        """Set quota and reservation of the VM's dataset, if it has one, to those of after."""
+        if after.config.prefixes:
+            return
         self.zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
 
+    # Carries out a step. Raises FlexdiskError if it does not end as planned. Any: each function takes its own class.
+    def make_room(self, after: Vm) -> None:
+        """Set the quota of the VM's dataset, if it has one, to that of after, before a disk comes."""
+        if not after.config.prefixes:
+            self.zfs.set(after.root.name, quota=after.root.quota)
 
-# Carries out a step. Raises FlexdiskError if it does not end as planned. Any: each function takes its own class.
+
 Perform = t.Callable[[t.Any, Tools, Change], None]
 # Who carries out the steps that a module can have, by the class of the step.
 Performers = t.Mapping[t.Type[Step], Perform]

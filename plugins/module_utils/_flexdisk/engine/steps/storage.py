@@ -18,6 +18,7 @@ from ...rules import identity, pins
 from ...zfs import exact
 from . import file_disks
 from .perform import Change, Tools, stamp
+from .records import write_record
 from .volumes import make_disk, reservation, snapshots_of_dataset
 
 
@@ -29,13 +30,19 @@ class ByZfs:
         self._zfs = tools.zfs
 
     def announce_sizes(self, vm: Vm) -> None:
-        """Announce the sizes of its disks to a running guest again, because an interrupted run may not have done so."""
-        if vm.config.state == "running":
+        """Announce the sizes of its disks to a running guest again, because an interrupted run may not have done so.
+
+        A hypervisor that resizes volumes itself may also have left a size out of the VM's configuration.
+        """
+        if vm.config.state == "running" or self._tools.hypervisor.resizing is not None:
             for disk in (d for d in vm.disks if d.size % MIB == 0 and not d.element.unresizable):
                 self._tools.hypervisor.announce_size(vm.config.uuid, disk.path, disk.size_mib, False)
 
     def set_flexible(self, step: SetFlexibleSize, change: Change) -> None:
         """Store flexible_disk_size, and set the figures that follow from it."""
+        if change.after.config.prefixes:
+            write_record(self._tools, change.after)
+            return
         self._zfs.set_facts(change.after.root.name, {identity.FLEXIBLE: str(step.stored_mib)})
         self._set_figures(change)
 
@@ -59,6 +66,10 @@ class ByZfs:
 
     def resize(self, step: Resize, now: Dataset, change: Change) -> None:
         """Resize a disk, and announce it to a running guest. The quota is raised before a disk grows."""
+        resizing, shrinks = self._tools.hypervisor.resizing, isinstance(step, Shrink)
+        if resizing is not None:
+            resizing.resize_disk(change.vm.config.uuid, step.path, step.size_mib, shrinks)
+            return
         if change.after.root.quota > change.vm.root.quota:
             self._tools.settle(change.after)
         size = step.size_mib * MIB
@@ -66,7 +77,6 @@ class ByZfs:
             file_disks.resize(self._zfs, now, size, change.geometry)
         else:
             self._zfs.set(step.volume, volsize=size, **reservation(step.type))
-        shrinks = isinstance(step, Shrink)
         self._tools.hypervisor.announce_size(change.vm.config.uuid, step.path, step.size_mib, shrinks)
 
     def set_compression(self, step: SetCompression, vm: Vm) -> None:
@@ -136,10 +146,6 @@ class ByHypervisor(ByZfs):
     def set_quota(self, step: SetVmQuota, change: Change) -> None:
         """Let the tool set it, with all figures that follow from it."""
         self._storage.set_quota(change.vm.config.uuid, step.quota_bytes)
-
-    def resize(self, step: Resize, now: Dataset, change: Change) -> None:
-        """Let the tool resize the volume. It raises the quota, and tells the guest."""
-        self._storage.resize_disk(change.vm.config.uuid, step.path, step.size_mib, isinstance(step, Shrink))
 
     def set_compression(self, step: SetCompression, vm: Vm) -> None:
         """Let the tool set the compression of a disk that the VM has."""

@@ -1,0 +1,254 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Driver for Proxmox VE that changes disks of VMs, by qm.
+
+Each change is one command with the digest of the file that was read. Then the file, the volume and a running QEMU are
+read again, whatever the exit status was.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+from dataclasses import replace
+
+from ..model.command import Runner
+from ..model.dataset import ZVOL
+from ..model.errors import FlexdiskError
+from ..model.sizes import MIB, render_apart
+from ..model.text import visible
+from ..model.vm import VmConfig, VmRecord
+from ..rules import vm_record
+from ..rules.identity import serial_of
+from . import pve_disk, pve_monitor, pve_qm, pve_vm, whole_files
+from .pve_config import VmFile
+from .pve_vms import ProxmoxVms
+
+_PATIENCE = 600  # a volume whose device does not come takes five minutes
+_LIVE = frozenset(("identity", "grow", "create", "attach", "flexible"))
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember"}
+_SCOPE = "on Proxmox VE, this release adds disks, makes them larger and names them, and changes nothing else"
+
+
+class _Place(t.NamedTuple):
+    """A disk in the file of its VM, as it was read."""
+
+    vmid: int
+    key: str
+    disk: pve_disk.PveDisk
+    dataset: str
+    file: VmFile
+
+    @property
+    def label(self) -> str:
+        return f"{self.key} of VM {self.vmid}"
+
+
+class ProxmoxDisks(ProxmoxVms):
+    """The driver for disks of VMs that are there. It refuses a change if something else has changed the file."""
+
+    capabilities = replace(ProxmoxVms.capabilities, live=_LIVE, only_read=False, abilities=_ABILITIES, scope=_SCOPE)
+
+    def __init__(self, runner: Runner, root: str = "", pause: t.Callable[[float], None] = time.sleep) -> None:
+        super().__init__(root, pause)
+        self._runner = runner
+        self.resizing = self
+        self.records = self
+        # The VMs as they were read last, by UUID.
+        self._seen: t.Dict[str, VmConfig] = {}
+
+    def vms(self) -> t.List[VmConfig]:
+        configs = super().vms()
+        self._seen = {config.uuid: config for config in configs}
+        return configs
+
+    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""
+        if shrink:
+            raise FlexdiskError("NotSupported", f"{path} cannot become smaller: {_SCOPE}")
+        place = self._place(vm, path)
+        if self._process(place.vmid):
+            self._qemu_size(place)  # if it cannot be asked, nothing is begun
+        argv = ("qm", "disk", "resize", str(place.vmid), place.key, f"{size}M", "--digest", place.file.digest)
+        answer = self._runner(argv, timeout=_PATIENCE)
+        lacking = self._not_resized(place, size * MIB) or self._dropped(place)
+        if lacking:
+            raise pve_qm.failure(argv, answer, lacking)
+        self.vms()
+
+    def _not_resized(self, place: _Place, size: int) -> str:
+        """Return what has not the new size, as a sentence; "" if everything has it."""
+        volume = self._volsize(place.dataset)
+        if volume != size:
+            return "%s has %s, not %s" % (place.dataset, *render_apart(volume, size))
+        text = f"{place.dataset} has its new size"
+        if self._process(place.vmid):
+            seen = self._qemu_size(place)
+            if seen != size:
+                return f"{text}, but {self._old_size(seen)}"
+        now = pve_disk.parse(self._file(place.vmid).main.values.get(place.key, place.disk.volume))
+        written = now.options.get("size", "")
+        if pve_disk.parse_size(written) != size:
+            return f"{text}, but the file still says size={written or 'nothing'}; run the task again"
+        return ""
+
+    @staticmethod
+    def _old_size(seen: int) -> str:
+        figures = "QEMU still has %s" % render_apart(seen, seen)[0]
+        return (
+            f"{figures}, and qm tells it only while a volume grows: the guest has the new size after a stop and a start"
+        )
+
+    def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
+        """Write down a size that an interrupted run has left out of the file, and look whether QEMU has it."""
+        place = self._place(vm, path)
+        if pve_disk.parse_size(place.disk.options.get("size", "")) != size * MIB:
+            self._set(place, place.disk.options)
+        if self._process(place.vmid):
+            seen = self._qemu_size(place)
+            if seen != size * MIB:
+                raise FlexdiskError("NotApplied", f"{place.label}: {self._old_size(seen)}")
+
+    def write_record(self, vm: str, record: VmRecord) -> None:
+        """Replace the record of a VM. pmxcfs has neither modes nor a disk to wait for."""
+        path = pve_vm.record_file(vm)
+        try:
+            os.makedirs(os.path.dirname(self._root + path), exist_ok=True)
+            whole_files.replace(self._root + path, vm_record.render(record), mode=None, durable=False)
+        except OSError as exc:
+            raise FlexdiskError("FileFailed", f"{path} cannot be written: {exc.strerror}") from exc
+        self.vms()
+
+    def edit_disks(self, vm: str, entries: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+        """Write the serials that stand for UUIDs, disk by disk. An interrupted run writes the rest."""
+        for entry in entries:
+            place = self._place(vm, entry["path"])
+            self._set(place, {**place.disk.options, "serial": serial_of(entry["uuid"])})
+
+    def attach_disk(self, vm: str, disk: t.Mapping[str, t.Any]) -> None:
+        """Give a VM a volume of its own name as a disk. qm removes an C(unusedN) with it."""
+        config, file = self._fresh(vm)
+        vmid, key, dataset = config.proxmox["vmid"], disk["pci_slot"], disk["path"][len(ZVOL) :]
+        if key in file.main.values:
+            raise FlexdiskError("Changed", f"{key} of VM {vmid} is taken by now")
+        place = _Place(vmid, key, pve_disk.PveDisk(self._volume_id(dataset), {}), dataset, file)
+        self._set(place, {"serial": serial_of(disk["uuid"])})
+
+    def _volume_id(self, dataset: str) -> str:
+        """Return what Proxmox VE calls a volume. Two storages may have it: it takes either."""
+        parent, _slash, name = dataset.rpartition("/")
+        cluster = self._cluster()
+        active = [one for one in cluster.storages.values() if one.dataset == parent and one.is_active(cluster.node)]
+        if not active:
+            raise FlexdiskError("Changed", f"no active storage of this node has {parent} any more")
+        return f"{active[0].name}:{name}"
+
+    def _set(self, place: _Place, options: t.Mapping[str, str]) -> None:
+        """Give a disk these options, which replace all that it has. qm reads its size from the volume."""
+        wanted = pve_disk.PveDisk(place.disk.volume, {key: options[key] for key in options if key != "size"})
+        value = pve_disk.render(wanted)
+        argv = ("qm", "set", str(place.vmid), f"--{place.key}", value, "--digest", place.file.digest)
+        answer = self._runner(argv, timeout=_PATIENCE)
+        lacking = self._not_set(place, wanted) or self._dropped(place)
+        if lacking:
+            raise pve_qm.failure(argv, answer, f"{lacking}{self._undone(place)}")
+        self.vms()
+
+    def _not_set(self, place: _Place, wanted: pve_disk.PveDisk) -> str:
+        """Return what differs from the value that the disk should have, as a sentence; "" for nothing."""
+        file = self._file(place.vmid)
+        now = pve_disk.parse(file.main.values.get(place.key, "none"))
+        if now.volume != wanted.volume or pve_disk.but_for(now) != pve_disk.but_for(wanted):
+            return f"{place.label} is not as it should be in the file of the VM"
+        if place.key in pve_vm.pending_keys(file):
+            return f"the change of {place.label} waits for a stop of the VM"
+        size = self._volsize(place.dataset)
+        if pve_disk.parse_size(now.options.get("size", "")) != size:
+            return f"{place.label} has another size="
+        if self._process(place.vmid) and place.key not in self._qemu_sizes(place.vmid):
+            return f"the running QEMU does not have {place.key}"
+        return ""
+
+    def _dropped(self, place: _Place) -> str:
+        """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none."""
+        now = self._file(place.vmid).main.values
+        gone = [(key, value) for key, value in place.file.main.values.items() if key not in now]
+        kept = [(key, value) for key, value in gone if not self._is_unused(key, value, place.disk.volume)]
+        lost = [f"{key}: {visible(value)}" for key, value in kept]
+        return f"the change was made, but Proxmox VE has dropped {'; '.join(lost)} from the file" if lost else ""
+
+    @staticmethod
+    def _is_unused(key: str, value: str, volume: str) -> bool:
+        """Whether the line names the volume of a disk as one that the VM does not use."""
+        return pve_disk.is_unused_key(key) and pve_disk.parse(value).volume == volume
+
+    def _undone(self, place: _Place) -> str:
+        """Take back what the command has left in the pending changes, which were none before. Return what is left."""
+        keys = [place.key] if place.key in pve_vm.pending_keys(self._file(place.vmid)) else []
+        return self._reverted(place.vmid, keys)
+
+    def _reverted(self, vmid: int, keys: t.Sequence[str]) -> str:
+        """Take back pending changes. Return what is left of them, as the end of a text."""
+        for key in keys:
+            self._runner(("qm", "set", str(vmid), "--revert", key), timeout=_PATIENCE)
+        left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
+        text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
+        return text if left else ""
+
+    def _fresh(self, vm: str) -> t.Tuple[VmConfig, VmFile]:
+        """Return a VM and its file, which nothing else has changed, without what an interrupted run has left pending.
+
+        Raises FlexdiskError Changed.
+        """
+        config = self._unchanged(vm)
+        if not config.waiting:
+            return config, self._file(config.proxmox["vmid"])
+        vmid, keys = config.proxmox["vmid"], [one.key for one in config.waiting if one.volume]
+        left = self._reverted(vmid, keys) if len(keys) == len(config.waiting) else f"; {config.why_waiting}"
+        if left:
+            raise FlexdiskError("Changed", f"VM {vmid} cannot be changed{left}")
+        return self.vm(vm), self._file(vmid)
+
+    def _unchanged(self, vm: str) -> VmConfig:
+        config = self._seen.get(vm) or self.vm(vm)
+        vmid = config.proxmox["vmid"]
+        if config.digest != self._file(vmid).digest:
+            raise FlexdiskError("Changed", f"the file of VM {vmid} was changed by something else since it was read")
+        return config
+
+    def _place(self, vm: str, path: str) -> _Place:
+        """Return where a disk is. Raises FlexdiskError Changed if the file has changed since it was read."""
+        config, file = self._fresh(vm)
+        entry = next((one for one in config.disks if one.path == path and one.volume), None)
+        if entry is None:
+            raise FlexdiskError("Changed", f"{path} is no disk of VM {config.proxmox['vmid']} any more")
+        disk = pve_disk.parse(file.main.values[entry.key])
+        return _Place(config.proxmox["vmid"], entry.key, disk, entry.volume, file)
+
+    def _file(self, vmid: int) -> VmFile:
+        """Return the file of a VM as it is now, without any repair of its bytes."""
+        content = self._bytes(pve_vm.file_of(vmid))
+        if content is None:
+            raise FlexdiskError("Changed", f"VM {vmid} is not on this node any more")
+        return VmFile(content)
+
+    def _volsize(self, dataset: str) -> int:
+        """Return the bytes of a volume."""
+        argv = ("zfs", "get", "-Hpo", "value", "volsize", dataset)
+        answer = self._runner(argv)
+        text = answer.stdout.strip()
+        if answer.rc != 0 or not text.isdigit():
+            raise FlexdiskError("UnexpectedOutput", f"the size of {dataset} cannot be read: {answer.stderr.strip()}")
+        return int(text)
+
+    def _qemu_size(self, place: _Place) -> int:
+        """Return the bytes of a disk that the running QEMU has. Raises FlexdiskError if it does not say."""
+        sizes = self._qemu_sizes(place.vmid)
+        if place.key not in sizes:
+            raise FlexdiskError("Changed", f"the running QEMU of VM {place.vmid} does not have {place.key}")
+        return sizes[place.key]
+
+    def _qemu_sizes(self, vmid: int) -> t.Dict[str, int]:
+        return pve_monitor.sizes(f"{self._root}/run/qemu-server/{vmid}.qmp")

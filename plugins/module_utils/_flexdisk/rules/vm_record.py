@@ -1,0 +1,88 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The record of a VM: what only this collection knows of a VM and its disks, kept beside the VM's configuration.
+
+Proxmox VE makes new volumes, without our properties, when it moves a disk to another storage, migrates a running VM or
+restores a backup. It keeps the serials. So the record has the identities of the disks by serial, in the form in which a
+release saves them (rules/released_identity.py). A volume with any identity of its own wins. The record counts for a
+volume without.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from dataclasses import replace
+
+from ..model.dataset import Dataset
+from ..model.vm import Disk, DiskConfig, VmConfig, VmRecord
+from . import identity, released_identity
+from .property_text import encode_json
+
+_STAMPS = ("ctime", "mtime", "serial_no")
+_LARGEST = 10**12  # MiB
+
+
+def parse(content: bytes) -> VmRecord:
+    """Return a record. Raises ValueError for anything that render() would not have written."""
+    try:
+        raw = json.loads(content)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    disks = raw.get("disks") if isinstance(raw, dict) else None
+    flexible = raw.get("flexible_disk_size") if isinstance(raw, dict) else None
+    if not isinstance(disks, dict) or not all(identity.is_serial(serial) for serial in disks):
+        raise ValueError("it has no disks by their serials")
+    if flexible is not None and not (flexible.__class__ is int and 0 < flexible < _LARGEST):
+        raise ValueError("flexible_disk_size is no size")
+    for serial, saved in disks.items():
+        if not isinstance(saved, dict) or released_identity.decode(encode_json(saved)) is None:
+            raise ValueError(f"disk {serial} has no identity")
+    return VmRecord(disks, flexible)
+
+
+def render(record: VmRecord) -> bytes:
+    """Return the content of the file."""
+    return json.dumps(record._asdict(), indent=1, sort_keys=True).encode() + b"\n"
+
+
+def with_identity(config: VmConfig, entry: DiskConfig, volume: Dataset) -> Dataset:
+    """Return the volume of a disk with the identity that the record has for it, if it has none of its own."""
+    saved = config.record.disks.get(entry.serial) if config.record is not None else None
+    if saved is None or not _is_single(config, entry.serial) or released_identity.RELEASED_PROPERTY in volume.user:
+        return volume
+    if released_identity.facts_to_release(volume):
+        return volume
+    return replace(volume, user={**volume.user, released_identity.RELEASED_PROPERTY: encode_json(saved)})
+
+
+def _is_single(config: VmConfig, serial: str) -> bool:
+    """Whether one disk of the VM has the serial. Nobody knows which of several would be meant."""
+    return sum(entry.serial == serial for entry in config.disks) == 1
+
+
+def of_disks(config: VmConfig, disks: t.Iterable[Disk]) -> VmRecord:
+    """Return the record that the VM should have. disks: those attached to it."""
+    serials = {entry.path: entry.serial for entry in config.disks}
+    saved = {
+        serials[disk.path]: released_identity.entry(released_identity.identity_of(disk))
+        for disk in disks
+        if released_identity.has_any_identity(disk)
+        and disk.uuid
+        and serials.get(disk.path) == identity.serial_of(disk.uuid)
+        and _is_single(config, serials[disk.path])
+    }
+    return VmRecord(saved, config.flexible_disk_size)
+
+
+def differences(config: VmConfig, disks: t.Sequence[Disk]) -> t.List[str]:
+    """Return the serials of disks whose identity the record lacks, has otherwise, or has without such a disk."""
+    known = config.record.disks if config.record is not None else {}
+    wanted = of_disks(config, disks).disks
+    both = sorted({*known, *wanted})
+    return [serial for serial in both if _plain(known.get(serial)) != _plain(wanted.get(serial))]
+
+
+def _plain(saved: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:
+    return None if saved is None else {key: value for key, value in saved.items() if key not in _STAMPS}
