@@ -206,7 +206,7 @@ def test_the_rehearsal_works_as_written(tmp_path):
     """Run the console blocks of rehearsal.md: on a demo node, then on a second one loaded from the first's export."""
     page = (ROOT / "docs" / "rehearsal.md").read_text()
     node, copy = tmp_path / "node", tmp_path / "copy"
-    first, faults, export, load = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    first, faults, export, load, proxmox = re.findall(r"^```console\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     folder = ROOT / "extensions" / "simulated_node"
 
     def run(command: str, where: Path) -> str:
@@ -224,6 +224,8 @@ def test_the_rehearsal_works_as_written(tmp_path):
         run(line, node)
     for line in load.splitlines():
         run(line, copy)
+    listed = [run(line, node) for line in proxmox.splitlines()]
+    assert "web" in listed[-1]
     arguments = "lookup -j"
     assert run(f"$ {copy}/bin/vmadm {arguments}", copy).count('"web01"') >= 1
 

@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host import lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication.replica_info import HOLD
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import pve_vm
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.whole_files import NEW
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import layout
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import FILES, GUARD_SNAPSHOT
@@ -81,7 +82,6 @@ def test_nothing_is_left(monkeypatch, tmp_path):
 
 NOT_ON_HOSTS = {
     "flexdisk-": "a folder on the controller, while an inventory is read",
-    "/var/lib/flexdisk/memory": "no module reaches the code that makes it",
     "flexdisk-root": "leads to the files of a simulated node of Proxmox VE, which are only read",
     lock.NODE_FOLDER: "stands for the folders of locks and records on a simulated node",
 }
@@ -106,6 +106,7 @@ def test_the_page_names_each_place():
         assert f"`{part('POOL')}`" in text
     for kind in (records.MOVES, records.FAILOVER):
         assert f"`{records._FOLDER}/{kind}`" in text
+    assert f"`{pve_vm.CLUSTER}/{pve_vm.RECORDS}`" in text
     names = set(written_names())
     assert {SYNC, HOLD, GUARD_SNAPSHOT, NEW, lock.ROOT_FOLDER, FILES} < names
     for name in names - set(NOT_ON_HOSTS):
