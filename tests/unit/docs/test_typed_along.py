@@ -82,6 +82,7 @@ def test_nothing_is_left(monkeypatch, tmp_path):
 
 NOT_ON_HOSTS = {
     "flexdisk-": "a folder on the controller, while an inventory is read",
+    "/var/lib/flexdisk/memory": "no module reaches the code that makes it",
     "flexdisk-root": "leads to the files of a simulated node of Proxmox VE, which are only read",
     lock.NODE_FOLDER: "stands for the folders of locks and records on a simulated node",
 }

@@ -17,6 +17,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
     VMS_THAT_ARE_THERE,
     Call,
 )
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.changing import CHANGING
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.reading import READING
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import WHOLE_VMS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Approval, Policy
@@ -99,7 +100,7 @@ REPAIRS = {"reads": False, "drivers": VMS_THAT_ARE_THERE}
         ("disk_verify", {**VMS, "repair": []}, "disk_verify of web01, db01", READS),
         ("disk_verify", {**ALL, "repair": ["x"]}, "disk_verify of all VMs", REPAIRS),
         ("vm", {"vms": [{"vm": "web01"}]}, "vm of web01", {"every_pool": True, "drivers": WHOLE_VMS}),
-        ("vm_disks", {"vms": [{"vm": "web01"}, {"vm": "b"}]}, "vm_disks of web01, b", {}),
+        ("vm_disks", {"vms": [{"vm": "web01"}, {"vm": "b"}]}, "vm_disks of web01, b", {"drivers": CHANGING}),
         ("vm_snapshot", VMS, "vm_snapshot of web01, db01", {}),
         ("vm_snapshot", ALL, "vm_snapshot of all VMs", {}),
         ("zfs_quota", VMS, "zfs_quota of web01, db01", {"drivers": READING}),
