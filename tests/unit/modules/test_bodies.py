@@ -13,11 +13,11 @@ from unittest.mock import MagicMock
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.changing import CHANGING
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.module_run import (
     VMS_THAT_ARE_THERE,
     Call,
 )
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.changing import CHANGING
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.reading import READING
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.run.whole_vms import WHOLE_VMS
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Approval, Policy
