@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from .world import VM, World
+from .world import DATA, STORAGE, VM, World
 
 OTHER = VM[:-1] + "9"
 
@@ -44,3 +44,61 @@ def test_the_ways_out_of_it():
     world.run("zfs", "inherit", "flexdisk:name", "rpool/data/vm-100-disk-1")
     world.four_steps({"name": "old", "size": "1GiB"})
     assert not world.setting("virtio1").startswith("local-zfs:vm-100-disk-1,")
+
+
+def test_an_unused_disk_in_a_pool_in_which_no_vm_has_one():
+    """Its pool is read, so it is found by its name."""
+    world = World()
+    world.done({"name": "data", "preserve": True})
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    done = world.four_steps({"name": "data", "size": "2GiB"})
+    assert "re-attached" in done.diff
+    assert world.disks()["data"].volume.name == "tank/vms/vm-100-disk-0"
+
+
+def without_thick(world):
+    world.write("storage.cfg", STORAGE + "\tdisable\n")
+
+
+def test_no_new_disk_while_an_unused_one_cannot_be_read():
+    world = World()
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    without_thick(world)
+    said = world.refusal({"name": "data", "size": "2GiB"}, {"name": "root", "size": "5GiB"})
+    assert "tank/vms/vm-100-disk-0 of the VM cannot be read, and may be this disk" in said
+    world.four_steps({"name": "root", "size": "5GiB"})
+    world.write("storage.cfg", STORAGE)
+    world.four_steps({"name": "data", "size": "2GiB"})
+    assert world.disks()["data"].uuid == DATA
+
+
+def test_no_new_disk_while_one_that_no_record_knows_cannot_be_read():
+    world = World()
+    without_thick(world)
+    assert "thick:vm-100-disk-0 (scsi1) of the VM cannot be read" in world.refusal({"name": "data", "size": "2GiB"})
+    world.write("storage.cfg", STORAGE)
+    world.done({"name": "data"})
+    without_thick(world)
+    assert "[NameConflict]" in world.refusal({"name": "data", "size": "2GiB"})
+    world.four_steps({"name": "other", "size": "2GiB"})
+
+
+def test_adopt_moves_nothing_there():
+    assert "adopt" in World().refusal({"name": "data"}, vm={"adopt": True})
+    world = World()
+    world.file = world.file.replace("smbios1", "template: 1\nsmbios1")
+    assert "template" in world.refusal({"name": "data"}, vm={"adopt": True})
+
+
+def test_a_disk_that_was_moved_without_delete():
+    """Both volumes are it, as far as anybody knows. It is said once, with the way out."""
+    world = World()
+    world.done({"name": "data", "preserve": True})
+    world.run("qm", "disk", "move", "100", "scsi1", "local-zfs")
+    said = world.refusal({"name": "data", "size": "3GiB"})
+    assert said.count("is on several volumes: rpool/data/vm-100-disk-1, tank/vms/vm-100-disk-0") == 1
+    assert "rpool/data/vm-100-disk-1 is attached" in said
+    assert "zfs inherit flexdisk:uuid tank/vms/vm-100-disk-0" in said
+    world.run("zfs", "inherit", "flexdisk:uuid", "tank/vms/vm-100-disk-0")
+    world.four_steps({"name": "data", "size": "3GiB"})
+    assert world.disks()["data"].volume.name == "rpool/data/vm-100-disk-1"
