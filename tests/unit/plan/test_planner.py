@@ -194,8 +194,8 @@ def test_each_function_takes_the_steps_that_its_table_gives_it(table):
 NOT_LIVE = {
     "adopt", "autoboot", "clear", "copy", "correct", "create_detached", "create_vm", "delete_vm", "edit",
     "end_conversion", "exchange", "finish_detached", "forget", "forget_intent", "give_up", "import_image",
-    "package", "place", "ports", "recover", "release", "remember", "remove_unfinished", "resize_detached", "rollback", "shrink",
-    "start", "stop",
+    "package", "place", "ports", "recover", "release", "remember", "remove_unfinished",
+    "resize_detached", "rollback", "shrink", "start", "stop",
 }  # fmt: skip
 HOT_PLUG = {"attach", "create", "destroy", "detach", "grow"}
 

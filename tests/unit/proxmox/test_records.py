@@ -119,7 +119,18 @@ def test_flexible_disk_size_is_the_limit_of_disks_and_snapshots():
 
 
 def test_size_remaining_needs_it():
-    assert "[VmWithoutFlexibleDiskSize]" in World().refusal({"name": "data", "size": "remaining"})
+    """And nothing else does."""
+    said = World().refusal({"name": "root", "size": "remaining"}, {"name": "data", "size": "3GiB"})
+    assert said.count("[VmWithoutFlexibleDiskSize]") == 1
+    assert "growing" not in said
+
+
+def test_size_remaining_of_nothing():
+    """It says what is lacking, and of no size below zero."""
+    entries = {"name": "data", "size": "9GiB"}, {"name": "root", "size": "remaining"}
+    said = World().refusal(*entries, vm={"flexible_disk_size": "8GiB"})
+    assert "leaves 0 MiB of flexible_disk_size 8 GiB and lacks 1 GiB besides" in said
+    assert "-> -" not in said
 
 
 def test_what_somebody_else_has_written_is_left_alone():
