@@ -8,6 +8,11 @@ from __future__ import annotations
 
 import re
 
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_disks import converge
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Policy
+
 from .world import DATA, STORAGE, VM, World
 
 OTHER = VM[:-1] + "9"
@@ -102,3 +107,13 @@ def test_a_disk_that_was_moved_without_delete():
     world.run("zfs", "inherit", "flexdisk:uuid", "tank/vms/vm-100-disk-0")
     world.four_steps({"name": "data", "size": "3GiB"})
     assert world.disks()["data"].volume.name == "rpool/data/vm-100-disk-1"
+
+
+@pytest.mark.parametrize(("known", "code"), [(False, "NotSupported"), (True, "NameConflict")])
+def test_no_new_disk_of_a_name_in_a_pool_that_the_task_does_not_read(known, code):
+    world = World()
+    if known:
+        world.done({"name": "data"})
+    declared = {"vm": "web", "unlisted": "keep", "disks": [{"name": "data", "size": "2GiB"}]}
+    outcome = converge(world.zfs, world.driver, [declared], Policy(), "rpool", True)
+    assert [one.code for one in outcome.problems] == [code]

@@ -267,6 +267,7 @@ def test_a_disk_of_a_storage_that_is_off_keeps_its_entry():
     assert f"the record of the VM has data with serial {SERIAL}" in said
     assert "{name: data, state: absent}" in said
     assert "[NameConflict]" in world.refusal({"uuid": world.disks()["root"].uuid, "name": "data"})
+    assert "cannot be read: it is not given up" in world.refusal({"name": "data", "state": "absent"})
     world.write("storage.cfg", STORAGE + THIRD)
     disk = world.disks()["data"]
     assert (disk.uuid, disk.preserve, disk.volume.name) == (DATA, True, "tank/x/vm-100-disk-0")

@@ -9,7 +9,7 @@ import typing as t
 
 from ..model.desired import VmDisksDeclaration
 from ..model.errors import Problems
-from ..model.vm import Vm
+from ..model.vm import DiskConfig, Vm
 from ..rules import vm_record
 from ..rules.layout import pool_of, within
 from ..rules.matching import Match
@@ -23,6 +23,20 @@ def given_up(vm: Vm, spec: VmDisksDeclaration, match: Match) -> t.Dict[str, str]
     saved = vm.config.record.disks if vm.config.record is not None else {}
     unseen = vm_record.unseen(vm.config, vm.disks)
     return {s: name for s, name in unseen.items() if name in names or saved[s].get("uuid") in uuids}
+
+
+def _unread(vm: Vm) -> t.List[DiskConfig]:
+    """Return the attached disks that cannot be read at the moment, or that this task does not read."""
+    return [*vm.config.unreadable, *(entry for entry in vm.config.disks if entry.path in vm.unread)]
+
+
+def check_given_up(vm: Vm, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
+    """Refuse to give up a disk that a line of the VM's file has, although it cannot be read."""
+    lines = {one.serial: one for one in _unread(vm)}
+    for serial, name in given_up(vm, spec, match).items():
+        if serial in lines:
+            text = f"it is attached ({lines[serial].key}, {lines[serial].path}) and cannot be read: it is not given up"
+            problems.add("NotSupported", text, name or serial)
 
 
 def check_names(vm: Vm, match: Match, problems: Problems) -> None:
@@ -40,8 +54,10 @@ def check_names(vm: Vm, match: Match, problems: Problems) -> None:
 def check_readable(vm: Vm, match: Match, pools: t.Container[str], problems: Problems) -> None:
     """Refuse a new disk while a disk of the VM cannot be read: it may be the one that is meant. pools: those read."""
     config = vm.config
+    if not config.prefixes:
+        return
     known = config.record.disks if config.record is not None else {}
-    lost = [f"{one.path} ({one.key})" for one in config.unreadable if one.serial not in known]
+    lost = [f"{one.path} ({one.key})" for one in _unread(vm) if one.serial not in known]
     lost += [name for name in config.unused if not (within(config, name) and pool_of(name) in pools)]
     for entry in match.creates if lost else ():
         text = f"{', '.join(lost)} of the VM cannot be read, and may be this disk; a new one is made when its storage"
