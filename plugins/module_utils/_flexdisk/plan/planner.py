@@ -78,7 +78,7 @@ def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabi
     """Return the plan for one VM."""
     problems = Problems(spec.vm)
     if spec.adopt and vm.config.prefixes:
-        text = "adopt: true moves volumes below a dataset of the VM, which it has none of here; leave it out"
+        text = "adopt: true moves volumes below the dataset of a VM, and this VM needs none; leave it out"
         problems.add("NotSupported", text)
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     adopts = spec.adopt and vm.config.identity_in_zfs
