@@ -314,3 +314,37 @@ def test_a_line_without_a_volume():
     world.four_steps({"name": "root", "size": "5GiB"})
     assert record(world)["disks"][SERIAL]["name"] == "data"
     assert "[NameConflict]" in world.refusal({"name": "data", "size": "1GiB"})
+
+
+def gone_for_good():
+    world = World()
+    world.done(SHOP)
+    moved_to_another_storage(world)
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (in_a_third_storage, {"name": "root", "description": "x"}),
+        (gone_for_good, {"name": "data", "state": "absent"}),
+    ],
+)
+def test_interrupted_with_a_disk_that_only_the_record_knows(make, wanted):
+    straight = make()
+    straight.done(wanted)
+    found = [*faults(make, wanted)]
+    assert found
+    for fault in found:
+        world = make()
+        fault(world)
+        with contextlib.suppress(Killed):
+            world.converge(wanted)
+        world.spoil = None
+        world.done(wanted)
+        assert _plain(record(world)) == _plain(record(straight)), fault
+        assert {(d.name, d.preserve) for d in world.vm().disks} == {
+            (d.name, d.preserve) for d in straight.vm().disks
+        }, fault
+        assert not world.converge(wanted).changed, fault
