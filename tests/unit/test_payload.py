@@ -13,24 +13,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 320,
-    "disk_adopt": 328,
-    "disk_info": 294,
-    "disk_verify": 365,
+    "disk": 322,
+    "disk_adopt": 329,
+    "disk_info": 295,
+    "disk_verify": 367,
     "group_lease": 184,
     "guest_growth": 60,
     "guest_growth_info": 70,
-    "host_info": 269,
+    "host_info": 271,
     "host_metrics": 236,
     "host_status": 234,
     "host_step": 522,
     "progress_info": 50,
-    "replica_info": 320,
-    "vm": 348,
+    "replica_info": 325,
+    "vm": 350,
     "vm_disks": 330,
-    "vm_info": 293,
-    "vm_snapshot": 332,
-    "zfs_quota": 336,
+    "vm_info": 294,
+    "vm_snapshot": 333,
+    "zfs_quota": 338,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 

@@ -193,9 +193,9 @@ def test_each_function_takes_the_steps_that_its_table_gives_it(table):
 # With every driver: the VM is stopped for them, or they answer by themselves (late), or no running VM has them.
 NOT_LIVE = {
     "adopt", "autoboot", "clear", "copy", "correct", "create_detached", "create_vm", "delete_vm", "edit",
-    "end_conversion", "exchange", "finish_detached", "forget", "forget_intent", "import_image", "package", "place",
-    "ports", "recover", "release", "remember", "remove_unfinished", "resize_detached", "rollback", "shrink",
-    "start", "stop",
+    "end_conversion", "exchange", "finish_detached", "forget", "forget_intent", "give_up", "import_image",
+    "package", "place", "ports", "recover", "release", "remember", "remove_unfinished",
+    "resize_detached", "rollback", "shrink", "start", "stop",
 }  # fmt: skip
 HOT_PLUG = {"attach", "create", "destroy", "detach", "grow"}
 

@@ -18,7 +18,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import vm_record
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 
-from .world import DATA, VM, Killed, World, faults
+from .world import DATA, FILE, STORAGE, VM, Killed, World, faults
 
 RECORD = f"flexdisk/{VM}.json"
 SERIAL = serial_of(DATA)
@@ -119,7 +119,18 @@ def test_flexible_disk_size_is_the_limit_of_disks_and_snapshots():
 
 
 def test_size_remaining_needs_it():
-    assert "[VmWithoutFlexibleDiskSize]" in World().refusal({"name": "data", "size": "remaining"})
+    """And nothing else does."""
+    said = World().refusal({"name": "root", "size": "remaining"}, {"name": "data", "size": "3GiB"})
+    assert said.count("[VmWithoutFlexibleDiskSize]") == 1
+    assert "growing" not in said
+
+
+def test_size_remaining_of_nothing():
+    """It says what is lacking, and of no size below zero."""
+    entries = {"name": "data", "size": "9GiB"}, {"name": "root", "size": "remaining"}
+    said = World().refusal(*entries, vm={"flexible_disk_size": "8GiB"})
+    assert "leaves 0 MiB of flexible_disk_size 8 GiB and lacks 1 GiB besides" in said
+    assert "-> -" not in said
 
 
 def test_what_somebody_else_has_written_is_left_alone():
@@ -225,3 +236,115 @@ def test_disk_verify_shows_where_the_two_differ():
     assert findings(world) == {}
     world.run("qm", "set", "100", "--delete", "scsi1")
     assert list(findings(world).values()) == [f"the record has other with serial {SERIAL}, which no disk has"]
+
+
+THIRD = "\nzfspool: third\n\tpool tank/x\n\tcontent images\n"
+
+
+def in_a_third_storage():
+    """The disk is called what only the record says."""
+    world = World()
+    world.run("zfs", "create", "tank/x")
+    world.write("storage.cfg", STORAGE + THIRD)
+    world.done(SHOP)
+    world.run("qm", "disk", "move", "100", "scsi1", "third", "--delete", "1")
+    return world
+
+
+def test_identity_is_written_to_what_only_the_record_knows():
+    world = in_a_third_storage()
+    done = world.four_steps({"name": "root", "description": "x"})
+    assert "= data adopted" in done.diff
+    user = world.disks()["data"].volume.user
+    assert (user["name"], user["preserve"], user["uuid"]) == ("data", "true", DATA)
+
+
+def test_a_disk_of_a_storage_that_is_off_keeps_its_entry():
+    world = in_a_third_storage()
+    world.write("storage.cfg", STORAGE + THIRD + "\tdisable\n")
+    world.four_steps({"name": "root", "size": "5GiB"})
+    said = world.refusal({"name": "data", "size": "2GiB"})
+    assert f"the record of the VM has data with serial {SERIAL}" in said
+    assert "{name: data, state: absent}" in said
+    assert "[NameConflict]" in world.refusal({"uuid": world.disks()["root"].uuid, "name": "data"})
+    assert "cannot be read: it is not given up" in world.refusal({"name": "data", "state": "absent"})
+    world.write("storage.cfg", STORAGE + THIRD)
+    disk = world.disks()["data"]
+    assert (disk.uuid, disk.preserve, disk.volume.name) == (DATA, True, "tank/x/vm-100-disk-0")
+
+
+def test_a_disk_that_was_detached_by_hand_keeps_its_entry():
+    world = World()
+    world.done(SHOP)
+    moved_to_another_storage(world)
+    line = world.setting("scsi1")
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    world.four_steps({"name": "root", "size": "5GiB"})
+    assert "[NameConflict]" in world.refusal({"name": "data", "size": "2GiB"})
+    world.run("qm", "set", "100", "--scsi1", line)
+    assert (world.disks()["data"].uuid, world.disks()["data"].preserve) == (DATA, True)
+
+
+def test_what_is_gone_for_good_is_given_up_by_name():
+    world = World()
+    world.done(SHOP)
+    moved_to_another_storage(world)
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    done = world.four_steps({"name": "data", "state": "absent"})
+    assert "- data forgotten" in done.diff
+    assert SERIAL not in record(world)["disks"]
+    world.four_steps({"name": "data", "size": "2GiB"})
+
+
+def test_a_disk_that_is_there_is_never_forgotten():
+    world = World()
+    world.done(SHOP)
+    assert "[NotSupported]" in world.refusal({"name": "data", "state": "absent"})
+    assert SERIAL in record(world)["disks"]
+
+
+def test_a_line_without_a_volume():
+    """Every task on other disks goes on, and its entry stays."""
+    world = World()
+    world.done(SHOP)
+    world.file = FILE + "scsi5: local-zfs:vm-100-disk-9,size=1G\n"
+    world.four_steps({"name": "data", "size": "3GiB"})
+    world.four_steps({"name": "new", "size": "1GiB"})
+    world.run("zfs", "destroy", "tank/vms/vm-100-disk-0")
+    world.four_steps({"name": "root", "size": "5GiB"})
+    assert record(world)["disks"][SERIAL]["name"] == "data"
+    assert "[NameConflict]" in world.refusal({"name": "data", "size": "1GiB"})
+
+
+def gone_for_good():
+    world = World()
+    world.done(SHOP)
+    moved_to_another_storage(world)
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    return world
+
+
+@pytest.mark.parametrize(
+    ("make", "wanted"),
+    [
+        (in_a_third_storage, {"name": "root", "description": "x"}),
+        (gone_for_good, {"name": "data", "state": "absent"}),
+    ],
+)
+def test_interrupted_with_a_disk_that_only_the_record_knows(make, wanted):
+    straight = make()
+    straight.done(wanted)
+    found = [*faults(make, wanted)]
+    assert found
+    for fault in found:
+        world = make()
+        fault(world)
+        with contextlib.suppress(Killed):
+            world.converge(wanted)
+        world.spoil = None
+        world.done(wanted)
+        assert _plain(record(world)) == _plain(record(straight)), fault
+        assert {(d.name, d.preserve) for d in world.vm().disks} == {
+            (d.name, d.preserve) for d in straight.vm().disks
+        }, fault
+        assert not world.converge(wanted).changed, fault

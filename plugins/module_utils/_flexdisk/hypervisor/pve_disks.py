@@ -27,7 +27,7 @@ from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
 _PATIENCE = 600  # a volume whose device does not come takes five minutes
-_LIVE = frozenset(("identity", "grow", "create", "attach", "flexible"))
+_LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up"))
 _ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember"}
 _SCOPE = "on Proxmox VE, this release adds disks, makes them larger and names them, and changes nothing else"
 

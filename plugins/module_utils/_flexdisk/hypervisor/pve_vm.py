@@ -92,6 +92,8 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         vcpus=(_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
         run_id=process,
         prefixes=disks.prefixes,
+        unused=disks.unused_volumes,
+        unreadable=tuple(disks.unreadable_disks),
         proxmox=_particulars(vmid, file, cluster, disks),
     )
     why = _unsupported(vmid, values, uuid, disks)
@@ -266,6 +268,8 @@ class _Disks:
         self.unreadable: t.List[str] = []
         # Volumes that the VM has but does not use, by their keys.
         self.unused: t.Dict[str, str] = {}
+        # Disks in a zfspool that cannot be read at the moment.
+        self.unreadable_disks: t.List[DiskConfig] = []
         values = file.main.values
         boot = _boot_disk(values)
         self.unreadable += [f"{key}: {values[key]}" for key in values if pve_disk.is_beyond(key)]
@@ -275,6 +279,13 @@ class _Disks:
                 self.entries.append(self._entry(key, values[key], key == boot))
             elif pve_disk.is_unused_key(key):
                 self.unused[key] = (pve_storage.mentioned(cluster.storages, values[key]) or [values[key]])[0]
+
+    @property
+    def unused_volumes(self) -> t.Tuple[str, ...]:
+        """The datasets of unused volumes that are called after the VM. Volumes of other storages have none."""
+        names = self._cluster.storages
+        found = (name for key in self.unused for name in pve_storage.mentioned(names, self._values[key]))
+        return tuple(name for name in found if sibling_prefix(name).endswith(f"-{self._vmid}-"))
 
     @property
     def new_disks(self) -> t.Optional[NewDisks]:
@@ -328,6 +339,7 @@ class _Disks:
             return DiskConfig(disk.volume, media="cdrom", key=key)
         why = self._why_left_out(key, disk)
         if why:
+            self._note_unreadable(key, disk)
             return _left_out(key, disk.volume, why)
         volume = pve_storage.volume(self._cluster.storages, disk.volume).dataset
         return DiskConfig(
@@ -339,6 +351,16 @@ class _Disks:
             serial=unquote(disk.options.get("serial", "")),
             key=key,
         )
+
+    def _note_unreadable(self, key: str, disk: pve_disk.PveDisk) -> None:
+        """Note a disk that would be managed if its storage could be read."""
+        storage = self._cluster.storages.get(disk.volume.partition(":")[0])
+        if storage is None or not storage.dataset or self._is_usable(storage) or key in pve_disk.FIRMWARE:
+            return
+        with contextlib.suppress(FlexdiskError):
+            name = pve_storage.volume(self._cluster.storages, disk.volume).dataset
+            serial = unquote(disk.options.get("serial", ""))
+            self.unreadable_disks.append(DiskConfig(disk.volume, volume=name, serial=serial, key=key))
 
     def _why_left_out(self, key: str, disk: pve_disk.PveDisk) -> str:
         if key in pve_disk.FIRMWARE:

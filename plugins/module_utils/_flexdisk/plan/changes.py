@@ -115,6 +115,14 @@ def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
     return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
+def write_recorded(disk: Disk) -> t.Optional[WriteIdentity]:
+    """Return the step that writes to a volume the identity that only the record of its VM has; None for any other."""
+    if not released_identity.has_saved_identity(disk):
+        return None
+    report = StepReport(f"= {disk.label} adopted ({disk.volume.name} at {disk.pci_slot})", disk.label)
+    return WriteIdentity(report, volume=disk.volume.name, facts=missing_facts(disk, facts_of(disk)))
+
+
 # Any: as for facts_of().
 def give_identity(disk: Disk, changes: t.Mapping[str, t.Any], more: t.Mapping[str, str]) -> WriteIdentity:
     """Return the step that gives an attached disk its identity. more: properties that do not describe the disk."""

@@ -104,6 +104,8 @@ def check_shrink(target: Target, problems: Problems) -> bool:
     disk = target.disk
     if disk is None or target.bytes >= disk.size:
         return False
+    if target.size < 1:  # size=remaining leaves nothing, and was refused for that
+        return True
     _check_replicas(disk, "made smaller", problems)
     change = render_change(disk.size, target.bytes)
     if not check_guest(target, disk, problems) and not target.spec.dangerous_allow_shrink:
@@ -360,12 +362,14 @@ def _check_pci_functions(resolved: Resolved, problems: Problems) -> None:
 
 
 def _check_flexible(resolved: Resolved, problems: Problems) -> None:
-    if resolved.flexible is not None or (resolved.vm.config.prefixes and not _takes_remaining(resolved)):
+    if resolved.flexible is not None:
         return
     for target in resolved.targets:
         verb = ""
         if target.spec.remaining:
             verb = "size=remaining"
+        elif resolved.vm.config.prefixes:  # its disks are limited by the pool alone
+            continue
         elif not target.stays and not (resolved.new and target.disk is None):
             verb = "adding a disk"
         elif target.disk is not None and target.bytes > target.disk.size:
@@ -376,10 +380,6 @@ def _check_flexible(resolved: Resolved, problems: Problems) -> None:
                 f"{verb} needs flexible_disk_size, and this VM has none; declare it to convert the VM",
                 target.label,
             )
-
-
-def _takes_remaining(resolved: Resolved) -> bool:
-    return any(target.spec.remaining for target in resolved.targets)
 
 
 def _check_space(resolved: Resolved, host: Host, problems: Problems) -> None:

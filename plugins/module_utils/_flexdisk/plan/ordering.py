@@ -24,7 +24,7 @@ from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
 from .resolve import Resolved, Target, slots_after
 from .steps import Step, StepReport
-from .vm_steps import Remember, RetireSyncs, SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
+from .vm_steps import GiveUp, Remember, RetireSyncs, SetFlexibleSize, SettleQuota, SettleVolumes, SetVmQuota, Stop
 
 
 class Sequence:
@@ -189,12 +189,17 @@ def _work(
         _in_place(seq, target)
     _arrivals(seq, [g for g in resolved.targets if not (g.stays or g in copied)], capabilities)
     _facts(seq, standing, resolved.unlisted)
-    _remember(seq, resolved.vm)
+    _remember(seq, resolved)
     return seq
 
 
-def _remember(seq: Sequence, vm: Vm) -> None:
+def _remember(seq: Sequence, resolved: Resolved) -> None:
     """Add that the record of a VM without a dataset of its own is brought up to date, if anything may have changed."""
+    vm, given_up = resolved.vm, resolved.given_up
+    if given_up:
+        names = ", ".join(name or serial for serial, name in given_up.items())
+        text = f"- {names} forgotten: only the record of the VM has it"
+        seq.add(GiveUp(StepReport(text), serials=tuple(given_up)))
     differs = bool(vm_record.differences(vm.config, vm.disks)) and not vm.config.frozen
     if vm.config.prefixes and (seq.steps or differs):
         seq.add(Remember(StepReport("")))
@@ -213,6 +218,8 @@ def _facts(seq: Sequence, standing: t.Sequence[Target], unlisted: t.Sequence[Dis
         seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
     for disk in [*unlisted, *(d for d in seq.vm.disks if d.hidden)]:
         seq.add(changes.sync_facts(seq.volume_of(disk)))
+    for disk in unlisted if seq.vm.config.prefixes and not seq.vm.config.frozen else ():
+        seq.add(changes.write_recorded(seq.volume_of(disk)))
 
 
 def _in_place(seq: Sequence, target: Target) -> None:

@@ -31,6 +31,7 @@ from .recovery import stays_down
 from .relocation import adopt, as_configured, by_other_names, not_managed, without_dataset
 from .resolve import Resolved, resolve
 from .steps import VmPlan
+from .unseen import check_given_up, check_names, check_readable
 from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
 from .warnings import warnings_of
 
@@ -59,7 +60,7 @@ def find_vm(host: Host, wanted: str, adopt: bool = False) -> t.Union[Vm, Problem
         return vm
     if config in host.other_brands:
         return Problem("BrandNotSupported", f"it has brand {config.brand}", wanted)
-    if adopt:
+    if adopt and not config.unsupported:
         made = without_dataset(host, config)
         if made is not None:
             return made
@@ -76,6 +77,10 @@ def _unknown(host: Host, wanted: str) -> Problem:
 def plan_vm(host: Host, vm: Vm, spec: VmDisksDeclaration, policy: Policy, capabilities: Capabilities) -> VmPlan:
     """Return the plan for one VM."""
     problems = Problems(spec.vm)
+    if spec.adopt and vm.config.prefixes:
+        text = "adopt: true moves volumes below the dataset of a VM, and this VM needs none; leave it out"
+        problems.add("NotSupported", text)
+        return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     adopts = spec.adopt and vm.config.identity_in_zfs
     before = vm = by_other_names(host, vm) if adopts else vm
     if not check_whole(vm, problems):
@@ -133,6 +138,9 @@ def plan_matched(
         problems.add("InUse", why)
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _duplicates(host, vm, [disk for _spec, disk in matched.pairs], problems)
+    check_given_up(vm, spec, matched, problems)
+    check_names(vm, matched, problems)
+    check_readable(vm, matched, host.geometry, problems)
     resolved = resolve(vm, spec, matched, host, capabilities, problems)
     sound = not problems
     check(resolved, host, capabilities, problems)
@@ -173,10 +181,24 @@ def _boots_again(matched: Match) -> bool:
 
 def _duplicates(host: Host, vm: Vm, claimed: t.Iterable[Disk], problems: Problems) -> None:
     """Refuse a VM that has, or would get, a disk whose uuid is on several volumes."""
+    told: t.Set[t.Tuple[str, str]] = set()
     for disk in {id(d): d for d in (*vm.disks, *vm.orphans, *vm.detached, *claimed)}.values():
         places = host.duplicates.get(disk.uuid)
-        if places:
-            problems.add("Ambiguous", f"the uuid {disk.uuid} is on several volumes: {', '.join(places)}", disk.label)
+        if places and (disk.uuid, disk.label) not in told:
+            told.add((disk.uuid, disk.label))
+            text = f"the uuid {disk.uuid} is on several volumes: {', '.join(places)}{_way_out(vm, disk.uuid)}"
+            problems.add("Ambiguous", text, disk.label)
+
+
+def _way_out(vm: Vm, uuid: str) -> str:
+    """Return what helps if a VM without a dataset of its own has the uuid also on an orphan, as the end of a text."""
+    attached = [disk.volume.name for disk in vm.disks if disk.uuid == uuid]
+    left = [disk.volume.name for disk in vm.orphans if disk.uuid == uuid]
+    if not (vm.config.prefixes and len(attached) == 1 and left):
+        return ""
+    ways = "; ".join(f"zfs inherit flexdisk:uuid {name}" for name in left)
+    text = f"; {attached[0]} is attached. If the VM has the right one, take the uuid off the other"
+    return f"{text} ({ways}), or destroy that when nobody needs it"
 
 
 class Demand(t.NamedTuple):

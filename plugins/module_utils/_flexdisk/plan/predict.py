@@ -104,7 +104,7 @@ def _adopt(step: vm_steps.Relocate, vm: Vm, geometry: PoolGeometry) -> Vm:
     )
 
 
-def _remember(step: vm_steps.Remember, vm: Vm, geometry: PoolGeometry) -> Vm:
+def _remember(step: t.Union[vm_steps.Remember, vm_steps.GiveUp], vm: Vm, geometry: PoolGeometry) -> Vm:
     """Return the VM as it is: no result shows its record."""
     return vm
 
@@ -561,6 +561,7 @@ AFTER: t.Mapping[t.Type[Step], t.Callable[[t.Any, Vm, PoolGeometry], Vm]] = {
     disk_steps.FinishDetached: _finish_detached,
     vm_steps.Recover: _recover,
     vm_steps.Remember: _remember,
+    vm_steps.GiveUp: _remember,
     vm_steps.SettleQuota: _law,
     vm_steps.SettleVolumes: _normalise,
     vm_steps.RetireSyncs: _retire,

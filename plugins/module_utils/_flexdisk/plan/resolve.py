@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import typing as t
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import RECORD, Dataset
@@ -21,6 +21,7 @@ from ..rules.layout import final, image_dataset
 from ..rules.matching import Match
 from ..rules.reservation import default_block_size
 from .predict import unguarded
+from .unseen import given_up
 
 
 @dataclass
@@ -111,6 +112,8 @@ class Resolved:
     unlisted: t.List[Disk]
     # The VM is to be created.
     new: bool = False
+    # Disks that only the record of the VM knows, and that the task gives up: their names by their serials.
+    given_up: t.Mapping[str, str] = field(default_factory=dict)
 
 
 def resolve(
@@ -129,6 +132,7 @@ def resolve(
     position = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     resolved.targets.sort(key=lambda target: position[id(target.spec)])
     _boot_disk_back(resolved, match)
+    resolved.given_up = given_up(vm, spec, match)
     _unlisted(resolved, spec, match, problems)
     _detach_orphans(resolved, spec, match)
     _slots(resolved, capabilities, problems)

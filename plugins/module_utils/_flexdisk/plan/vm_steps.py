@@ -41,6 +41,17 @@ class Remember(Step):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class GiveUp(Step):
+    """Give up disks that only the record of the VM (rules/vm_record.py) knows."""
+
+    # The serials of the disks.
+    serials: t.Tuple[str, ...] = ()
+
+    kind = "give_up"
+    recorded = False
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class SettleQuota(Step):
     """Set quota and reservation of the VM's dataset by the quota law (rules/space.py), and its refreservation."""
 

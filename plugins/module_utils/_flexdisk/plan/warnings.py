@@ -11,7 +11,7 @@ from ..model.desired import VmDisksDeclaration
 from ..model.sizes import MIB, render_bytes, render_exact
 from ..model.vm import Vm
 from ..rules import slots, space
-from ..rules.unmanaged import unmanaged, unread
+from ..rules.unmanaged import former_vm, of_former_vm, unmanaged, unread
 from .resolve import Resolved
 
 
@@ -60,5 +60,9 @@ def _slots(vm: Vm, after: Vm) -> t.Iterator[str]:
 def _unattached(resolved: Resolved) -> t.Iterator[str]:
     claimed = [target.disk for target in resolved.targets] + [leaver.disk for leaver in resolved.leavers]
     for orphan in resolved.vm.orphans:
-        if not any(disk is orphan for disk in claimed):
+        if any(disk is orphan for disk in claimed):
+            continue
+        if former_vm(resolved.vm, orphan):
+            yield of_former_vm(resolved.vm, orphan)
+        else:
             yield f"volume {orphan.volume.name} is not in the VM's configuration"

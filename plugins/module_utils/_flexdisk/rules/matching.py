@@ -21,6 +21,7 @@ from .differences import birth_differences
 from .instance_group_matching import match_disks
 from .naming import names_volume
 from .released_identity import has_any_identity
+from .unmanaged import former_vm, of_former_vm
 
 # An entry, the disks that it clearly means, and what they have in common with it.
 _Meant = t.Tuple[DiskDeclaration, t.List[Disk], str]
@@ -51,13 +52,17 @@ class _Matcher:
         self.open_specs = list(specs)
         self.attached = [d for d in vm.disks if not d.hidden]
         self.detached = list(vm.detached)
-        self.orphans = [d for d in vm.orphans if has_any_identity(d) and d.uuid]
+        orphans = [d for d in vm.orphans if has_any_identity(d) and d.uuid]
+        self.orphans = [d for d in orphans if not former_vm(vm, d)]
+        # Orphans of other VMs. Only their uuid matches them.
+        self.foreign = [d for d in orphans if former_vm(vm, d)]
+        self.vm = vm
         self.of_other_vms = list(of_other_vms)
 
     def _claim(self, spec: DiskDeclaration, disk: Disk) -> None:
         self.match.pairs.append((spec, disk))
         self.open_specs = [s for s in self.open_specs if s is not spec]
-        for pile in (self.attached, self.detached, self.orphans, self.of_other_vms):
+        for pile in (self.attached, self.detached, self.orphans, self.foreign, self.of_other_vms):
             pile[:] = [d for d in pile if d is not disk]
 
     def _one_of(self, spec: DiskDeclaration, candidates: t.Sequence[Disk], attributeon: str) -> None:
@@ -74,7 +79,7 @@ class _Matcher:
 
     def by_uuid(self) -> None:
         for spec in [s for s in self.open_specs if s.uuid]:
-            everywhere = self.attached + self.detached + self.orphans + self.of_other_vms
+            everywhere = self.attached + self.detached + self.orphans + self.foreign + self.of_other_vms
             self._one_of(spec, [d for d in everywhere if d.uuid == spec.uuid], "uuid")
             if spec in self.open_specs:
                 self.open_specs = [s for s in self.open_specs if s is not spec]
@@ -93,6 +98,17 @@ class _Matcher:
                 if candidates:
                     self._one_of(spec, candidates, "name")
                     break
+            else:
+                self._refuse_foreign(spec)
+
+    def _refuse_foreign(self, spec: DiskDeclaration) -> None:
+        """Refuse an entry whose name only orphans of other VMs have: it may mean one of them, or a new disk."""
+        foreign = [d for d in self.foreign if d.name == spec.name] if spec.present else []
+        for disk in foreign:
+            text = f"{of_former_vm(self.vm, disk)}; for a new disk, take its name off it first"
+            text += f" (zfs inherit flexdisk:name {disk.volume.name}), or destroy it"
+            self.problems.add("Ambiguous", text, spec.label)
+        self._withdraw([spec] if foreign else [], [])
 
     def _unnamed(self) -> t.List[Disk]:
         return [d for d in self.attached if not d.name]

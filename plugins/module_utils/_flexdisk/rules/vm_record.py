@@ -62,10 +62,26 @@ def _is_single(config: VmConfig, serial: str) -> bool:
     return sum(entry.serial == serial for entry in config.disks) == 1
 
 
-def of_disks(config: VmConfig, disks: t.Iterable[Disk]) -> VmRecord:
-    """Return the record that the VM should have. disks: those attached to it."""
+def of_disks(config: VmConfig, disks: t.Iterable[Disk], given_up: t.Collection[str] = ()) -> VmRecord:
+    """Return the record that the VM should have.
+
+    A disk that cannot be seen at the moment, as one that was detached by hand, or whose storage is off, keeps its entry
+    until it is given up.
+
+    Args:
+        config: the configuration, with the record as it is.
+        disks: those attached to the VM.
+        given_up: serials whose entries go.
+    """
+    known = config.record.disks if config.record is not None else {}
+    retained = {serial: saved for serial, saved in known.items() if serial not in given_up}
+    return VmRecord({**retained, **_shown(config, disks)}, config.flexible_disk_size)
+
+
+def _shown(config: VmConfig, disks: t.Iterable[Disk]) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """Return the entries of the disks that are there."""
     serials = {entry.path: entry.serial for entry in config.disks}
-    saved = {
+    return {
         serials[disk.path]: released_identity.entry(released_identity.identity_of(disk))
         for disk in disks
         if released_identity.has_any_identity(disk)
@@ -73,15 +89,20 @@ def of_disks(config: VmConfig, disks: t.Iterable[Disk]) -> VmRecord:
         and serials.get(disk.path) == identity.serial_of(disk.uuid)
         and _is_single(config, serials[disk.path])
     }
-    return VmRecord(saved, config.flexible_disk_size)
+
+
+def unseen(config: VmConfig, disks: t.Iterable[Disk]) -> t.Dict[str, str]:
+    """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one."""
+    known = config.record.disks if config.record is not None else {}
+    shown = _shown(config, disks)
+    return {serial: str(saved.get("name") or "") for serial, saved in known.items() if serial not in shown}
 
 
 def differences(config: VmConfig, disks: t.Sequence[Disk]) -> t.List[str]:
-    """Return the serials of disks whose identity the record lacks, has otherwise, or has without such a disk."""
+    """Return the serials of disks whose identity the record lacks or has otherwise."""
     known = config.record.disks if config.record is not None else {}
-    wanted = of_disks(config, disks).disks
-    both = sorted({*known, *wanted})
-    return [serial for serial in both if _plain(known.get(serial)) != _plain(wanted.get(serial))]
+    wanted = _shown(config, disks)
+    return [serial for serial in sorted(wanted) if _plain(known.get(serial)) != _plain(wanted[serial])]
 
 
 def _plain(saved: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:

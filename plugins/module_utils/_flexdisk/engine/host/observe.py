@@ -14,7 +14,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import VmConfig
 from ...rules.identity import check_pool
 from ...rules.inventory import Host, link
-from ...rules.layout import container, is_below, pool_of
+from ...rules.layout import container, is_below, pool_of, within
 from ...rules.power import with_home_state
 from ...zfs.commands import Zfs
 from ...zfs.errors import ZfsError
@@ -45,6 +45,7 @@ def observe(
     known = {c.pool for c in configs if c.pool} | asked
     if pool is None:
         known |= {pool_of(e.volume) for c in configs if c.prefixes for e in c.disks if e.volume}
+        known |= {pool_of(name) for c in configs if c.prefixes for name in c.unused if within(c, name)}
     named = [] if unplaced else sorted(known)
     datasets = _datasets(zfs, named, snapshots)
     pools = named or sorted(known | _pools_in_use(datasets, configs))

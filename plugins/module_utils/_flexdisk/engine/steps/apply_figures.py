@@ -8,6 +8,7 @@ from __future__ import annotations
 from ...model.vm import DiskConfig
 from ...plan.vm_steps import (
     AddPorts,
+    GiveUp,
     Recover,
     Relocate,
     Remember,
@@ -67,6 +68,10 @@ def add_ports(step: AddPorts, tools: Tools, change: Change) -> None:
 
 def remember(step: Remember, tools: Tools, change: Change) -> None:
     write_record(tools, change.after)
+
+
+def give_up(step: GiveUp, tools: Tools, change: Change) -> None:
+    write_record(tools, change.after, step.serials)
 
 
 def settle_quota(step: SettleQuota, tools: Tools, change: Change) -> None:

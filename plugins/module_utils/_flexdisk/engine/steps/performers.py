@@ -25,6 +25,7 @@ from ...plan.disk_steps import (
 )
 from ...plan.vm_steps import (
     AddPorts,
+    GiveUp,
     Recover,
     Relocate,
     Remember,
@@ -59,6 +60,7 @@ PERFORM: Performers = {
     CreateDisk: apply_moves.create_disk,
     Recover: apply_figures.recover,
     Remember: apply_figures.remember,
+    GiveUp: apply_figures.give_up,
     SettleQuota: apply_figures.settle_quota,
     SettleVolumes: apply_figures.settle_volumes,
     RetireSyncs: apply_figures.retire_syncs,
