@@ -27,6 +27,7 @@ from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
 _PATIENCE = 600  # a volume whose device does not come takes five minutes
+_NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LIVE = frozenset(("identity", "grow", "create", "attach", "flexible"))
 _ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember"}
 _SCOPE = "on Proxmox VE, this release adds disks, makes them larger and names them, and changes nothing else"
@@ -56,6 +57,7 @@ class ProxmoxDisks(ProxmoxVms):
         self._runner = runner
         self.resizing = self
         self.records = self
+        self.waiting = self
         # The VMs as they were read last, by UUID.
         self._seen: t.Dict[str, VmConfig] = {}
 
@@ -153,7 +155,8 @@ class ProxmoxDisks(ProxmoxVms):
         answer = self._runner(argv, timeout=_PATIENCE)
         lacking = self._not_set(place, wanted) or self._dropped(place)
         if lacking:
-            raise pve_qm.failure(argv, answer, f"{lacking}{self._undone(place)}")
+            failure = pve_qm.failure(argv, answer, lacking)
+            raise FlexdiskError(failure.code, f"{failure.message}{self._undone(place, wanted, failure.code)}")
         self.vms()
 
     def _not_set(self, place: _Place, wanted: pve_disk.PveDisk) -> str:
@@ -184,32 +187,54 @@ class ProxmoxDisks(ProxmoxVms):
         """Whether the line names the volume of a disk as one that the VM does not use."""
         return pve_disk.is_unused_key(key) and pve_disk.parse(value).volume == volume
 
-    def _undone(self, place: _Place) -> str:
-        """Take back what the command has left in the pending changes, which were none before. Return what is left."""
-        keys = [place.key] if place.key in pve_vm.pending_keys(self._file(place.vmid)) else []
-        return self._reverted(place.vmid, keys)
+    def _undone(self, place: _Place, wanted: pve_disk.PveDisk, code: str) -> str:
+        """Take back what the command has left in the pending changes, which were none before. Return what is left.
+
+        A command that was refused has left nothing, so whatever waits then is somebody else's.
+        """
+        file = self._file(place.vmid)
+        if place.key not in pve_vm.pending_keys(file):
+            return ""
+        if code in _NOT_BEGUN or not self._waits(file, place.key, wanted):
+            return f"; somebody else's change of {place.key} waits for a stop of the VM, and stays there"
+        return self._reverted(place.vmid, [place.key])
+
+    @staticmethod
+    def _waits(file: VmFile, key: str, wanted: pve_disk.PveDisk) -> bool:
+        """Whether the change that waits is exactly this one."""
+        try:
+            waits = pve_disk.parse(file.pending.get(key, ""))
+        except FlexdiskError:
+            return False
+        same = waits.volume == wanted.volume and pve_disk.but_for(waits) == pve_disk.but_for(wanted)
+        return same and key not in file.deletes
 
     def _reverted(self, vmid: int, keys: t.Sequence[str]) -> str:
         """Take back pending changes. Return what is left of them, as the end of a text."""
         for key in keys:
-            self._runner(("qm", "set", str(vmid), "--revert", key), timeout=_PATIENCE)
+            digest = self._file(vmid).digest
+            self._runner(("qm", "set", str(vmid), "--revert", key, "--digest", digest), timeout=_PATIENCE)
         left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
         text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
         return text if left else ""
 
-    def _fresh(self, vm: str) -> t.Tuple[VmConfig, VmFile]:
-        """Return a VM and its file, which nothing else has changed, without what an interrupted run has left pending.
-
-        Raises FlexdiskError Changed.
-        """
+    def take_back(self, vm: str) -> None:
         config = self._unchanged(vm)
-        if not config.waiting:
-            return config, self._file(config.proxmox["vmid"])
         vmid, keys = config.proxmox["vmid"], [one.key for one in config.waiting if one.volume]
         left = self._reverted(vmid, keys) if len(keys) == len(config.waiting) else f"; {config.why_waiting}"
         if left:
             raise FlexdiskError("Changed", f"VM {vmid} cannot be changed{left}")
-        return self.vm(vm), self._file(vmid)
+        self.vms()
+
+    def _fresh(self, vm: str) -> t.Tuple[VmConfig, VmFile]:
+        """Return a VM and its file, which nothing else has changed, and in which nothing waits.
+
+        Raises FlexdiskError Changed.
+        """
+        config = self._unchanged(vm)
+        if config.waiting:
+            raise FlexdiskError("Changed", f"{config.why_waiting}; it cannot be changed")
+        return config, self._file(config.proxmox["vmid"])
 
     def _unchanged(self, vm: str) -> VmConfig:
         config = self._seen.get(vm) or self.vm(vm)

@@ -220,7 +220,9 @@ def pending_keys(file: VmFile) -> t.List[str]:
 
 
 def waiting(file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> t.Iterator[Waiting]:
-    """Yield the changes that wait. Of those that only add a disk, or give one a serial, the volume is known."""
+    """Yield the changes that wait. Their volume is known of those that this collection could have begun: they add a
+    disk with a serial and no other option, or give one another serial.
+    """
     for key in pending_keys(file):
         change = Waiting(key)
         if pve_disk.is_disk_key(key) and key not in file.deletes:
@@ -231,7 +233,7 @@ def waiting(file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> t.It
 
 def _waiting_disk(key: str, file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> Waiting:
     then = pve_disk.parse(file.pending[key])
-    now = pve_disk.parse(file.main.values[key]) if key in file.main.values else then
+    now = pve_disk.parse(file.main.values[key]) if key in file.main.values else pve_disk.PveDisk(then.volume, {})
     if now.volume != then.volume or pve_disk.but_for(now, "serial") != pve_disk.but_for(then, "serial"):
         return Waiting(key)
     return Waiting(key, pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", ""))
