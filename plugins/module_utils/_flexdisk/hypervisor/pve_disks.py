@@ -176,16 +176,17 @@ class ProxmoxDisks(ProxmoxVms):
 
     def _dropped(self, place: _Place) -> str:
         """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none."""
-        now = self._file(place.vmid).main.values
-        gone = [(key, value) for key, value in place.file.main.values.items() if key not in now]
-        kept = [(key, value) for key, value in gone if not self._is_unused(key, value, place.disk.volume)]
-        lost = [f"{key}: {visible(value)}" for key, value in kept]
+        before, now = pve_vm.settings(place.file), pve_vm.settings(self._file(place.vmid))
+        used = pve_vm.volumes_in_use(place.file) | {place.disk.volume}
+        gone = {at: value for at, value in before.items() if at not in now and at[1] != "delete"}
+        kept = {at: value for at, value in gone.items() if not self._is_unused(at[1], value, used)}
+        lost = [f"{key}: {visible(value)}{where}" for (where, key), value in kept.items()]
         return f"the change was made, but Proxmox VE has dropped {'; '.join(lost)} from the file" if lost else ""
 
     @staticmethod
-    def _is_unused(key: str, value: str, volume: str) -> bool:
-        """Whether the line names the volume of a disk as one that the VM does not use."""
-        return pve_disk.is_unused_key(key) and pve_disk.parse(value).volume == volume
+    def _is_unused(key: str, value: str, used: t.Collection[str]) -> bool:
+        """Whether the line names a volume as unused that the VM uses. Proxmox VE removes it."""
+        return pve_disk.is_unused_key(key) and pve_disk.parse(value).volume in used
 
     def _undone(self, place: _Place, wanted: pve_disk.PveDisk, code: str) -> str:
         """Take back what the command has left in the pending changes, which were none before. Return what is left.

@@ -214,6 +214,26 @@ def _why_waiting(vmid: int, file: VmFile) -> str:
     return f"{text}; stop it, or take them back with qm set {vmid} --revert {keys}" if keys else ""
 
 
+def settings(file: VmFile) -> t.Dict[t.Tuple[str, str], str]:
+    """Return all settings of all sections, by the name of the section in messages and their key.
+
+    Descriptions are one setting of each section, however they are written.
+    """
+    found: t.Dict[t.Tuple[str, str], str] = {}
+    for section in file.sections:
+        where = _where(section)
+        found.update({(where, key): value for key, value in section.values.items() if key != "description"})
+        if section.description:
+            found[where, "description"] = section.description
+    return found
+
+
+def volumes_in_use(file: VmFile) -> t.Set[str]:
+    """Return what the disks of the VM name as their volumes."""
+    values = [value for key, value in file.main.values.items() if pve_disk.is_disk_key(key)]
+    return {pve_disk.parse(value).volume for value in values}
+
+
 def pending_keys(file: VmFile) -> t.List[str]:
     """Return the keys whose change or removal waits."""
     return sorted({*file.pending, *file.deletes})
@@ -271,6 +291,7 @@ class _Disks:
         values = file.main.values
         boot = _boot_disk(values)
         self.unreadable += [f"{key}: {values[key]}" for key in values if pve_disk.is_beyond(key)]
+        self.unreadable += _unreadable_elsewhere(file)
         self._values = values
         for key in sorted(values, key=_order):
             if pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE:
@@ -364,6 +385,25 @@ class _Disks:
         return f"it has the volume of {twice[0]}" if twice else ""
 
 
+def _unreadable_elsewhere(file: VmFile) -> t.Iterator[str]:
+    """Yield lines of disks in pending changes and snapshots that Proxmox VE drops because of their values."""
+    for section in file.sections:
+        for key, value in section.values.items() if section.kind in (PENDING, SNAPSHOT) else ():
+            if pve_disk.is_beyond(key) or _why_unreadable(key, value):
+                yield f"{key}: {value}{_where(section)}"
+
+
+def _why_unreadable(key: str, value: str) -> str:
+    """Return why Proxmox VE drops a line, if it is that of a disk and can be told to be wrong; "" for any other."""
+    if not (pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE):
+        return ""
+    try:
+        pve_disk.check_options(key, pve_disk.parse(value))
+    except FlexdiskError as exc:
+        return exc.message
+    return ""
+
+
 def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
     """Return how the VM uses each volume that a line of its file names, of whatever section and form.
 
@@ -384,9 +424,12 @@ def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
 def _place(section: Section, key: str) -> str:
     if key == "vmstate":
         return "its saved memory"
-    key = key or "part of a line that cannot be read"
+    return (key or "part of a line that cannot be read") + _where(section)
+
+
+def _where(section: Section) -> str:
     places = {MAIN: "", PENDING: " in its pending changes", SNAPSHOT: f" in its snapshot {section.name}"}
-    return key + places.get(section.kind, f" in the section {section.name} of its file")
+    return places.get(section.kind, f" in the section {section.name} of its file")
 
 
 def _left_out(key: str, path: str, why: str) -> DiskConfig:
