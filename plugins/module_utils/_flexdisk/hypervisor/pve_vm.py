@@ -312,12 +312,21 @@ class _Disks:
 
     @property
     def pci(self) -> Pci:
-        """The places for disks: every key of every bus, those for hot-plug, and their addresses."""
+        """The places for disks: every key of every bus but those of drives that are left alone; those for hot-plug; and
+        their addresses.
+
+        Pending changes do not count: those of others keep the VM from being changed, and ours are taken back.
+        """
+        others = {one.key: f"{one.key} ({visible(one.path)})" for one in self.entries if not one.volume}
         known = self._values.get("arch", "x86_64") == "x86_64" and _I440FX.fullmatch(self._values.get("machine", ""))
         addresses = {f"virtio{number}": f"0:{_FIRST_DEVICE + number}:0" for number in range(_SLOTS)}
-        keys = tuple(f"{bus}{number}" for bus in pve_disk.BUSES for number in range(pve_disk.BUSES[bus]))
+        every = (f"{bus}{number}" for bus in pve_disk.BUSES for number in range(pve_disk.BUSES[bus]))
+        keys = tuple(key for key in every if key not in others)
         hot = frozenset(key for key in keys if key.rstrip("0123456789") in self._hot_buses)
-        return Pci(candidates=keys, hot=hot, functions=1, strict=True, addresses=addresses if known else {})
+        known_addresses = addresses if known else {}
+        return Pci(
+            candidates=keys, hot=hot, functions=1, strict=True, others=others, addresses=known_addresses
+        )
 
     @property
     def _hot_buses(self) -> t.Set[str]:

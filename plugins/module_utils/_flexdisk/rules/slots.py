@@ -113,6 +113,8 @@ def valid(text: str) -> str:
 
 def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
     """Return why no disk may have the slot, or None."""
+    if slot.bus >= _KEY_BUS and render_slot(slot) in pci.others:
+        return f"{pci.others[render_slot(slot)]} has it"
     if slot.bus >= _KEY_BUS:
         return None if render_slot(slot) in pci.candidates else "the VM has no such place for disks"
     if pci.candidates and bus_of(pci.candidates[0]):
