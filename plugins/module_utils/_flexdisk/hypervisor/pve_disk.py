@@ -40,16 +40,21 @@ _COMMON: t.Mapping[str, t.Pattern[str]] = {
     "rerror": re.compile("ignore|report|stop"),
     "werror": re.compile("enospc|ignore|report|stop"),
     "serial": _TEXT,
-    **{name: _SWITCH for name in ("backup", "replicate", "detect_zeroes", "snapshot", "shared")},
+    **dict.fromkeys(("backup", "replicate", "detect_zeroes", "snapshot", "shared"), _SWITCH),
 }
 _SATA = {**_COMMON, "ssd": _SWITCH, "wwn": re.compile(r"0x[0-9a-fA-F]{16}")}
-_SCSI = {**{name: _SWITCH for name in ("iothread", "ro", "scsiblock")}, "queues": _NUMBER}
+_SCSI = {**dict.fromkeys(("iothread", "ro", "scsiblock"), _SWITCH), "queues": _NUMBER}
 _OPTIONS: t.Mapping[str, t.Mapping[str, t.Pattern[str]]] = {
     "ide": _SATA,
     "sata": _SATA,
     "scsi": {**_SATA, **_SCSI, "product": re.compile(".{1,16}"), "vendor": re.compile(".{1,8}")},
     "virtio": {**_COMMON, "media": re.compile("disk"), "iothread": _SWITCH, "ro": _SWITCH},
-    "efidisk": {**_PLAIN, "efitype": re.compile("2m|4m"), "pre-enrolled-keys": _SWITCH, "ms-cert": re.compile("2011|2023[kw]?")},
+    "efidisk": {
+        **_PLAIN,
+        "efitype": re.compile("2m|4m"),
+        "pre-enrolled-keys": _SWITCH,
+        "ms-cert": re.compile("2011|2023[kw]?"),
+    },
     "tpmstate": {**_PLAIN, "version": re.compile(r"v1\.2|v2\.0")},
 }
 

@@ -10,6 +10,7 @@ read again, whatever the exit status was.
 from __future__ import annotations
 
 import os
+import re
 import time
 import typing as t
 from dataclasses import replace
@@ -62,9 +63,20 @@ class ProxmoxDisks(ProxmoxVms):
         self._seen: t.Dict[str, VmConfig] = {}
 
     def vms(self) -> t.List[VmConfig]:
-        configs = super().vms()
+        why = self._why_read_only()
+        configs = [replace(one, frozen=one.frozen or why) for one in super().vms()]
         self._seen = {config.uuid: config for config in configs}
         return configs
+
+    def _why_read_only(self) -> str:
+        """Return why nothing below /etc/pve can be written, "" if it can be."""
+        if self._quorate() and os.access(self._root + pve_vm.LOCAL, os.W_OK):
+            return ""
+        return f"{pve_vm.CLUSTER} is read-only: this node has no quorum (pvecm status), and what it says may be old"
+
+    def _quorate(self) -> bool:
+        """Whether the cluster has a quorum; True if pmxcfs does not say, as on a node without a cluster."""
+        return not re.search(r'"quorate"\s*:\s*0', self._text(f"{pve_vm.CLUSTER}/.members"))
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""

@@ -324,9 +324,7 @@ class _Disks:
         keys = tuple(key for key in every if key not in others)
         hot = frozenset(key for key in keys if key.rstrip("0123456789") in self._hot_buses)
         known_addresses = addresses if known else {}
-        return Pci(
-            candidates=keys, hot=hot, functions=1, strict=True, others=others, addresses=known_addresses
-        )
+        return Pci(candidates=keys, hot=hot, functions=1, strict=True, others=others, addresses=known_addresses)
 
     @property
     def _hot_buses(self) -> t.Set[str]:
