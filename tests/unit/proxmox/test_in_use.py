@@ -147,9 +147,9 @@ def test_what_is_no_file_of_a_vm(pve):
 
 def test_options_of_every_bus():
     for key in ("ide0", "sata0", "scsi0", "virtio0"):
-        pve_disk.check_options(key, pve_disk.parse("a:vm-1-b,discard=on,size=1G,iops_rd_max_length=3,replicate=0"))
+        pve_disk.check_options(key, pve_disk.parse("aa:vm-1-b,discard=on,size=1G,iops_rd_max_length=3,replicate=0"))
     for key, option in (("efidisk0", "efitype=4m"), ("efidisk0", "pre-enrolled-keys=1"), ("tpmstate0", "version=v2.0")):
-        pve_disk.check_options(key, pve_disk.parse(f"a:vm-1-b,{option}"))
+        pve_disk.check_options(key, pve_disk.parse(f"aa:vm-1-b,{option}"))
 
 
 def test_disks_that_are_unreadable_are_those_that_the_real_program_warns_of():

@@ -10,8 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import (
+    DiskDeclaration,
+    VmDisksDeclaration,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, Pci
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.vm import DiskConfig, Pci, VmConfig
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import slots
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.slots import (
     SMARTOS,
@@ -58,6 +62,15 @@ def test_slot_syntax_refused(text):
         parse_slot(text)
     assert caught.value.code == "InvalidArgument"
     assert caught.value.message.startswith(f'pci_slot "{text}" is not valid')
+
+
+def test_a_place_where_slots_are_addresses():
+    """The sentence explains how a slot is written there, and an entry without a name is called by its number."""
+    config = VmConfig("uuid", "web", "bhyve", "stopped", False, "zones", "zones/uuid", None, pci=SMARTOS)
+    spec = VmDisksDeclaration("web", disks=(DiskDeclaration(pci_slot="virtio3"),))
+    (problem,) = slots.slot_problems(spec, config)
+    assert problem.disk == "disks[0]"
+    assert problem.message.startswith('pci_slot "virtio3" is not valid: write "bus:device:function"')
 
 
 @given(SLOTS)

@@ -57,7 +57,10 @@ def pve_plugged(run: Run, argv: List[str]) -> None:
 
 def pve_quorum(run: Run, argv: List[str]) -> None:
     """pve-quorum on|off: without a quorum, /etc/pve can be read only."""
-    run.host.state["no_quorum"] = {"on": False, "off": True}[argv[0]]
+    lost = {"on": False, "off": True}[argv[0]]
+    run.host.state["no_quorum"] = False
+    run.host.write("/etc/pve/.members", json.dumps({"cluster": {"quorate": int(not lost)}}))
+    run.host.state["no_quorum"] = lost
 
 
 def pve_lock(run: Run, argv: List[str]) -> None:

@@ -49,6 +49,7 @@ class LibvirtDisks:
     storage = None
     resizing = None
     records = None
+    waiting = None
     vms_as_a_whole: t.Optional[WholeVms] = None
 
     def __init__(self, domains: Domains, uri: str, pause: t.Callable[[float], None] = time.sleep) -> None:

@@ -46,6 +46,16 @@ class Records(t.Protocol):
         """Replace the record of a VM. C(VmConfig.record) has it."""
 
 
+class WaitingChanges(t.Protocol):
+    """Changes that a hypervisor has begun and not made yet (C(VmConfig.waiting))."""
+
+    def take_back(self, vm: str) -> None:
+        """Take back what an interrupted run of this collection has left waiting.
+
+        Raises FlexdiskError Changed if anything else waits, or the VM has changed since it was read.
+        """
+
+
 class WholeVms(t.Protocol):
     """Commands that make, change, delete and move whole VMs."""
 
@@ -113,6 +123,10 @@ class Hypervisor(t.Protocol):
     @property
     def resizing(self) -> t.Optional[Resizing]:
         """The hypervisor's own command for the size of a disk; None if it leaves that to ZFS."""
+
+    @property
+    def waiting(self) -> t.Optional[WaitingChanges]:
+        """Takes back changes that wait; None if the hypervisor makes every change at once."""
 
     @property
     def records(self) -> t.Optional[Records]:

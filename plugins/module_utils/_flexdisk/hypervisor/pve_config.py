@@ -48,6 +48,16 @@ class Section:
         return {line.key: line.value for line in self.lines if line.key}
 
     @property
+    def overridden(self) -> t.List[str]:
+        """The lines whose key is there again later. They mean nothing, and Proxmox VE drops them."""
+        lines = [line for line in self.lines if line.key and line.key != "description"]
+        return [
+            line.raw.rstrip("\r\n")
+            for at, line in enumerate(lines)
+            if any(line.key == other.key for other in lines[at + 1 :])
+        ]
+
+    @property
     def description(self) -> str:
         """The text of the comments and of C(description), in order."""
         texts = [line.value if line.key else line.comment for line in self.lines if line.key in ("", "description")]
@@ -126,6 +136,7 @@ class VmFile:
                 unreadable.append(section.header.strip())
             headers.append((section.kind, name))
             unreadable += [line.raw.rstrip("\r\n") for line in section.lines if line.unreadable]
+            unreadable += section.overridden
         return unreadable
 
     def set(self, key: str, value: str) -> None:

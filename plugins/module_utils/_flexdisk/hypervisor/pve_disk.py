@@ -18,22 +18,44 @@ UNUSED_KEYS = 256
 _KEY = re.compile(r"([a-z]+)(0|[1-9][0-9]{0,2})")
 _SIZE = re.compile(r"([0-9]{1,18})([KMGT]?)")
 _VOLUME = ("file", "volume")
+_VOLUME_ID = re.compile(r"none|cdrom|/.*|[a-zA-Z][a-zA-Z0-9_.-]*[a-zA-Z0-9]:.+")
 _UNITS = ("", "K", "M", "G", "T")
 _BOOLEANS = {"1": True, "on": True, "yes": True, "true": True, "0": False, "off": False, "no": False, "false": False}
 _SWITCHES = {"backup", "replicate", "detect_zeroes", "snapshot", "shared", "ssd", "iothread", "ro", "scsiblock"}
-# Options of a disk by its bus, those of older releases too. With any other, Proxmox VE drops the line.
-_PLAIN = {"size", "format", "import-from"}
-_LIMIT = re.compile(r"(mbps|bps|iops)(_rd|_wr)?(_max)?(_length)?")
-_COMMON = {*_PLAIN, "media", "backup", "replicate", "cache", "aio", "discard", "detect_zeroes", "snapshot", "shared"}
-_COMMON |= {"rerror", "werror", "serial", "cyls", "heads", "secs", "trans"}
-_SATA = _COMMON | {"ssd", "wwn"}
-_OPTIONS: t.Mapping[str, t.Set[str]] = {
-    "ide": _SATA | {"model"},
+# Options of a disk by its bus, with the values that Proxmox VE 9.2.6 reads. With any other, it drops the line.
+_TEXT, _NUMBER = re.compile(r".+"), re.compile(r"\d+(\.\d+)?")
+_LIMIT = re.compile(r"(mbps|iops)(_rd|_wr)?(_max)?|iops(_rd|_wr)?_max_length")
+_PLAIN: t.Mapping[str, t.Pattern[str]] = {
+    "size": re.compile(r"\d+(\.\d+)?[KMGT]?"),
+    "format": re.compile("raw|cow|qcow|qed|qcow2|vmdk|cloop"),
+    "import-from": _TEXT,
+}
+_SWITCH = re.compile("|".join(_BOOLEANS), re.IGNORECASE)
+_COMMON: t.Mapping[str, t.Pattern[str]] = {
+    **_PLAIN,
+    "media": re.compile("cdrom|disk"),
+    "cache": re.compile("none|writethrough|writeback|unsafe|directsync"),
+    "aio": re.compile("native|threads|io_uring"),
+    "discard": re.compile("ignore|on"),
+    "rerror": re.compile("ignore|report|stop"),
+    "werror": re.compile("enospc|ignore|report|stop"),
+    "serial": _TEXT,
+    **dict.fromkeys(("backup", "replicate", "detect_zeroes", "snapshot", "shared"), _SWITCH),
+}
+_SATA = {**_COMMON, "ssd": _SWITCH, "wwn": re.compile(r"0x[0-9a-fA-F]{16}")}
+_SCSI = {**dict.fromkeys(("iothread", "ro", "scsiblock"), _SWITCH), "queues": _NUMBER}
+_OPTIONS: t.Mapping[str, t.Mapping[str, t.Pattern[str]]] = {
+    "ide": _SATA,
     "sata": _SATA,
-    "scsi": _SATA | {"iothread", "ro", "queues", "product", "vendor", "scsiblock"},
-    "virtio": _COMMON | {"iothread", "ro"},
-    "efidisk": _PLAIN | {"efitype", "pre-enrolled-keys", "ms-cert"},
-    "tpmstate": _PLAIN | {"version"},
+    "scsi": {**_SATA, **_SCSI, "product": re.compile(".{1,16}"), "vendor": re.compile(".{1,8}")},
+    "virtio": {**_COMMON, "media": re.compile("disk"), "iothread": _SWITCH, "ro": _SWITCH},
+    "efidisk": {
+        **_PLAIN,
+        "efitype": re.compile("2m|4m"),
+        "pre-enrolled-keys": _SWITCH,
+        "ms-cert": re.compile("2011|2023[kw]?"),
+    },
+    "tpmstate": {**_PLAIN, "version": re.compile(r"v1\.2|v2\.0")},
 }
 
 
@@ -99,17 +121,19 @@ def boolean(text: str) -> t.Optional[bool]:
 
 
 def check_options(key: str, disk: PveDisk) -> None:
-    """Raise FlexdiskError C(UnexpectedOutput) for an option for whose sake Proxmox VE drops the line.
+    """Raise FlexdiskError C(UnexpectedOutput) for an option, or a value of one, that Proxmox VE is not known to read.
 
-    Values are checked of switches only.
+    It drops a line with an option that it does not read. A line that is wrongly taken for such a one is only refused.
     """
     bus = key.rstrip("0123456789")
+    if not _VOLUME_ID.fullmatch(disk.volume):
+        raise FlexdiskError("UnexpectedOutput", f"'{disk.volume}' names no volume, so the line cannot be read")
     for name, value in disk.options.items():
-        limit = bus in BUSES and _LIMIT.fullmatch(name)
-        if not limit and name not in _OPTIONS[bus]:
+        known = _NUMBER if bus in BUSES and _LIMIT.fullmatch(name) else _OPTIONS[bus].get(name)
+        if known is None:
             raise FlexdiskError("UnexpectedOutput", f"{bus} disks have no option {name}, so the line cannot be read")
-        if name in _SWITCHES and boolean(value) is None:
-            raise FlexdiskError("UnexpectedOutput", f"{name}={value} is neither on nor off, so it cannot be read")
+        if not known.fullmatch(value):
+            raise FlexdiskError("UnexpectedOutput", f"{name}={value} is no value of {name}, so it cannot be read")
 
 
 def render(disk: PveDisk) -> str:

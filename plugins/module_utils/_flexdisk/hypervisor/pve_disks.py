@@ -10,6 +10,7 @@ read again, whatever the exit status was.
 from __future__ import annotations
 
 import os
+import re
 import time
 import typing as t
 from dataclasses import replace
@@ -27,6 +28,7 @@ from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
 _PATIENCE = 600  # a volume whose device does not come takes five minutes
+_NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up"))
 _ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember"}
 _SCOPE = "on Proxmox VE, this release adds disks, makes them larger and names them, and changes nothing else"
@@ -56,13 +58,25 @@ class ProxmoxDisks(ProxmoxVms):
         self._runner = runner
         self.resizing = self
         self.records = self
+        self.waiting = self
         # The VMs as they were read last, by UUID.
         self._seen: t.Dict[str, VmConfig] = {}
 
     def vms(self) -> t.List[VmConfig]:
-        configs = super().vms()
+        why = self._why_read_only()
+        configs = [replace(one, frozen=one.frozen or why) for one in super().vms()]
         self._seen = {config.uuid: config for config in configs}
         return configs
+
+    def _why_read_only(self) -> str:
+        """Return why nothing below /etc/pve can be written, "" if it can be."""
+        if self._quorate() and os.access(self._root + pve_vm.LOCAL, os.W_OK):
+            return ""
+        return f"{pve_vm.CLUSTER} is read-only: this node has no quorum (pvecm status), and what it says may be old"
+
+    def _quorate(self) -> bool:
+        """Whether the cluster has a quorum; True if pmxcfs does not say, as on a node without a cluster."""
+        return not re.search(r'"quorate"\s*:\s*0', self._text(f"{pve_vm.CLUSTER}/.members"))
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""
@@ -153,7 +167,8 @@ class ProxmoxDisks(ProxmoxVms):
         answer = self._runner(argv, timeout=_PATIENCE)
         lacking = self._not_set(place, wanted) or self._dropped(place)
         if lacking:
-            raise pve_qm.failure(argv, answer, f"{lacking}{self._undone(place)}")
+            failure = pve_qm.failure(argv, answer, lacking)
+            raise FlexdiskError(failure.code, f"{failure.message}{self._undone(place, wanted, failure.code)}")
         self.vms()
 
     def _not_set(self, place: _Place, wanted: pve_disk.PveDisk) -> str:
@@ -173,43 +188,66 @@ class ProxmoxDisks(ProxmoxVms):
 
     def _dropped(self, place: _Place) -> str:
         """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none."""
-        now = self._file(place.vmid).main.values
-        gone = [(key, value) for key, value in place.file.main.values.items() if key not in now]
-        kept = [(key, value) for key, value in gone if not self._is_unused(key, value, place.disk.volume)]
-        lost = [f"{key}: {visible(value)}" for key, value in kept]
+        before, now = pve_vm.settings(place.file), pve_vm.settings(self._file(place.vmid))
+        used = pve_vm.volumes_in_use(place.file) | {place.disk.volume}
+        gone = {at: value for at, value in before.items() if at not in now and at[1] != "delete"}
+        kept = {at: value for at, value in gone.items() if not self._is_unused(at[1], value, used)}
+        lost = [f"{key}: {visible(value)}{where}" for (where, key), value in kept.items()]
         return f"the change was made, but Proxmox VE has dropped {'; '.join(lost)} from the file" if lost else ""
 
     @staticmethod
-    def _is_unused(key: str, value: str, volume: str) -> bool:
-        """Whether the line names the volume of a disk as one that the VM does not use."""
-        return pve_disk.is_unused_key(key) and pve_disk.parse(value).volume == volume
+    def _is_unused(key: str, value: str, used: t.Collection[str]) -> bool:
+        """Whether the line names a volume as unused that the VM uses. Proxmox VE removes it."""
+        return pve_disk.is_unused_key(key) and pve_disk.parse(value).volume in used
 
-    def _undone(self, place: _Place) -> str:
-        """Take back what the command has left in the pending changes, which were none before. Return what is left."""
-        keys = [place.key] if place.key in pve_vm.pending_keys(self._file(place.vmid)) else []
-        return self._reverted(place.vmid, keys)
+    def _undone(self, place: _Place, wanted: pve_disk.PveDisk, code: str) -> str:
+        """Take back what the command has left in the pending changes, which were none before. Return what is left.
+
+        A command that was refused has left nothing, so whatever waits then is somebody else's.
+        """
+        file = self._file(place.vmid)
+        if place.key not in pve_vm.pending_keys(file):
+            return ""
+        if code in _NOT_BEGUN or not self._waits(file, place.key, wanted):
+            return f"; somebody else's change of {place.key} waits for a stop of the VM, and stays there"
+        return self._reverted(place.vmid, [place.key])
+
+    @staticmethod
+    def _waits(file: VmFile, key: str, wanted: pve_disk.PveDisk) -> bool:
+        """Whether the change that waits is exactly this one."""
+        try:
+            waits = pve_disk.parse(file.pending.get(key, ""))
+        except FlexdiskError:
+            return False
+        same = waits.volume == wanted.volume and pve_disk.but_for(waits) == pve_disk.but_for(wanted)
+        return same and key not in file.deletes
 
     def _reverted(self, vmid: int, keys: t.Sequence[str]) -> str:
         """Take back pending changes. Return what is left of them, as the end of a text."""
         for key in keys:
-            self._runner(("qm", "set", str(vmid), "--revert", key), timeout=_PATIENCE)
+            digest = self._file(vmid).digest
+            self._runner(("qm", "set", str(vmid), "--revert", key, "--digest", digest), timeout=_PATIENCE)
         left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
         text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
         return text if left else ""
 
-    def _fresh(self, vm: str) -> t.Tuple[VmConfig, VmFile]:
-        """Return a VM and its file, which nothing else has changed, without what an interrupted run has left pending.
-
-        Raises FlexdiskError Changed.
-        """
+    def take_back(self, vm: str) -> None:
         config = self._unchanged(vm)
-        if not config.waiting:
-            return config, self._file(config.proxmox["vmid"])
         vmid, keys = config.proxmox["vmid"], [one.key for one in config.waiting if one.volume]
         left = self._reverted(vmid, keys) if len(keys) == len(config.waiting) else f"; {config.why_waiting}"
         if left:
             raise FlexdiskError("Changed", f"VM {vmid} cannot be changed{left}")
-        return self.vm(vm), self._file(vmid)
+        self.vms()
+
+    def _fresh(self, vm: str) -> t.Tuple[VmConfig, VmFile]:
+        """Return a VM and its file, which nothing else has changed, and in which nothing waits.
+
+        Raises FlexdiskError Changed.
+        """
+        config = self._unchanged(vm)
+        if config.waiting:
+            raise FlexdiskError("Changed", f"{config.why_waiting}; it cannot be changed")
+        return config, self._file(config.proxmox["vmid"])
 
     def _unchanged(self, vm: str) -> VmConfig:
         config = self._seen.get(vm) or self.vm(vm)

@@ -216,13 +216,35 @@ def _why_waiting(vmid: int, file: VmFile) -> str:
     return f"{text}; stop it, or take them back with qm set {vmid} --revert {keys}" if keys else ""
 
 
+def settings(file: VmFile) -> t.Dict[t.Tuple[str, str], str]:
+    """Return all settings of all sections, by the name of the section in messages and their key.
+
+    Descriptions are one setting of each section, however they are written.
+    """
+    found: t.Dict[t.Tuple[str, str], str] = {}
+    for section in file.sections:
+        where = _where(section)
+        found.update({(where, key): value for key, value in section.values.items() if key != "description"})
+        if section.description:
+            found[where, "description"] = section.description
+    return found
+
+
+def volumes_in_use(file: VmFile) -> t.Set[str]:
+    """Return what the disks of the VM name as their volumes."""
+    values = [value for key, value in file.main.values.items() if pve_disk.is_disk_key(key)]
+    return {pve_disk.parse(value).volume for value in values}
+
+
 def pending_keys(file: VmFile) -> t.List[str]:
     """Return the keys whose change or removal waits."""
     return sorted({*file.pending, *file.deletes})
 
 
 def waiting(file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> t.Iterator[Waiting]:
-    """Yield the changes that wait. Of those that only add a disk, or give one a serial, the volume is known."""
+    """Yield the changes that wait. Their volume is known of those that this collection could have begun: they add a
+    disk with a serial and no other option, or give one another serial.
+    """
     for key in pending_keys(file):
         change = Waiting(key)
         if pve_disk.is_disk_key(key) and key not in file.deletes:
@@ -233,7 +255,7 @@ def waiting(file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> t.It
 
 def _waiting_disk(key: str, file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> Waiting:
     then = pve_disk.parse(file.pending[key])
-    now = pve_disk.parse(file.main.values[key]) if key in file.main.values else then
+    now = pve_disk.parse(file.main.values[key]) if key in file.main.values else pve_disk.PveDisk(then.volume, {})
     if now.volume != then.volume or pve_disk.but_for(now, "serial") != pve_disk.but_for(then, "serial"):
         return Waiting(key)
     return Waiting(key, pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", ""))
@@ -273,6 +295,7 @@ class _Disks:
         values = file.main.values
         boot = _boot_disk(values)
         self.unreadable += [f"{key}: {values[key]}" for key in values if pve_disk.is_beyond(key)]
+        self.unreadable += _unreadable_elsewhere(file)
         self._values = values
         for key in sorted(values, key=_order):
             if pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE:
@@ -300,12 +323,19 @@ class _Disks:
 
     @property
     def pci(self) -> Pci:
-        """The places for disks: every key of every bus, those for hot-plug, and their addresses."""
+        """The places for disks: every key of every bus but those of drives that are left alone; those for hot-plug; and
+        their addresses.
+
+        Pending changes do not count: those of others keep the VM from being changed, and ours are taken back.
+        """
+        others = {one.key: f"{one.key} ({visible(one.path)})" for one in self.entries if not one.volume}
         known = self._values.get("arch", "x86_64") == "x86_64" and _I440FX.fullmatch(self._values.get("machine", ""))
         addresses = {f"virtio{number}": f"0:{_FIRST_DEVICE + number}:0" for number in range(_SLOTS)}
-        keys = tuple(f"{bus}{number}" for bus in pve_disk.BUSES for number in range(pve_disk.BUSES[bus]))
+        every = (f"{bus}{number}" for bus in pve_disk.BUSES for number in range(pve_disk.BUSES[bus]))
+        keys = tuple(key for key in every if key not in others)
         hot = frozenset(key for key in keys if key.rstrip("0123456789") in self._hot_buses)
-        return Pci(candidates=keys, hot=hot, functions=1, strict=True, addresses=addresses if known else {})
+        known_addresses = addresses if known else {}
+        return Pci(candidates=keys, hot=hot, functions=1, strict=True, others=others, addresses=known_addresses)
 
     @property
     def _hot_buses(self) -> t.Set[str]:
@@ -384,6 +414,25 @@ class _Disks:
         return f"it has the volume of {twice[0]}" if twice else ""
 
 
+def _unreadable_elsewhere(file: VmFile) -> t.Iterator[str]:
+    """Yield lines of disks in pending changes and snapshots that Proxmox VE drops because of their values."""
+    for section in file.sections:
+        for key, value in section.values.items() if section.kind in (PENDING, SNAPSHOT) else ():
+            if pve_disk.is_beyond(key) or _why_unreadable(key, value):
+                yield f"{key}: {value}{_where(section)}"
+
+
+def _why_unreadable(key: str, value: str) -> str:
+    """Return why Proxmox VE drops a line, if it is that of a disk and can be told to be wrong; "" for any other."""
+    if not (pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE):
+        return ""
+    try:
+        pve_disk.check_options(key, pve_disk.parse(value))
+    except FlexdiskError as exc:
+        return exc.message
+    return ""
+
+
 def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
     """Return how the VM uses each volume that a line of its file names, of whatever section and form.
 
@@ -404,9 +453,12 @@ def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
 def _place(section: Section, key: str) -> str:
     if key == "vmstate":
         return "its saved memory"
-    key = key or "part of a line that cannot be read"
+    return (key or "part of a line that cannot be read") + _where(section)
+
+
+def _where(section: Section) -> str:
     places = {MAIN: "", PENDING: " in its pending changes", SNAPSHOT: f" in its snapshot {section.name}"}
-    return key + places.get(section.kind, f" in the section {section.name} of its file")
+    return places.get(section.kind, f" in the section {section.name} of its file")
 
 
 def _left_out(key: str, path: str, why: str) -> DiskConfig:

@@ -54,6 +54,7 @@ class VmadmDisks:
         self.storage = self
         self.resizing = self
         self.records = None
+        self.waiting = None
         self.vms_as_a_whole: t.Optional[WholeVms] = None
 
     def _vmadm(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> Answer:

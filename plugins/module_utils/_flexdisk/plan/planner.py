@@ -10,6 +10,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.capabilities import Capabilities
+from ..model.dataset import Dataset
 from ..model.desired import Policy, VmDisksDeclaration
 from ..model.errors import FlexdiskError, Problem, Problems
 from ..model.sizes import render_apart, render_bytes
@@ -17,6 +18,7 @@ from ..model.text import count
 from ..model.vm import Disk, Vm, VmConfig
 from ..rules import exchange, pins, released_identity
 from ..rules.inventory import Host
+from ..rules.layout import pool_of
 from ..rules.matching import Match, match
 from ..rules.moves import why_moved_away
 from ..rules.naming import did_you_mean, find_by_name
@@ -318,7 +320,32 @@ def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
                     biggest.name,
                 )
             )
+    return problems + _lacking_below(host, ordered)
+
+
+def _lacking_below(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:
+    """Return problems of datasets that may take less than their pool has, for VMs without a dataset of their own."""
+    plans = [plan for plan in ordered if plan.steps and plan.before.config.prefixes]
+    problems = []
+    for parent in sorted({_parent(volume) for plan in plans for volume in plan.after.volumes}):
+        room = host.datasets[parent].available if parent in host.datasets else None
+        if room is None or room >= host.available(pool_of(parent)):
+            continue
+        needs = [(_used_below(plan.after, parent) - _used_below(plan.before, parent), plan.name) for plan in plans]
+        need, (most, biggest) = sum(needed for needed, _name in needs), max(needs)
+        if need > room:
+            figures = (*render_apart(room, need), render_bytes(most))
+            text = "%s has %s left, but this task needs %s (at most %s of it for this VM)" % (parent, *figures)
+            problems.append(Problem("InsufficientSpace", text, biggest))
     return problems
+
+
+def _parent(volume: Dataset) -> str:
+    return volume.name.rpartition("/")[0]
+
+
+def _used_below(vm: Vm, parent: str) -> int:
+    return sum(volume.used for volume in vm.volumes if _parent(volume) == parent)
 
 
 def _of_former_disks(plan: VmPlan) -> str:

@@ -121,7 +121,8 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
 def _without_own_waiting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     """Return the VM as if what an interrupted run of ours has begun were not there; frozen by what others have begun.
 
-    Ours gives a disk the serial that stands for the uuid of its volume, and nothing else.
+    Ours gives a disk the serial that stands for the uuid of its volume, and nothing else. It is ours only if the
+    journal has the run that was interrupted (engine/host/journal.py).
     """
     ours = [one.volume for one in config.waiting if _uuid(one.serial, datasets.get(one.volume))]
     if len(ours) < len(config.waiting):

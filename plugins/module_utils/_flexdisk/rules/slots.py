@@ -68,11 +68,13 @@ def parse_slot(text: object) -> Slot:
         slot = Slot(int(bus or 0), int(device or alone or 0), int(function or 0))
         if slot.bus <= 255 and slot.device <= 31 and slot.function < FUNCTIONS:
             return slot
-    raise FlexdiskError(
-        "InvalidArgument",
+    raise FlexdiskError("InvalidArgument", _not_valid(text))
+
+
+def _not_valid(text: object) -> str:
+    return (
         f'pci_slot "{text}" is not valid: write "bus:device:function", "device:function" or '
-        '"device", in quotes and decimal,'
-        " with bus 0 to 255, device 0 to 31 and function 0 to 7",
+        '"device", in quotes and decimal, with bus 0 to 255, device 0 to 31 and function 0 to 7'
     )
 
 
@@ -113,6 +115,8 @@ def valid(text: str) -> str:
 
 def obstacle(slot: Slot, pci: Pci) -> t.Optional[str]:
     """Return why no disk may have the slot, or None."""
+    if slot.bus >= _KEY_BUS and render_slot(slot) in pci.others:
+        return f"{pci.others[render_slot(slot)]} has it"
     if slot.bus >= _KEY_BUS:
         return None if render_slot(slot) in pci.candidates else "the VM has no such place for disks"
     if pci.candidates and bus_of(pci.candidates[0]):
@@ -217,9 +221,12 @@ def slot_problems(spec: VmDisksDeclaration, config: VmConfig) -> t.List[Problem]
     """Return problems of declared slots that no disk of this VM can have, unless a disk already has it."""
     problems = Problems(spec.vm)
     there = {disk.pci_slot for disk in config.disks} if config.pci.strict else set()
-    for disk in spec.disks or ():
+    for number, disk in enumerate(spec.disks or ()):
         if disk.pci_slot and disk.pci_slot not in there:
+            label = disk.label or f"disks[{number}]"
             reason = obstacle(parse_slot(disk.pci_slot), config.pci)
-            if reason:
-                problems.add("InvalidArgument", f'pci_slot "{disk.pci_slot}": {reason}', disk.label)
+            if reason and bus_of(disk.pci_slot) and not any(map(bus_of, config.pci.candidates)):
+                problems.add("InvalidArgument", _not_valid(disk.pci_slot), label)
+            elif reason:
+                problems.add("InvalidArgument", f'pci_slot "{disk.pci_slot}": {reason}', label)
     return problems

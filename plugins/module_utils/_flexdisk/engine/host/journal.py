@@ -49,11 +49,20 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
             for vm in listed:
                 if journal.intent_property(vm) in values:
                     intents[pool, vm] = journal.decode(values[journal.intent_property(vm)])
-    if not intents:
+    if not intents and not any(vm.config.waiting for vm in host.vms):
         return host
     of_this_host = {key: r for key, r in intents.items() if r is not None and r.host == host_name()}
     vms = tuple(_with_intent(vm, of_this_host.get((vm.config.pool, vm.config.uuid))) for vm in host.vms)
+    vms = tuple(_with_foreign_waiting(vm) for vm in vms)
     return replace(host, vms=vms, intents=intents, name=host_name())
+
+
+def _with_foreign_waiting(vm: Vm) -> Vm:
+    """Return the VM, frozen if changes wait in it that no interrupted run of ours can have begun."""
+    config = vm.config
+    if not config.waiting or vm.interrupted is not None:
+        return vm
+    return replace(vm, config=replace(config, frozen=config.frozen or config.why_waiting))
 
 
 def _with_intent(vm: Vm, intent: t.Optional[Intent]) -> Vm:

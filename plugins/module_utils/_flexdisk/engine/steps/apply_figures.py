@@ -30,7 +30,14 @@ from .storage import storage_of
 
 
 def recover(step: Recover, tools: Tools, change: Change) -> None:
-    """Announce the sizes of its disks to the guest. Later steps do the rest; this run's intent is written already."""
+    """Take back what waits, and announce the sizes of its disks to the guest.
+
+    Later steps do the rest; this run's intent is written already.
+    """
+    if change.vm.config.waiting:
+        if tools.hypervisor.waiting is None:
+            raise AssertionError("a change waits on a hypervisor that makes every change at once")
+        tools.hypervisor.waiting.take_back(change.vm.config.uuid)
     storage_of(tools).announce_sizes(change.vm)
 
 
