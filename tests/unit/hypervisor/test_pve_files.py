@@ -99,13 +99,18 @@ def test_what_wait_and_what_snapshots_are_called_as_the_real_program_says():
 
 
 def test_unreadable_lines_are_those_that_the_real_program_warns_of():
-    """But for settings that it does not know: which it knows differs from version to version."""
+    """But for settings that it does not know: which it knows differs from version to version. Of two equal keys it drops
+    the first without a warning.
+    """
     seen = 0
     for case in recorded():
         if case["argv"][:2] in (["qm", "set"], ["qm", "config"]) and case["rc"] == 0:
             warned = re.findall(r"unable to parse config: (.*)|skipping unknown section: '(.*)'", case["stderr"])
-            file = VmFile(case["before"]["config"][case["argv"][2]].encode())
-            assert file.unreadable == [line or f"[{section}]" for line, section in warned], case["id"]
+            text = case["before"]["config"][case["argv"][2]]
+            keys = re.findall(r"^(\w+):", text.partition("[")[0], re.MULTILINE)
+            twice = {key for key in keys if keys.count(key) > 1}
+            unreadable = [line for line in VmFile(text.encode()).unreadable if line.partition(":")[0] not in twice]
+            assert unreadable == [line or f"[{section}]" for line, section in warned], case["id"]
             seen += len(warned)
     assert seen >= 3
 
