@@ -99,8 +99,9 @@ def test_what_wait_and_what_snapshots_are_called_as_the_real_program_says():
 
 
 def test_unreadable_lines_are_those_that_the_real_program_warns_of():
-    """But for settings that it does not know: which it knows differs from version to version. Of two equal keys it drops
-    the first without a warning.
+    """But for settings that it does not know: which it knows differs from version to version.
+
+    Of two equal keys it drops the first without a warning.
     """
     seen = 0
     for case in recorded():
