@@ -320,10 +320,10 @@ def controller(
         before: tuple[int, float] | None = None
         for hosts in (size for size in sizes if (name in only if only else size <= 100 or name in LARGE)):
             targeted = hosts >= 100 and name.startswith("converge")
-            pairs = [fleet.beside_empty(playbook, hosts, variables) for _ in range(ROUNDS if targeted else 1)]
+            pairs = [fleet.beside_empty(playbook, hosts, variables) for _round in range(ROUNDS if targeted else 1)]
             cost = pairs[0][0]
-            each = median(one.seconds for one, _ in pairs) / hosts
-            floor = median(empty.seconds for _, empty in pairs) / hosts
+            each = median(one.seconds for one, _empty in pairs) / hosts
+            floor = median(empty.seconds for _one, empty in pairs) / hosts
             floors = median(one.seconds / empty.seconds for one, empty in pairs)
             row = f"{name:<25} {hosts:>5} {number:>5} {cost.tasks / hosts:>14.1f} {each:>14.3f} {floor:>13.3f}"
             print(f"{row} {cost.mib:>8.0f} {cost.total:>10.0f} {cost.elapsed:>7.1f}", flush=True)
