@@ -323,10 +323,10 @@ class _Disks:
 
     @property
     def pci(self) -> Pci:
-        """The places for disks: every key of every bus but those of drives that are left alone; those for hot-plug; and
-        their addresses.
+        """The places for disks: all keys, which of them take a disk while the VM runs, and their addresses.
 
-        Pending changes do not count: those of others keep the VM from being changed, and ours are taken back.
+        Drives that are left alone keep their keys. Pending changes do not count: if somebody else has made them, the VM
+        is not changed, and ours are taken back.
         """
         others = {one.key: f"{one.key} ({visible(one.path)})" for one in self.entries if not one.volume}
         known = self._values.get("arch", "x86_64") == "x86_64" and _I440FX.fullmatch(self._values.get("machine", ""))

@@ -94,9 +94,7 @@ class ProxmoxVms:
             raise FlexdiskError("HypervisorUnreachable", text) from exc
         if not os.path.isdir(self._root + _LOCAL):
             text = f"{_LOCAL} leads to node {node}, which does not exist; was the host renamed?"
-            raise FlexdiskError(
-                "HypervisorUnreachable", f"{text} Its VMs are those of the folders in {pve_vm.CLUSTER}/nodes"
-            )
+            raise FlexdiskError("HypervisorUnreachable", f"{text} The folders in {pve_vm.CLUSTER}/nodes have its VMs")
         return node
 
     def _files(self, folder: str) -> t.Iterator[t.Tuple[int, bytes]]:

@@ -21,8 +21,9 @@ def replace(
 ) -> None:
     """Write a file so that readers find either the old or the new content. Links are not followed.
 
-    mode: None on a file system without modes. owner: user and group, by default those of this process. durable: the
-    file must survive a loss of power, so wait until it is on storage. Raises OSError, and leaves the old file.
+    mode: None on a file system without modes. owner: user and group, by default the user and group of this process.
+    durable: the file must survive a loss of power, so wait until it is on storage.
+    Raises OSError, and leaves the old file.
     """
     new = path + NEW
     with contextlib.suppress(FileNotFoundError):

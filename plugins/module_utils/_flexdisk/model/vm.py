@@ -215,7 +215,7 @@ class VmConfig:
     min_vcpus: t.Mapping[str, int] = field(default_factory=dict, compare=False)
     # How the names of its volumes begin, if they lie beside those of other VMs. Such a VM has no dataset of its own.
     prefixes: t.Tuple[str, ...] = ()
-    # Its volumes that it has without using them, and those of disks that are left alone because they cannot be read.
+    # Volumes that the VM has and does not use; disks that are left alone because their volumes cannot be read.
     unused: t.Tuple[str, ...] = ()
     unreadable: t.Tuple[DiskConfig, ...] = ()
     # Why no task manages the VM, as a sentence. "" if that only depends on its dataset.

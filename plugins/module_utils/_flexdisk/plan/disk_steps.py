@@ -388,7 +388,7 @@ class AttachDisk(DiskArrival):
 
     @property
     def abilities(self) -> t.Tuple[str, ...]:
-        """Those of the class, and to move a volume into the VM if it lies elsewhere."""
+        """Also moving a volume into the VM if it lies elsewhere."""
         return super().abilities if self.source == self.volume else (*super().abilities, "move in")
 
     @property
@@ -424,7 +424,7 @@ class CreateDisk(DiskArrival):
 
     @property
     def abilities(self) -> t.Tuple[str, ...]:
-        """Those of the class, and to make clones of images if it is one."""
+        """Also making clones, if the disk is one of an image."""
         return (*super().abilities, "image") if self.origin else super().abilities
 
     @property

@@ -213,7 +213,7 @@ class Demand(t.NamedTuple):
 def demand(plan: VmPlan, geometry: PoolGeometry, pool: str = "") -> Demand:
     """Return what a plan takes from a pool: the change of the VM's reservation, and what detached disks keep.
 
-    pool: "" for that of the VM, which is the only one unless the VM has no dataset of its own.
+    pool: "" for the pool of the VM. Only a VM without a dataset of its own has disks in several pools.
     """
     vm, pool = plan.before, pool or plan.before.config.pool
     guests: t.Dict[str, int] = {}

@@ -174,7 +174,7 @@ def sibling_prefixes(dataset: str, number: int) -> t.Tuple[str, ...]:
 
 
 def new_sibling(prefix: str, taken: t.Iterable[str]) -> str:
-    """Return the name for a new volume beside those of other VMs: with the lowest number that is free.
+    """Return the name of a new volume, with the lowest free number. Volumes of other VMs lie beside it.
 
     prefix: one of sibling_prefixes(), not that of a template, whose volumes take numbers as well.
     """

@@ -75,7 +75,7 @@ class Tools:
             self._containers.add(place)
 
     def settle(self, after: Vm) -> None:
-        """Set quota and reservation of the VM's dataset, if it has one, to those of after."""
+        """Give the VM's dataset the quota and reservation that after has. Some VMs have no dataset."""
         if after.config.prefixes:
             return
         self.zfs.set(after.root.name, quota=after.root.quota, reservation=after.root.reservation)
