@@ -29,7 +29,8 @@ def with_replicas(name, uuid, **ages):
 
 def replica(uuid, owner=WEB, age=60, **more):
     known = {"uuid": uuid, "vm": owner, "age": age, "synced": "" if age is None else LATER, "written_bytes": 0}
-    return {**known, "dataset": f"zones/flexdisk/replica/{uuid}", "interrupted": False, "key_loaded": True, **more}
+    known |= {"dataset": f"zones/flexdisk/replica/{uuid}", "interrupted": False, "key_loaded": True, "snapshots": []}
+    return {**known, **more}
 
 
 def has(*replicas):
@@ -167,8 +168,45 @@ def test_a_disk_without_a_uuid():
 
 def test_what_the_tasks_have_registered():
     variables = {name: {"read": READ[name], "stored": STORED[name]} for name in ("hv01", "hv02")}
-    variables["hv01"]["_flexdisk_order"] = {"calls": HOURLY, "left_out": ["x"]}
+    variables["hv01"].update({"_flexdisk_order": {"calls": HOURLY, "left_out": ["x"]}, "_flexdisk": {}})
     variables["hv03"] = {}
     shown = show_replicas(registered(variables, "read", "stored", hosts=["hv01", "hv02"]))
     assert shown.lines == replica_list(READ, STORED, HOURLY, ["hv03"], ["x"])
     assert shown.problem == ""
+
+
+def test_a_replica_of_a_detached_disk():
+    """No sync renews it, so it says nothing of when the VM was replicated."""
+    stored = {**STORED, "hv02": has(replica(DATA), replica(OLD), replica(DB, synced="2026-11-01T00:00:00Z"))}
+    assert row(stored=stored)[3] == LATER
+
+
+def test_the_snapshots_of_one_vm():
+    """Newest first, each with the disks that have it."""
+    first, second, third = ({"name": f"flexdisk-sync-{n}", "synced": f"2026-11-30T1{n}:00:00Z"} for n in (0, 1, 2))
+    user = {"name": "vmsnap-nightly", "synced": ""}
+    there = has(replica(DATA, snapshots=[user, first, second, third]), replica(OLD, snapshots=[user, second, third]))
+    other = has(replica(DATA, snapshots=[third]), replica(OLD, snapshots=[third]), replica(DB, owner=DB))
+    stored = {"hv01": has(), "hv02": there, "hv03": other}
+    read = {**READ, "hv03": host(vm(DB, "db"))}
+    for name in ("web", WEB, WEB[:8], WEB.upper()):
+        assert replica_list(read, stored, HOURLY, vm=name)[3:-1] == [
+            "VM   REPLICA ON  SNAPSHOT         AS IT WAS AT          DISKS",
+            "web  hv02        flexdisk-sync-2  2026-11-30T12:00:00Z  data, root",
+            "web  hv02        flexdisk-sync-1  2026-11-30T11:00:00Z  data, root",
+            "web  hv02        flexdisk-sync-0  2026-11-30T10:00:00Z  root of 2",
+            "web  hv02        vmsnap-nightly   not known             data, root",
+            "web  hv03        flexdisk-sync-2  2026-11-30T12:00:00Z  data, root",
+        ]
+
+
+def test_a_name_that_means_no_vm_or_several():
+    variables = {"_flexdisk_order": {"calls": HOURLY, "left_out": []}, "stored": STORED["hv02"], "read": READ["hv01"]}
+
+    def problem(name, read):
+        given = {**variables, "read": read, "_flexdisk": {"flexdisk_list_vm": name}}
+        return show_replicas(registered({"hv01": given}, "read", "stored"))
+
+    assert problem("db", host(TWO)) == ([], "no replicas of db are on the hosts that were read, but of: web")
+    twin = vm(DB, "web", with_replicas("root", DB, hv02=60))
+    assert problem("web", host(TWO, twin)) == ([], f"web could be {' or '.join(sorted((DB, WEB)))}")

@@ -36,6 +36,9 @@ def test_from_the_first_sync_to_a_host_that_is_off(tmp_path):
         printed = listed(nodes, *words)
         assert re.search(rf'db01 +hv01 +hv02 +{TIME} +\d+ s +in 5\d min"', printed), printed
         assert "changed=1" not in printed
+    printed = listed(nodes, "-e", "flexdisk_list_vm=db01")
+    assert re.search(rf"db01 +hv02 +flexdisk-sync-\S+ +{TIME} +\S", printed), printed
+    assert "no replicas of nobody are on the hosts" in listed(nodes, "-e", "flexdisk_list_vm=nobody", status=2)
     assert nodes.run("hv02", "zfs", "get", "-Hpr", "all", "zones") == before
     printed = listed(nodes, status=4, unreachable="hv01")
     assert re.search(rf"{uuid} +not found +hv02 +{TIME} +\d+ s +no host that was read has the VM", printed), printed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import typing as t
 from dataclasses import dataclass
 
+from ...model.errors import FlexdiskError
 from ...model.sizes import render_change, render_mib
 from ...model.text import count, visible
 from ...rules.knobs import command, for_playbooks
@@ -100,7 +101,11 @@ def show_replicas(registered: Registered) -> Shown:
     of_vms, _stored = registered.names
     read = {host: registered.variables(host)[of_vms] for host in registered.hosts}
     order, stored = registered.own["_flexdisk_order"], registered.last(registered.hosts)
-    return Shown(replica_list(read, stored, order["calls"], registered.failed, order["left_out"]))
+    vm = registered.meant.get("flexdisk_list_vm", "")
+    try:
+        return Shown(replica_list(read, stored, order["calls"], registered.failed, order["left_out"], vm))
+    except FlexdiskError as exc:
+        return Shown([], exc.message)
 
 
 def show_plan(registered: Registered) -> Shown:

@@ -1,17 +1,20 @@
 # Copyright (c) 2026, flexdisk.hypervisor contributors
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The playbook list_replicas: the replicas of all VMs, how old they are, when they are due, and what is wrong."""
+"""The playbook list_replicas: the replicas of VMs, how old they are, when they are due, and what is wrong."""
 
 from __future__ import annotations
 
 import typing as t
 
+from ...model.errors import FlexdiskError
 from ...model.text import count
+from ...rules.naming import Identifiers, find_by_name
 from ..tables import aligned
 from .replica_age import NEVER, age_text, due_text, replica_age
 
 _Raw = t.Mapping[str, t.Any]
+_SETS = ("VM", "REPLICA ON", "SNAPSHOT", "AS IT WAS AT", "DISKS")
 _COLUMNS = ("VM", "HOME", "REPLICA ON", "SYNCED", "AGE", "NEXT DUE", "PROBLEMS")
 
 
@@ -21,15 +24,21 @@ def replica_list(
     wanted: t.Mapping[str, _Raw],
     unread: t.Sequence[str] = (),
     left_out: t.Sequence[str] = (),
+    vm: str = "",
 ) -> t.List[str]:
     """Return the lines of the table.
 
     read: the result of vm_info by host. stored: that of replica_info. wanted: what wanted() of replicate.py gives each
-    host. unread: hosts that could not be read. left_out: what is wrong with names in entries.
+    host. unread: hosts that could not be read. left_out: what is wrong with names in entries. vm: the only VM that is
+    shown, with the snapshots from which its disks can be restored: its UUID, alias or the beginning of its UUID.
+
+    Raises FlexdiskError ResourceNotFound or Ambiguous if vm does not mean one.
     """
     fleet = _Fleet(read, stored, wanted)
-    rows = sorted((_row(fleet, vm, host) for vm, host in fleet.places()), key=lambda row: (row[0], row[2]))
+    places = {one for one in fleet.places() if one[0] == fleet.meant(vm)} if vm else fleet.places()
+    rows = sorted((_row(fleet, uuid, host) for uuid, host in places), key=lambda row: (row[0], row[2]))
     lines = aligned(_COLUMNS, rows)
+    lines += aligned(_SETS, [row for place in sorted(places) for row in _sets(fleet, *place)]) if vm else []
     wrong = sum(bool(row[-1]) for row in rows)
     total = f"{count(len(rows), 'replica')} of VMs on {count(len(stored), 'host')}"
     lines.append(f"{total}{f', {wrong} with problems' if wrong else ''}")
@@ -69,6 +78,17 @@ class _Fleet:
         aliases = [self.vms[host][vm]["alias"] for host in self.homes(vm)]
         return next(filter(None, aliases), vm) or "unknown"
 
+    def meant(self, name: str) -> str:
+        """Return the UUID of the one VM with replicas that a name means."""
+        vms = sorted({vm for vm, _host in self.places()})
+        found = find_by_name(name.strip(), [Identifiers(vm, self.name(vm)) for vm in vms])
+        if len(found) == 1:
+            return found[0].uuid
+        if found:
+            raise FlexdiskError("Ambiguous", f"{name} could be {' or '.join(one.uuid for one in found)}")
+        known = ", ".join(sorted(map(self.name, vms))) or "none"
+        raise FlexdiskError("ResourceNotFound", f"no replicas of {name} are on the hosts that were read, but of: {known}")
+
 
 def _row(fleet: _Fleet, vm: str, host: str) -> t.Sequence[str]:
     homes, stored = fleet.homes(vm), fleet.stored.get((vm, host), [])
@@ -94,20 +114,42 @@ def _age_there(stored: t.Sequence[_Raw]) -> t.Optional[int]:
 
 
 def _synced(here: _Raw, host: str, stored: t.Sequence[_Raw]) -> str:
-    """Return when the oldest of the replicas was complete, by the clock of their host, or of the VM's if need be."""
-    times = [one["synced"] for one in stored if one["synced"]] or [
+    """Return when the oldest of the replicas was complete, by the clock of their host, or of the VM's if need be. Those
+    of detached disks, which no sync renews, do not count.
+    """
+    attached = {disk["uuid"] for disk in _disks(here)} if here else {one["uuid"] for one in stored}
+    times = [one["synced"] for one in stored if one["synced"] and one["uuid"] in attached] or [
         note["synced"] for note in _notes(here, host).values() if note["synced"]
     ]
     return min(times, default=NEVER)
+
+
+def _sets(fleet: _Fleet, vm: str, host: str) -> t.Iterator[t.Sequence[str]]:
+    """Yield the snapshots of the replicas of a VM on a host, newest first, with the disks that have each."""
+    homes = [fleet.vms[home][vm] for home in fleet.homes(vm)]
+    names = {disk["uuid"]: disk["name"] for one in homes for disk in [*_disks(one), *one.get("parked", ())]}
+    stored = fleet.stored.get((vm, host), [])
+    times: t.Dict[str, t.Dict[str, str]] = {}  # by snapshot and disk. All replicas have them oldest first.
+    for one in stored:
+        for snapshot in one["snapshots"]:
+            times.setdefault(snapshot["name"], {})[names.get(one["uuid"]) or one["uuid"]] = snapshot["synced"]
+    rows = [(name, min(filter(None, some.values()), default=""), sorted(some)) for name, some in times.items()]
+    for name, time, disks in sorted(reversed(rows), key=lambda row: row[1], reverse=True):
+        lacking = f" of {len(stored)}" if len(disks) < len(stored) else ""
+        yield (fleet.name(vm), host, name, time or "not known", f"{', '.join(disks)}{lacking}")
+
+
+def _disks(vm: _Raw) -> t.List[_Raw]:
+    return [disk for disk in vm.get("disks", ()) if "uuid" in disk and not disk.get("hidden")]
 
 
 def _notes(vm: _Raw, host: str) -> t.Dict[str, _Raw]:
     """Return what the disks of a VM know of their replicas on a host, by the UUIDs of the disks."""
     return {
         disk["uuid"]: note
-        for disk in vm.get("disks", ())
+        for disk in _disks(vm)
         for note in disk.get("replicas", ())
-        if note["host"] == host and "uuid" in disk and not disk.get("hidden")
+        if note["host"] == host
     }
 
 
