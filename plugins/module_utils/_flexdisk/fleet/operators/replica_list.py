@@ -87,7 +87,9 @@ class _Fleet:
         if found:
             raise FlexdiskError("Ambiguous", f"{name} could be {' or '.join(one.uuid for one in found)}")
         known = ", ".join(sorted(map(self.name, vms))) or "none"
-        raise FlexdiskError("ResourceNotFound", f"no replicas of {name} are on the hosts that were read, but of: {known}")
+        raise FlexdiskError(
+            "ResourceNotFound", f"no replicas of {name} are on the hosts that were read, but of: {known}"
+        )
 
 
 def _row(fleet: _Fleet, vm: str, host: str) -> t.Sequence[str]:
@@ -134,7 +136,7 @@ def _sets(fleet: _Fleet, vm: str, host: str) -> t.Iterator[t.Sequence[str]]:
         for snapshot in one["snapshots"]:
             times.setdefault(snapshot["name"], {})[names.get(one["uuid"]) or one["uuid"]] = snapshot["synced"]
     rows = [(name, min(filter(None, some.values()), default=""), sorted(some)) for name, some in times.items()]
-    for name, time, disks in sorted(reversed(rows), key=lambda row: row[1], reverse=True):
+    for name, time, disks in sorted(rows[::-1], key=lambda row: row[1], reverse=True):
         lacking = f" of {len(stored)}" if len(disks) < len(stored) else ""
         yield (fleet.name(vm), host, name, time or "not known", f"{', '.join(disks)}{lacking}")
 
@@ -145,12 +147,7 @@ def _disks(vm: _Raw) -> t.List[_Raw]:
 
 def _notes(vm: _Raw, host: str) -> t.Dict[str, _Raw]:
     """Return what the disks of a VM know of their replicas on a host, by the UUIDs of the disks."""
-    return {
-        disk["uuid"]: note
-        for disk in _disks(vm)
-        for note in disk.get("replicas", ())
-        if note["host"] == host
-    }
+    return {disk["uuid"]: note for disk in _disks(vm) for note in disk.get("replicas", ()) if note["host"] == host}
 
 
 def _problems_of_places(fleet: _Fleet, homes: t.Sequence[str], host: str) -> t.Iterator[str]:
