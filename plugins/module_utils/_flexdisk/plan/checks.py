@@ -228,7 +228,7 @@ def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:
 
 
 def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities, problems: Problems) -> None:
-    """Check that the hypervisor supports the disk's type, that a volume can be made, and that a conversion is possible."""
+    """Check that the hypervisor supports the type, that a new volume can be made, and that a conversion is possible."""
     disk = target.disk
     if target.type not in capabilities.types:
         problems.add(

@@ -135,8 +135,9 @@ def _sets(fleet: _Fleet, vm: str, host: str) -> t.Iterator[t.Sequence[str]]:
     for one in stored:
         for snapshot in one["snapshots"]:
             times.setdefault(snapshot["name"], {})[names.get(one["uuid"]) or one["uuid"]] = snapshot["synced"]
-    rows = [(name, min(filter(None, some.values()), default=""), sorted(some)) for name, some in times.items()]
-    for name, time, disks in sorted(rows[::-1], key=lambda row: row[1], reverse=True):
+    rows = [(min(filter(None, times[name].values()), default=""), at, name) for at, name in enumerate(times)]
+    for time, _at, name in sorted(rows, reverse=True):
+        disks = sorted(times[name])
         lacking = f" of {len(stored)}" if len(disks) < len(stored) else ""
         yield (fleet.name(vm), host, name, time or "not known", f"{', '.join(disks)}{lacking}")
 
