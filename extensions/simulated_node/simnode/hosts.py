@@ -37,7 +37,10 @@ pipelining = true
 
 
 def make(folder: Path, names: Sequence[str], proxmox: bool = False) -> None:
-    """Make the nodes, those of Proxmox VE if asked to, hosts.yml and ansible.cfg. Raises ValueError for names that are no good, and if one is there."""
+    """Make the nodes, hosts.yml and ansible.cfg.
+
+    Raises ValueError for names that are no good, and if one is there. proxmox: nodes of Proxmox VE.
+    """
     from simnode.__main__ import install_programs
 
     for name in names:
@@ -62,4 +65,6 @@ def _node(directory: Path, number: int, proxmox: bool) -> Node:
     """Return a new node. The first one has VMs."""
     if not proxmox:
         return scenarios.build("empty" if number else "demo", directory, number + 1)
-    return scenarios.proxmox_node(directory, number + 1, ("rpool",)) if number else scenarios.build("proxmox", directory)
+    return (
+        scenarios.proxmox_node(directory, number + 1, ("rpool",)) if number else scenarios.build("proxmox", directory)
+    )

@@ -42,7 +42,9 @@ def compared(plan: VmPlan, sizes: t.Mapping[str, int]) -> VmPlan:
 
 def unknown(plan: VmPlan, why: FlexdiskError) -> VmPlan:
     """Return the plan of a running VM of which nobody knows what its guest has. It is refused if that must be known."""
-    if any(isinstance(step, (AttachDisk, CreateDisk, DiskDeparture, EditDisks, Recover, Resize)) for step in plan.steps):
+    if any(
+        isinstance(step, (AttachDisk, CreateDisk, DiskDeparture, EditDisks, Recover, Resize)) for step in plan.steps
+    ):
         problems = Problems(plan.name)
         problems.add(why.code, why.message)
         return _refused(plan, problems)
