@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 322,
-    "disk_adopt": 329,
+    "disk": 324,
+    "disk_adopt": 331,
     "disk_info": 297,
-    "disk_verify": 369,
+    "disk_verify": 370,
     "group_lease": 186,
     "guest_growth": 60,
     "guest_growth_info": 70,
@@ -26,11 +26,11 @@ BUDGET = {
     "host_step": 525,
     "progress_info": 50,
     "replica_info": 325,
-    "vm": 350,
+    "vm": 351,
     "vm_disks": 330,
     "vm_info": 296,
     "vm_snapshot": 335,
-    "zfs_quota": 340,
+    "zfs_quota": 341,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 
