@@ -208,5 +208,8 @@ def test_a_name_that_means_no_vm_or_several():
         return show_replicas(registered({"hv01": given}, "read", "stored"))
 
     assert problem("db", host(TWO)) == ([], "no replicas of db are on the hosts that were read, but of: web")
+    off = {"hv01": {**variables, "read": host(), "_flexdisk": {"flexdisk_list_vm": "web"}}, "hv02": {}}
+    text = f"but of: {WEB}; hv02 could not be read: a VM whose home is off is found by its UUID"
+    assert text in show_replicas(registered(off, "read", "stored", hosts=["hv01"])).problem
     twin = vm(DB, "web", with_replicas("root", DB, hv02=60))
     assert problem("web", host(TWO, twin)) == ([], f"web could be {' or '.join(sorted((DB, WEB)))}")
