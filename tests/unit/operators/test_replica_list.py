@@ -194,10 +194,25 @@ def test_the_snapshots_of_one_vm():
             "VM   REPLICA ON  SNAPSHOT         AS IT WAS AT          DISKS",
             "web  hv02        flexdisk-sync-2  2026-11-30T12:00:00Z  data, root",
             "web  hv02        flexdisk-sync-1  2026-11-30T11:00:00Z  data, root",
-            "web  hv02        flexdisk-sync-0  2026-11-30T10:00:00Z  root of 2",
+            "web  hv02        flexdisk-sync-0  2026-11-30T10:00:00Z  root, not all of 2",
             "web  hv02        vmsnap-nightly   not known             data, root",
             "web  hv03        flexdisk-sync-2  2026-11-30T12:00:00Z  data, root",
         ]
+
+
+def test_disks_of_the_same_name_and_without_a_replica():
+    """A detached disk lacks newer sets, and an attached one without a replica is missing in all."""
+    points = [{"name": "one", "synced": NOON}]
+    parked = {**disk("root", DB), "state": "parked"}
+    read = {"hv01": host({**TWO, "parked": [parked]}), "hv02": host()}
+
+    def last(*stored):
+        return replica_list(read, {"hv01": has(), "hv02": has(*stored)}, HOURLY, vm="web")[-2].split("Z  ")[1]
+
+    both = replica(DATA, snapshots=points), replica(OLD, snapshots=points)
+    assert last(*both, replica(DB)) == "data, root"
+    assert last(*both, replica(DB, snapshots=points)) == "data, root, root"
+    assert last(both[0]) == "root, not all of 2"
 
 
 def test_a_name_that_means_no_vm_or_several():

@@ -129,18 +129,21 @@ def _synced(here: _Raw, host: str, stored: t.Sequence[_Raw]) -> str:
 
 
 def _sets(fleet: _Fleet, vm: str, host: str) -> t.Iterator[t.Sequence[str]]:
-    """Yield the snapshots of the replicas of a VM on a host, newest first, with the disks that have each."""
+    """Yield the snapshots of the replicas of a VM on a host, newest first, with the disks that have each, and whether
+    one of those that are attached lacks it.
+    """
     homes = [fleet.vms[home][vm] for home in fleet.homes(vm)]
     names = {disk["uuid"]: disk["name"] for one in homes for disk in [*_disks(one), *one.get("parked", ())]}
     stored = fleet.stored.get((vm, host), [])
     times: t.Dict[str, t.Dict[str, str]] = {}  # by snapshot and disk. All replicas have them oldest first.
     for one in stored:
         for snapshot in one["snapshots"]:
-            times.setdefault(snapshot["name"], {})[names.get(one["uuid"]) or one["uuid"]] = snapshot["synced"]
+            times.setdefault(snapshot["name"], {})[one["uuid"]] = snapshot["synced"]
+    wanted = {disk["uuid"] for one in homes for disk in _disks(one)} or {one["uuid"] for one in stored}
     rows = [(min(filter(None, times[name].values()), default=""), at, name) for at, name in enumerate(times)]
     for time, _at, name in sorted(rows, reverse=True):
-        disks = sorted(times[name])
-        lacking = f" of {len(stored)}" if len(disks) < len(stored) else ""
+        disks = sorted(names.get(uuid) or uuid for uuid in times[name])
+        lacking = "" if wanted <= {*times[name]} else f", not all of {len(wanted)}"
         yield (fleet.name(vm), host, name, time or "not known", f"{', '.join(disks)}{lacking}")
 
 
