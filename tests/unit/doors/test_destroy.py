@@ -91,6 +91,7 @@ FACTS = {  # that an interrupted run was going back to a snapshot
 }
 # Words of commands in the rooms above and in what they send to other hosts, beside the commands themselves
 SAID = {
+    "hypervisor/pve_disks.py: destroy",  # the name of a step that the driver carries out
     "hypervisor/libvirt_disks.py: destroy",  # a word of libvirt's XML: what happens when a guest has ended
     "fleet/replication/trust.py: receive",  # the receiver of a replica, which the next one is for
     "fleet/replication/trust.py: -F",

@@ -86,8 +86,8 @@ def test_a_replication_job_is_named():
 def test_no_quota_and_no_other_change():
     world = World()
     assert "no dataset of its own" in world.refusal(LARGER, vm={"quota": "1GiB"})
-    assert "makes them larger and names them" in world.refusal({"name": "data", "compression": "lz4"})
-    assert "[NotSupported]" in world.refusal({"name": "root"}, vm={"unlisted": "detach"})
+    for entry in ({"compression": "lz4"}, {"type": "sparse"}, {"pci_slot": "scsi3"}):
+        assert "changes nothing else [NotSupported]" in world.refusal({"name": "data", **entry})
 
 
 def test_a_name_is_given_and_changed():

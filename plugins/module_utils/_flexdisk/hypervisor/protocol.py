@@ -165,7 +165,7 @@ class Hypervisor(t.Protocol):
         """Add root ports with these numbers to a stopped VM."""
 
     def forget_disk(self, vm: str, path: str) -> None:
-        """Remove a disk from the configuration. Its volume may have been renamed before."""
+        """Remove a disk from the configuration, or what that still says of one whose volume has been renamed."""
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
         """Stop the VM. A guest that still runs after timeout seconds is an error, unless force permits to halt it."""

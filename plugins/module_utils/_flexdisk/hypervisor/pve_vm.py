@@ -33,6 +33,7 @@ _HOT_SCSI = ("virtio-scsi-pci", "virtio-scsi-single")
 _SUSPENDED = "suspended"
 _DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
 _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
+_IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
 _KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
 
 
@@ -66,7 +67,7 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
     """Return the configuration of a VM from its file. process: the id of its running QEMU, "" if it has none."""
     file = _readable(content)
     values = file.main.values
-    disks = _Disks(vmid, cluster, file)
+    disks = _Disks(vmid, cluster, file, bool(process))
     uuid = _uuid(values.get("smbios1", ""))
     pools = [pool_of(entry.volume) for entry in sorted(disks.entries, key=lambda e: not e.boot) if entry.volume]
     config = VmConfig(
@@ -243,22 +244,37 @@ def pending_keys(file: VmFile) -> t.List[str]:
 
 def waiting(file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> t.Iterator[Waiting]:
     """Yield the changes that wait. Their volume is known of those that this collection could have begun: they add a
-    disk with a serial and no other option, or give one another serial.
+    disk, give one another serial, or take one out of the VM and of its boot order, but do not destroy it.
     """
+    leaving = leaves(file)
     for key in pending_keys(file):
         change = Waiting(key)
-        if pve_disk.is_disk_key(key) and key not in file.deletes:
-            with contextlib.suppress(FlexdiskError):
+        with contextlib.suppress(FlexdiskError):
+            if leaving and key in (leaving, "boot"):
+                volume = pve_disk.parse(file.main.values[leaving]).volume
+                change = Waiting(key, pve_storage.volume(storages, volume).dataset, leaves=True)
+            elif pve_disk.is_disk_key(key) and key not in file.deletes:
                 change = _waiting_disk(key, file, storages)
         yield change
 
 
+def leaves(file: VmFile) -> str:
+    """Return the key of the disk that waits to leave the VM, if nothing else waits but what comes of it; else ""."""
+    key, order = next(iter(file.deletes), ""), boot_order(file.main.values)
+    disk = pve_disk.is_disk_key(key) and key in file.main.values and not file.deletes[key]
+    alone = len(file.deletes) == 1 and set(file.pending) <= {"boot"}
+    boots = "boot" not in file.pending or boot_order(file.pending) == [one for one in order if one != key]
+    return key if disk and alone and boots else ""
+
+
 def _waiting_disk(key: str, file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> Waiting:
     then = pve_disk.parse(file.pending[key])
-    now = pve_disk.parse(file.main.values[key]) if key in file.main.values else pve_disk.PveDisk(then.volume, {})
+    comes = key not in file.main.values
+    now = then if comes else pve_disk.parse(file.main.values[key])
     if now.volume != then.volume or pve_disk.but_for(now, "serial") != pve_disk.but_for(then, "serial"):
         return Waiting(key)
-    return Waiting(key, pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", ""))
+    volume, serial = pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", "")
+    return Waiting(key, volume, serial, pve_disk.words(then) if comes else ())
 
 
 def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.Dict[str, t.Any]:
@@ -280,9 +296,12 @@ def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.
 class _Disks:
     """The disks in the file of a VM."""
 
-    def __init__(self, vmid: int, cluster: Cluster, file: VmFile) -> None:
+    def __init__(self, vmid: int, cluster: Cluster, file: VmFile, running: bool) -> None:
         self._vmid = vmid
         self._cluster = cluster
+        self._running = running
+        # The snapshots that have each volume.
+        self._snapshots = _snapshots(cluster, file)
         self.entries: t.List[DiskConfig] = []
         # Volumes that the VM uses otherwise than as a managed disk.
         self.uses = _uses(vmid, cluster, file)
@@ -335,7 +354,8 @@ class _Disks:
         keys = tuple(key for key in every if key not in others)
         hot = frozenset(key for key in keys if key.rstrip("0123456789") in self._hot_buses)
         known_addresses = addresses if known else {}
-        return Pci(candidates=keys, hot=hot, functions=1, strict=True, others=others, addresses=known_addresses)
+        fixed = dict.fromkeys(boot_order(self._values), _IN_ORDER) if self._running else {}
+        return Pci(keys, hot, functions=1, strict=True, others=others, addresses=known_addresses, fixed=fixed)
 
     @property
     def _hot_buses(self) -> t.Set[str]:
@@ -379,6 +399,8 @@ class _Disks:
             model=_KEY_ORDER.sub(r"\1", key),
             pci_slot=key,
             serial=unquote(disk.options.get("serial", "")),
+            element=pve_disk.element(disk),
+            mentions=tuple(f"its snapshot {name}" for name in self._snapshots.get(volume, ())),
             key=key,
         )
 
@@ -470,9 +492,25 @@ def _order(key: str) -> t.Tuple[str, int]:
     return (match.group(1), int(match.group(2))) if match else (key, 0)
 
 
-def _boot_disk(values: t.Mapping[str, str]) -> str:
-    """Return the key of the first disk in the boot order, "" if there is none."""
+def boot_order(values: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys in the boot order."""
     order = re.search(r"order=([^,]*)", values.get("boot", ""))
     keys = order.group(1).split(";") if order else [values.get("bootdisk", "")]
+    return [key for key in keys if key]
+
+
+def _boot_disk(values: t.Mapping[str, str]) -> str:
+    """Return the key of the first disk in the boot order, "" if there is none."""
+    keys = boot_order(values)
     disks = [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
     return disks[0] if disks else ""
+
+
+def _snapshots(cluster: Cluster, file: VmFile) -> t.Dict[str, t.List[str]]:
+    """Return the names of the snapshots that have each volume."""
+    found: t.Dict[str, t.List[str]] = {}
+    for name, values in file.snapshots.items():
+        for value in values.values():
+            for volume in pve_storage.mentioned(cluster.storages, value):
+                found.setdefault(volume, []).append(name)
+    return found

@@ -43,6 +43,8 @@ class Pci:
     others: t.Mapping[str, str] = field(default_factory=dict)
     # The addresses that guests see, by the slots that are no addresses.
     addresses: t.Mapping[str, str] = field(default_factory=dict)
+    # Those of the candidates whose disks a running VM does not give up, with the reason.
+    fixed: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,13 @@ class Waiting(t.NamedTuple):
 
     # What it changes, as the hypervisor calls it.
     key: str
-    # The disk that comes, or that gets nothing but another serial; "" for any other change.
+    # The disk that comes or goes, or that gets nothing but another serial; "" for any other change.
     volume: str = ""
     serial: str = ""
+    # Its other settings, if it comes.
+    settings: t.Tuple[str, ...] = ()
+    # The disk goes.
+    leaves: bool = False
 
 
 class VmRecord(t.NamedTuple):
@@ -477,6 +483,14 @@ class Vm:
         """Configured paths whose volumes an interrupted run has detached already."""
         detached = {disk.uuid for disk in self.detached if disk.uuid}
         return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in detached)
+
+    @property
+    def left_unused(self) -> t.Tuple[str, ...]:
+        """Volumes that an interrupted run has moved away, and that the configuration still names as unused ones."""
+        moves = self.interrupted.moves if self.interrupted is not None else ()
+        there = {volume.name for volume in self.volumes}
+        moved = {source for _guid, source, _target in moves if source not in there}
+        return tuple(dict.fromkeys(name for name in self.config.unused if name in moved))
 
     @property
     def hidden_mib(self) -> int:

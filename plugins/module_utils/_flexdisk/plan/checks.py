@@ -18,7 +18,7 @@ from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
 from ..rules.inventory import Host
 from ..rules.keys import KEY_NOT_LOADED, leaves_its_root, locked_pool
-from ..rules.layout import container, copy_place, detached_place
+from ..rules.layout import arriving_prefix, container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
 from ..rules.usage import also_attached, labels, why_renamed
@@ -40,6 +40,7 @@ def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: 
     _check_renamed(resolved, problems)
     _check_names(resolved, problems)
     _check_boot(resolved, problems)
+    _check_last(resolved, problems)
     _check_pci_functions(resolved, problems)
     _check_flexible(resolved, problems)
     _check_space(resolved, host, problems)
@@ -148,6 +149,11 @@ def _check_protection(vm: Vm, disk: Disk, action: str, problems: Problems) -> No
     """Add a problem if the VM is indestructible: this protects its disks, too. RFD 154 leaves it open."""
     if vm.config.indestructible and not disk.detached:
         problems.add("Indestructible", f"the VM is indestructible, so none of its disks can be {action}", disk.label)
+    particulars = vm.config.proxmox
+    if action == "removed" and particulars.get("protection") and not disk.detached:
+        text = "the VM is protected, so Proxmox VE removes none of its disks"
+        way = f"qm set {particulars['vmid']} --protection 0 ends that"
+        problems.add("Indestructible", f"{text}; {way}", disk.label)
 
 
 def _check_leaver(leaver: Leaver, problems: Problems) -> None:
@@ -208,23 +214,26 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
 
 def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:
     """Check renamed volumes: same pool, below their encryption root, and the new name must be free."""
-    pool = resolved.vm.config.pool
-    above = host.datasets.get(container(pool)) or host.datasets[pool]
+    config = resolved.vm.config
     for leaver in resolved.leavers:
-        if leaver.moves:
+        if leaver.moves or (config.prefixes and not leaver.disk.detached):
+            pool = leaver.disk.volume.pool
+            above = host.datasets.get(container(pool)) or host.datasets[pool]
             _check_encryption(leaver.disk, above, "detached", problems)
             place = detached_place(leaver.disk)
             if place in host.datasets:
                 problems.add("AlreadyExists", f"cannot be moved out: {place} already exists", leaver.disk.label)
     for target in resolved.targets:
         if target.disk is not None and target.disk.detached:
-            if target.disk.volume.pool != pool:
-                problems.add(
-                    "InvalidArgument",
-                    f"is in pool {target.disk.volume.pool}, but the VM is in pool {pool}",
-                    target.label,
-                )
-            _check_encryption(target.disk, resolved.vm.root, "attached", problems)
+            pool = target.disk.volume.pool
+            prefix = arriving_prefix(config, pool)
+            if pool != config.pool and not prefix:
+                place = f"the VM is in pool {config.pool}"
+                if config.prefixes:
+                    place = f"no active zfspool of this node, in which the VM could have it, is in {pool}"
+                problems.add("InvalidArgument", f"is in pool {pool}, but {place}", target.label)
+            parent = host.datasets.get(prefix.rpartition("/")[0], resolved.vm.root) if prefix else resolved.vm.root
+            _check_encryption(target.disk, parent, "attached", problems)
 
 
 def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities, problems: Problems) -> None:
@@ -298,6 +307,15 @@ def _check_boot(resolved: Resolved, problems: Problems) -> None:
     leaving = {id(leaver.disk) for leaver in resolved.leavers}
     if not boots and any(d.boot for d in vm.disks) and not any(d.boot and id(d) in leaving for d in vm.disks):
         problems.add("InvalidArgument", "the VM would have no boot disk")
+
+
+def _check_last(resolved: Resolved, problems: Problems) -> None:
+    """Refuse to take the last disk from a VM without a dataset of its own: it would have no place for another one."""
+    going = [leaver.disk for leaver in resolved.leavers if leaver.disk.path]
+    if resolved.vm.config.prefixes and len(going) == len(resolved.vm.disks) and not resolved.targets:
+        text = "is the last disk of the VM that can be managed, and without one the VM cannot be; add another first"
+        for disk in going:
+            problems.add("NotSupported", text, disk.label)
 
 
 def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Problems) -> None:

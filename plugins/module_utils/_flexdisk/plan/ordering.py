@@ -59,9 +59,11 @@ def order(
     config = vm.config
     work = _work(resolved, geometry, capabilities, policy)
     needs_stop = [s for s in work.steps if (s.cold or s.late(capabilities.live)) and not s.facts_only]
+    first: t.List[Step] = [*departures.remove_unused(vm, capabilities.device_prefix)]
     if needs_stop or config.state == "stopped":
-        first = _overdue(resolved, bool(needs_stop))
-        work = _work(resolved, geometry, capabilities, policy, first) if first else work
+        first += _overdue(resolved, bool(needs_stop))
+    if first:
+        work = _work(resolved, geometry, capabilities, policy, first)
     if work.steps or vm.interrupted:
         check_ready(vm, problems)
     _check_converting(resolved, problems)
@@ -201,8 +203,9 @@ def _remember(seq: Sequence, resolved: Resolved) -> None:
         text = f"- {names} forgotten: only the record of the VM has it"
         seq.add(GiveUp(StepReport(text), serials=tuple(given_up)))
     differs = bool(vm_record.differences(vm.config, vm.disks)) and not vm.config.frozen
-    if vm.config.prefixes and (seq.steps or differs):
-        seq.add(Remember(StepReport("")))
+    gone = vm_record.gone(vm, (leaver.disk for leaver in resolved.leavers))
+    if vm.config.prefixes and (seq.steps or differs or (gone and not vm.config.frozen)):
+        seq.add(Remember(StepReport(""), serials=gone))
 
 
 def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:
@@ -269,7 +272,7 @@ def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -
         return step.for_disk(replaced, why)
 
     for leaver in (v for v in resolved.leavers if v.destroy and not v.disk.path):
-        seq.add(departures.destroy(leaver).for_disk(leaver.replaced))
+        seq.add(departures.destroy(leaver, bool(resolved.vm.config.prefixes)).for_disk(leaver.replaced))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.moves):
         leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
         step = departures.detach(seq.vm, leaver, _settles_later(resolved))

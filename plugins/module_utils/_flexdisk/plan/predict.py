@@ -279,7 +279,7 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm, disk = _without_disk(vm, step.volume)
     disk = with_written_facts(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
-    detached = replace(disk, volume=disk.volume.renamed(step.target), detached=True, boot=boot, path="")
+    detached = replace(disk, volume=disk.volume.renamed(step.target), detached=True, boot=boot, path="", address="")
     detached = replace(detached, element=disk_element.decode(detached.volume))
     names = dict(step.renames)
     pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
@@ -310,7 +310,8 @@ def _exchange(step: disk_steps.ExchangeDisks, vm: Vm, geometry: PoolGeometry) ->
 
 def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, missing=tuple(p for p in vm.missing if p != step.path))
-    return _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path))
+    unused = tuple(name for name in vm.config.unused if name != step.volume)
+    return _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path), unused=unused)
 
 
 def unguarded(disk: Disk) -> Disk:

@@ -21,7 +21,7 @@ def given_up(vm: Vm, spec: VmDisksDeclaration, match: Match) -> t.Dict[str, str]
     gone = [entry for entry in spec.disks or () if not entry.present and not any(entry is one for one in matched)]
     names, uuids = {entry.name for entry in gone if entry.name}, {entry.uuid for entry in gone if entry.uuid}
     saved = vm.config.record.disks if vm.config.record is not None else {}
-    unseen = vm_record.unseen(vm.config, vm.disks)
+    unseen = vm_record.unseen(vm)
     return {s: name for s, name in unseen.items() if name in names or saved[s].get("uuid") in uuids}
 
 
@@ -41,7 +41,7 @@ def check_given_up(vm: Vm, spec: VmDisksDeclaration, match: Match, problems: Pro
 
 def check_names(vm: Vm, match: Match, problems: Problems) -> None:
     """Refuse to give a name that a disk has which cannot be seen at the moment."""
-    serials = {name: serial for serial, name in vm_record.unseen(vm.config, vm.disks).items() if name}
+    serials = {name: serial for serial, name in vm_record.unseen(vm).items() if name}
     renamed = [entry for entry, disk in match.pairs if entry.present and entry.name not in (None, "", disk.name)]
     for entry in (*match.creates, *renamed):
         if entry.name in serials:

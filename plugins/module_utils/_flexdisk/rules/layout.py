@@ -184,6 +184,16 @@ def new_sibling(prefix: str, taken: t.Iterable[str]) -> str:
     return f"{prefix}disk-{next(n for n in range(len(numbers) + 1) if n not in numbers)}"
 
 
+def arriving_prefix(config: VmConfig, pool: str) -> str:
+    """Return how the name of a volume of this pool begins when it comes to a VM without a dataset of its own: as those
+    of its new disks, else as those of its disks, else as any may; "" if the VM has no place in the pool.
+    """
+    usual = [config.new_disks.prefix] if config.new_disks is not None else []
+    has = [sibling_prefix(entry.volume) for entry in config.disks if within(config, entry.volume)]
+    names = (*usual, *(has if config.prefixes else ()), *config.prefixes)
+    return next((one for one in names if last_part(one).startswith("vm-") and pool_of(one) == pool), "")
+
+
 def sibling_prefix(volume: str) -> str:
     """Return which of sibling_prefixes() a volume has, "" for none."""
     match = _SIBLING.fullmatch(volume)

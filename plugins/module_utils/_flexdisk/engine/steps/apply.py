@@ -11,7 +11,7 @@ import typing as t
 from ...model.errors import FlexdiskError
 from ...model.vm import Vm
 from ...plan import predict
-from ...plan.disk_steps import Grow
+from ...plan.disk_steps import DiskDeparture, Grow
 from ...plan.steps import Step, VmPlan
 from ...plan.vm_steps import RollBack
 from ...rules.differences import in_conversion
@@ -154,6 +154,8 @@ class Applier:
         earlier = plan.before.interrupted
         if plan.vm and (not (plan.before.exists and plan.after.exists) or (earlier is not None and earlier.creates)):
             return error.code not in _MAY_GO_ON and self._is_gone_or_complete()
+        if plan.before.config.prefixes and any(isinstance(one, DiskDeparture) for one in plan.steps):
+            return False
         return self._tools.capabilities.keeps_storage or not isinstance(step, Grow)
 
     def _is_gone_or_complete(self) -> bool:
