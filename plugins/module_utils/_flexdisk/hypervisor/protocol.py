@@ -56,6 +56,13 @@ class WaitingChanges(t.Protocol):
         """
 
 
+class Guests(t.Protocol):
+    """What running guests have of their disks, for a hypervisor that may have failed to tell them a size."""
+
+    def disk_sizes(self, vm: str) -> t.Mapping[str, int]:
+        """Return the bytes of each disk that a running VM has, by its path. This starts no process."""
+
+
 class WholeVms(t.Protocol):
     """Commands that make, change, delete and move whole VMs."""
 
@@ -127,6 +134,10 @@ class Hypervisor(t.Protocol):
     @property
     def waiting(self) -> t.Optional[WaitingChanges]:
         """Takes back changes that wait; None if the hypervisor makes every change at once."""
+
+    @property
+    def guests(self) -> t.Optional[Guests]:
+        """What running guests have; None if a later run can tell them what an interrupted one has not."""
 
     @property
     def records(self) -> t.Optional[Records]:

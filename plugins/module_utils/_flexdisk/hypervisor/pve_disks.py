@@ -59,6 +59,7 @@ class ProxmoxDisks(ProxmoxVms):
         self.resizing = self
         self.records = self
         self.waiting = self
+        self.guests = self
         # The VMs as they were read last, by UUID.
         self._seen: t.Dict[str, VmConfig] = {}
 
@@ -116,14 +117,15 @@ class ProxmoxDisks(ProxmoxVms):
         )
 
     def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Write down a size that an interrupted run has left out of the file, and look whether QEMU has it."""
+        """Write down a size that an interrupted run has left out of the file. QEMU cannot be told it any more."""
         place = self._place(vm, path)
         if pve_disk.parse_size(place.disk.options.get("size", "")) != size * MIB:
             self._set(place, place.disk.options)
-        if self._process(place.vmid):
-            seen = self._qemu_size(place)
-            if seen != size * MIB:
-                raise FlexdiskError("NotApplied", f"{place.label}: {self._old_size(seen)}")
+
+    def disk_sizes(self, vm: str) -> t.Dict[str, int]:
+        config = self._unchanged(vm)
+        sizes = self._qemu_sizes(config.proxmox["vmid"])
+        return {entry.path: sizes[entry.key] for entry in config.disks if entry.volume and entry.key in sizes}
 
     def write_record(self, vm: str, record: VmRecord) -> None:
         """Replace the record of a VM. pmxcfs has neither modes nor a disk to wait for."""
