@@ -23,15 +23,15 @@ from ..model.text import visible
 from ..model.vm import VmConfig, VmRecord
 from ..rules import vm_record
 from ..rules.identity import serial_of
-from . import pve_disk, pve_monitor, pve_qm, pve_vm, whole_files
+from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
 _PATIENCE = 600  # a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up"))
-_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember"}
-_SCOPE = "on Proxmox VE, this release adds disks, makes them larger and names them, and changes nothing else"
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "shrink"}
+_SCOPE = "on Proxmox VE, this release adds disks, names them and changes their sizes, and nothing else"
 
 
 class _Place(t.NamedTuple):
@@ -81,9 +81,10 @@ class ProxmoxDisks(ProxmoxVms):
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""
-        if shrink:
-            raise FlexdiskError("NotSupported", f"{path} cannot become smaller: {_SCOPE}")
         place = self._place(vm, path)
+        if shrink and size * MIB < self._volsize(place.dataset):
+            self._shrink(place, size)
+            return
         if self._process(place.vmid):
             self._qemu_size(place)  # if it cannot be asked, nothing is begun
         argv = ("qm", "disk", "resize", str(place.vmid), place.key, f"{size}M", "--digest", place.file.digest)
@@ -92,6 +93,24 @@ class ProxmoxDisks(ProxmoxVms):
         if lacking:
             raise pve_qm.failure(argv, answer, lacking)
         self.vms()
+
+    def _shrink(self, place: _Place, size: int) -> None:
+        """Make a disk of a stopped VM smaller, which qm refuses. Then the file gets the size by writing the disk again.
+
+        While the volume is changed, nothing can start the VM: its guest would write behind the end.
+        """
+        argv = ("zfs", "set", f"volsize={size}M", place.dataset)
+        with pve_lock.held(self._root, place.vmid, self.pause):
+            if self._file(place.vmid).digest != place.file.digest:
+                raise FlexdiskError("Changed", f"the file of VM {place.vmid} was changed by something else")
+            if self._process(place.vmid):
+                raise FlexdiskError("Changed", f"VM {place.vmid} runs by now, and {place.label} cannot become smaller")
+            answer = self._runner(argv)
+        volume = self._volsize(place.dataset)
+        if volume != size * MIB:
+            text = "%s has %s, not %s" % (place.dataset, *render_apart(volume, size * MIB))
+            raise pve_qm.failure(argv, answer, text)
+        self._set(place, place.disk.options)
 
     def _not_resized(self, place: _Place, size: int) -> str:
         """Return what has not the new size, as a sentence; "" if everything has it."""
