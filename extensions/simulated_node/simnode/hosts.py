@@ -62,4 +62,6 @@ def _node(directory: Path, number: int, proxmox: bool) -> Node:
     """Return a new node. The first one has VMs."""
     if not proxmox:
         return scenarios.build("empty" if number else "demo", directory, number + 1)
-    return scenarios.proxmox_node(directory, number + 1, ("rpool",)) if number else scenarios.build("proxmox", directory)
+    return (
+        scenarios.proxmox_node(directory, number + 1, ("rpool",)) if number else scenarios.build("proxmox", directory)
+    )

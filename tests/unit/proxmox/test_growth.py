@@ -166,7 +166,9 @@ def _silent(path):
 # -- a running QEMU that has another size than the volume
 
 
-STALE = "web: disk data: the running VM still has 2 GiB, and its volume has 3 GiB; a stop and a start of the VM gives it"
+STALE = (
+    "web: disk data: the running VM still has 2 GiB, and its volume has 3 GiB; a stop and a start of the VM gives it"
+)
 
 
 @pytest.fixture
@@ -183,7 +185,10 @@ def test_a_stale_size_is_a_warning_of_every_task(stale_world):
     """In check mode, too. What does not concern it goes on."""
     for check in (True, False):
         outcome = stale_world.done(LARGER, check=check)
-        assert (outcome.changed, [one for one in outcome.warnings if one.startswith(STALE)]) == (False, outcome.warnings)
+        assert (outcome.changed, [one for one in outcome.warnings if one.startswith(STALE)]) == (
+            False,
+            outcome.warnings,
+        )
     stale_world.spoil = None
     outcome = stale_world.four_steps({"name": "root", "size": "5GiB"}, {"name": "logs", "size": "1GiB"})
     assert any(one.startswith(STALE) for one in outcome.warnings)
@@ -226,7 +231,7 @@ def stale(world):
 
 @pytest.mark.parametrize("running", [False, True])
 def test_interrupted_at_every_command(running):
-    """The second run ends as the first one would have. What qm cannot tell QEMU any more is a warning, until a start."""
+    """The second run ends as the first one would have. What qm cannot tell QEMU any more is a warning until a start."""
     told = interrupted(lambda: World(running), LARGER)
     assert bool(told) == running
 

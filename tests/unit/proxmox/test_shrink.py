@@ -143,6 +143,20 @@ def test_zfs_fails(text, code):
     world.done(SMALLER)
 
 
+@pytest.mark.parametrize("vm", [{}, {"flexible_disk_size": "20GiB"}])
+def test_qm_fails_after_the_volume_was_changed(vm):
+    """The next run writes the size to the file."""
+    world = World()
+    world.done({"name": "data"}, vm=vm)
+    failed = Answer(255, "", "it has failed\n")
+    world.spoil = lambda n, argv, real: failed if argv[:2] == ["qm", "set"] else real(argv)
+    assert "it has failed; scsi1 of VM 100 has another size=" in world.converge(SMALLER, vm=vm).failure["message"]
+    world.spoil = None
+    world.done({"name": "data"}, vm=vm)
+    assert "size=1G" in world.setting("scsi1")
+    assert world.vm().interrupted is None
+
+
 def picture(world):
     vm = world.vm()
     disks = {d.name: (d.volume.name, d.size, d.key, d.volume.refreservation) for d in vm.disks}

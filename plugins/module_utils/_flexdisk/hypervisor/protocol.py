@@ -20,6 +20,19 @@ class Resizing(t.Protocol):
         """Resize a disk, and tell a running guest. shrink: the user permits a smaller size."""
 
 
+class Snapshots(t.Protocol):
+    """Snapshots that a hypervisor keeps in the configurations of VMs, by their own names."""
+
+    def create_snapshot(self, vm: str, name: str) -> None:
+        """Take a snapshot of all disks of the VM."""
+
+    def delete_snapshot(self, vm: str, name: str) -> None:
+        """Delete a snapshot, also what an interrupted command has left of it."""
+
+    def roll_back(self, vm: str, name: str) -> None:
+        """Bring a stopped VM back to its newest snapshot, with its settings. It stays stopped."""
+
+
 class Storage(Resizing, t.Protocol):
     """Commands of a hypervisor that also manages quotas and snapshots of VMs itself. Else the engine does."""
 
@@ -134,6 +147,10 @@ class Hypervisor(t.Protocol):
     @property
     def waiting(self) -> t.Optional[WaitingChanges]:
         """Takes back changes that wait; None if the hypervisor makes every change at once."""
+
+    @property
+    def snapshots(self) -> t.Optional[Snapshots]:
+        """Takes and deletes snapshots of VMs; None if Storage or ZFS does."""
 
     @property
     def guests(self) -> t.Optional[Guests]:

@@ -27,7 +27,7 @@ from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
-_PATIENCE = 600  # a volume whose device does not come takes five minutes
+PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up"))
 _ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "shrink"}
@@ -88,7 +88,7 @@ class ProxmoxDisks(ProxmoxVms):
         if self._process(place.vmid):
             self._qemu_size(place)  # if it cannot be asked, nothing is begun
         argv = ("qm", "disk", "resize", str(place.vmid), place.key, f"{size}M", "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_resized(place, size * MIB) or self._dropped(place)
         if lacking:
             raise pve_qm.failure(argv, answer, lacking)
@@ -185,7 +185,7 @@ class ProxmoxDisks(ProxmoxVms):
         wanted = pve_disk.PveDisk(place.disk.volume, {key: options[key] for key in options if key != "size"})
         value = pve_disk.render(wanted)
         argv = ("qm", "set", str(place.vmid), f"--{place.key}", value, "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_set(place, wanted) or self._dropped(place)
         if lacking:
             failure = pve_qm.failure(argv, answer, lacking)
@@ -247,7 +247,7 @@ class ProxmoxDisks(ProxmoxVms):
         """Take back pending changes. Return what is left of them, as the end of a text."""
         for key in keys:
             digest = self._file(vmid).digest
-            self._runner(("qm", "set", str(vmid), "--revert", key, "--digest", digest), timeout=_PATIENCE)
+            self._runner(("qm", "set", str(vmid), "--revert", key, "--digest", digest), timeout=PATIENCE)
         left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
         text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
         return text if left else ""

@@ -25,7 +25,7 @@ def held(root: str, vmid: int, pause: t.Callable[[float], None]) -> t.Iterator[N
     path = f"/var/lock/qemu-server/lock-{vmid}.conf"
     try:
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
-        stream = open(root + path, "a", encoding="ascii")
+        stream = open(root + path, "a", encoding="ascii")  # noqa: SIM115  it is closed below
     except OSError as exc:
         raise FlexdiskError("FileFailed", f"{path} cannot be opened: {exc.strerror}") from exc
     with stream:

@@ -35,5 +35,6 @@ def failure(argv: t.Sequence[str], answer: Answer, lacking: str) -> FlexdiskErro
     code = next((code for pattern, code in _ERRORS if re.search(pattern, answer.stderr)), "QmFailed")
     if not reasons and answer.rc == 0:
         code = "NotApplied"
-    text = "; ".join(reasons) or f"{argv[0]} has {'reported no error' if answer.rc == 0 else 'failed without a message'}"
+    silent = f"{argv[0]} has {'reported no error' if answer.rc == 0 else 'failed without a message'}"
+    text = "; ".join(reasons) or silent
     return FlexdiskError(code, f"{text}; {lacking} (rc {answer.rc} of: {' '.join(argv)})")

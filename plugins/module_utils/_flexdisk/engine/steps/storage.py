@@ -108,15 +108,24 @@ class ByZfs:
         self._zfs.set_facts(vm.root.name, {"indestructible": "true" if protected else ""})
 
     def create_snapshot(self, step: TakeSnapshot, vm: Vm) -> None:
-        """Take a snapshot of all datasets of the VM at one moment."""
+        """Take a snapshot of all datasets of the VM at one moment, or let the hypervisor take it."""
+        if self._tools.hypervisor.snapshots is not None:
+            self._tools.hypervisor.snapshots.create_snapshot(vm.config.uuid, step.name)
+            return
         self._zfs.snapshot(f"{vm.root.name}@{step.full_name}", recursive=True)
 
     def delete_snapshot(self, step: DeleteSnapshot, vm: Vm) -> None:
-        """Destroy the snapshot part by part, in the order of the step."""
+        """Destroy the snapshot part by part, in the order of the step, or let the hypervisor delete it."""
+        if self._tools.hypervisor.snapshots is not None:
+            self._tools.hypervisor.snapshots.delete_snapshot(vm.config.uuid, step.name)
+            return
         exact.destroy_snapshots(self._zfs, step.parts)
 
     def roll_back(self, step: RollBack, change: Change) -> None:
         """Roll back part by part. The size of a file disk is a property of ours, which ZFS does not roll back."""
+        if self._tools.hypervisor.snapshots is not None:
+            self._tools.hypervisor.snapshots.roll_back(change.vm.config.uuid, step.name)
+            return
         after = change.after
         files = {d.volume.name: d.volume for d in after.disks + after.orphans if d.type == FILE}
 
