@@ -25,18 +25,20 @@ def held(root: str, vmid: int, pause: t.Callable[[float], None]) -> t.Iterator[N
     path = f"/var/lock/qemu-server/lock-{vmid}.conf"
     try:
         os.makedirs(os.path.dirname(root + path), exist_ok=True)
-        stream = open(root + path, "a", encoding="ascii")  # noqa: SIM115  it is closed below
+        lock = os.open(root + path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
     except OSError as exc:
         raise FlexdiskError("FileFailed", f"{path} cannot be opened: {exc.strerror}") from exc
-    with stream:
-        _lock(stream, path, pause)
+    try:
+        _lock(lock, path, pause)
         yield
+    finally:
+        os.close(lock)
 
 
-def _lock(stream: t.IO[str], path: str, pause: t.Callable[[float], None]) -> None:
+def _lock(lock: int, path: str, pause: t.Callable[[float], None]) -> None:
     for _attempt in range(int(_SECONDS / _INTERVAL)):
         with contextlib.suppress(BlockingIOError):
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return
         pause(_INTERVAL)
     raise FlexdiskError("Busy", f"Proxmox VE works on the VM: {path} is locked by another process")

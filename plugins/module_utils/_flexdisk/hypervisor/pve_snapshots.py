@@ -12,8 +12,7 @@ import time
 import typing as t
 
 from ..model.command import Answer, Runner
-from ..model.errors import FlexdiskError
-from ..zfs.exact import Unchanged
+from ..model.errors import FlexdiskError, Unchanged
 from . import pve_qm, pve_storage, pve_vm
 from .pve_config import VmFile
 from .pve_disk import parse

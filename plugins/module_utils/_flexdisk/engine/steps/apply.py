@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ...model.errors import FlexdiskError
+from ...model.errors import FlexdiskError, Unchanged
 from ...model.vm import Vm
 from ...plan import predict
 from ...plan.disk_steps import Grow, Resize
@@ -18,7 +18,6 @@ from ...rules.differences import in_conversion
 from ...rules.reservation import PoolGeometry
 from ...rules.unfinished import is_unfinished
 from ...zfs.errors import ZfsError
-from ...zfs.exact import Unchanged
 from ..host import progress
 from ..host.journal import Journal
 from .confirm import confirm_forecasts, confirm_unchanged
