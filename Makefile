@@ -12,7 +12,7 @@ MAKEFLAGS += --no-print-directory
 help: ; @sed -n 's/^\([a-z-]*\):.* #[#] /\1\t/p' Makefile | expand -t 14
 
 venv: ; @$(PYTHON) tests/tools/make_venv.py dev $(CORE) ## the environment of everything below, made anew when requirements change (CORE=2.21: with that ansible-core)
-demo: ; @$(PYTHON) tests/tools/make_venv.py run $(CORE) && $(PY) tests/tools/demo.py ## a simulated node: plan, converge, report, converge again
+demo: ; @$(PYTHON) tests/tools/make_venv.py run $(CORE) && $(PY) tests/tools/demo.py $(DRIVER) ## a simulated node: plan, converge, report, converge again (DRIVER=proxmox: one of Proxmox VE)
 test: venv ; @$(PY) tests/tools/stages.py test $(if $(filter verify,$(MAKECMDGOALS)),,changed) ## a quarter of an hour: what most changes can break, and the parts of verify that yours concerns
 verify: venv ; @$(PY) tests/tools/stages.py verify ## the rest of what must pass before a change is merged: long tests, integration, the lab
 lint: venv ; @$(PY) tests/tools/lint.py ## format, types, style, documentation, licenses, the built artifact

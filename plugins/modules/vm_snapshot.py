@@ -286,6 +286,7 @@ from ..module_utils._flexdisk.engine.modules import vm_snapshot
 from ..module_utils._flexdisk.engine.run.arguments import APPROVAL, HOST, LOCK, POWER, REFUSAL, policy
 from ..module_utils._flexdisk.engine.run.module_run import Answer, Call, run_module
 from ..module_utils._flexdisk.engine.run.results import answer
+from ..module_utils._flexdisk.engine.run.snapshotting import SNAPSHOTTING
 from ..module_utils._flexdisk.model.desired import SnapshotDeclaration
 from ..module_utils._flexdisk.model.errors import Problem
 from ..module_utils._flexdisk.parse.vm_snapshot import parse_snapshot
@@ -319,7 +320,7 @@ def main() -> None:
     if module.params["vms"] is None:
         module.params["vms"] = module.params["vm"]
     task = f"vm_snapshot of {', '.join(module.params['vms'] or ['all VMs'])}"
-    run_module(module, __version__, task, parsed, body)
+    run_module(module, __version__, task, parsed, body, drivers=SNAPSHOTTING)
 
 
 def parsed(params: _Params) -> t.Tuple[t.Tuple[SnapshotDeclaration, _Params], t.Sequence[Problem]]:

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ WORK = BUILD / "bench"
 SIMNODE = ROOT / "extensions" / "simulated_node"
 PREFIX = "ansible_collections.flexdisk.hypervisor."
 PEER = "ansible==12.3.0"  # the PyPI package that carries community.general 11.4.2
-TARGETS = {"processes": 4, "times_faster": 30.0, "floors": 1.5, "step_ms": 50.0}
+TARGETS = {"processes": 4, "processes_proxmox": 3, "times_faster": 30.0, "floors": 1.5, "step_ms": 50.0}
 NOISE = 1.25  # by how much a figure of linear growth may come out too large
 
 sys.path[:0] = [str(SIMNODE), str(COLLECTIONS), str(Path(__file__).resolve().parent)]
@@ -40,6 +41,7 @@ import controller
 import group
 import pages
 import placement
+import proxmox
 import replicas
 
 MEASURE = """
@@ -60,7 +62,7 @@ FLOOR = """
 import subprocess
 from ansible.module_utils.basic import AnsibleModule
 
-module = AnsibleModule(argument_spec={"vms": {"type": "raw"}, "commands": {"type": "raw"}})
+module = AnsibleModule(argument_spec={"vms": {"type": "raw"}, "commands": {"type": "raw"}, "hypervisor": {}})
 for command in module.params["commands"]:
     subprocess.run(command, stdout=subprocess.PIPE, check=True)
 module.exit_json(changed=False)
@@ -107,11 +109,13 @@ def declarations(vms: list[dict[str, Any]]) -> list[dict[str, Any]]:
     ]
 
 
-def counting_path(folder: Path) -> tuple[str, Path]:
+def counting_path(folder: Path, programs: Sequence[str] = ("zfs", "zpool", "vmadm", "zdb")) -> tuple[str, Path]:
     """A PATH whose programs note each start before they run, and where they note it."""
     shim, log = folder / "shim", folder / "processes.log"
     shim.mkdir(exist_ok=True)
-    for program in ("zfs", "zpool", "vmadm", "zdb"):
+    if (folder / "root").exists():  # the files of a node of Proxmox VE are found beside its zfs
+        (shim / "flexdisk-root").symlink_to(folder / "root")
+    for program in programs:
         script = f'#!/bin/sh\necho "{program} $*" >> {log}\nexec {folder}/bin/{program} "$@"\n'
         (shim / program).write_text(script)
         (shim / program).chmod(0o755)
@@ -215,6 +219,26 @@ def zfs_loop(wanted: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def on_proxmox(vms: int) -> list[str]:
+    """Show a run on a node of Proxmox VE beside the same reads in a shell. Returns the targets that it has missed."""
+    folder = WORK / "proxmox"
+    shutil.rmtree(folder, ignore_errors=True)  # of an earlier run
+    proxmox.make_node(folder, vms)
+    path, log = counting_path(folder, proxmox.PROGRAMS)
+    log.write_text("")
+    run_module(folder, path)
+    processes = log.read_text().splitlines()
+    usage, floor = best_of_three(folder, proxmox.reads(folder, log))
+    floors = usage["seconds"] / floor
+    text = (
+        f"{len(processes)} processes, {usage['seconds']:.2f} s, {usage['peak_kib'] / 1024:.0f} MiB, {floors:.1f} floors"
+    )
+    print(f"Proxmox VE, {vms} VMs with {len(proxmox.SIZES)} disks: {text}")
+    missed = ["processes on Proxmox VE"] if len(processes) > TARGETS["processes_proxmox"] else []
+    missed += ["qm on Proxmox VE"] if any(line.startswith(("qm ", "pvesm ")) for line in processes) else []
+    return missed + (["floors on Proxmox VE"] if vms >= 100 and floors > TARGETS["floors"] else [])
+
+
 def growth(measured: list[tuple[int, float, float]]) -> list[str]:
     """What grows faster than the number of VMs, of rows of VMs, seconds and MiB. What a run costs without any VM makes
     each VM of a small node dearer, so linear growth never shows as a VM that is dearer than on the next smaller node.
@@ -235,6 +259,7 @@ def main() -> int:
     parser.add_argument("--hosts", type=int, default=10, help="number of hosts of a real roll; 0: none")
     parser.add_argument("--placement", type=int, default=1, help="the planner of placement beside hail; 0: not")
     parser.add_argument("--replicas", type=int, default=100, help="number of VMs of a run of replicate; 0: none")
+    parser.add_argument("--proxmox", type=int, default=100, help="number of VMs of a node of Proxmox VE; 0: none")
     parser.add_argument(
         "--controller", default="10,100", help="numbers of hosts of one controller (10,100,1000); 0: none"
     )
@@ -265,6 +290,7 @@ def main() -> int:
         missed += controller.controller(WORK / "controller", hosts, options.play, forks, options.delay)
     missed += placement.placement() if options.placement else []
     missed += replicas.replicas(options.replicas) if options.replicas else []
+    missed += on_proxmox(options.proxmox) if options.proxmox else []
     print("   VMs  disks  processes  seconds  ms per VM  peak MiB  MiB per VM  floors")
     measured = []
     for vms in (int(n) for n in options.sizes.split(",")):

@@ -5,21 +5,25 @@
 """The demonstration: a simulated node whose VMs are in disorder is planned, converged, and converged again.
 
 Everything is in build/demo, made anew at the start and left there. Exits 1 as soon as anything is not as promised.
+The argument `proxmox` makes the node one of Proxmox VE, in build/demo-proxmox.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tree import BUILD, DEV, ROOT, environment
 
-DEMO = BUILD / "demo"
+DEMO = BUILD / "-".join(["demo", *sys.argv[1:]])
 NODE = DEMO / "node"
 PAGE = DEMO / "report.html"
 SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
@@ -27,11 +31,11 @@ SIMULATED_NODE = ROOT / "extensions" / "simulated_node"
 INVENTORY = """\
 hypervisors:
   hosts:
-    hv01:
+    {host}:
       ansible_connection: local
-      ansible_python_interpreter: "{{ ansible_playbook_python }}"
-      flexdisk_environment: # vmadm and zfs of the simulated node instead of this machine's
-        PATH: "{{ inventory_dir }}/node/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"
+      ansible_python_interpreter: "{{{{ ansible_playbook_python }}}}"
+      flexdisk_environment: # {programs} of the simulated node instead of this machine's
+        PATH: "{{{{ inventory_dir }}}}/node/bin:{{{{ lookup('ansible.builtin.env', 'PATH') }}}}"
 """
 DECLARATION = """\
 flexible_disks_allow_restart: true # db01 runs, and a disk leaves it
@@ -52,6 +56,21 @@ flexible_disks_vms:
       - {name: root, boot: true}
       - {name: data, pci_slot: "0:4:1", preserve: true}
 """
+ON_PROXMOX = """\
+flexible_disks_vms:
+  - vm: web # it runs, and goes on running
+    flexible_disk_size: 100GiB
+    disks:
+      - {name: root, boot: true, size: 30GiB}
+      - {name: data, pci_slot: scsi1, preserve: true} # it has no name yet
+      - {name: scratch, size: remaining}
+  - vm: db # has no flexible disk space: its disks get names, and one is new
+    disks:
+      - {name: root, boot: true}
+      - {name: pgdata, pci_slot: scsi1, preserve: true}
+      - {name: wal, pci_slot: scsi2, preserve: true}
+      - {name: logs, size: 10GiB}
+"""
 CONFIGURATION = f"""\
 [defaults]
 inventory = inventory.yml
@@ -60,17 +79,43 @@ display_skipped_hosts = false
 """
 
 
-def main() -> None:
+@dataclass(frozen=True)
+class Host:
+    """The hypervisor of the demonstration."""
+
+    name: str
+    kind: str  # in the first heading
+    scenario: str
+    vms: int
+    programs: str
+    look: str  # commands of it for a look around
+    declaration: str
+
+
+HOSTS = {
+    "vmadm": Host("hv01", "hypervisor with three", "demo", 3, "vmadm and zfs", "vmadm get UUID", DECLARATION),
+    "proxmox": Host("pve1", "Proxmox VE with two", "proxmox", 2, "qm, pvesm and zfs", "qm config 100", ON_PROXMOX),
+}
+
+
+def main(driver: str = "vmadm") -> None:
     """Show everything in order; the promises are checked on the way."""
+    host = HOSTS[driver]
+    prepare(host)
+    with monitors(host):
+        show(host)
+
+
+def show(host: Host) -> None:
+    """Tell the story of one host."""
     start = time.monotonic()
-    heading("A simulated hypervisor with three VMs, and what its inventory says they should be")
-    prepare()
-    print(DECLARATION)
+    heading(f"A simulated {host.kind} VMs, and what its inventory says they should be")
+    print(host.declaration)
     heading("What is there")
     before = play("report")
     heading("The plan: --check --diff says what would be done, and changes nothing")
     plan = play("converge", "--check", "--diff")
-    promise(changed(plan) > 0, "the plan finds something to do")
+    promise(changed(host, plan) > 0, "the plan finds something to do")
     promise(table(play("report", quiet=True)) == table(before), "planning has changed nothing")
     heading("Converge: exactly that is done")
     done = play("converge", "--diff")
@@ -80,29 +125,44 @@ def main() -> None:
     promise(table(after) != table(before), "the report shows the change")
     heading("Converge again: nothing is left to do")
     again = play("converge", "--diff")
-    promise(changed(again) == 0 and not steps(again), "the second run changes nothing")
+    promise(changed(host, again) == 0 and not steps(again), "the second run changes nothing")
     heading("The report as a page")
     written = play("report", "-e", f"flexdisk_report_html={PAGE}")
     promise(table(written) == table(after), "the second run has changed nothing that the report shows")
-    promise(PAGE.read_text().count('<tr id="vm-') == 3, "the page has the three VMs")
+    promise(PAGE.read_text().count('<tr id="vm-') == host.vms, "the page has all VMs")
     heading(f"Done in {time.monotonic() - start:.0f} s. The node is still there to play with:")
     print(f"The report as a page: {shown(PAGE)}")
-    print(f"PATH={shown(NODE / 'bin')}:$PATH vmadm list    # or zfs list, zpool list, vmadm get UUID ...")
+    program = host.look.split()[0]
+    print(f"PATH={shown(NODE / 'bin')}:$PATH {program} list    # or zfs list, zpool list, {host.look} ...")
     ansible = os.path.relpath(Path(sys.executable).with_name("ansible-playbook"), DEMO)
-    print(f"Change a size in {shown(DEMO / 'host_vars' / 'hv01.yml')}, and see what would be done:")
+    print(f"Change a size in {shown(DEMO / 'host_vars' / f'{host.name}.yml')}, and see what would be done:")
     print(f"cd {shown(DEMO)} && {ansible} flexdisk.hypervisor.converge --check --diff")
 
 
-def prepare() -> None:
+def prepare(host: Host) -> None:
     """A new node, its inventory, and a configuration that lets no other one in."""
     shutil.rmtree(DEMO, ignore_errors=True)
     DEMO.mkdir(parents=True)
-    command = [sys.executable, "-m", "simnode", "--dir", str(NODE), "init", "--scenario", "demo"]
+    command = [sys.executable, "-m", "simnode", "--dir", str(NODE), "init", "--scenario", host.scenario]
     subprocess.run(command, env={**os.environ, "PYTHONPATH": str(SIMULATED_NODE)}, check=True)
-    (DEMO / "inventory.yml").write_text(INVENTORY)
+    (DEMO / "inventory.yml").write_text(INVENTORY.format(host=host.name, programs=host.programs))
     (DEMO / "host_vars").mkdir()
-    (DEMO / "host_vars" / "hv01.yml").write_text(DECLARATION)
+    (DEMO / "host_vars" / f"{host.name}.yml").write_text(host.declaration)
     (DEMO / "ansible.cfg").write_text(CONFIGURATION)
+
+
+@contextlib.contextmanager
+def monitors(host: Host) -> Iterator[None]:
+    """Let the running QEMUs of Proxmox VE answer, as real ones do."""
+    if host.scenario != "proxmox":
+        yield
+        return
+    command = [sys.executable, "-m", "simnode", "--dir", str(NODE), "pve-qmp"]
+    with subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(SIMULATED_NODE)}) as server:
+        try:
+            yield
+        finally:
+            server.kill()
 
 
 def play(name: str, *options: str, quiet: bool = False) -> str:
@@ -124,10 +184,10 @@ def play(name: str, *options: str, quiet: bool = False) -> str:
     return re.sub(r"\x1b\[[0-9;]*m", "", output)
 
 
-def changed(output: str) -> int:
-    """The number of changed tasks in the recap; ends the demonstration if hv01 is not in it."""
-    recap = re.search(r"^hv01 +: ok=[1-9].* changed=(\d+) .*unreachable=0 .*failed=0 ", output, re.MULTILINE)
-    promise(recap is not None, "hv01 was reached")
+def changed(host: Host, output: str) -> int:
+    """The number of changed tasks in the recap; ends the demonstration if the host is not in it."""
+    recap = re.search(rf"^{host.name} +: ok=[1-9].* changed=(\d+) .*unreachable=0 .*failed=0 ", output, re.MULTILINE)
+    promise(recap is not None, f"{host.name} was reached")
     return int(recap[1]) if recap else -1
 
 
@@ -158,4 +218,4 @@ def shown(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -17,7 +17,7 @@ NOISE = re.compile(
     r"(PLAY|TASK) \[|(ok|changed|skipping|included): \[?[^]=]*\]?( => \(item=.*\))?( => changed=.*)?$|fatal: |$"
 )
 VOLATILE = re.compile(
-    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\bserial=[0-9a-f]{20}|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"
     r"|((\d+ h )?\d+ min\b( \d+ s\b)?|\d+(\.\d+)? s\b)( {2,})?"
     # how ssh says that a host cannot be reached depends on what it was doing
     r"|(Data could not be sent to remote host|Failed to connect to the host).*"

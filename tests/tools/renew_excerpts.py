@@ -15,7 +15,7 @@ import excerpts
 import walk
 from tree import ROOT
 
-TYPED = [ROOT / "docs" / f"{name}.md" for name in ("metrics", "replicas", "restore", "status", "uninstall")]
+TYPED = [ROOT / "docs" / f"{name}.md" for name in ("metrics", "proxmox", "replicas", "restore", "status", "uninstall")]
 DEMO = [sys.executable, str(ROOT / "tests" / "tools" / "demo.py")]
 
 

@@ -22,7 +22,7 @@ from tree import BIN, ROOT
 PAGE = ROOT / "docs" / "walk.md"
 MOVES = ROOT / "docs" / "walk-moves.md"
 GROUPS = ROOT / "docs" / "groups.md"
-FILE = r"^[^\n]*`~/((?:walk|groups|status)/[\w./]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
+FILE = r"^[^\n]*`~/((?:walk|groups|status|proxmox)/[\w./]+)`:\n\n```\w+\n(?P<content>.*?)^```$"
 SECOND_IMAGE = "bbbbbbbb-0000-4000-8000-000000000002"
 STEP = re.compile(FILE + "|" + excerpts.BLOCK.pattern, re.MULTILINE | re.DOTALL)
 

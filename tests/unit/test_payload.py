@@ -62,7 +62,7 @@ def test_what_a_module_cannot_need_does_not_travel_with_it(payload):
         assert not [path for path in travels[module] if path.startswith(("plan/", "zfs/", "hypervisor/libvirt_d"))]
     for module in ("disk_info", "host_info", "vm_info", "replica_info", "group_lease"):
         assert not [path for path in travels[module] if path.startswith("engine/steps/apply")], module
-    changing = {"disk", "disk_adopt", "vm_disks"}
+    changing = {"disk", "disk_adopt", "vm_disks", "vm_snapshot"}
     assert {module for module, paths in travels.items() if "hypervisor/pve_disks.py" in paths} == changing
     reading = {"disk_info", "disk_verify", "host_info", "host_metrics", "host_status", "replica_info"}
     reading |= {"vm_info", "zfs_quota", "group_lease"}

@@ -126,7 +126,7 @@ def _hosts(folder: Path, arguments: argparse.Namespace) -> None:
     from simnode import hosts
 
     try:
-        hosts.make(folder, arguments.names)
+        hosts.make(folder, arguments.names, arguments.proxmox)
     except ValueError as error:
         sys.exit(f"simnode: {error}")
 
@@ -179,14 +179,15 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dir", required=True, type=Path, help="the node's directory")
     commands = parser.add_subparsers(dest="command", required=True)
     init = commands.add_parser("init", help="create a node and its programs in DIR/bin")
-    init.add_argument("--scenario", help="demo, empty or bench:N")
+    init.add_argument("--scenario", help="demo, proxmox, empty or bench:N")
     init.add_argument("--pool", action="append", help="NAME:SIZE[:VDEV[xDISKS][:VERSION]], may be repeated")
     init.add_argument("--proxmox", action="store_true", help="a node of Proxmox VE: qm and pvesm instead of vmadm")
     init.add_argument("--seed", type=int, default=1, help="seed for the guids")
     hosts = commands.add_parser(
         "hosts", help="create nodes in DIR that reach each other, with an inventory for Ansible"
     )
-    hosts.add_argument("names", nargs="+", help="their names; the first one gets the VMs of the scenario demo")
+    hosts.add_argument("names", nargs="+", help="their names; the first one gets the VMs of a scenario")
+    hosts.add_argument("--proxmox", action="store_true", help="nodes of Proxmox VE")
     advance = commands.add_parser("advance", help="move the clock")
     advance.add_argument("seconds", type=float)
     load = commands.add_parser("load", help="load an export of a real node")

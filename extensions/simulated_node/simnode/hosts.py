@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Sequence
 
 from simnode import scenarios, ssh
+from simnode.node import Node
 
 INVENTORY = """\
 hypervisors:
   vars:
     ansible_connection: local
     ansible_python_interpreter: "{{ ansible_playbook_python }}"
-    flexdisk_environment: # the simulated vmadm, zfs and ssh of each host
+    flexdisk_environment: # the simulated programs of each host
       PATH: "{{ inventory_dir }}/{{ inventory_hostname }}/bin:{{ lookup('ansible.builtin.env', 'PATH') }}"
     flexdisk_transfer_address: "{{ inventory_hostname }}"
     flexdisk_transfer_ssh_directories: ["{{ inventory_dir }}/{{ inventory_hostname }}/ssh"]
@@ -35,8 +36,8 @@ pipelining = true
 """
 
 
-def make(folder: Path, names: Sequence[str]) -> None:
-    """Make the nodes, hosts.yml and ansible.cfg. Raises ValueError for names that are no good, and if one is there."""
+def make(folder: Path, names: Sequence[str], proxmox: bool = False) -> None:
+    """Make the nodes, those of Proxmox VE if asked to, hosts.yml and ansible.cfg. Raises ValueError for names that are no good, and if one is there."""
     from simnode.__main__ import install_programs
 
     for name in names:
@@ -46,7 +47,7 @@ def make(folder: Path, names: Sequence[str]) -> None:
     if there:
         raise ValueError(f"{folder} has {', '.join(there)} already; remove them to begin anew")
     for number, name in enumerate(names):
-        node = scenarios.build("empty" if number else "demo", folder / name, number + 1)
+        node = _node(folder / name, number, proxmox)
         node.save()
         install_programs(folder / name)
     for name in names:
@@ -55,3 +56,12 @@ def make(folder: Path, names: Sequence[str]) -> None:
                 ssh.connect(folder / name, other, folder / other)
     (folder / "hosts.yml").write_text(INVENTORY + "".join(f"    {name}:\n" for name in names))
     (folder / "ansible.cfg").write_text(CONFIGURATION)
+
+
+def _node(directory: Path, number: int, proxmox: bool) -> Node:
+    """Return a new node. The first one has VMs."""
+    if not proxmox:
+        return scenarios.build("empty" if number else "demo", directory, number + 1)
+    return (
+        scenarios.proxmox_node(directory, number + 1, ("rpool",)) if number else scenarios.build("proxmox", directory)
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
 from simnode.node import Node, PoolSpec
+from simnode.pve import on_node
 from simnode.vmadm.images import import_image
 
 GIB = 1 << 30
@@ -27,12 +28,12 @@ class ScenarioError(Exception):
 
 
 def build(name: str, directory: Optional[Path], seed: int = 1) -> Node:
-    """Make the node of a scenario: demo, empty or bench:N. `directory` None keeps it in memory. seed: of its guids."""
+    """Make the node of a scenario: demo, proxmox, empty or bench:N. `directory` None keeps it in memory. seed: of its guids."""
     kind, _colon, count = name.partition(":")
     if kind == "bench" and count.isdigit():
         return _bench(int(count), directory, seed)
     if name not in _SCENARIOS:
-        raise ScenarioError(f"there is no scenario {name!r}, use one of demo, empty, bench:N")
+        raise ScenarioError(f"there is no scenario {name!r}, use one of demo, proxmox, empty, bench:N")
     return _SCENARIOS[name](directory, seed)
 
 
@@ -82,6 +83,32 @@ def _demo(directory: Optional[Path], seed: int = 1) -> Node:
     return node
 
 
+def _proxmox(directory: Optional[Path], seed: int = 1) -> Node:
+    """A node of Proxmox VE with two storages and two VMs, whose disks have no names yet. One of them runs."""
+    node = proxmox_node(directory, seed, ("rpool", "tank"))
+    _run(node, ["zfs", "create", "tank/vms"])
+    _run(node, ["pvesm", "add", "zfspool", "tank", "--pool", "tank/vms", "--content", "images"])
+    _machine(node, 100, "web", "local-zfs:20", "tank:50")
+    _machine(node, 101, "db", "local-zfs:10", "tank:16", "tank:4")
+    _run(node, ["qm", "start", "100"])
+    return node
+
+
+def proxmox_node(directory: Optional[Path], seed: int, pools: Sequence[str], size: int = 256 * GIB) -> Node:
+    """Return a node of Proxmox VE with these pools, the storage local-zfs in the first of them, and no VM."""
+    node = Node.create(directory, [PoolSpec(name=name, size=size, version="2.3") for name in pools], seed)
+    on_node.install(node, pools[0])
+    return node
+
+
+def _machine(node: Node, vmid: int, name: str, boot: str, *more: str) -> None:
+    """Create a VM of Proxmox VE with a boot disk at virtio0, and more from scsi1 on; each STORAGE:GIB."""
+    words = ["--name", name, "--memory", "2048", "--scsihw", "virtio-scsi-single"]
+    _run(node, ["qm", "create", str(vmid), *words, "--virtio0", boot])
+    for number, disk in enumerate(more, 1):
+        _run(node, ["qm", "set", str(vmid), f"--scsi{number}", disk])
+
+
 def bench_uuid(index: int) -> str:
     """Return the UUID of the VM of that index (from 0) in a bench scenario."""
     return f"bbbbbbbb-0000-4000-8000-{index:012d}"
@@ -95,4 +122,8 @@ def _bench(count: int, directory: Optional[Path], seed: int = 1) -> Node:
     return node
 
 
-_SCENARIOS: Dict[str, Callable[[Optional[Path], int], Node]] = {"demo": _demo, "empty": _empty}
+_SCENARIOS: Dict[str, Callable[[Optional[Path], int], Node]] = {
+    "demo": _demo,
+    "empty": _empty,
+    "proxmox": _proxmox,
+}

@@ -52,6 +52,16 @@ def test_the_demo_prints_what_readme_shows(tools):
     make_the_first_change()
 
 
+def test_the_demo_of_proxmox_keeps_its_promises(tools):
+    """It ends as soon as one is broken. Its modules run in forks, as those of pages that are typed along."""
+    from tree import in_forks
+
+    command, env = [sys.executable, str(TOOLS / "demo.py"), "proxmox"], {**os.environ, **in_forks()}
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"web  root     virtio0  30 GiB' in done.stdout
+
+
 def make_the_first_change():
     """What README says after the demo, on the node that the demo has left."""
     text = (ROOT / "README.md").read_text().split("\n### Your first change\n")[1].split("\n### ")[0]

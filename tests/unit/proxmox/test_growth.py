@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 
 import pytest
+from simnode.pve import on_node
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
@@ -45,10 +46,10 @@ def test_growing_scsi1_keeps_scsi1():
 def test_all_that_is_said_wrong_about_a_disk_is_said_at_once(running):
     world = World(running)
     said = world.refusal(
-        {"name": "data", "size": "1GiB", "dangerous_allow_shrink": True},
+        {"name": "data", "size": "1GiB"},
         {"name": "root", "size": "5GiB", "compression": "lz4"},
     )
-    assert "data 2 GiB -> 1 GiB" in said
+    assert "data: 2 GiB -> 1 GiB would cut off data" in said
     assert "root" in said
 
 
@@ -152,13 +153,65 @@ def _as_failed(answer):
 def test_a_monitor_that_does_not_answer_is_asked_before():
     world = World(running=True)
     world._sizes = _silent
-    failure = world.converge(LARGER).failure
-    assert failure["error_code"] == "HypervisorUnreachable"
-    assert world.volsize(DATA) == 2048
+    assert "QEMU does not answer" in world.refusal(LARGER)
+    outcome = world.done({"name": "data", "description": "of the shop"})
+    assert ["QEMU does not answer" in one for one in outcome.warnings] == [True]
+    assert world.disks()["data"].user_properties["description"] == "of the shop"
 
 
 def _silent(path):
     raise FlexdiskError("HypervisorUnreachable", f"QEMU does not answer at {path}")
+
+
+# -- a running QEMU that has another size than the volume
+
+
+STALE = (
+    "web: disk data: the running VM still has 2 GiB, and its volume has 3 GiB; a stop and a start of the VM gives it"
+)
+
+
+@pytest.fixture
+def stale_world():
+    """The volume has grown by hand, so no qm disk resize to its size tells QEMU."""
+    world = World(running=True)
+    world.done({"name": "root"}, {"name": "data"})
+    world.run("zfs", "set", "volsize=3G", DATA)
+    assert stale(world)
+    return world
+
+
+def test_a_stale_size_is_a_warning_of_every_task(stale_world):
+    """In check mode, too. What does not concern it goes on."""
+    for check in (True, False):
+        outcome = stale_world.done(LARGER, check=check)
+        assert (outcome.changed, [one for one in outcome.warnings if one.startswith(STALE)]) == (
+            False,
+            outcome.warnings,
+        )
+    stale_world.spoil = None
+    outcome = stale_world.four_steps({"name": "root", "size": "5GiB"}, {"name": "logs", "size": "1GiB"})
+    assert any(one.startswith(STALE) for one in outcome.warnings)
+    stale_world.run("qm", "stop", "100")
+    stale_world.run("qm", "start", "100")
+    assert stale_world.done(LARGER).warnings == []
+
+
+def test_more_growth_tells_qemu_the_size(stale_world):
+    outcome = stale_world.four_steps({"name": "data", "size": "4GiB"})
+    assert outcome.warnings == []
+    assert stale_world.plugged()["scsi1"] == 4096
+
+
+def test_a_disk_that_qemu_has_lost_cannot_grow():
+    """A guest may let a disk go long after qm has given up waiting for that."""
+    world = World(running=True)
+    world.done({"name": "data"})
+    state = on_node.NodeHost(world.node).state
+    del state["running"]["100"]["plugged"]["scsi1"]
+    assert "[VmNotStopped]" in world.refusal(LARGER)
+    (warning,) = world.done({"name": "root", "size": "5GiB"}).warnings
+    assert warning == "web: the running VM does not have data; a stop and a start of the VM gives it the disk"
 
 
 # -- interrupted
@@ -178,7 +231,7 @@ def stale(world):
 
 @pytest.mark.parametrize("running", [False, True])
 def test_interrupted_at_every_command(running):
-    """The second run ends as the first one would have. What qm cannot tell QEMU any more is said, until a start."""
+    """The second run ends as the first one would have. What qm cannot tell QEMU any more is a warning until a start."""
     told = interrupted(lambda: World(running), LARGER)
     assert bool(told) == running
 
@@ -265,8 +318,9 @@ def interrupted(make, *disks):
         world.spoil = None
         if stale(world):
             told += 1
-            said = world.converge(*disks).failure["message"]
-            assert "QEMU still has 2 GiB, and qm tells it only while a volume grows" in said
+            predicted, done = (world.done(*disks, check=check).warnings for check in (True, False))
+            assert predicted == done
+            assert [one.startswith(STALE) for one in done] == [True]
             world.run("qm", "stop", "100")
             world.run("qm", "start", "100")
         world.done(*disks)

@@ -56,7 +56,6 @@ def test_what_only_reads(nodes, playbook):
 
 
 REFUSED = {
-    "snapshot -e flexdisk_vm=web -e flexdisk_snapshot_name=one": NOT_THERE,
     "verify_disks -e flexdisk_verify_repair=orphan_volume": NOT_THERE,
     "stop_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,
     "delete_vm -e flexdisk_vm=web": LEFT_TO_PROXMOX,

@@ -37,6 +37,16 @@ def test_hosts_that_reach_each_other(tmp_path):
     assert "has hv01, hosts.yml" in refused("--dir", tmp_path, "hosts", "hv01")
 
 
+def test_hosts_of_proxmox(tmp_path):
+    """The first one has VMs."""
+    assert main(["--dir", str(tmp_path), "hosts", "--proxmox", "pve1", "pve2"]) == 0
+    listed = []
+    for name in ("pve1", "pve2"):
+        with Node.open(tmp_path / name) as node:
+            listed.append(node.run(["qm", "list"])[1].split()[7::6])
+    assert listed == [["web", "db"], []]
+
+
 @pytest.mark.parametrize("names", [["hv01", "hv01"], ["../hv"], ["-x y"]])
 def test_names_that_are_no_good(tmp_path, names):
     assert "is not the name of a host, or is given twice" in refused("--dir", tmp_path, "hosts", "--", *names)

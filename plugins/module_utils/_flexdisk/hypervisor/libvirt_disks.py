@@ -50,6 +50,8 @@ class LibvirtDisks:
     resizing = None
     records = None
     waiting = None
+    guests = None
+    snapshots = None
     vms_as_a_whole: t.Optional[WholeVms] = None
 
     def __init__(self, domains: Domains, uri: str, pause: t.Callable[[float], None] = time.sleep) -> None:

@@ -20,6 +20,19 @@ class Resizing(t.Protocol):
         """Resize a disk, and tell a running guest. shrink: the user permits a smaller size."""
 
 
+class Snapshots(t.Protocol):
+    """Snapshots that a hypervisor keeps in the configurations of VMs, by their own names."""
+
+    def create_snapshot(self, vm: str, name: str) -> None:
+        """Take a snapshot of all disks of the VM."""
+
+    def delete_snapshot(self, vm: str, name: str) -> None:
+        """Delete a snapshot, also what an interrupted command has left of it."""
+
+    def roll_back(self, vm: str, name: str) -> None:
+        """Bring a stopped VM back to its newest snapshot, with its settings. It stays stopped."""
+
+
 class Storage(Resizing, t.Protocol):
     """Commands of a hypervisor that also manages quotas and snapshots of VMs itself. Else the engine does."""
 
@@ -54,6 +67,13 @@ class WaitingChanges(t.Protocol):
 
         Raises FlexdiskError Changed if anything else waits, or the VM has changed since it was read.
         """
+
+
+class Guests(t.Protocol):
+    """What running guests have of their disks, for a hypervisor that may have failed to tell them a size."""
+
+    def disk_sizes(self, vm: str) -> t.Mapping[str, int]:
+        """Return the bytes of each disk that a running VM has, by its path. This starts no process."""
 
 
 class WholeVms(t.Protocol):
@@ -127,6 +147,14 @@ class Hypervisor(t.Protocol):
     @property
     def waiting(self) -> t.Optional[WaitingChanges]:
         """Takes back changes that wait; None if the hypervisor makes every change at once."""
+
+    @property
+    def snapshots(self) -> t.Optional[Snapshots]:
+        """Takes and deletes snapshots of VMs; None if Storage or ZFS does."""
+
+    @property
+    def guests(self) -> t.Optional[Guests]:
+        """What running guests have; None if a later run can tell them what an interrupted one has not."""
 
     @property
     def records(self) -> t.Optional[Records]:

@@ -23,17 +23,17 @@ from ..model.text import visible
 from ..model.vm import VmConfig, VmRecord
 from ..rules import vm_record
 from ..rules.identity import serial_of
-from . import pve_disk, pve_monitor, pve_qm, pve_storage, pve_vm, whole_files
+from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_storage, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
-_PATIENCE = 600  # a volume whose device does not come takes five minutes
+PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
 _LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up")) | _LEAVING
-_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in"}
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
 _SCOPE = (
-    "on Proxmox VE, this release adds, names, enlarges, detaches, attaches and destroys disks, and changes nothing else"
+    "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
 )
 
 
@@ -62,6 +62,7 @@ class ProxmoxDisks(ProxmoxVms):
         self.resizing = self
         self.records = self
         self.waiting = self
+        self.guests = self
         # The VMs as they were read last, by UUID.
         self._seen: t.Dict[str, VmConfig] = {}
 
@@ -83,17 +84,36 @@ class ProxmoxDisks(ProxmoxVms):
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""
-        if shrink:
-            raise FlexdiskError("NotSupported", f"{path} cannot become smaller: {_SCOPE}")
         place = self._place(vm, path)
+        if shrink and size * MIB < self._volsize(place.dataset):
+            self._shrink(place, size)
+            return
         if self._process(place.vmid):
             self._qemu_size(place)  # if it cannot be asked, nothing is begun
         argv = ("qm", "disk", "resize", str(place.vmid), place.key, f"{size}M", "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_resized(place, size * MIB) or self._dropped(place)
         if lacking:
             raise pve_qm.failure(argv, answer, lacking)
         self.vms()
+
+    def _shrink(self, place: _Place, size: int) -> None:
+        """Make a disk of a stopped VM smaller, which qm refuses. Then the file gets the size by writing the disk again.
+
+        While the volume is changed, nothing can start the VM: its guest would write behind the end.
+        """
+        argv = ("zfs", "set", f"volsize={size}M", place.dataset)
+        with pve_lock.held(self._root, place.vmid, self.pause):
+            if self._file(place.vmid).digest != place.file.digest:
+                raise FlexdiskError("Changed", f"the file of VM {place.vmid} was changed by something else")
+            if self._process(place.vmid):
+                raise FlexdiskError("Changed", f"VM {place.vmid} runs by now, and {place.label} cannot become smaller")
+            answer = self._runner(argv)
+        volume = self._volsize(place.dataset)
+        if volume != size * MIB:
+            text = "%s has %s, not %s" % (place.dataset, *render_apart(volume, size * MIB))
+            raise pve_qm.failure(argv, answer, text)
+        self._set(place, place.disk.options)
 
     def _not_resized(self, place: _Place, size: int) -> str:
         """Return what has not the new size, as a sentence; "" if everything has it."""
@@ -119,17 +139,15 @@ class ProxmoxDisks(ProxmoxVms):
         )
 
     def announce_size(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Write down a size that an interrupted run has left out of the file, and look whether QEMU has it.
-
-        A disk that QEMU lacks, because its guest has given it up too late, has its size after the next start.
-        """
+        """Write down a size that an interrupted run has left out of the file. QEMU cannot be told it any more."""
         place = self._place(vm, path)
         if pve_disk.parse_size(place.disk.options.get("size", "")) != size * MIB:
             self._set(place, place.disk.options)
-        if self._process(place.vmid):
-            seen = self._qemu_sizes(place.vmid).get(place.key, size * MIB)
-            if seen != size * MIB:
-                raise FlexdiskError("NotApplied", f"{place.label}: {self._old_size(seen)}")
+
+    def disk_sizes(self, vm: str) -> t.Dict[str, int]:
+        config = self._unchanged(vm)
+        sizes = self._qemu_sizes(config.proxmox["vmid"])
+        return {entry.path: sizes[entry.key] for entry in config.disks if entry.volume and entry.key in sizes}
 
     def write_record(self, vm: str, record: VmRecord) -> None:
         """Replace the record of a VM. pmxcfs has neither modes nor a disk to wait for."""
@@ -178,7 +196,7 @@ class ProxmoxDisks(ProxmoxVms):
         if running:
             self._qemu_sizes(place.vmid)  # if it cannot be asked, nothing is begun
         argv = ("qm", "set", str(place.vmid), "--delete", place.key, "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_out(place) or self._dropped(place, [place.key])
         if lacking:
             failure = pve_qm.failure(argv, answer, lacking)
@@ -219,7 +237,7 @@ class ProxmoxDisks(ProxmoxVms):
         if self._exists(dataset):
             raise FlexdiskError("Changed", f"{dataset} is there again, and qm would destroy it with {', '.join(keys)}")
         argv = ("qm", "set", str(vmid), "--delete", ",".join(keys), "--digest", file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         left = [key for key in keys if key in self._file(vmid).main.values]
         if left:
             text = f"{', '.join(left)} of VM {vmid} still names {dataset}, which is not there"
@@ -246,7 +264,7 @@ class ProxmoxDisks(ProxmoxVms):
         wanted = pve_disk.PveDisk(place.disk.volume, {key: options[key] for key in options if key != "size"})
         value = pve_disk.render(wanted)
         argv = ("qm", "set", str(place.vmid), f"--{place.key}", value, "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_set(place, wanted) or self._dropped(place)
         if lacking:
             failure = pve_qm.failure(argv, answer, lacking)
@@ -313,7 +331,7 @@ class ProxmoxDisks(ProxmoxVms):
         file = self._file(vmid)
         argv = ("qm", "set", str(vmid), "--revert", ",".join(keys), "--digest", file.digest)
         if keys:
-            self._runner(argv, timeout=_PATIENCE)
+            self._runner(argv, timeout=PATIENCE)
         left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
         text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
         return text if left else ""

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..model.text import visible
-from ..model.vm import SAVED, SPARSE, THICK, DiskConfig, NewDisks, Pci, Use, VmConfig, Waiting
+from ..model.vm import SAVED, SPARSE, THICK, DiskConfig, ListedSnapshot, NewDisks, Pci, Use, VmConfig, Waiting
 from ..rules import vm_record
 from ..rules.identity import is_pool, is_uuid, uuid_for
 from ..rules.layout import pool_of, sibling_prefix, sibling_prefixes, vm_dataset
@@ -31,6 +31,13 @@ _FIRST_DEVICE = 10
 _HOTPLUG = "network,disk,usb"  # the default
 _HOT_SCSI = ("virtio-scsi-pci", "virtio-scsi-single")
 _SUSPENDED = "suspended"
+# What a snapshot has beside the settings of its VM, or a VM beside those of a snapshot.
+_OF_SNAPSHOTS = (
+    *("snaptime", "snapstate", "parent", "description", "lock", "digest"),
+    *("vmstate", "runningcpu", "runningmachine", "running-nets-host-mtu"),
+)
+# Settings that decide which disks a VM has, where its guest sees them, and which VM it is.
+_OF_DISKS = ("arch", "bios", "boot", "bootdisk", "machine", "scsihw", "smbios1", "template")
 _DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
 _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
 _IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
@@ -72,15 +79,12 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
     pools = [pool_of(entry.volume) for entry in sorted(disks.entries, key=lambda e: not e.boot) if entry.volume]
     config = VmConfig(
         uuid=uuid or _stand_in(cluster, vmid),
-        alias=values.get("name", "") or f"vm{vmid}",
         brand=BRAND,
         state=_state(process, values),
-        autoboot=_is_on(values, "onboot"),
         pool=pools[0] if pools else "",
         dataset=vm_dataset(pools[0], uuid) if pools and uuid else "",
         flexible_disk_size=None,
         disks=tuple(disks.entries),
-        tags={tag: "" for tag in re.split(r"[;,\s]+", values.get("tags", "")) if tag},
         pci=disks.pci,
         new_disks=disks.new_disks,
         identity_in_zfs=True,
@@ -89,16 +93,85 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         why_waiting=_why_waiting(vmid, file),
         uses=disks.uses,
         digest=VmFile(content).digest,
-        memory=_number(values.get("memory", "").rpartition("=")[2]) or _DEFAULT_MEMORY,
-        vcpus=(_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
         run_id=process,
         prefixes=disks.prefixes,
         unused=disks.unused_volumes,
         unreadable=tuple(disks.unreadable_disks),
+        snapshots=tuple(_listed(vmid, name, file, cluster) for name in file.snapshots),
+        unsnapshotted=tuple(_unsnapshotted(file, cluster)),
         proxmox=_particulars(vmid, file, cluster, disks),
+        **_settings_shown(vmid, values),
     )
     why = _unsupported(vmid, values, uuid, disks)
     return left_alone(config, why) if why else config
+
+
+def _settings_shown(vmid: int, values: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    """Return the fields of a configuration that are settings of the VM, and not of its disks."""
+    return {
+        "alias": values.get("name", "") or f"vm{vmid}",
+        "autoboot": _is_on(values, "onboot"),
+        "tags": {tag: "" for tag in re.split(r"[;,\s]+", values.get("tags", "")) if tag},
+        "memory": _number(values.get("memory", "").rpartition("=")[2]) or _DEFAULT_MEMORY,
+        "vcpus": (_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
+    }
+
+
+def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnapshot:
+    """Return a snapshot in the file of a VM."""
+    then, now = file.snapshots[name], file.main.values
+    volumes, beyond = _snapshot_volumes(then, cluster)
+    if "vmstate" in then:
+        beyond.append("the memory of the VM")
+    differ = [key for key in sorted({*then, *now}) if _plain_value(key, then) != _plain_value(key, now)]
+    differ = [key for key in differ if key not in _OF_SNAPSHOTS and not pve_disk.is_unused_key(key)]
+    of_disks = [key for key in differ if pve_disk.is_disk_key(key) or key in (*_OF_DISKS, *pve_disk.FIRMWARE)]
+    settings = tuple(key for key in differ if key not in of_disks)
+    fields = _settings_shown(vmid, then) if settings else {}
+    unfinished = "snapstate" in then
+    return ListedSnapshot(name, tuple(volumes), tuple(beyond), unfinished, tuple(of_disks), settings, fields)
+
+
+def _unsnapshotted(file: VmFile, cluster: Cluster) -> t.Iterator[str]:
+    for one in _snapshot_volumes(file.main.values, cluster)[1]:
+        yield f"{visible(one)} is no volume of a {pve_storage.ZFS} of this node, and how it gets one was not seen"
+
+
+def _snapshot_volumes(values: t.Mapping[str, str], cluster: Cluster) -> t.Tuple[t.List[str], t.List[str]]:
+    """Return the volumes that a snapshot with these settings has, and its other disks."""
+    volumes: t.List[str] = []
+    beyond: t.List[str] = []
+    for key in sorted(key for key in values if is_snapshotted(key, values)):
+        try:
+            disk = pve_disk.parse(values[key])
+            storage = cluster.storages.get(disk.volume.partition(":")[0])
+            there = storage is not None and storage.is_active(cluster.node)
+            name = pve_storage.volume(cluster.storages, disk.volume).dataset
+        except FlexdiskError:
+            there, name = False, ""
+        if there:
+            volumes.append(name)
+        else:
+            beyond.append(f"{key} ({values[key]})")
+    return volumes, beyond
+
+
+def is_snapshotted(key: str, values: t.Mapping[str, str]) -> bool:
+    """Return whether a setting is a disk that snapshots have. They have all but drives for discs."""
+    is_disk = pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE
+    return is_disk and "media=cdrom" not in values[key].split(",")
+
+
+def _plain_value(key: str, values: t.Mapping[str, str]) -> t.Any:
+    """Return a value to be compared: of a disk without its size, which follows the volume."""
+    value = values.get(key, "")
+    if not value or not (pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE):
+        return value
+    try:
+        disk = pve_disk.parse(value)
+    except FlexdiskError:
+        return value
+    return disk.volume, pve_disk.but_for(disk)
 
 
 def left_alone(config: VmConfig, why: str) -> VmConfig:
@@ -202,13 +275,23 @@ def _why_frozen(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> str
     lock, jobs = file.main.values.get("lock", ""), cluster.replication.get(vmid, ())
     unreadable = [*file.unreadable, *disks.unreadable]
     if lock:
-        return f"VM {vmid} is locked by Proxmox VE ({visible(lock)})"
+        return f"VM {vmid} is locked by Proxmox VE ({visible(lock)}){unlocking(vmid, file)}"
     if unreadable:
         lines = "; ".join(visible(line) for line in unreadable)
         return f"Proxmox VE cannot read a part of the file of VM {vmid} ({lines}), and drops it with any change"
     if jobs:
         return f"VM {vmid} has the replication job {', '.join(jobs)} of Proxmox VE"
     return ""
+
+
+def unlocking(vmid: int, file: VmFile) -> str:
+    """Return how what an interrupted command for snapshots has left is given up, as the end of a text; "" without."""
+    lock = file.main.values.get("lock", "")
+    names = sorted(name for name, values in file.snapshots.items() if "snapstate" in values)
+    text = f"; if no task of Proxmox VE works on it any more, qm unlock {vmid}"
+    if lock in ("snapshot", "snapshot-delete") and names:
+        return f"{text}, and qm delsnapshot {vmid} {names[0]} --force 1, give up what is left of snapshot {names[0]}"
+    return f"{text}, and then the same rollback again, end it" if lock == "rollback" else ""
 
 
 def _why_waiting(vmid: int, file: VmFile) -> str:

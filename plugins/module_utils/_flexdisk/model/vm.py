@@ -136,6 +136,23 @@ class VmRecord(t.NamedTuple):
     flexible_disk_size: t.Optional[int] = None
 
 
+class ListedSnapshot(t.NamedTuple):
+    """A snapshot that the configuration of its VM lists, with one of the same name of each volume in ZFS."""
+
+    name: str
+    # Its volumes, by their datasets.
+    volumes: t.Tuple[str, ...] = ()
+    # What it has and nothing is known about: disks that are no volumes in ZFS, and the memory of the VM.
+    beyond: t.Tuple[str, ...] = ()
+    # It is half made or half deleted.
+    unfinished: bool = False
+    # What a rollback would bring back of the VM's disks otherwise than it is now, by key.
+    disks_differ: t.Tuple[str, ...] = ()
+    # Other settings of which that is true, by key, and the fields of the configuration that have them.
+    settings_differ: t.Tuple[str, ...] = ()
+    fields: t.Mapping[str, t.Any] = {}
+
+
 class NewDisks(t.NamedTuple):
     """Where a VM without a dataset of its own gets new disks, and what they are if nothing else is declared."""
 
@@ -191,6 +208,9 @@ class VmConfig:
     # Changes that were begun and not made yet, and why nothing else may be changed then if they are not our own.
     waiting: t.Tuple[Waiting, ...] = ()
     why_waiting: str = ""
+    # Snapshots of a VM without a dataset of its own, and disks that keep it from having any, as sentences.
+    snapshots: t.Tuple[ListedSnapshot, ...] = ()
+    unsnapshotted: t.Tuple[str, ...] = ()
     # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
     # Volumes that the VM uses in any way, if the hypervisor reports more than the list of disks.

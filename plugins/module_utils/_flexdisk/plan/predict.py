@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
+from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, ListedSnapshot, Vm
 from ..rules import disk_element, disk_properties, identity, pins, released_identity, slots, snapshots
 from ..rules.inventory import made_from
 from ..rules.layout import image_of, index_of, index_within
@@ -498,19 +498,28 @@ def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm
 
 
 def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
+    names = {dataset.name for dataset in snapshots.taken_of(vm)}
+
     def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
+        if dataset.name not in names:
+            return dataset, before
         charge = pins.charge(dataset)
         name = f"{dataset.name}@{step.full_name}"
         new = replace(dataset, name=name, kind="snapshot", used=0, createtxg=NEWEST, creation=step.creation)
         reserved = dataset.usedbyrefreservation + charge
         return replace(dataset, used=dataset.used + charge, usedbyrefreservation=reserved, written=0), (*before, new)
 
-    return pins.each_dataset(vm, taken)
+    vm = pins.each_dataset(vm, taken)
+    if not vm.config.prefixes:
+        return vm
+    listed = ListedSnapshot(step.name, tuple(sorted(names)))
+    return _with_config(vm, snapshots=(*vm.config.snapshots, listed))
 
 
 def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     gone = {part.name for part in step.parts}
     vm = replace(vm, snapshots_below=tuple(s for s in vm.snapshots_below if s.name not in gone))
+    vm = _with_config(vm, snapshots=tuple(one for one in vm.config.snapshots if one.name != step.name))
     return pins.without_snapshots(vm, gone)
 
 
@@ -532,7 +541,8 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         )
         return then, left
 
-    return pins.each_dataset(vm, back)
+    listed = snapshots.listed_as(vm, step.name)
+    return _with_config(pins.each_dataset(vm, back), **(listed.fields if listed is not None else {}))
 
 
 # The VM after each class of steps. Any: each function takes its own class.

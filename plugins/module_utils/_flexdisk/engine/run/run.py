@@ -13,7 +13,7 @@ from ...hypervisor.protocol import Hypervisor
 from ...model.desired import Policy
 from ...model.errors import FlexdiskError
 from ...model.vm import Vm
-from ...plan import recovery
+from ...plan import guest_sizes, recovery
 from ...plan.disk_steps import DestroyDetached
 from ...plan.planner import admitted
 from ...plan.steps import VmPlan
@@ -99,7 +99,7 @@ class Task:
         """Carry the task out, or predict it in check mode."""
         outcome = self.outcome
         host = self.read_host()
-        plans = self.plan(host)
+        plans = [self._compared(plan) for plan in self.plan(host)]
         outcome.problems += [problem for plan in plans for problem in plan.problems]
         good = ordered = [plan for plan in plans if not plan.problems]
         if self.admits:
@@ -126,6 +126,16 @@ class Task:
                 outcome.now = now
         self.conclude(shown, now)
         return outcome
+
+    def _compared(self, plan: VmPlan) -> VmPlan:
+        """Return a plan that knows what the running guest has of its disks, where that may be something else."""
+        guests = self.hypervisor.guests
+        if guests is None or plan.problems or plan.stops or plan.before.config.state != "running":
+            return plan
+        try:
+            return guest_sizes.compared(plan, guests.disk_sizes(plan.vm))
+        except FlexdiskError as exc:
+            return guest_sizes.unknown(plan, exc)
 
     def _apply(self, host: Host, ordered: t.Sequence[VmPlan]) -> None:
         journal = Journal(self.zfs, host) if self.journal else None
