@@ -30,7 +30,7 @@ from .pve_vms import ProxmoxVms
 _PATIENCE = 600  # a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
-_LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up")) | _LEAVING
+_LIVE = frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up")) | _LEAVING
 _ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in"}
 _SCOPE = (
     "on Proxmox VE, this release adds, names, enlarges, detaches, attaches and destroys disks, and changes nothing else"
