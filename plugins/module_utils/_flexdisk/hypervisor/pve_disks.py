@@ -9,6 +9,7 @@ read again, whatever the exit status was.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -211,8 +212,9 @@ class ProxmoxDisks(ProxmoxVms):
         if code != "GuestHoldsDisk" or place.key not in self._file(place.vmid).main.values:
             return ""
         again = "QEMU lacks it then, until the VM has been stopped and started, or this task has been done"
-        if self._process(place.vmid) and place.key not in self._qemu_sizes(place.vmid):
-            return f"; the guest has lost the disk, which the VM keeps: {again}"
+        with contextlib.suppress(FlexdiskError):
+            if self._process(place.vmid) and place.key not in self._qemu_sizes(place.vmid):
+                return f"; the guest has lost the disk, which the VM keeps: {again}"
         return f"; the VM keeps the disk. If the guest gives it up later: {again}"
 
     def _forget_unused(self, vmid: int, keys: t.Sequence[str], dataset: str, file: VmFile) -> None:
