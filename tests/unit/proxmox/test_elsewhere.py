@@ -183,3 +183,22 @@ def test_a_volume_of_a_former_vm_stays():
     world.four_steps(ROOT, DATA_DISK, **LEAVES)
     assert there(world, "rpool/data/vm-100-disk-5")
     assert world.vm().config.uuid == VM
+
+
+@pytest.mark.parametrize("task", ["detach", "destroy"])
+def test_an_unused_volume_that_is_attached_meanwhile(task):
+    """Between the plan and the rename, by hand: it stays where the VM has it."""
+    world = unused_by_hand(running=True)
+    wanted, more = TASKS[task]
+
+    def spoil(number, argv, real):
+        if argv[:2] == ["zfs", "set"] and not world.setting("scsi3"):
+            world.run("qm", "set", "100", "--scsi3", "thick:vm-100-disk-0")
+        return real(argv)
+
+    world.spoil = spoil
+    failure = world.converge(*wanted, **more).failure
+    assert (failure["error_code"], "uses tank/vms/vm-100-disk-0" in failure["message"]) == ("Changed", True)
+    world.spoil = None
+    assert world.setting("scsi3").startswith("thick:vm-100-disk-0,")
+    assert there(world, "tank/vms/vm-100-disk-0")

@@ -277,3 +277,26 @@ def test_interrupted_at_every_command(task, running):
             assert picture(world) == picture(straight), fault
         assert unused(world) == [], fault
         assert not world.converge(*wanted, **more).changed, fault
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_a_removal_that_somebody_else_has_begun_stays(interrupted):
+    """Also after an interrupted run of ours, if that was about another disk."""
+    world = World(running=True)
+
+    def dies(number, argv, real):
+        if argv[0] == "qm":
+            raise Killed
+        return real(argv)
+
+    if interrupted:
+        world.spoil = dies
+        with contextlib.suppress(Killed):
+            world.converge({"name": "root", "size": "5GiB"})
+        world.spoil = None
+    world.admin("pve-guest", "100", "deaf")
+    world.node.run(["qm", "set", "100", "--delete", "scsi1"])
+    assert "[PENDING]\ndelete: scsi1" in world.file
+    for wanted, more in ((({"name": "root", "size": "5GiB"},), {}), ((ROOT,), LEAVES)):
+        assert "has changes that wait for its stop (scsi1)" in world.refusal(*wanted, **more)
+    assert (world.vm().interrupted is not None) == interrupted

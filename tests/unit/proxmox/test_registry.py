@@ -176,3 +176,15 @@ def test_nothing_is_released_and_no_package_written():
     assert "this VM has none" in problem.message
     assert world.fingerprint() == before
     assert world.vm().config.uuid == VM
+
+
+def test_an_index_that_two_disks_have():
+    """The number of a volume is its own only in its storage, so it is not guessed which one is meant."""
+    world = World()
+    for wanted in ({"vm": "web", "index": 0, "state": "detached"}, {"vm": "web", "index": -1, "description": "x"}):
+        (problem,) = task(world, wanted).problems
+        assert problem.code == "Ambiguous"
+        assert "2 disks have it" in problem.message
+    world.done({"name": "root"}, {"name": "data"}, {"name": "new", "size": "1GiB"})
+    steps(world, {"vm": "web", "index": -1, "description": "x"})
+    assert world.disks()["new"].user_properties["description"] == "x"

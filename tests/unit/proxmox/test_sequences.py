@@ -26,7 +26,7 @@ def create(world, chance):
     taken = {disk.key for disk in world.vm().disks}
     keys = [key for key in (f"{bus}{n}" for bus in ("virtio", "scsi") for n in range(2, 15)) if key not in taken]
     slot = {"pci_slot": chance.choice(keys)} if chance.random() < 0.5 else {}
-    return {"name": f"d{len(taken)}", "size": "64MiB", "type": chance.choice(("thick", "sparse")), **slot}
+    return {"name": f"d{chance.randrange(10**6)}", "size": "64MiB", "type": chance.choice(("thick", "sparse")), **slot}
 
 
 def describe(world, chance):

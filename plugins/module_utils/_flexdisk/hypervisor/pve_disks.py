@@ -9,6 +9,7 @@ read again, whatever the exit status was.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -30,8 +31,13 @@ from .pve_vms import ProxmoxVms
 PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
+<<<<<<< HEAD
 _LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up")) | _LEAVING
 _ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
+=======
+_LIVE = frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up")) | _LEAVING
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in"}
+>>>>>>> cc232720f551784294ce22b318fb198eb03f4773
 _SCOPE = (
     "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
 )
@@ -229,8 +235,9 @@ class ProxmoxDisks(ProxmoxVms):
         if code != "GuestHoldsDisk" or place.key not in self._file(place.vmid).main.values:
             return ""
         again = "QEMU lacks it then, until the VM has been stopped and started, or this task has been done"
-        if self._process(place.vmid) and place.key not in self._qemu_sizes(place.vmid):
-            return f"; the guest has lost the disk, which the VM keeps: {again}"
+        with contextlib.suppress(FlexdiskError):
+            if self._process(place.vmid) and place.key not in self._qemu_sizes(place.vmid):
+                return f"; the guest has lost the disk, which the VM keeps: {again}"
         return f"; the VM keeps the disk. If the guest gives it up later: {again}"
 
     def _forget_unused(self, vmid: int, keys: t.Sequence[str], dataset: str, file: VmFile) -> None:

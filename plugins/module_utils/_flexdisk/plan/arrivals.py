@@ -56,8 +56,9 @@ def _place(vm: Vm, target: Target) -> t.Tuple[int, str]:
     if vm.config.new_disks is not None:
         unused = vm.config.proxmox.get("unused", {}).values()
         taken = {*vm.siblings, *vm.missing, *unused, *(volume.name for volume in vm.volumes)}
-        prefix = arriving_prefix(vm.config, disk.volume.pool) if disk is not None else vm.config.new_disks.prefix
-        name = new_sibling(prefix or vm.config.new_disks.prefix, taken)
+        prefix = arriving_prefix(vm.config, disk.volume.pool) if disk is not None else ""
+        wanted = disk.index if target.spec.index is None and disk is not None else target.spec.index
+        name = new_sibling(prefix or vm.config.new_disks.prefix, taken, wanted)
         return index_within(vm.config, name), name
     remembered = disk.index if disk else target.replaces.index if target.replaces else 0
     index = _free_index(vm, remembered if target.spec.index is None else target.spec.index)

@@ -23,6 +23,7 @@ from ...plan.disk_steps import (
 )
 from ...rules import disk_element, identity
 from ...rules.layout import image_of, pool_of
+from ...rules.usage import uses
 from ...zfs import exact
 from ...zfs.guard import Guard
 from . import file_disks, renames
@@ -46,6 +47,8 @@ def _remove_from_vm(step: DiskDeparture, tools: Tools, change: Change, facts: t.
     if not tools.capabilities.removal_destroys:
         if step.path:
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
+        elif step.volume in uses(tools.hypervisor.vm(vm.config.uuid)):
+            raise FlexdiskError("Changed", f"the VM uses {step.volume} since it was read")
         used = tools.read(step.volume, step.guid).used
         tools.lower_reservation(vm, used)
         renames.rename_out(zfs, step.volume, step.target)
