@@ -32,7 +32,14 @@ WORK = BUILD / "bench"
 SIMNODE = ROOT / "extensions" / "simulated_node"
 PREFIX = "ansible_collections.flexdisk.hypervisor."
 PEER = "ansible==12.3.0"  # the PyPI package that carries community.general 11.4.2
-TARGETS = {"processes": 4, "processes_proxmox": 3, "times_faster": 30.0, "floors": 1.5, "step_ms": 50.0}
+TARGETS = {
+    "processes": 4,
+    "processes_proxmox": 3,
+    "floors_proxmox": 5.0,
+    "times_faster": 30.0,
+    "floors": 1.5,
+    "step_ms": 50.0,
+}
 NOISE = 1.25  # by how much a figure of linear growth may come out too large
 
 sys.path[:0] = [str(SIMNODE), str(COLLECTIONS), str(Path(__file__).resolve().parent)]
@@ -236,7 +243,7 @@ def on_proxmox(vms: int) -> list[str]:
     print(f"Proxmox VE, {vms} VMs with {len(proxmox.SIZES)} disks: {text}")
     missed = ["processes on Proxmox VE"] if len(processes) > TARGETS["processes_proxmox"] else []
     missed += ["qm on Proxmox VE"] if any(line.startswith(("qm ", "pvesm ")) for line in processes) else []
-    return missed + (["floors on Proxmox VE"] if vms >= 100 and floors > TARGETS["floors"] else [])
+    return missed + (["floors on Proxmox VE"] if vms >= 100 and floors > TARGETS["floors_proxmox"] else [])
 
 
 def growth(measured: list[tuple[int, float, float]]) -> list[str]:

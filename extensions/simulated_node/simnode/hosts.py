@@ -37,7 +37,10 @@ pipelining = true
 
 
 def make(folder: Path, names: Sequence[str], proxmox: bool = False) -> None:
-    """Make the nodes, those of Proxmox VE if asked to, hosts.yml and ansible.cfg. Raises ValueError for names that are no good, and if one is there."""
+    """Make the nodes, hosts.yml and ansible.cfg.
+
+    Raises ValueError for names that are no good, and if one is there. proxmox: nodes of Proxmox VE.
+    """
     from simnode.__main__ import install_programs
 
     for name in names:

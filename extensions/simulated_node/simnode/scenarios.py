@@ -28,7 +28,10 @@ class ScenarioError(Exception):
 
 
 def build(name: str, directory: Optional[Path], seed: int = 1) -> Node:
-    """Make the node of a scenario: demo, proxmox, empty or bench:N. `directory` None keeps it in memory. seed: of its guids."""
+    """Make the node of a scenario: demo, proxmox, empty or bench:N.
+
+    `directory` None keeps it in memory. seed: of its guids.
+    """
     kind, _colon, count = name.partition(":")
     if kind == "bench" and count.isdigit():
         return _bench(int(count), directory, seed)

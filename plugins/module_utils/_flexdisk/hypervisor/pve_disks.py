@@ -31,13 +31,8 @@ from .pve_vms import ProxmoxVms
 PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
-<<<<<<< HEAD
-_LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up")) | _LEAVING
-_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
-=======
 _LIVE = frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up")) | _LEAVING
-_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in"}
->>>>>>> cc232720f551784294ce22b318fb198eb03f4773
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
 _SCOPE = (
     "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
 )
