@@ -95,3 +95,11 @@ def test_disks_are_planned_and_changed(nodes):
     status, printed = nodes.play("converge", "--limit", "pve1", "-e", declared)
     assert (status, re.search(r"pve1 .*changed=0 ", printed) is None) == (0, False), printed
     assert files(nodes) == settled
+
+
+def test_a_snapshot_is_taken(nodes):
+    """The VM's file lists it, as Proxmox VE does."""
+    words = ("--limit", "pve1", "-e", "flexdisk_vm=web", "-e", "flexdisk_snapshot_name=before")
+    status, printed = nodes.play("snapshot", *words)
+    assert status == 0, printed
+    assert "[before]" in (nodes.folder / "pve1/root/etc/pve/nodes/pve1/qemu-server/100.conf").read_text()
