@@ -47,7 +47,7 @@ def test_all_that_is_said_wrong_about_a_disk_is_said_at_once(running):
     world = World(running)
     said = world.refusal(
         {"name": "data", "size": "1GiB"},
-        {"name": "root", "size": "5GiB", "type": "sparse"},
+        {"name": "root", "size": "5GiB", "pci_slot": "virtio7"},
     )
     assert "data: 2 GiB -> 1 GiB would cut off data" in said
     assert "root" in said
