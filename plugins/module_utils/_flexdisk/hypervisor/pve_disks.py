@@ -172,6 +172,8 @@ class ProxmoxDisks(ProxmoxVms):
         vmid, key, dataset = config.proxmox["vmid"], disk["pci_slot"], disk["path"][len(ZVOL) :]
         if key in file.main.values:
             raise FlexdiskError("Changed", f"{key} of VM {vmid} is taken by now")
+        if not disk["uuid"]:
+            raise FlexdiskError("IdentityMismatch", f"{dataset} has no uuid for the serial of {key} of VM {vmid}")
         place = _Place(vmid, key, pve_disk.PveDisk(self._volume_id(dataset), {}), dataset, file)
         options = pve_disk.options_of(disk.get("element", ""), disk.get("without", ()))
         self._set(place, {**options, "serial": serial_of(disk["uuid"])})

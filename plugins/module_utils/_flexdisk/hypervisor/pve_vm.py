@@ -100,6 +100,7 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         snapshots=tuple(_listed(vmid, name, file, cluster) for name in file.snapshots),
         unsnapshotted=tuple(_unsnapshotted(file, cluster)),
         proxmox=_particulars(vmid, file, cluster, disks),
+        boot_unknown=_why_boot_unknown(vmid, file.main.values),
         **_settings_shown(vmid, values),
     )
     why = _unsupported(vmid, values, uuid, disks)
@@ -382,6 +383,7 @@ class _Disks:
     def __init__(self, vmid: int, cluster: Cluster, file: VmFile, running: bool) -> None:
         self._vmid = vmid
         self._cluster = cluster
+        self._file = file
         self._running = running
         # The snapshots that have each volume.
         self._snapshots = _snapshots(cluster, file)
@@ -483,9 +485,16 @@ class _Disks:
             pci_slot=key,
             serial=unquote(disk.options.get("serial", "")),
             element=pve_disk.element(disk),
-            mentions=tuple(f"its snapshot {name}" for name in self._snapshots.get(volume, ())),
+            mentions=(*(f"its snapshot {name}" for name in self._snapshots.get(volume, ())), *self._twice(key, volume)),
             key=key,
         )
+
+    def _twice(self, key: str, volume: str) -> t.Iterator[str]:
+        """Yield the other places beside snapshots at which the file names the volume of a disk."""
+        for section, other, named in _named(self._cluster, self._file):
+            own = other == key or (section.kind == MAIN and pve_disk.is_unused_key(other))
+            if named == volume and section.kind != SNAPSHOT and not own:
+                yield _place(section, other)
 
     def _note_unreadable(self, key: str, disk: pve_disk.PveDisk) -> None:
         """Note a disk that would be managed if its storage could be read."""
@@ -544,15 +553,20 @@ def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
     Descriptions are no use, and neither are the VM's own volumes as unusedN.
     """
     uses: t.Dict[str, Use] = {}
+    for section, key, volume in _named(cluster, file):
+        unused = section.kind == MAIN and pve_disk.is_unused_key(key)
+        if not (unused and sibling_prefix(volume).endswith(f"-{vmid}-")):
+            uses.setdefault(volume, Use(f"as {_place(section, key)}"))
+    return uses
+
+
+def _named(cluster: Cluster, file: VmFile) -> t.Iterator[t.Tuple[Section, str, str]]:
+    """Yield each volume that a line names, with the section and the key. Descriptions name none."""
     for section in file.sections:
         for line in section.lines:
-            if line.comment is not None or line.key == "description":
-                continue
-            unused = section.kind == MAIN and pve_disk.is_unused_key(line.key)
-            for volume in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
-                if not (unused and sibling_prefix(volume).endswith(f"-{vmid}-")):
-                    uses.setdefault(volume, Use(f"as {_place(section, line.key)}"))
-    return uses
+            if line.comment is None and line.key != "description":
+                for volume in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
+                    yield section, line.key, volume
 
 
 def _place(section: Section, key: str) -> str:
@@ -587,6 +601,14 @@ def _boot_disk(values: t.Mapping[str, str]) -> str:
     keys = boot_order(values)
     disks = [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
     return disks[0] if disks else ""
+
+
+def _why_boot_unknown(vmid: int, values: t.Mapping[str, str]) -> str:
+    """Return why the file does not say which disk the VM boots from, "" if it says that it is one, or none."""
+    if "order=" in values.get("boot", "") or _boot_disk(values) in values:
+        return ""
+    text = f"VM {vmid} has no boot order, so Proxmox VE chooses the disk that it boots from, and it may be this one"
+    return f"{text}; qm set {vmid} --boot order=KEY names that, such as virtio0"
 
 
 def _snapshots(cluster: Cluster, file: VmFile) -> t.Dict[str, t.List[str]]:

@@ -200,6 +200,8 @@ class VmConfig:
     first_boots: bool = False
     # A boot order by types of devices, into which no other disk can be put.
     boot_types: str = ""
+    # Why nobody knows which disk the VM boots from, as a sentence with what helps.
+    boot_unknown: str = field(default="", compare=False)
     # Why the configuration cannot be changed.
     frozen: str = ""
     new_disks: t.Optional[NewDisks] = None

@@ -12,10 +12,11 @@ from ..model.dataset import Dataset
 from ..model.errors import Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact, render_mib
 from ..model.text import count
-from ..model.vm import THICK, Disk, Vm
+from ..model.vm import THICK, Disk, Vm, VmConfig
 from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
+from ..rules.identity import serial_of
 from ..rules.inventory import Host
 from ..rules.keys import KEY_NOT_LOADED, leaves_its_root, locked_pool
 from ..rules.layout import arriving_prefix, container, copy_place, detached_place
@@ -32,12 +33,13 @@ def check(resolved: Resolved, host: Host, capabilities: Capabilities, problems: 
         _check_target(resolved, target, capabilities, problems)
         check_type(target, host, resolved.vm.config.pool, capabilities, problems)
     for leaver in resolved.leavers:
-        _check_leaver(leaver, problems)
+        _check_leaver(resolved.vm.config, leaver, problems)
         disk_travel.check_leaving(resolved.vm, leaver, problems)
         _check_protection(resolved.vm, leaver.disk, "removed", problems)
     _check_moves(resolved, host, problems)
     _check_writers(resolved, host, problems)
     _check_renamed(resolved, problems)
+    _check_twins(resolved, problems)
     _check_names(resolved, problems)
     _check_boot(resolved, problems)
     _check_last(resolved, problems)
@@ -156,10 +158,12 @@ def _check_protection(vm: Vm, disk: Disk, action: str, problems: Problems) -> No
         problems.add("Indestructible", f"{text}; {way}", disk.label)
 
 
-def _check_leaver(leaver: Leaver, problems: Problems) -> None:
+def _check_leaver(config: VmConfig, leaver: Leaver, problems: Problems) -> None:
     disk = leaver.disk
     if disk.boot and disk.path and not leaver.replaced:
         problems.add("InvalidArgument", "the boot disk cannot be removed", disk.label)
+    if config.boot_unknown and disk.path:
+        problems.add("NotSupported", f"cannot be removed: {config.boot_unknown}", disk.label)
     _check_removal(leaver, problems)
 
 
@@ -210,6 +214,20 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
         why = why_renamed(resolved.vm, disk)
         if why:
             problems.add("InUse", why, disk.label)
+
+
+def _check_twins(resolved: Resolved, problems: Problems) -> None:
+    """Refuse a detached disk whose serial an attached one has, as after a restore: nobody knows which one is meant."""
+    config = resolved.vm.config
+    serials = {entry.serial: entry for entry in config.disks if entry.volume} if config.prefixes else {}
+    for target in resolved.targets:
+        disk = target.disk
+        twin = serials.get(serial_of(disk.uuid)) if disk is not None and disk.detached and disk.uuid else None
+        if disk is not None and twin is not None:
+            text = f"{disk.volume.name} is detached, and {twin.key} ({twin.volume}) has its serial {twin.serial}, as a"
+            text += " restored disk has: either may be meant. Give the attached one another serial (qm set "
+            text += f"{config.proxmox['vmid']} --{twin.key}), or, while the VM is stopped, another name by its pci_slot"
+            problems.add("Ambiguous", text, target.label)
 
 
 def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:
@@ -312,8 +330,9 @@ def _check_boot(resolved: Resolved, problems: Problems) -> None:
 def _check_last(resolved: Resolved, problems: Problems) -> None:
     """Refuse to take the last disk from a VM without a dataset of its own: it would have no place for another one."""
     going = [leaver.disk for leaver in resolved.leavers if leaver.disk.path]
-    if resolved.vm.config.prefixes and len(going) == len(resolved.vm.disks) and not resolved.targets:
-        text = "is the last disk of the VM that can be managed, and without one the VM cannot be; add another first"
+    stays = any(target.stays for target in resolved.targets)
+    if resolved.vm.config.prefixes and len(going) == len(resolved.vm.disks) and not stays:
+        text = "is the last disk of the VM that can be managed, and without one the VM cannot be; add another before"
         for disk in going:
             problems.add("NotSupported", text, disk.label)
 

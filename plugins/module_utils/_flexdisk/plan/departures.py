@@ -11,7 +11,7 @@ from ..model.sizes import render_bytes, render_mib
 from ..model.text import count
 from ..model.vm import Disk, Vm
 from ..rules import disk_element, identity, snapshots
-from ..rules.layout import detached_place
+from ..rules.layout import detached_place, within
 from . import disk_travel
 from .changes import facts_of, facts_without_marks, missing_facts, short_names
 from .disk_steps import Destroy, DestroyDetached, Detach, DetachUnattached, DiscardCopy, ForgetDisk, LiftGuard
@@ -32,9 +32,17 @@ def remove_ghosts(vm: Vm) -> t.Iterator[ForgetDisk]:
         yield ForgetDisk(report, volume=entry.volume, path=entry.path)
 
 
+def why_still_unused(vm: Vm, volume: str) -> str:
+    """Return why Proxmox VE does not take what it says of an unused volume out of the configuration; "" if it does."""
+    particulars = vm.config.proxmox
+    if particulars.get("protection"):
+        return f"the VM is protected; qm set {particulars['vmid']} --protection 0 ends that"
+    return "" if within(vm.config, volume) else "no storage that is active on this node has it"
+
+
 def remove_unused(vm: Vm, device_prefix: str) -> t.Iterator[ForgetDisk]:
     """Remove what the configuration says of volumes as unused ones, which an interrupted run has moved away."""
-    for volume in vm.left_unused:
+    for volume in (name for name in vm.left_unused if not why_still_unused(vm, name)):
         report = StepReport(f"- {volume}, detached already, out of the configuration")
         yield ForgetDisk(report, volume=volume, path=device_prefix + volume)
 

@@ -183,7 +183,9 @@ class _Candidate:
         known = self.identity.uuid or self.disk.uuid
         if known and may_have_uuid(entry, known):
             return known if report else ""
-        return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
+        if serial_shown(entry):
+            return identity.uuid_with(entry.serial, self.disk.volume.guid)
+        return changes.with_uuid(vm.config, self.disk).uuid
 
     def step(self, disk: Disk) -> Step:
         """Return the step that writes the identity. disk: the disk at this point of the plan."""

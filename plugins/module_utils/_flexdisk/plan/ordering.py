@@ -67,6 +67,7 @@ def order(
     if work.steps or vm.interrupted:
         check_ready(vm, problems)
     _check_converting(resolved, problems)
+    _check_unused(vm, work, problems)
     if _beyond(work, capabilities, problems):
         return work
     if not needs_stop or config.state != "running":
@@ -81,6 +82,16 @@ def order(
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
+
+
+def _check_unused(vm: Vm, work: Sequence, problems: Problems) -> None:
+    """Refuse a task that would only end an interrupted detach, if Proxmox VE does not let it. Others get a warning."""
+    if all(step.facts_only or isinstance(step, Remember) for step in work.steps):
+        for volume in vm.left_unused:
+            why = departures.why_still_unused(vm, volume)
+            if why:
+                text = f"{volume} is detached already, and the configuration still names it as unused: {why}"
+                problems.add("NotSupported", text)
 
 
 def _beyond(work: Sequence, capabilities: Capabilities, problems: Problems) -> bool:
@@ -218,9 +229,10 @@ def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabil
 def _facts(seq: Sequence, standing: t.Sequence[Target], unlisted: t.Sequence[Disk]) -> None:
     """Add the steps that write facts of the disks that stay, hidden disks too."""
     for target in standing:
-        seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
+        disk = changes.with_uuid(seq.vm.config, seq.volume_of(t.cast(Disk, target.disk)))
+        seq.add(changes.write_identity(disk, target))
     for disk in [*unlisted, *(d for d in seq.vm.disks if d.hidden)]:
-        seq.add(changes.sync_facts(seq.volume_of(disk)))
+        seq.add(changes.sync_facts(changes.with_uuid(seq.vm.config, seq.volume_of(disk))))
     for disk in unlisted if seq.vm.config.prefixes and not seq.vm.config.frozen else ():
         seq.add(changes.write_recorded(seq.volume_of(disk)))
 
@@ -235,7 +247,7 @@ def _in_place(seq: Sequence, target: Target) -> None:
 
 def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     """Convert between file and volume outside the VM, so that an interruption leaves a detached disk."""
-    was = t.cast(Disk, target.disk)
+    was = changes.with_uuid(seq.vm.config, t.cast(Disk, target.disk))
     uuid, attached = was.uuid or identity.uuid_of(was.volume.guid), not was.detached
     if attached:
         seq.add(departures.detach_to_copy(seq.vm, seq.volume_of(was), target.label))
@@ -274,10 +286,11 @@ def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -
     for leaver in (v for v in resolved.leavers if v.destroy and not v.disk.path):
         seq.add(departures.destroy(leaver, bool(resolved.vm.config.prefixes)).for_disk(leaver.replaced))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.moves):
-        leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
+        leaver = replace(leaver, disk=changes.with_uuid(seq.vm.config, seq.volume_of(leaver.disk)))
         step = departures.detach(seq.vm, leaver, _settles_later(resolved))
         seq.add(for_leaver(step, leaver.disk, leaver.replaced))
     for leaver in (v for v in resolved.leavers if v.destroy and v.disk.path):
+        leaver = replace(leaver, disk=changes.with_uuid(seq.vm.config, leaver.disk))
         seq.add(for_leaver(departures.destroy(leaver), leaver.disk, leaver.replaced))
 
 

@@ -245,6 +245,7 @@ def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     return replace(
         disk,
         volume=volume,
+        uuid=disk.uuid or facts.get("uuid", ""),
         name=known.get("name", ""),
         user_properties=disk_properties.decoded(known),
         remaining=known.get("remaining", ""),

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.desired import VmDisksDeclaration
+from ..model.dataset import Dataset
+from ..model.desired import DiskDeclaration, VmDisksDeclaration
 from ..model.errors import Problems
 from ..model.vm import DiskConfig, Vm
-from ..rules import vm_record
+from ..rules import identity, vm_record
+from ..rules.inventory import Host
 from ..rules.layout import pool_of, within
 from ..rules.matching import Match
+from ..rules.usage import labels
 
 
 def given_up(vm: Vm, spec: VmDisksDeclaration, match: Match) -> t.Dict[str, str]:
@@ -30,6 +33,35 @@ def _unread(vm: Vm) -> t.List[DiskConfig]:
     return [*vm.config.unreadable, *(entry for entry in vm.config.disks if entry.path in vm.unread)]
 
 
+def _used_otherwise(vm: Vm, host: Host) -> t.List[Dataset]:
+    """Return the volumes of the VM's own disks that are none of its disks now, because a line of a file uses them."""
+    if not vm.config.prefixes:
+        return []
+    known = {disk.volume.name for disk in (*vm.disks, *vm.orphans, *vm.detached)}
+    used = (one for name, one in host.datasets.items() if name not in known and host.usage.of(name))
+    return [one for one in used if one.kind != "snapshot" and one.user.get("vm", vm.config.uuid) == vm.config.uuid]
+
+
+def _is_of(entry: DiskDeclaration, serials: t.Collection[str], volume: Dataset) -> bool:
+    """Whether an entry means a volume. serials: those that the record has for the name of the entry."""
+    uuid = volume.user.get("uuid") or identity.uuid_of(volume.guid)
+    named = bool(entry.name) and entry.name == volume.user.get("name")
+    return named or uuid == entry.uuid or identity.serial_of(uuid) in serials
+
+
+def check_used_otherwise(vm: Vm, spec: VmDisksDeclaration, match: Match, host: Host, problems: Problems) -> None:
+    """Refuse an entry without a disk whose disk is there, used in another way: it is neither new nor gone."""
+    matched = [entry for entry, _disk in match.pairs]
+    volumes = _used_otherwise(vm, host)
+    unseen = vm_record.unseen(vm)
+    for entry in (one for one in spec.disks or () if not any(one is other for other in matched)):
+        serials = [serial for serial, name in unseen.items() if name and name == entry.name]
+        for volume in (one for one in volumes if _is_of(entry, serials, one)):
+            users = labels(host.usage.of(volume.name))
+            text = f"{volume.name} is this disk, and is also used by {users}; it is neither made anew nor given up"
+            problems.add("InUse", f"{text} while that is so", entry.label)
+
+
 def check_given_up(vm: Vm, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
     """Refuse to give up a disk that a line of the VM's file has, although it cannot be read."""
     lines = {one.serial: one for one in _unread(vm)}
@@ -42,9 +74,10 @@ def check_given_up(vm: Vm, spec: VmDisksDeclaration, match: Match, problems: Pro
 def check_names(vm: Vm, match: Match, problems: Problems) -> None:
     """Refuse to give a name that a disk has which cannot be seen at the moment."""
     serials = {name: serial for serial, name in vm_record.unseen(vm).items() if name}
-    renamed = [entry for entry, disk in match.pairs if entry.present and entry.name not in (None, "", disk.name)]
-    for entry in (*match.creates, *renamed):
-        if entry.name in serials:
+    renamed = [one for one in match.pairs if one[0].present and one[0].name not in (None, "", one[1].name)]
+    own = {entry.name: identity.serial_of(disk.uuid) for entry, disk in renamed}
+    for entry in (*match.creates, *(entry for entry, _disk in renamed)):
+        if entry.name in serials and own.get(entry.name) != serials[entry.name]:
             text = f"the record of the VM has {entry.name} with serial {serials[entry.name]}, and no disk that"
             text += " can be seen has it. Attach it with this serial, or make its storage active, and it is there"
             text += f" again. If it is gone for good, give it up first: - {{name: {entry.name}, state: absent}}"

@@ -348,6 +348,8 @@ def _link_vm(
             user = released_identity.effective_properties(child)
             index, image_size = index_within(config, child.name), _image_size(child, datasets)
             fields = _fields_of(child, user, index=index, image_size=image_size)
+            if config.prefixes and fields["name"] and not fields["uuid"]:  # it left its VM by hand
+                fields["uuid"] = identity.uuid_of(child.guid)
             orphans.append(Disk(volume=child, vm=config.uuid, **fields, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0
