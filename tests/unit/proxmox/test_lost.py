@@ -15,7 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from .test_elsewhere import with_other
 from .test_leaving import GONE, LEAVES, PLACE, ROOT, detached, facts, there, unused
 from .test_registry import NAMED, adoption, task
-from .world import DATA, FILE, STORAGE, Killed, World
+from .world import DATA, FILE, STORAGE, Killed, World, faults
 
 VOLUME = "tank/vms/vm-100-disk-0"
 SERIAL = f"serial={serial_of(DATA)}"
@@ -106,6 +106,32 @@ def test_a_disk_that_lies_unused_by_its_name(hand, serial, uuid):
     world.done(*WANTED)
     assert (guid(world, VOLUME), len(world.disks()), unused(world)) == (before, 2, [])
     assert world.disks()["data"].volume.name == VOLUME
+
+
+@pytest.mark.parametrize("task", ["detach", "attach"])
+def test_a_disk_without_a_serial_interrupted_at_every_command(task):
+    """Whatever the moment, the same disk is there afterwards, and no other one."""
+
+    def make():
+        world = foreign("")
+        world.done(ROOT, NAMES)
+        if task == "attach":
+            world.done(ROOT, **LEAVES)
+        return world
+
+    wanted, more = ((ROOT,), LEAVES) if task == "detach" else (WANTED, {})
+    found = [*faults(make, *wanted, **more)]
+    assert len(found) > 25
+    for fault in found:
+        world = make()
+        volumes = {guid(world, disk.volume.name) for disk in (*world.vm().disks, *world.vm().detached)}
+        fault(world)
+        with contextlib.suppress(Killed):
+            assert world.converge(*wanted, **more).problems == []
+        world.spoil = None
+        world.done(*WANTED)
+        assert {guid(world, disk.volume.name) for disk in world.vm().disks} == volumes, fault
+        assert (detached(world), unused(world)) == ({}, []), fault
 
 
 @pytest.mark.parametrize("serial", SERIALS)
@@ -205,6 +231,17 @@ def test_a_disk_in_a_snapshot_of_its_vm_is_not_made_anew():
     world.run("qm", "set", "100", "--delete", "scsi1")
     for disk in (GONE, WANTED[1]):
         assert "in its snapshot before; it is neither made anew nor given up" in world.refusal(ROOT, disk)
+
+
+def test_a_disk_that_was_renamed_by_hand_is_neither_new_nor_gone():
+    world = World()
+    world.done(ROOT, {"name": "data", "preserve": True})
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    world.run("zfs", "rename", VOLUME, "tank/vms/kept")
+    for disk in (GONE, WANTED[1]):
+        assert "tank/vms/kept is this disk" in world.refusal(ROOT, disk)
+    world.run("zfs", "rename", "tank/vms/kept", VOLUME)
+    world.four_steps(ROOT, {"name": "data"})
 
 
 @pytest.mark.parametrize("running", [True, False])

@@ -33,33 +33,35 @@ def _unread(vm: Vm) -> t.List[DiskConfig]:
     return [*vm.config.unreadable, *(entry for entry in vm.config.disks if entry.path in vm.unread)]
 
 
-def _used_otherwise(vm: Vm, host: Host) -> t.List[Dataset]:
-    """Return the volumes of the VM's own disks that are none of its disks now, because a line of a file uses them."""
+def _out_of_place(vm: Vm, host: Host) -> t.List[Dataset]:
+    """Return the volumes that may be disks of the VM, and are none now: used otherwise, or renamed by hand."""
     if not vm.config.prefixes:
         return []
     known = {disk.volume.name for disk in (*vm.disks, *vm.orphans, *vm.detached)}
-    used = (one for name, one in host.datasets.items() if name not in known and host.usage.of(name))
-    return [one for one in used if one.kind != "snapshot" and one.user.get("vm", vm.config.uuid) == vm.config.uuid]
+    others = [one for name, one in host.datasets.items() if one.kind == "volume" and name not in known]
+    owners = {one.name: one.user.get("vm", vm.config.uuid if host.usage.of(one.name) else "") for one in others}
+    return [one for one in others if owners[one.name] == vm.config.uuid]
 
 
 def _is_of(entry: DiskDeclaration, serials: t.Collection[str], volume: Dataset) -> bool:
     """Whether an entry means a volume. serials: those that the record has for the name of the entry."""
     uuid = volume.user.get("uuid") or identity.uuid_of(volume.guid)
-    named = bool(entry.name) and entry.name == volume.user.get("name")
+    named = bool(entry.name) and entry.name == volume.user.get("name") and "vm" in volume.user
     return named or uuid == entry.uuid or identity.serial_of(uuid) in serials
 
 
-def check_used_otherwise(vm: Vm, spec: VmDisksDeclaration, match: Match, host: Host, problems: Problems) -> None:
-    """Refuse an entry without a disk whose disk is there, used in another way: it is neither new nor gone."""
+def check_out_of_place(vm: Vm, spec: VmDisksDeclaration, match: Match, host: Host, problems: Problems) -> None:
+    """Refuse an entry without a disk whose disk is there, out of the VM's reach: it is neither new nor gone."""
     matched = [entry for entry, _disk in match.pairs]
-    volumes = _used_otherwise(vm, host)
-    unseen = vm_record.unseen(vm)
-    for entry in (one for one in spec.disks or () if not any(one is other for other in matched)):
+    entries = [one for one in spec.disks or () if not any(one is other for other in matched)]
+    volumes, unseen = _out_of_place(vm, host) if entries else [], vm_record.unseen(vm)
+    for entry in entries:
         serials = [serial for serial, name in unseen.items() if name and name == entry.name]
         for volume in (one for one in volumes if _is_of(entry, serials, one)):
             users = labels(host.usage.of(volume.name))
-            text = f"{volume.name} is this disk, and is also used by {users}; it is neither made anew nor given up"
-            problems.add("InUse", f"{text} while that is so", entry.label)
+            where = f"is also used by {users}" if users else "is not called as the disks of the VM are (zfs rename)"
+            text = f"{volume.name} is this disk, and {where}; it is neither made anew nor given up while that is so"
+            problems.add("InUse", text, entry.label)
 
 
 def check_given_up(vm: Vm, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
