@@ -13,24 +13,24 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 324,
-    "disk_adopt": 331,
-    "disk_info": 297,
-    "disk_verify": 370,
-    "group_lease": 186,
+    "disk": 359,
+    "disk_adopt": 366,
+    "disk_info": 305,
+    "disk_verify": 378,
+    "group_lease": 190,
     "guest_growth": 60,
     "guest_growth_info": 70,
-    "host_info": 273,
-    "host_metrics": 236,
-    "host_status": 234,
-    "host_step": 525,
+    "host_info": 280,
+    "host_metrics": 241,
+    "host_status": 239,
+    "host_step": 531,
     "progress_info": 50,
-    "replica_info": 325,
-    "vm": 351,
-    "vm_disks": 330,
-    "vm_info": 296,
-    "vm_snapshot": 335,
-    "zfs_quota": 341,
+    "replica_info": 331,
+    "vm": 357,
+    "vm_disks": 332,
+    "vm_info": 303,
+    "vm_snapshot": 375,
+    "zfs_quota": 349,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 
@@ -62,7 +62,7 @@ def test_what_a_module_cannot_need_does_not_travel_with_it(payload):
         assert not [path for path in travels[module] if path.startswith(("plan/", "zfs/", "hypervisor/libvirt_d"))]
     for module in ("disk_info", "host_info", "vm_info", "replica_info", "group_lease"):
         assert not [path for path in travels[module] if path.startswith("engine/steps/apply")], module
-    changing = {"vm_disks"}
+    changing = {"disk", "disk_adopt", "vm_disks", "vm_snapshot"}
     assert {module for module, paths in travels.items() if "hypervisor/pve_disks.py" in paths} == changing
     reading = {"disk_info", "disk_verify", "host_info", "host_metrics", "host_status", "replica_info"}
     reading |= {"vm_info", "zfs_quota", "group_lease"}

@@ -73,8 +73,8 @@ def test_a_disk_keeps_its_key():
         ({"model": "nvme"}, "model 'nvme' is not valid"),
         ({"type": "file"}, "type file is not supported"),
         ({"size": "60GiB", "type": "thick"}, "[InsufficientSpace]"),
-        ({"name": "data", "pci_slot": "virtio7"}, "adds disks, makes them larger"),
-        ({"name": "data", "boot": True}, "adds disks, makes them larger"),
+        ({"name": "data", "pci_slot": "virtio7"}, "attaches and destroys disks, and changes nothing else"),
+        ({"name": "data", "boot": True}, "attaches and destroys disks, and changes nothing else"),
     ],
 )
 def test_what_cannot_be(entry, why):

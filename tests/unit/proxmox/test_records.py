@@ -296,11 +296,12 @@ def test_what_is_gone_for_good_is_given_up_by_name():
     world.four_steps({"name": "data", "size": "2GiB"})
 
 
-def test_a_disk_that_is_there_is_never_forgotten():
+def test_a_disk_that_is_there_is_destroyed_and_not_only_forgotten():
     world = World()
-    world.done(SHOP)
-    assert "[NotSupported]" in world.refusal({"name": "data", "state": "absent"})
-    assert SERIAL in record(world)["disks"]
+    world.done({**SHOP, "preserve": False})
+    done = world.four_steps({"name": "data", "state": "absent"})
+    assert ("DESTROYED" in done.diff, "forgotten" in done.diff) == (True, False)
+    assert SERIAL not in record(world)["disks"]
 
 
 def test_a_line_without_a_volume():

@@ -158,7 +158,11 @@ class World:
 
     @property
     def zfs(self) -> Zfs:
-        return Zfs(self._runner, self.node.sleep)
+        return Zfs(self._runner, self.node.sleep, pipe=self._pipe)
+
+    def _pipe(self, first: Sequence[str], second: Sequence[str]) -> tuple[Answer, Answer]:
+        sent = self._runner(first)
+        return sent, self._runner(second, sent.stdout)
 
     def converge(self, *disks: dict[str, Any], check: bool = False, vm: Any = None, **policy: Any) -> Outcome:
         declared = {"vm": "web", "unlisted": "keep", "disks": list(disks), **(vm or {})}

@@ -20,6 +20,19 @@ class Resizing(t.Protocol):
         """Resize a disk, and tell a running guest. shrink: the user permits a smaller size."""
 
 
+class Snapshots(t.Protocol):
+    """Snapshots that a hypervisor keeps in the configurations of VMs, by their own names."""
+
+    def create_snapshot(self, vm: str, name: str) -> None:
+        """Take a snapshot of all disks of the VM."""
+
+    def delete_snapshot(self, vm: str, name: str) -> None:
+        """Delete a snapshot, also what an interrupted command has left of it."""
+
+    def roll_back(self, vm: str, name: str) -> None:
+        """Bring a stopped VM back to its newest snapshot, with its settings. It stays stopped."""
+
+
 class Storage(Resizing, t.Protocol):
     """Commands of a hypervisor that also manages quotas and snapshots of VMs itself. Else the engine does."""
 
@@ -136,6 +149,10 @@ class Hypervisor(t.Protocol):
         """Takes back changes that wait; None if the hypervisor makes every change at once."""
 
     @property
+    def snapshots(self) -> t.Optional[Snapshots]:
+        """Takes and deletes snapshots of VMs; None if Storage or ZFS does."""
+
+    @property
     def guests(self) -> t.Optional[Guests]:
         """What running guests have; None if a later run can tell them what an interrupted one has not."""
 
@@ -176,7 +193,7 @@ class Hypervisor(t.Protocol):
         """Add root ports with these numbers to a stopped VM."""
 
     def forget_disk(self, vm: str, path: str) -> None:
-        """Remove a disk from the configuration. Its volume may have been renamed before."""
+        """Remove a disk from the configuration, or what that still says of one whose volume has been renamed."""
 
     def stop(self, vm: str, timeout: int, force: bool) -> None:
         """Stop the VM. A guest that still runs after timeout seconds is an error, unless force permits to halt it."""

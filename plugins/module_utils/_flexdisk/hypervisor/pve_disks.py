@@ -9,6 +9,7 @@ read again, whatever the exit status was.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -23,15 +24,18 @@ from ..model.text import visible
 from ..model.vm import VmConfig, VmRecord
 from ..rules import vm_record
 from ..rules.identity import serial_of
-from . import pve_disk, pve_monitor, pve_qm, pve_vm, whole_files
+from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_storage, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
-_PATIENCE = 600  # a volume whose device does not come takes five minutes
+PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
-_LIVE = frozenset(("identity", "grow", "create", "attach", "flexible", "give_up"))
-_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember"}
-_SCOPE = "on Proxmox VE, this release adds disks, makes them larger and names them, and changes nothing else"
+_LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
+_LIVE = frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up")) | _LEAVING
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
+_SCOPE = (
+    "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
+)
 
 
 class _Place(t.NamedTuple):
@@ -81,17 +85,36 @@ class ProxmoxDisks(ProxmoxVms):
 
     def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
         """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""
-        if shrink:
-            raise FlexdiskError("NotSupported", f"{path} cannot become smaller: {_SCOPE}")
         place = self._place(vm, path)
+        if shrink and size * MIB < self._volsize(place.dataset):
+            self._shrink(place, size)
+            return
         if self._process(place.vmid):
             self._qemu_size(place)  # if it cannot be asked, nothing is begun
         argv = ("qm", "disk", "resize", str(place.vmid), place.key, f"{size}M", "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_resized(place, size * MIB) or self._dropped(place)
         if lacking:
             raise pve_qm.failure(argv, answer, lacking)
         self.vms()
+
+    def _shrink(self, place: _Place, size: int) -> None:
+        """Make a disk of a stopped VM smaller, which qm refuses. Then the file gets the size by writing the disk again.
+
+        While the volume is changed, nothing can start the VM: its guest would write behind the end.
+        """
+        argv = ("zfs", "set", f"volsize={size}M", place.dataset)
+        with pve_lock.held(self._root, place.vmid, self.pause):
+            if self._file(place.vmid).digest != place.file.digest:
+                raise FlexdiskError("Changed", f"the file of VM {place.vmid} was changed by something else")
+            if self._process(place.vmid):
+                raise FlexdiskError("Changed", f"VM {place.vmid} runs by now, and {place.label} cannot become smaller")
+            answer = self._runner(argv)
+        volume = self._volsize(place.dataset)
+        if volume != size * MIB:
+            text = "%s has %s, not %s" % (place.dataset, *render_apart(volume, size * MIB))
+            raise pve_qm.failure(argv, answer, text)
+        self._set(place, place.disk.options)
 
     def _not_resized(self, place: _Place, size: int) -> str:
         """Return what has not the new size, as a sentence; "" if everything has it."""
@@ -149,8 +172,87 @@ class ProxmoxDisks(ProxmoxVms):
         vmid, key, dataset = config.proxmox["vmid"], disk["pci_slot"], disk["path"][len(ZVOL) :]
         if key in file.main.values:
             raise FlexdiskError("Changed", f"{key} of VM {vmid} is taken by now")
+        if not disk["uuid"]:
+            raise FlexdiskError("IdentityMismatch", f"{dataset} has no uuid for the serial of {key} of VM {vmid}")
         place = _Place(vmid, key, pve_disk.PveDisk(self._volume_id(dataset), {}), dataset, file)
-        self._set(place, {"serial": serial_of(disk["uuid"])})
+        options = pve_disk.options_of(disk.get("element", ""), disk.get("without", ()))
+        self._set(place, {**options, "serial": serial_of(disk["uuid"])})
+
+    def forget_disk(self, vm: str, path: str) -> None:
+        """Take a disk out of a VM. qm keeps its volume as C(unusedN); call this again when the volume has been renamed.
+
+        qm destroys the volume of an C(unusedN) that it forgets, so that must not be there any more.
+        """
+        config, file = self._fresh(vm)
+        if any(one.path == path and one.volume for one in config.disks):
+            self._take_out(self._place(vm, path))
+            return
+        dataset, storages = path[len(ZVOL) :], self._cluster().storages
+        values = file.main.values
+        keys = [key for key in values if pve_disk.is_unused_key(key)]
+        keys = [key for key in keys if dataset in pve_storage.mentioned(storages, values[key])]
+        if keys:
+            self._forget_unused(config.proxmox["vmid"], keys, dataset, file)
+
+    def _take_out(self, place: _Place) -> None:
+        running = self._process(place.vmid)
+        if running:
+            self._qemu_sizes(place.vmid)  # if it cannot be asked, nothing is begun
+        argv = ("qm", "set", str(place.vmid), "--delete", place.key, "--digest", place.file.digest)
+        answer = self._runner(argv, timeout=PATIENCE)
+        lacking = self._not_out(place) or self._dropped(place, [place.key])
+        if lacking:
+            failure = pve_qm.failure(argv, answer, lacking)
+            left = self._put_back(place, failure.code)
+            raise FlexdiskError(failure.code, f"{failure.message}{left}{self._lost_by_guest(place, failure.code)}")
+        self.vms()
+
+    def _not_out(self, place: _Place) -> str:
+        """Return where a disk still is, as a sentence; "" if nothing but an C(unusedN) has it."""
+        file = self._file(place.vmid)
+        if place.key in file.main.values:
+            return f"{place.label} is still there"
+        if place.key in pve_vm.pending_keys(file):
+            return f"the removal of {place.label} waits for a stop of the VM"
+        if self._process(place.vmid) and place.key in self._qemu_sizes(place.vmid):
+            return f"the running QEMU still has {place.key}"
+        return ""
+
+    def _put_back(self, place: _Place, code: str) -> str:
+        """Take back the removal of a disk that waits, if the command has begun it. Return what is left."""
+        file = self._file(place.vmid)
+        keys = pve_vm.pending_keys(file)
+        ours = bool(keys) and pve_vm.leaves(file) == place.key and code not in _NOT_BEGUN
+        if keys and not ours:
+            return f"; somebody else's change of {', '.join(keys)} waits for a stop of the VM, and stays there"
+        return self._reverted(place.vmid, keys) if keys else ""
+
+    def _lost_by_guest(self, place: _Place, code: str) -> str:
+        """Return whether the running QEMU has a disk that its guest has not given up, as the end of a text."""
+        if code != "GuestHoldsDisk" or place.key not in self._file(place.vmid).main.values:
+            return ""
+        again = "QEMU lacks it then, until the VM has been stopped and started, or this task has been done"
+        with contextlib.suppress(FlexdiskError):
+            if self._process(place.vmid) and place.key not in self._qemu_sizes(place.vmid):
+                return f"; the guest has lost the disk, which the VM keeps: {again}"
+        return f"; the VM keeps the disk. If the guest gives it up later: {again}"
+
+    def _forget_unused(self, vmid: int, keys: t.Sequence[str], dataset: str, file: VmFile) -> None:
+        if self._exists(dataset):
+            raise FlexdiskError("Changed", f"{dataset} is there again, and qm would destroy it with {', '.join(keys)}")
+        argv = ("qm", "set", str(vmid), "--delete", ",".join(keys), "--digest", file.digest)
+        answer = self._runner(argv, timeout=PATIENCE)
+        left = [key for key in keys if key in self._file(vmid).main.values]
+        if left:
+            text = f"{', '.join(left)} of VM {vmid} still names {dataset}, which is not there"
+            raise pve_qm.failure(argv, answer, text)
+        self.vms()
+
+    def _exists(self, dataset: str) -> bool:
+        answer = self._runner(("zfs", "list", "-Ho", "name", dataset))
+        if answer.rc != 0 and "does not exist" not in answer.stderr:
+            raise FlexdiskError("UnexpectedOutput", f"{dataset} cannot be read: {answer.stderr.strip()}")
+        return answer.rc == 0
 
     def _volume_id(self, dataset: str) -> str:
         """Return what Proxmox VE calls a volume. Two storages may have it: it takes either."""
@@ -166,7 +268,7 @@ class ProxmoxDisks(ProxmoxVms):
         wanted = pve_disk.PveDisk(place.disk.volume, {key: options[key] for key in options if key != "size"})
         value = pve_disk.render(wanted)
         argv = ("qm", "set", str(place.vmid), f"--{place.key}", value, "--digest", place.file.digest)
-        answer = self._runner(argv, timeout=_PATIENCE)
+        answer = self._runner(argv, timeout=PATIENCE)
         lacking = self._not_set(place, wanted) or self._dropped(place)
         if lacking:
             failure = pve_qm.failure(argv, answer, lacking)
@@ -188,11 +290,12 @@ class ProxmoxDisks(ProxmoxVms):
             return f"the running QEMU does not have {place.key}"
         return ""
 
-    def _dropped(self, place: _Place) -> str:
-        """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none."""
+    def _dropped(self, place: _Place, removed: t.Collection[str] = ()) -> str:
+        """Return which lines Proxmox VE has dropped from the file, as a sentence; "" if none. removed: keys that go."""
         before, now = pve_vm.settings(place.file), pve_vm.settings(self._file(place.vmid))
         used = pve_vm.volumes_in_use(place.file) | {place.disk.volume}
         gone = {at: value for at, value in before.items() if at not in now and at[1] != "delete"}
+        gone = {at: value for at, value in gone.items() if at not in {("", key) for key in removed}}
         kept = {at: value for at, value in gone.items() if not self._is_unused(at[1], value, used)}
         lost = [f"{key}: {visible(value)}{where}" for (where, key), value in kept.items()]
         return f"the change was made, but Proxmox VE has dropped {'; '.join(lost)} from the file" if lost else ""
@@ -225,10 +328,14 @@ class ProxmoxDisks(ProxmoxVms):
         return same and key not in file.deletes
 
     def _reverted(self, vmid: int, keys: t.Sequence[str]) -> str:
-        """Take back pending changes. Return what is left of them, as the end of a text."""
-        for key in keys:
-            digest = self._file(vmid).digest
-            self._runner(("qm", "set", str(vmid), "--revert", key, "--digest", digest), timeout=_PATIENCE)
+        """Take back pending changes, all at once: what is left of them would be made by the way.
+
+        Return what is left of them, as the end of a text.
+        """
+        file = self._file(vmid)
+        argv = ("qm", "set", str(vmid), "--revert", ",".join(keys), "--digest", file.digest)
+        if keys:
+            self._runner(argv, timeout=PATIENCE)
         left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
         text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
         return text if left else ""

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 from ..model.dataset import ZVOL
 from ..model.errors import FlexdiskError
 from ..model.text import visible
-from ..model.vm import SAVED, SPARSE, THICK, DiskConfig, NewDisks, Pci, Use, VmConfig, Waiting
+from ..model.vm import SAVED, SPARSE, THICK, DiskConfig, ListedSnapshot, NewDisks, Pci, Use, VmConfig, Waiting
 from ..rules import vm_record
 from ..rules.identity import is_pool, is_uuid, uuid_for
 from ..rules.layout import pool_of, sibling_prefix, sibling_prefixes, vm_dataset
@@ -31,8 +31,16 @@ _FIRST_DEVICE = 10
 _HOTPLUG = "network,disk,usb"  # the default
 _HOT_SCSI = ("virtio-scsi-pci", "virtio-scsi-single")
 _SUSPENDED = "suspended"
+# What a snapshot has beside the settings of its VM, or a VM beside those of a snapshot.
+_OF_SNAPSHOTS = (
+    *("snaptime", "snapstate", "parent", "description", "lock", "digest"),
+    *("vmstate", "runningcpu", "runningmachine", "running-nets-host-mtu"),
+)
+# Settings that decide which disks a VM has, where its guest sees them, and which VM it is.
+_OF_DISKS = ("arch", "bios", "boot", "bootdisk", "machine", "scsihw", "smbios1", "template")
 _DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
 _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
+_IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
 _KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
 
 
@@ -66,20 +74,17 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
     """Return the configuration of a VM from its file. process: the id of its running QEMU, "" if it has none."""
     file = _readable(content)
     values = file.main.values
-    disks = _Disks(vmid, cluster, file)
+    disks = _Disks(vmid, cluster, file, bool(process))
     uuid = _uuid(values.get("smbios1", ""))
     pools = [pool_of(entry.volume) for entry in sorted(disks.entries, key=lambda e: not e.boot) if entry.volume]
     config = VmConfig(
         uuid=uuid or _stand_in(cluster, vmid),
-        alias=values.get("name", "") or f"vm{vmid}",
         brand=BRAND,
         state=_state(process, values),
-        autoboot=_is_on(values, "onboot"),
         pool=pools[0] if pools else "",
         dataset=vm_dataset(pools[0], uuid) if pools and uuid else "",
         flexible_disk_size=None,
         disks=tuple(disks.entries),
-        tags={tag: "" for tag in re.split(r"[;,\s]+", values.get("tags", "")) if tag},
         pci=disks.pci,
         new_disks=disks.new_disks,
         identity_in_zfs=True,
@@ -88,16 +93,86 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         why_waiting=_why_waiting(vmid, file),
         uses=disks.uses,
         digest=VmFile(content).digest,
-        memory=_number(values.get("memory", "").rpartition("=")[2]) or _DEFAULT_MEMORY,
-        vcpus=(_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
         run_id=process,
         prefixes=disks.prefixes,
         unused=disks.unused_volumes,
         unreadable=tuple(disks.unreadable_disks),
+        snapshots=tuple(_listed(vmid, name, file, cluster) for name in file.snapshots),
+        unsnapshotted=tuple(_unsnapshotted(file, cluster)),
         proxmox=_particulars(vmid, file, cluster, disks),
+        boot_unknown=_why_boot_unknown(vmid, file.main.values),
+        **_settings_shown(vmid, values),
     )
     why = _unsupported(vmid, values, uuid, disks)
     return left_alone(config, why) if why else config
+
+
+def _settings_shown(vmid: int, values: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+    """Return the fields of a configuration that are settings of the VM, and not of its disks."""
+    return {
+        "alias": values.get("name", "") or f"vm{vmid}",
+        "autoboot": _is_on(values, "onboot"),
+        "tags": {tag: "" for tag in re.split(r"[;,\s]+", values.get("tags", "")) if tag},
+        "memory": _number(values.get("memory", "").rpartition("=")[2]) or _DEFAULT_MEMORY,
+        "vcpus": (_number(values.get("cores", "")) or 1) * (_number(values.get("sockets", "")) or 1),
+    }
+
+
+def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnapshot:
+    """Return a snapshot in the file of a VM."""
+    then, now = file.snapshots[name], file.main.values
+    volumes, beyond = _snapshot_volumes(then, cluster)
+    if "vmstate" in then:
+        beyond.append("the memory of the VM")
+    differ = [key for key in sorted({*then, *now}) if _plain_value(key, then) != _plain_value(key, now)]
+    differ = [key for key in differ if key not in _OF_SNAPSHOTS and not pve_disk.is_unused_key(key)]
+    of_disks = [key for key in differ if pve_disk.is_disk_key(key) or key in (*_OF_DISKS, *pve_disk.FIRMWARE)]
+    settings = tuple(key for key in differ if key not in of_disks)
+    fields = _settings_shown(vmid, then) if settings else {}
+    unfinished = "snapstate" in then
+    return ListedSnapshot(name, tuple(volumes), tuple(beyond), unfinished, tuple(of_disks), settings, fields)
+
+
+def _unsnapshotted(file: VmFile, cluster: Cluster) -> t.Iterator[str]:
+    for one in _snapshot_volumes(file.main.values, cluster)[1]:
+        yield f"{visible(one)} is no volume of a {pve_storage.ZFS} of this node, and how it gets one was not seen"
+
+
+def _snapshot_volumes(values: t.Mapping[str, str], cluster: Cluster) -> t.Tuple[t.List[str], t.List[str]]:
+    """Return the volumes that a snapshot with these settings has, and its other disks."""
+    volumes: t.List[str] = []
+    beyond: t.List[str] = []
+    for key in sorted(key for key in values if is_snapshotted(key, values)):
+        try:
+            disk = pve_disk.parse(values[key])
+            storage = cluster.storages.get(disk.volume.partition(":")[0])
+            there = storage is not None and storage.is_active(cluster.node)
+            name = pve_storage.volume(cluster.storages, disk.volume).dataset
+        except FlexdiskError:
+            there, name = False, ""
+        if there:
+            volumes.append(name)
+        else:
+            beyond.append(f"{key} ({values[key]})")
+    return volumes, beyond
+
+
+def is_snapshotted(key: str, values: t.Mapping[str, str]) -> bool:
+    """Return whether a setting is a disk that snapshots have. They have all but drives for discs."""
+    is_disk = pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE
+    return is_disk and "media=cdrom" not in values[key].split(",")
+
+
+def _plain_value(key: str, values: t.Mapping[str, str]) -> t.Any:
+    """Return a value to be compared: of a disk without its size, which follows the volume."""
+    value = values.get(key, "")
+    if not value or not (pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE):
+        return value
+    try:
+        disk = pve_disk.parse(value)
+    except FlexdiskError:
+        return value
+    return disk.volume, pve_disk.but_for(disk)
 
 
 def left_alone(config: VmConfig, why: str) -> VmConfig:
@@ -201,13 +276,23 @@ def _why_frozen(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> str
     lock, jobs = file.main.values.get("lock", ""), cluster.replication.get(vmid, ())
     unreadable = [*file.unreadable, *disks.unreadable]
     if lock:
-        return f"VM {vmid} is locked by Proxmox VE ({visible(lock)})"
+        return f"VM {vmid} is locked by Proxmox VE ({visible(lock)}){unlocking(vmid, file)}"
     if unreadable:
         lines = "; ".join(visible(line) for line in unreadable)
         return f"Proxmox VE cannot read a part of the file of VM {vmid} ({lines}), and drops it with any change"
     if jobs:
         return f"VM {vmid} has the replication job {', '.join(jobs)} of Proxmox VE"
     return ""
+
+
+def unlocking(vmid: int, file: VmFile) -> str:
+    """Return how what an interrupted command for snapshots has left is given up, as the end of a text; "" without."""
+    lock = file.main.values.get("lock", "")
+    names = sorted(name for name, values in file.snapshots.items() if "snapstate" in values)
+    text = f"; if no task of Proxmox VE works on it any more, qm unlock {vmid}"
+    if lock in ("snapshot", "snapshot-delete") and names:
+        return f"{text}, and qm delsnapshot {vmid} {names[0]} --force 1, give up what is left of snapshot {names[0]}"
+    return f"{text}, and then the same rollback again, end it" if lock == "rollback" else ""
 
 
 def _why_waiting(vmid: int, file: VmFile) -> str:
@@ -243,22 +328,37 @@ def pending_keys(file: VmFile) -> t.List[str]:
 
 def waiting(file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> t.Iterator[Waiting]:
     """Yield the changes that wait. Their volume is known of those that this collection could have begun: they add a
-    disk with a serial and no other option, or give one another serial.
+    disk, give one another serial, or take one out of the VM and of its boot order, but do not destroy it.
     """
+    leaving = leaves(file)
     for key in pending_keys(file):
         change = Waiting(key)
-        if pve_disk.is_disk_key(key) and key not in file.deletes:
-            with contextlib.suppress(FlexdiskError):
+        with contextlib.suppress(FlexdiskError):
+            if leaving and key in (leaving, "boot"):
+                volume = pve_disk.parse(file.main.values[leaving]).volume
+                change = Waiting(key, pve_storage.volume(storages, volume).dataset, leaves=True)
+            elif pve_disk.is_disk_key(key) and key not in file.deletes:
                 change = _waiting_disk(key, file, storages)
         yield change
 
 
+def leaves(file: VmFile) -> str:
+    """Return the key of the disk that waits to leave the VM, if nothing else waits but what comes of it; else ""."""
+    key, order = next(iter(file.deletes), ""), boot_order(file.main.values)
+    disk = pve_disk.is_disk_key(key) and key in file.main.values and not file.deletes[key]
+    alone = len(file.deletes) == 1 and set(file.pending) <= {"boot"}
+    boots = "boot" not in file.pending or boot_order(file.pending) == [one for one in order if one != key]
+    return key if disk and alone and boots else ""
+
+
 def _waiting_disk(key: str, file: VmFile, storages: t.Mapping[str, pve_storage.Storage]) -> Waiting:
     then = pve_disk.parse(file.pending[key])
-    now = pve_disk.parse(file.main.values[key]) if key in file.main.values else pve_disk.PveDisk(then.volume, {})
+    comes = key not in file.main.values
+    now = then if comes else pve_disk.parse(file.main.values[key])
     if now.volume != then.volume or pve_disk.but_for(now, "serial") != pve_disk.but_for(then, "serial"):
         return Waiting(key)
-    return Waiting(key, pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", ""))
+    volume, serial = pve_storage.volume(storages, then.volume).dataset, then.options.get("serial", "")
+    return Waiting(key, volume, serial, pve_disk.words(then) if comes else ())
 
 
 def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.Dict[str, t.Any]:
@@ -280,9 +380,13 @@ def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.
 class _Disks:
     """The disks in the file of a VM."""
 
-    def __init__(self, vmid: int, cluster: Cluster, file: VmFile) -> None:
+    def __init__(self, vmid: int, cluster: Cluster, file: VmFile, running: bool) -> None:
         self._vmid = vmid
         self._cluster = cluster
+        self._file = file
+        self._running = running
+        # The snapshots that have each volume.
+        self._snapshots = _snapshots(cluster, file)
         self.entries: t.List[DiskConfig] = []
         # Volumes that the VM uses otherwise than as a managed disk.
         self.uses = _uses(vmid, cluster, file)
@@ -335,7 +439,8 @@ class _Disks:
         keys = tuple(key for key in every if key not in others)
         hot = frozenset(key for key in keys if key.rstrip("0123456789") in self._hot_buses)
         known_addresses = addresses if known else {}
-        return Pci(candidates=keys, hot=hot, functions=1, strict=True, others=others, addresses=known_addresses)
+        fixed = dict.fromkeys(boot_order(self._values), _IN_ORDER) if self._running else {}
+        return Pci(keys, hot, functions=1, strict=True, others=others, addresses=known_addresses, fixed=fixed)
 
     @property
     def _hot_buses(self) -> t.Set[str]:
@@ -379,8 +484,17 @@ class _Disks:
             model=_KEY_ORDER.sub(r"\1", key),
             pci_slot=key,
             serial=unquote(disk.options.get("serial", "")),
+            element=pve_disk.element(disk),
+            mentions=(*(f"its snapshot {name}" for name in self._snapshots.get(volume, ())), *self._twice(key, volume)),
             key=key,
         )
+
+    def _twice(self, key: str, volume: str) -> t.Iterator[str]:
+        """Yield the other places beside snapshots at which the file names the volume of a disk."""
+        for section, other, named in _named(self._cluster, self._file):
+            own = other == key or (section.kind == MAIN and pve_disk.is_unused_key(other))
+            if named == volume and section.kind != SNAPSHOT and not own:
+                yield _place(section, other)
 
     def _note_unreadable(self, key: str, disk: pve_disk.PveDisk) -> None:
         """Note a disk that would be managed if its storage could be read."""
@@ -439,15 +553,20 @@ def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
     Descriptions are no use, and neither are the VM's own volumes as unusedN.
     """
     uses: t.Dict[str, Use] = {}
+    for section, key, volume in _named(cluster, file):
+        unused = section.kind == MAIN and pve_disk.is_unused_key(key)
+        if not (unused and sibling_prefix(volume).endswith(f"-{vmid}-")):
+            uses.setdefault(volume, Use(f"as {_place(section, key)}"))
+    return uses
+
+
+def _named(cluster: Cluster, file: VmFile) -> t.Iterator[t.Tuple[Section, str, str]]:
+    """Yield each volume that a line names, with the section and the key. Descriptions name none."""
     for section in file.sections:
         for line in section.lines:
-            if line.comment is not None or line.key == "description":
-                continue
-            unused = section.kind == MAIN and pve_disk.is_unused_key(line.key)
-            for volume in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
-                if not (unused and sibling_prefix(volume).endswith(f"-{vmid}-")):
-                    uses.setdefault(volume, Use(f"as {_place(section, line.key)}"))
-    return uses
+            if line.comment is None and line.key != "description":
+                for volume in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
+                    yield section, line.key, volume
 
 
 def _place(section: Section, key: str) -> str:
@@ -470,9 +589,33 @@ def _order(key: str) -> t.Tuple[str, int]:
     return (match.group(1), int(match.group(2))) if match else (key, 0)
 
 
-def _boot_disk(values: t.Mapping[str, str]) -> str:
-    """Return the key of the first disk in the boot order, "" if there is none."""
+def boot_order(values: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys in the boot order."""
     order = re.search(r"order=([^,]*)", values.get("boot", ""))
     keys = order.group(1).split(";") if order else [values.get("bootdisk", "")]
+    return [key for key in keys if key]
+
+
+def _boot_disk(values: t.Mapping[str, str]) -> str:
+    """Return the key of the first disk in the boot order, "" if there is none."""
+    keys = boot_order(values)
     disks = [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
     return disks[0] if disks else ""
+
+
+def _why_boot_unknown(vmid: int, values: t.Mapping[str, str]) -> str:
+    """Return why the file does not say which disk the VM boots from, "" if it says that it is one, or none."""
+    if "order=" in values.get("boot", "") or _boot_disk(values) in values:
+        return ""
+    text = f"VM {vmid} has no boot order, so Proxmox VE chooses the disk that it boots from, and it may be this one"
+    return f"{text}; qm set {vmid} --boot order=KEY names that, such as virtio0"
+
+
+def _snapshots(cluster: Cluster, file: VmFile) -> t.Dict[str, t.List[str]]:
+    """Return the names of the snapshots that have each volume."""
+    found: t.Dict[str, t.List[str]] = {}
+    for name, values in file.snapshots.items():
+        for value in values.values():
+            for volume in pve_storage.mentioned(cluster.storages, value):
+                found.setdefault(volume, []).append(name)
+    return found

@@ -17,7 +17,7 @@ from ..model.resources import Resources, checked
 from ..model.sizes import MIB
 from ..model.vm import VmConfig
 from . import pve_disk, pve_vm
-from .protocol import Guests, Records, Resizing, WaitingChanges, WholeVms
+from .protocol import Guests, Records, Resizing, Snapshots, WaitingChanges, WholeVms
 
 _LOCAL = pve_vm.LOCAL
 _MEMORY = "/proc/meminfo"
@@ -34,6 +34,7 @@ class ProxmoxVms:
     records: t.Optional[Records] = None
     waiting: t.Optional[WaitingChanges] = None
     guests: t.Optional[Guests] = None
+    snapshots: t.Optional[Snapshots] = None
     vms_as_a_whole: t.Optional[WholeVms] = None
     capabilities = Capabilities(
         name="proxmox",

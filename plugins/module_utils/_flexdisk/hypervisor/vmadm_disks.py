@@ -56,6 +56,7 @@ class VmadmDisks:
         self.records = None
         self.waiting = None
         self.guests = None
+        self.snapshots = None
         self.vms_as_a_whole: t.Optional[WholeVms] = None
 
     def _vmadm(self, *argv: str, stdin: str = "", timeout: float = PATIENCE) -> Answer:

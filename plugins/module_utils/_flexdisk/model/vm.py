@@ -43,6 +43,8 @@ class Pci:
     others: t.Mapping[str, str] = field(default_factory=dict)
     # The addresses that guests see, by the slots that are no addresses.
     addresses: t.Mapping[str, str] = field(default_factory=dict)
+    # Those of the candidates whose disks a running VM does not give up, with the reason.
+    fixed: t.Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -116,9 +118,13 @@ class Waiting(t.NamedTuple):
 
     # What it changes, as the hypervisor calls it.
     key: str
-    # The disk that comes, or that gets nothing but another serial; "" for any other change.
+    # The disk that comes or goes, or that gets nothing but another serial; "" for any other change.
     volume: str = ""
     serial: str = ""
+    # Its other settings, if it comes.
+    settings: t.Tuple[str, ...] = ()
+    # The disk goes.
+    leaves: bool = False
 
 
 class VmRecord(t.NamedTuple):
@@ -128,6 +134,23 @@ class VmRecord(t.NamedTuple):
     disks: t.Mapping[str, t.Mapping[str, t.Any]]
     # MiB.
     flexible_disk_size: t.Optional[int] = None
+
+
+class ListedSnapshot(t.NamedTuple):
+    """A snapshot that the configuration of its VM lists, with one of the same name of each volume in ZFS."""
+
+    name: str
+    # Its volumes, by their datasets.
+    volumes: t.Tuple[str, ...] = ()
+    # What it has and nothing is known about: disks that are no volumes in ZFS, and the memory of the VM.
+    beyond: t.Tuple[str, ...] = ()
+    # It is half made or half deleted.
+    unfinished: bool = False
+    # What a rollback would bring back of the VM's disks otherwise than it is now, by key.
+    disks_differ: t.Tuple[str, ...] = ()
+    # Other settings of which that is true, by key, and the fields of the configuration that have them.
+    settings_differ: t.Tuple[str, ...] = ()
+    fields: t.Mapping[str, t.Any] = {}
 
 
 class NewDisks(t.NamedTuple):
@@ -177,6 +200,8 @@ class VmConfig:
     first_boots: bool = False
     # A boot order by types of devices, into which no other disk can be put.
     boot_types: str = ""
+    # Why nobody knows which disk the VM boots from, as a sentence with what helps.
+    boot_unknown: str = field(default="", compare=False)
     # Why the configuration cannot be changed.
     frozen: str = ""
     new_disks: t.Optional[NewDisks] = None
@@ -185,6 +210,9 @@ class VmConfig:
     # Changes that were begun and not made yet, and why nothing else may be changed then if they are not our own.
     waiting: t.Tuple[Waiting, ...] = ()
     why_waiting: str = ""
+    # Snapshots of a VM without a dataset of its own, and disks that keep it from having any, as sentences.
+    snapshots: t.Tuple[ListedSnapshot, ...] = ()
+    unsnapshotted: t.Tuple[str, ...] = ()
     # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
     # Volumes that the VM uses in any way, if the hypervisor reports more than the list of disks.
@@ -477,6 +505,14 @@ class Vm:
         """Configured paths whose volumes an interrupted run has detached already."""
         detached = {disk.uuid for disk in self.detached if disk.uuid}
         return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in detached)
+
+    @property
+    def left_unused(self) -> t.Tuple[str, ...]:
+        """Volumes that an interrupted run has moved away, and that the configuration still names as unused ones."""
+        moves = self.interrupted.moves if self.interrupted is not None else ()
+        there = {volume.name for volume in self.volumes}
+        moved = {source for _guid, source, _target in moves if source not in there}
+        return tuple(dict.fromkeys(name for name in self.config.unused if name in moved))
 
     @property
     def hidden_mib(self) -> int:

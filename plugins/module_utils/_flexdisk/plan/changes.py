@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import typing as t
+from dataclasses import replace
 
 from ..model.dataset import RECORD, DatasetId
 from ..model.sizes import render_change, render_mib
 from ..model.text import count
-from ..model.vm import FILE, SPARSE, Disk, Vm
+from ..model.vm import FILE, SPARSE, Disk, Vm, VmConfig
 from ..rules import disk_element, disk_properties, identity, released_identity
 from ..rules.differences import crosses, fact_changes
 from ..rules.layout import copy_place, detached_place
@@ -57,6 +58,20 @@ def facts_of(disk: Disk, **changes: t.Any) -> t.Dict[str, str]:
     # The identity that is written replaces the saved one that it comes from.
     saved = {released_identity.RELEASED_PROPERTY: ""} if released_identity.has_saved_identity(disk) else {}
     return {**identity.facts(**fields), **saved}
+
+
+def with_uuid(config: VmConfig, disk: Disk) -> Disk:
+    """Return an attached disk with the uuid that it gets if it has none yet and its VM has no dataset of its own.
+
+    There, a disk can leave a running VM, and by hand. Without a uuid on its volume, no task would find it again. If the
+    guest sees the beginning of a uuid as the serial, the uuid begins so.
+    """
+    if not config.prefixes or not disk.path or disk.uuid or disk.disowned:
+        return disk
+    serial = next((entry.serial for entry in config.disks if entry.path == disk.path), "")
+    guid = disk.volume.guid
+    uuid = identity.uuid_with(serial, guid) if identity.is_serial(serial) else identity.uuid_of(guid)
+    return replace(disk, uuid=uuid)
 
 
 def missing_facts(disk: Disk, facts: t.Mapping[str, str]) -> t.Dict[str, str]:

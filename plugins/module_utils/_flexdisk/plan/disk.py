@@ -18,7 +18,7 @@ from ..rules.differences import birth_differences
 from ..rules.disk import Place, find_source, label_of, locate, serial_of
 from ..rules.identity import blank_in
 from ..rules.inventory import Host
-from ..rules.layout import disk_dataset
+from ..rules.layout import arriving_prefix, disk_dataset, index_within
 from ..rules.matching import Match
 from ..rules.naming import names_volume
 from ..rules.slots import slot_problems
@@ -391,11 +391,15 @@ class Registry:
             orphans=tuple(d for d in visit.vm.orphans if d.volume.name not in leaving),
         )
         used = {number: disk_dataset(vm.root.name, number) for number in arrivals.used_indexes(vm)}
+        if vm.config.prefixes:
+            names = [name for name in (*vm.siblings, *(volume.name for volume in vm.volumes)) if name not in leaving]
+            used = {index_within(vm.config, name): name for name in names}
         for declared, disk in pairs:
             index = declared.spec.index
             if index is None or disk.path:
                 continue
-            if index in used:
+            prefix = arriving_prefix(vm.config, disk.volume.pool)
+            if index in used and used[index].startswith(prefix):
                 problems.add("InvalidArgument", f"index {index} belongs to {used[index]}", disk.label)
             used[index] = f"the entry {declared.label}"
 

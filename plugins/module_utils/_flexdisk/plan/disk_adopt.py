@@ -12,7 +12,7 @@ from ..model.desired import AdoptionDeclaration, ReleasedIdentity
 from ..model.errors import Problems
 from ..model.sizes import render_mib
 from ..model.vm import FILE, Disk, DiskConfig, Vm
-from ..rules import disk_properties, exchange, identity, released_identity
+from ..rules import disk_properties, exchange, identity, released_identity, vm_record
 from ..rules.inventory import Host, may_have_uuid, own_uuid, serial_shown
 from ..rules.layout import disk_name, index_of, pool_of
 from ..rules.power import interrupted_run_text
@@ -22,7 +22,7 @@ from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
 from .steps import Step, StepReport, VmPlan
-from .vm_steps import WritePackage
+from .vm_steps import Remember, WritePackage
 
 
 def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
@@ -44,14 +44,19 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     _check_uuids(host, candidates, problems)
     known = _with_uuids(vm, candidates)
     seq = Sequence(known, host.geometry[vm.config.pool])
-    if vm.config.state == "stopped":
+    # Without a dataset of the VM, the next change of its disks writes serials: an interrupted one leaves traces.
+    if vm.config.state == "stopped" and not vm.config.prefixes:
         seq.add(changes.configure_defaults(known, False))
     for candidate in candidates:
         seq.add(candidate.step(seq.volume_of(candidate.disk)))
     for disk in adopted:
         warnings += _ignored(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()))
         seq.add(_settled(seq.volume_of(disk), warnings))
+    if spec.package and vm.config.prefixes:
+        problems.add("NotSupported", "a package is kept on the dataset of its VM, and this VM has none")
     seq.add(_package(vm, spec))
+    if vm.config.prefixes and (seq.steps or vm_record.differences(vm.config, vm.disks)):
+        seq.add(Remember(StepReport("")))
     if seq.steps and vm.interrupted is not None:
         problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted))
     warnings += [f"{vm.label}: disk {d.label} has no uuid yet" for d in seq.vm.disks if not (d.hidden or d.uuid)]
@@ -61,7 +66,10 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
 def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     """Return the plan that removes the identity of the VM's disks. forget: remove the saved copy, too."""
     problems = Problems(vm.config.alias or vm.config.uuid)
-    if not check_whole(vm, problems):
+    if vm.config.prefixes:
+        text = "the identities of its disks are also in its record, and no task takes them out of that"
+        problems.add("NotSupported", text)
+    if problems or not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _contradictions(host, vm, problems)
     for disk in vm.detached:
@@ -175,7 +183,9 @@ class _Candidate:
         known = self.identity.uuid or self.disk.uuid
         if known and may_have_uuid(entry, known):
             return known if report else ""
-        return identity.uuid_with(entry.serial, self.disk.volume.guid) if serial_shown(entry) else ""
+        if serial_shown(entry):
+            return identity.uuid_with(entry.serial, self.disk.volume.guid)
+        return changes.with_uuid(vm.config, self.disk).uuid
 
     def step(self, disk: Disk) -> Step:
         """Return the step that writes the identity. disk: the disk at this point of the plan."""

@@ -14,6 +14,8 @@ from .disk_steps import AttachDisk, CreateDisk, DiskDeparture, EditDisks, Resize
 from .steps import VmPlan
 from .vm_steps import Recover
 
+# Steps after which it is asked what the guest has.
+_OF_DISKS = (AttachDisk, CreateDisk, DiskDeparture, EditDisks, Recover, Resize)
 _WAY_OUT = "a stop and a start of the VM"
 
 
@@ -42,9 +44,7 @@ def compared(plan: VmPlan, sizes: t.Mapping[str, int]) -> VmPlan:
 
 def unknown(plan: VmPlan, why: FlexdiskError) -> VmPlan:
     """Return the plan of a running VM of which nobody knows what its guest has. It is refused if that must be known."""
-    if any(
-        isinstance(step, (AttachDisk, CreateDisk, DiskDeparture, EditDisks, Recover, Resize)) for step in plan.steps
-    ):
+    if any(isinstance(step, _OF_DISKS) for step in plan.steps):
         problems = Problems(plan.name)
         problems.add(why.code, why.message)
         return _refused(plan, problems)

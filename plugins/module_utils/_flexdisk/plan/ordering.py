@@ -59,12 +59,15 @@ def order(
     config = vm.config
     work = _work(resolved, geometry, capabilities, policy)
     needs_stop = [s for s in work.steps if (s.cold or s.late(capabilities.live)) and not s.facts_only]
+    first: t.List[Step] = [*departures.remove_unused(vm, capabilities.device_prefix)]
     if needs_stop or config.state == "stopped":
-        first = _overdue(resolved, bool(needs_stop))
-        work = _work(resolved, geometry, capabilities, policy, first) if first else work
+        first += _overdue(resolved, bool(needs_stop))
+    if first:
+        work = _work(resolved, geometry, capabilities, policy, first)
     if work.steps or vm.interrupted:
         check_ready(vm, problems)
     _check_converting(resolved, problems)
+    _check_unused(vm, work, problems)
     if _beyond(work, capabilities, problems):
         return work
     if not needs_stop or config.state != "running":
@@ -79,6 +82,16 @@ def order(
         )
         return work
     return _resumed(vm, _wrapped(vm, work, geometry, capabilities), geometry, capabilities)
+
+
+def _check_unused(vm: Vm, work: Sequence, problems: Problems) -> None:
+    """Refuse a task that would only end an interrupted detach, if Proxmox VE does not let it. Others get a warning."""
+    if all(step.facts_only or isinstance(step, Remember) for step in work.steps):
+        for volume in vm.left_unused:
+            why = departures.why_still_unused(vm, volume)
+            if why:
+                text = f"{volume} is detached already, and the configuration still names it as unused: {why}"
+                problems.add("NotSupported", text)
 
 
 def _beyond(work: Sequence, capabilities: Capabilities, problems: Problems) -> bool:
@@ -201,8 +214,9 @@ def _remember(seq: Sequence, resolved: Resolved) -> None:
         text = f"- {names} forgotten: only the record of the VM has it"
         seq.add(GiveUp(StepReport(text), serials=tuple(given_up)))
     differs = bool(vm_record.differences(vm.config, vm.disks)) and not vm.config.frozen
-    if vm.config.prefixes and (seq.steps or differs):
-        seq.add(Remember(StepReport("")))
+    gone = vm_record.gone(vm, (leaver.disk for leaver in resolved.leavers))
+    if vm.config.prefixes and (seq.steps or differs or (gone and not vm.config.frozen)):
+        seq.add(Remember(StepReport(""), serials=gone))
 
 
 def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:
@@ -215,9 +229,10 @@ def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabil
 def _facts(seq: Sequence, standing: t.Sequence[Target], unlisted: t.Sequence[Disk]) -> None:
     """Add the steps that write facts of the disks that stay, hidden disks too."""
     for target in standing:
-        seq.add(changes.write_identity(seq.volume_of(t.cast(Disk, target.disk)), target))
+        disk = changes.with_uuid(seq.vm.config, seq.volume_of(t.cast(Disk, target.disk)))
+        seq.add(changes.write_identity(disk, target))
     for disk in [*unlisted, *(d for d in seq.vm.disks if d.hidden)]:
-        seq.add(changes.sync_facts(seq.volume_of(disk)))
+        seq.add(changes.sync_facts(changes.with_uuid(seq.vm.config, seq.volume_of(disk))))
     for disk in unlisted if seq.vm.config.prefixes and not seq.vm.config.frozen else ():
         seq.add(changes.write_recorded(seq.volume_of(disk)))
 
@@ -232,7 +247,7 @@ def _in_place(seq: Sequence, target: Target) -> None:
 
 def _copied(seq: Sequence, target: Target, capabilities: Capabilities) -> None:
     """Convert between file and volume outside the VM, so that an interruption leaves a detached disk."""
-    was = t.cast(Disk, target.disk)
+    was = changes.with_uuid(seq.vm.config, t.cast(Disk, target.disk))
     uuid, attached = was.uuid or identity.uuid_of(was.volume.guid), not was.detached
     if attached:
         seq.add(departures.detach_to_copy(seq.vm, seq.volume_of(was), target.label))
@@ -269,12 +284,13 @@ def _departures(seq: Sequence, resolved: Resolved, capabilities: Capabilities) -
         return step.for_disk(replaced, why)
 
     for leaver in (v for v in resolved.leavers if v.destroy and not v.disk.path):
-        seq.add(departures.destroy(leaver).for_disk(leaver.replaced))
+        seq.add(departures.destroy(leaver, bool(resolved.vm.config.prefixes)).for_disk(leaver.replaced))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.moves):
-        leaver = replace(leaver, disk=seq.volume_of(leaver.disk))
+        leaver = replace(leaver, disk=changes.with_uuid(seq.vm.config, seq.volume_of(leaver.disk)))
         step = departures.detach(seq.vm, leaver, _settles_later(resolved))
         seq.add(for_leaver(step, leaver.disk, leaver.replaced))
     for leaver in (v for v in resolved.leavers if v.destroy and v.disk.path):
+        leaver = replace(leaver, disk=changes.with_uuid(seq.vm.config, leaver.disk))
         seq.add(for_leaver(departures.destroy(leaver), leaver.disk, leaver.replaced))
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, Vm
+from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, ListedSnapshot, Vm
 from ..rules import disk_element, disk_properties, identity, pins, released_identity, slots, snapshots
 from ..rules.inventory import made_from
 from ..rules.layout import image_of, index_of, index_within
@@ -245,6 +245,7 @@ def with_written_facts(disk: Disk, facts: t.Mapping[str, str]) -> Disk:
     return replace(
         disk,
         volume=volume,
+        uuid=disk.uuid or facts.get("uuid", ""),
         name=known.get("name", ""),
         user_properties=disk_properties.decoded(known),
         remaining=known.get("remaining", ""),
@@ -279,7 +280,7 @@ def _detach(step: disk_steps.Detach, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm, disk = _without_disk(vm, step.volume)
     disk = with_written_facts(disk, step.facts)
     boot = disk.volume.user.get("boot") == "true"
-    detached = replace(disk, volume=disk.volume.renamed(step.target), detached=True, boot=boot, path="")
+    detached = replace(disk, volume=disk.volume.renamed(step.target), detached=True, boot=boot, path="", address="")
     detached = replace(detached, element=disk_element.decode(detached.volume))
     names = dict(step.renames)
     pairs = [(s, s.name.split("@", 1)[1]) for s in disk.snapshots]
@@ -310,7 +311,8 @@ def _exchange(step: disk_steps.ExchangeDisks, vm: Vm, geometry: PoolGeometry) ->
 
 def _forget(step: disk_steps.ForgetDisk, vm: Vm, geometry: PoolGeometry) -> Vm:
     vm = replace(vm, missing=tuple(p for p in vm.missing if p != step.path))
-    return _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path))
+    unused = tuple(name for name in vm.config.unused if name != step.volume)
+    return _with_config(vm, disks=tuple(e for e in vm.config.disks if e.path != step.path), unused=unused)
 
 
 def unguarded(disk: Disk) -> Disk:
@@ -497,19 +499,28 @@ def _release(step: disk_steps.ReleaseDisk, vm: Vm, geometry: PoolGeometry) -> Vm
 
 
 def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
+    names = {dataset.name for dataset in snapshots.taken_of(vm)}
+
     def taken(dataset: Dataset, before: t.Tuple[Dataset, ...]) -> t.Tuple[Dataset, t.Tuple[Dataset, ...]]:
+        if dataset.name not in names:
+            return dataset, before
         charge = pins.charge(dataset)
         name = f"{dataset.name}@{step.full_name}"
         new = replace(dataset, name=name, kind="snapshot", used=0, createtxg=NEWEST, creation=step.creation)
         reserved = dataset.usedbyrefreservation + charge
         return replace(dataset, used=dataset.used + charge, usedbyrefreservation=reserved, written=0), (*before, new)
 
-    return pins.each_dataset(vm, taken)
+    vm = pins.each_dataset(vm, taken)
+    if not vm.config.prefixes:
+        return vm
+    listed = ListedSnapshot(step.name, tuple(sorted(names)))
+    return _with_config(vm, snapshots=(*vm.config.snapshots, listed))
 
 
 def _delete_snapshot(step: vm_steps.DeleteSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm:
     gone = {part.name for part in step.parts}
     vm = replace(vm, snapshots_below=tuple(s for s in vm.snapshots_below if s.name not in gone))
+    vm = _with_config(vm, snapshots=tuple(one for one in vm.config.snapshots if one.name != step.name))
     return pins.without_snapshots(vm, gone)
 
 
@@ -531,7 +542,8 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         )
         return then, left
 
-    return pins.each_dataset(vm, back)
+    listed = snapshots.listed_as(vm, step.name)
+    return _with_config(pins.each_dataset(vm, back), **(listed.fields if listed is not None else {}))
 
 
 # The VM after each class of steps. Any: each function takes its own class.

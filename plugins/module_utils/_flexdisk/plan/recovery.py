@@ -89,6 +89,7 @@ def _leftovers(vm: Vm) -> t.List[str]:
         items.append(f"autoboot is {'on' if vm.config.autoboot else 'off'}")
     items += [f"the waiting change of {one.key} is taken back" for one in vm.config.waiting]
     items += [f"{path} is detached but still configured" for path in vm.ghosts]
+    items += [f"{volume} is detached but still named as unused" for volume in vm.left_unused]
     items += [f"{disk.volume.name} is not configured" for disk in vm.orphans]
     return items + [f"{d.volume.name} has a guard" for d in vm.disks + vm.orphans + vm.detached if d.guarded]
 

@@ -20,6 +20,7 @@ from ..rules.inventory import Host
 from ..rules.layout import final, image_dataset
 from ..rules.matching import Match
 from ..rules.reservation import default_block_size
+from ..rules.unmanaged import former_vm, of_former_vm
 from .predict import unguarded
 from .unseen import given_up
 
@@ -299,6 +300,9 @@ def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, proble
             resolved.unlisted.append(disk)
         elif spec.unlisted == "detach" or (spec.unlisted == "destroy" and disk.preserve):
             resolved.leavers.append(Leaver(disk, False))
+        elif spec.unlisted == "destroy" and former_vm(resolved.vm, disk):
+            text = f"unlisted=destroy, but {of_former_vm(resolved.vm, disk)}; list it with state=absent to destroy it"
+            problems.add("InvalidArgument", text, disk.label)
         elif spec.unlisted == "destroy" and disk.adopted:
             resolved.leavers.append(Leaver(disk, True))
         elif spec.unlisted == "destroy":

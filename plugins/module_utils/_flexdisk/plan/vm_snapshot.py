@@ -23,7 +23,7 @@ from ..rules.replicas import is_synced
 from ..rules.snapshots import VmSnapshot
 from ..rules.unmanaged import unmanaged, unread
 from ..rules.usage import check_whole, labels
-from . import ordering, predict, recovery
+from . import ordering, predict, pve_snapshots, recovery
 from .ordering import Sequence
 from .steps import StepReport, VmPlan
 from .vm_steps import DeleteSnapshot, RollBack, SetFlexibleSize, TakeSnapshot
@@ -46,17 +46,19 @@ def plan_snapshot(
     if vm.interrupted is not None and not (stopped_late or _resumes(vm, spec)):
         problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted))
     elif spec.state == "present":
-        _take(seq, spec, now, problems)
+        _take(host, seq, spec, now, problems)
     elif spec.state == "absent" and spec.name:
-        _delete(seq, snapshots.find(vm, spec.name), problems)
+        _delete(host, seq, spec.name, problems)
+    elif spec.state == "rolled_back" and vm.config.prefixes:
+        seq = _roll_back_listed(host, vm, spec, problems)
     elif spec.state == "rolled_back":
         seq = _roll_back(host, vm, spec, policy, capabilities, problems)
     left: t.List[str] = []
     if spec.keep is not None and not problems:
-        left = _prune(seq, spec.keep, spec.name, spec.state == "present")
+        left = _prune(host, seq, spec.keep, spec.name, spec.state == "present")
     if stopped_late and spec.state != "rolled_back":
         seq.extend(recovery.power(vm, seq.vm, capabilities))
-    if seq.steps:
+    if seq.steps or (problems and vm.config.prefixes):
         ordering.check_ready(vm, problems)
     if problems:
         return VmPlan(vm.config.uuid, vm, vm, (), (*problems, *_way_out(vm, spec)))
@@ -116,21 +118,25 @@ def _beyond(vm: Vm, entry: DiskConfig) -> str:
 # -- take
 
 
-def _take(seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems) -> None:
+def _take(host: Host, seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems) -> None:
     name = spec.name
     vm, there = seq.vm, snapshots.find(seq.vm, name)
     if there is not None and snapshots.is_complete(vm, there):
         return
-    if there is not None:
+    if vm.config.prefixes:
+        pve_snapshots.check_taking(host, vm, name, problems)
+    elif there is not None:
         problems.add(
             "Ambiguous", f"{there.parts[0].name} is a remainder of a deleted snapshot; state=absent removes it"
         )
+    if problems:
         return
     seq.extend(ordering.repairs(vm, seq.geometry, False))
     vm = seq.vm
-    charge = sum(map(pins.holds, (vm.root, *vm.volumes)))
-    text = f"+ snapshot {name} of {count(len(vm.volumes), 'disk')}, holds {render_bytes(charge)} at once"
-    step = TakeSnapshot(StepReport(text), name=name, full_name=snapshots.PREFIX + name, creation=now)
+    charge = sum(map(pins.holds, snapshots.taken_of(vm)))
+    disks = vm.disks if vm.config.prefixes else vm.volumes
+    text = f"+ snapshot {name} of {count(len(disks), 'disk')}, holds {render_bytes(charge)} at once"
+    step = TakeSnapshot(StepReport(text), name=name, full_name=snapshots.full_name(vm, name), creation=now)
     after = predict.apply(vm, step, seq.geometry)
     short = _shortfall(vm, after)
     if short > 0:
@@ -143,6 +149,8 @@ def _shortfall(vm: Vm, after: Vm) -> int:
     room = space.allocatable(after)
     if room is not None:
         return -room
+    if vm.config.prefixes:  # nothing but the pool limits its snapshots
+        return 0
     used = vm.root.used + sum(a.used - b.used for a, b in zip(after.volumes, vm.volumes)) + _of_root(vm, after)
     return used - vm.root.quota
 
@@ -179,7 +187,11 @@ def _deletion(vm: Vm, snapshot: VmSnapshot, why: str = "") -> DeleteSnapshot:
     )
 
 
-def _delete(seq: Sequence, snapshot: t.Optional[VmSnapshot], problems: Problems) -> None:
+def _delete(host: Host, seq: Sequence, name: str, problems: Problems) -> None:
+    snapshot = snapshots.find(seq.vm, name)
+    if snapshot is None and snapshots.listed_as(seq.vm, name) is not None:
+        snapshot = VmSnapshot(name, (), listed=True)  # nothing of it is left in ZFS
+    pve_snapshots.check_deletion(host, seq.vm, name, problems)
     if snapshot is None:
         return
     _check_taken_together(snapshot, snapshot.whole_parts, problems)
@@ -205,7 +217,7 @@ def _check_unused(parts: t.Iterable[Dataset], problems: Problems) -> None:
             problems.add("InUse", f"{part.name} has {count(part.userrefs, 'hold')} (zfs holds {part.name})")
 
 
-def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
+def _prune(host: Host, seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
     """Delete the snapshots that the rule does not keep. Return warnings about those that cannot be deleted: holds and
     clones of old snapshots do not prevent a new one.
 
@@ -218,6 +230,7 @@ def _prune(seq: Sequence, keep: Keep, name: str, declared: bool) -> t.List[str]:
     why = f" by keep, which counts {_counts(every, counted, keep, name)}"
     for snapshot in (s for s in counted if s.name not in stay):
         problems = Problems("")
+        pve_snapshots.check_deletion(host, vm, snapshot.name, problems)
         _check_taken_together(snapshot, snapshot.whole_parts, problems)
         _check_unused(snapshot.whole_parts, problems)
         if problems:
@@ -249,10 +262,8 @@ def _roll_back(
 ) -> Sequence:
     geometry = host.geometry[vm.config.pool]
     seq = Sequence(vm, geometry)
-    snapshot = snapshots.find(vm, spec.name)
-    if snapshot is None or not snapshots.is_complete(vm, snapshot):
-        have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)) or "none"
-        problems.add("ResourceNotFound", f"there is no snapshot {spec.name}; existing ones: {have}")
+    snapshot = _found(vm, spec.name, problems)
+    if snapshot is None:
         return seq
     if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):
         # The quota, too: a run that raised it may have been cut off.
@@ -284,6 +295,36 @@ def _roll_back(
     elif state == "running" and seq.vm.config.state == "stopped" and not why_not_started(seq.vm)[0]:
         seq.add(recovery.start(capabilities))
     seq.extend(recovery.power(vm, seq.vm, capabilities))
+    return seq
+
+
+def _found(vm: Vm, name: str, problems: Problems) -> t.Optional[VmSnapshot]:
+    """Return a complete snapshot, None if the VM has none of this name. That is a problem."""
+    snapshot = snapshots.find(vm, name)
+    if snapshot is not None and snapshots.is_complete(vm, snapshot):
+        return snapshot
+    have = ", ".join(s.name for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)) or "none"
+    problems.add("ResourceNotFound", f"there is no snapshot {name}; existing ones: {have}")
+    return None
+
+
+def _roll_back_listed(host: Host, vm: Vm, spec: SnapshotDeclaration, problems: Problems) -> Sequence:
+    """Let Proxmox VE go back. It brings back the settings of the VM, too, and destroys no newer snapshot."""
+    seq = Sequence(vm, host.geometry[vm.config.pool])
+    if spec.flexible_disk_size is not None:
+        problems.add("NotSupported", "flexible_disk_size is not raised with a rollback there; vm_disks raises it")
+    snapshot, listed = _found(vm, spec.name, problems), snapshots.listed_as(vm, spec.name)
+    if snapshot is None or listed is None:
+        return seq
+    changed = snapshots.changed_since(vm, snapshot) or listed.settings_differ or listed.disks_differ
+    if vm.interrupted is None and not changed:
+        return seq
+    pve_snapshots.check_rollback(host, vm, spec.name, problems)
+    _refuse_users(host, vm, snapshot, problems)
+    if vm.interrupted is not None:
+        seq.add(recovery.recover(vm))
+    seq.add(_rollback(vm, snapshot, listed.settings_differ))
+    _refuse_excess(seq.vm, problems)
     return seq
 
 
@@ -351,18 +392,20 @@ def _raised(
     )
 
 
-def _rollback(vm: Vm, snapshot: VmSnapshot) -> RollBack:
+def _rollback(vm: Vm, snapshot: VmSnapshot, settings: t.Sequence[str] = ()) -> RollBack:
+    """Return the step. settings: what the hypervisor brings back of the VM beside its disks."""
     sizes = []
     for disk in vm.disks + vm.orphans:
         part = snapshot.of(disk.volume.name)
         if part is not None and part.volsize != disk.size:
             sizes.append(f"{disk.label} {render_change(disk.size, part.volsize)}")
     newer = sorted({part.name.partition("@")[2] for part in snapshots.newer(vm, snapshot)})
-    text = "~ rolled back to %s of %s: %s%s%s" % (
+    text = "~ rolled back to %s of %s: %s%s%s%s" % (
         snapshot.name,
         render_time(snapshot.creation),
         ", ".join(snapshots.disks_in(vm, snapshot)),
         " (%s)" % ", ".join(sizes) if sizes else "",
+        "; also as it was then: %s" % ", ".join(settings) if settings else "",
         "; newer snapshots DESTROYED: %s" % ", ".join(newer) if newer else "",
     )
     return RollBack(

@@ -35,6 +35,9 @@ class Recover(Step):
 class Remember(Step):
     """Bring the record of the VM (rules/vm_record.py) up to date with its disks."""
 
+    # The serials of disks that are the VM's no more.
+    serials: t.Tuple[str, ...] = ()
+
     kind = "remember"
     facts_only = True
     recorded = False

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.dataset import Dataset
 from ..model.sizes import MIB
-from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig
+from ..model.vm import Disk, DiskConfig, Intent, Vm, VmConfig, Waiting
 from . import disk_element, disk_properties, failover, identity, moves, released_identity, slots, usage, vm_record
 from .layout import (
     container,
@@ -121,13 +121,20 @@ def completed(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
 def _without_own_waiting(config: VmConfig, datasets: t.Mapping[str, Dataset]) -> VmConfig:
     """Return the VM as if what an interrupted run of ours has begun were not there; frozen by what others have begun.
 
-    Ours gives a disk the serial that stands for the uuid of its volume, and nothing else. It is ours only if the
-    journal has the run that was interrupted (engine/host/journal.py).
+    Ours gives a disk the serial that stands for the uuid of its volume, and the settings that this keeps, or takes a
+    disk out. It is ours only if the journal has the run that was interrupted (engine/host/journal.py).
     """
-    ours = [one.volume for one in config.waiting if _uuid(one.serial, datasets.get(one.volume))]
+    ours = [one.volume for one in config.waiting if _may_be_ours(one, datasets.get(one.volume))]
     if len(ours) < len(config.waiting):
         return replace(config, frozen=config.frozen or config.why_waiting)
     return usage.besides(config, ours)
+
+
+def _may_be_ours(one: Waiting, volume: t.Optional[Dataset]) -> bool:
+    if volume is None or one.leaves:
+        return volume is not None
+    kept = disk_element.decode(volume).text.split(",")
+    return bool(_uuid(one.serial, volume)) and set(one.settings) <= set(kept)
 
 
 def _known(config: VmConfig, entry: DiskConfig, datasets: t.Mapping[str, Dataset]) -> DiskConfig:
@@ -341,6 +348,8 @@ def _link_vm(
             user = released_identity.effective_properties(child)
             index, image_size = index_within(config, child.name), _image_size(child, datasets)
             fields = _fields_of(child, user, index=index, image_size=image_size)
+            if config.prefixes and fields["name"] and not fields["uuid"]:  # it left its VM by hand
+                fields["uuid"] = identity.uuid_of(child.guid)
             orphans.append(Disk(volume=child, vm=config.uuid, **fields, **tree.of(child.name)))
             # One that lies deeper is part of a file system's figure, too.
             other_used -= child.used if child.parent != root.name else 0

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 
 from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
-from ..model.vm import Vm
+from ..model.vm import ListedSnapshot, Vm
 from .pins import without_snapshots
 from .replicas import is_synced
 from .space import committed
@@ -58,6 +58,8 @@ class VmSnapshot:
     name: str
     parts: t.Tuple[Dataset, ...]
     below: t.Tuple[Dataset, ...] = ()
+    # The configuration of the VM says what belongs together: the parts were taken one after the other.
+    listed: bool = False
 
     @property
     def whole_parts(self) -> t.Tuple[Dataset, ...]:
@@ -86,6 +88,8 @@ class VmSnapshot:
 
     def strangers(self, parts: t.Iterable[Dataset]) -> t.List[Dataset]:
         """Return those of the parts that were neither taken with the first one, nor came with it from another host."""
+        if self.listed:
+            return []
         known = self.origin.guids if self.origin else ()
         return [part for part in parts if part.createtxg != self.createtxg and part.guid not in known]
 
@@ -132,10 +136,36 @@ def check_name(name: str) -> str:
 
 def snapshots_of(vm: Vm) -> t.List[VmSnapshot]:
     """Return the VM's snapshots, the oldest first, without those that others have taken."""
+    if vm.config.prefixes:
+        return sorted(_listed(vm), key=lambda s: (s.createtxg, s.name))
     by_name, below = _by_name(_every(vm)), _by_name(vm.snapshots_below)
     every = [VmSnapshot(name, parts, below.get(name, ())) for name, parts in by_name.items()]
     every += [VmSnapshot(name, parts) for name, parts in below.items() if name not in by_name]
     return sorted(every, key=lambda s: (s.createtxg, s.name))
+
+
+def _listed(vm: Vm) -> t.Iterator[VmSnapshot]:
+    there = {part.name: part for part in _every(vm)}
+    for one in vm.config.snapshots:
+        names = [f"{volume}@{one.name}" for volume in one.volumes]
+        parts = tuple(there[name] for name in names if name in there)
+        if parts:
+            yield VmSnapshot(one.name, parts, listed=True)
+
+
+def listed_as(vm: Vm, name: str) -> t.Optional[ListedSnapshot]:
+    """Return the snapshot of this name in the configuration of the VM, None without one."""
+    return next((one for one in vm.config.snapshots if one.name == name), None)
+
+
+def taken_of(vm: Vm) -> t.List[Dataset]:
+    """Return what a new snapshot of the VM has: all of its datasets, or its disks if it has no dataset of its own."""
+    return [disk.volume for disk in vm.disks] if vm.config.prefixes else [vm.root, *vm.volumes]
+
+
+def full_name(vm: Vm, name: str) -> str:
+    """Return what ZFS calls the snapshot of this name, after the @."""
+    return name if vm.config.prefixes else PREFIX + name
 
 
 def _by_name(parts: t.Iterable[Dataset]) -> t.Dict[str, t.Tuple[Dataset, ...]]:
@@ -174,6 +204,9 @@ def is_complete(vm: Vm, snapshot: VmSnapshot) -> bool:
     """Whether the snapshot is complete. After an interrupted deletion the part of the VM's dataset is missing or alone,
     because it is destroyed last.
     """
+    if vm.config.prefixes:
+        one, known = listed_as(vm, snapshot.name), {disk.volume.name for disk in vm.disks + vm.orphans}
+        return one is not None and not one.unfinished and all(snapshot.of(v) for v in one.volumes if v in known)
     return snapshot.of(vm.root.name) is not None
 
 

@@ -78,7 +78,7 @@ def records(facts: Facts, vm: Vm) -> Findings:
     """Yield the disks of which the record of the VM says something else than their volumes, or more."""
     serials = {entry.path: entry.serial for entry in vm.config.disks}
     disks = {serials[disk.path]: disk for disk in vm.disks} if vm.config.prefixes else {}
-    unlike = {*vm_record.differences(vm.config, vm.disks), *vm_record.unseen(vm.config, vm.disks)}
+    unlike = {*vm_record.differences(vm.config, vm.disks), *vm_record.unseen(vm)}
     for serial in sorted(unlike) if vm.config.prefixes else ():
         yield _recorded(facts, vm, serial, disks.get(serial))
     for disk in (one for one in disks.values() if released_identity.has_saved_identity(one)):

@@ -16,8 +16,9 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.vm import Disk, DiskConfig, VmConfig, VmRecord
+from ..model.vm import Disk, DiskConfig, Vm, VmConfig, VmRecord
 from . import identity, released_identity
+from .layout import last_part
 from .property_text import encode_json
 
 _STAMPS = ("ctime", "mtime", "serial_no")
@@ -91,10 +92,22 @@ def _shown(config: VmConfig, disks: t.Iterable[Disk]) -> t.Dict[str, t.Dict[str,
     }
 
 
-def unseen(config: VmConfig, disks: t.Iterable[Disk]) -> t.Dict[str, str]:
+def gone(vm: Vm, leavers: t.Iterable[Disk] = ()) -> t.Tuple[str, ...]:
+    """Return the serials in the record of disks that the VM has no more: those that are detached from it, leavers, and
+    those that an interrupted run has taken out and destroyed.
+    """
+    moves = vm.interrupted.moves if vm.interrupted is not None else ()
+    here = {disk.uuid for disk in (*vm.disks, *vm.orphans)}
+    uuids = {last_part(target) for _guid, _source, target in moves if last_part(target) not in here}
+    uuids |= {disk.uuid for disk in (*vm.detached, *leavers)}
+    known = vm.config.record.disks if vm.config.record is not None else {}
+    return tuple(sorted({identity.serial_of(uuid) for uuid in uuids} & {*known}))
+
+
+def unseen(vm: Vm) -> t.Dict[str, str]:
     """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one."""
-    known = config.record.disks if config.record is not None else {}
-    shown = _shown(config, disks)
+    known = vm.config.record.disks if vm.config.record is not None else {}
+    shown = {*_shown(vm.config, vm.disks), *gone(vm)}
     return {serial: str(saved.get("name") or "") for serial, saved in known.items() if serial not in shown}
 
 

@@ -59,8 +59,9 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
 
 def _with_foreign_waiting(vm: Vm) -> Vm:
     """Return the VM, frozen if changes wait in it that no interrupted run of ours can have begun."""
-    config = vm.config
-    if not config.waiting or vm.interrupted is not None:
+    config, left = vm.config, vm.interrupted
+    going = {one.volume for one in config.waiting if one.leaves}
+    if not config.waiting or (left is not None and going <= {source for _guid, source, _target in left.moves}):
         return vm
     return replace(vm, config=replace(config, frozen=config.frozen or config.why_waiting))
 
@@ -117,7 +118,7 @@ class Journal:
             autoboot=plan.after.config.autoboot if vm_stays else vm.autoboot_before,
             stops=stops,
             steps=tuple(step.text or step.kind for step in plan.steps if not step.facts_only),
-            moves=tuple(_moves(plan)),
+            moves=tuple(dict.fromkeys((*_moves(plan), *_moves_before(vm)))),
             rollback=_rollback(plan),
             creates=_creates(plan),
             boots=vm.booted,
@@ -236,6 +237,13 @@ def _moves(plan: VmPlan) -> t.Iterator[t.Tuple[int, str, str]]:
             yield step.guid, step.volume, step.target
         elif isinstance(step, AttachDisk) and step.source != step.volume:
             yield step.guid, step.source, step.volume
+
+
+def _moves_before(vm: Vm) -> t.Sequence[t.Tuple[int, str, str]]:
+    """Return the moves of an interrupted run. Of a VM without a dataset of its own, other things than its volumes tell
+    of them as well: what its configuration calls unused, what waits, and its record.
+    """
+    return vm.interrupted.moves if vm.interrupted is not None and vm.config.prefixes else ()
 
 
 def forget_vm(zfs: Zfs, host: Host, vm: str) -> None:

@@ -22,7 +22,8 @@ from ...plan.disk_steps import (
     ForgetDisk,
 )
 from ...rules import disk_element, identity
-from ...rules.layout import image_of
+from ...rules.layout import image_of, pool_of
+from ...rules.usage import uses
 from ...zfs import exact
 from ...zfs.guard import Guard
 from . import file_disks, renames
@@ -41,15 +42,19 @@ def _remove_from_vm(step: DiskDeparture, tools: Tools, change: Change, facts: t.
     facts: properties for the renamed volume.
     """
     vm, root, zfs = change.vm, change.vm.root, tools.zfs
-    tools.make_container(root.pool)
+    tools.make_container(pool_of(step.target))
     tools.read(step.volume, step.guid)
     if not tools.capabilities.removal_destroys:
         if step.path:
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
+        elif step.volume in uses(tools.hypervisor.vm(vm.config.uuid)):
+            raise FlexdiskError("Changed", f"the VM uses {step.volume} since it was read")
         used = tools.read(step.volume, step.guid).used
-        zfs.set(root.name, reservation=max(0, root.reservation - used))
+        tools.lower_reservation(vm, used)
         renames.rename_out(zfs, step.volume, step.target)
         zfs.set_facts(step.target, facts)
+        if vm.config.prefixes:
+            tools.hypervisor.forget_disk(vm.config.uuid, tools.capabilities.device_prefix + step.volume)
         return
     with Guard(zfs, tools.library) as guard:
         guard.protect(step.volume, step.newest)
@@ -129,6 +134,8 @@ def create_disk(step: CreateDisk, tools: Tools, change: Change) -> None:
     tools.make_room(change.after)
     make_disk(step, tools, {**step.facts, **stamp({}), "uuid": disk_uuid}, change.geometry)
     _configure(tools, change, step.attachment._replace(uuid=disk_uuid), step.origin, step.image_size_mib)
+    if disk_element.ELEMENT_PROPERTY in step.facts:
+        tools.zfs.set_facts(step.volume, {disk_element.ELEMENT_PROPERTY: ""})
 
 
 def _configure(tools: Tools, change: Change, attachment: Attachment, origin: str, image_size_mib: int) -> None:
