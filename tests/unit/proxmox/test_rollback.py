@@ -11,6 +11,8 @@ import re
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
@@ -277,6 +279,53 @@ def test_qm_takes_too_long(state, torn, says):
         assert "and then vm_snapshot with name=one and state=absent, give it up" in failure["message"]
         world.made(state="absent")
     world.steps(state=state)
+
+
+# -- what is told of it
+
+
+def told(world):
+    """What disk_verify finds, and what vm_info shows."""
+    found = verify(world.zfs, world.driver, None, (), None, 30, True, int(world.node.now())).findings
+    shown = info(world.zfs, world.driver, ["web"], None, True).vms[0]
+    return {one.kind: one for one in found}, shown["proxmox"], shown["intent"]
+
+
+def test_nothing_is_told_of_whole_snapshots(world):
+    findings, proxmox, intent = told(world)
+    assert "unfinished_snapshot" not in findings
+    assert (proxmox["snapshots"], proxmox["unfinished"], proxmox["lock"], intent) == (["one"], [], "", None)
+
+
+@pytest.mark.parametrize(("command", "lock"), [("snapshot", "snapshot"), ("delsnapshot", "snapshot-delete")])
+def test_a_snapshot_that_is_half_made_or_half_deleted(world, command, lock):
+    name = "two" if command == "snapshot" else "one"
+    world.admin("pve-kill", "3")
+    with contextlib.suppress(AssertionError):
+        world.run("qm", command, "100", name)
+    findings, proxmox, _intent = told(world)
+    assert f"VM 100 is locked by Proxmox VE ({lock}); if no task" in findings["unfinished_snapshot"].message
+    assert (proxmox["unfinished"], proxmox["lock"]) == ([name], lock)
+    world.run("qm", "unlock", "100")
+    findings, proxmox, _intent = told(world)
+    found = findings["unfinished_snapshot"]
+    assert found.message == f"snapshot {name} is half made or half deleted; vm_snapshot with state=absent gives it up"
+    ((module, task),) = found.repair.items()
+    assert (module, task["name"], task["state"]) == ("flexdisk.hypervisor.vm_snapshot", name, "absent")
+    world.steps(name, task["state"])
+    assert "unfinished_snapshot" not in told(world)[0]
+
+
+def test_a_rollback_that_was_interrupted(world):
+    world.write_to(DATA)
+    killed(world, 4)
+    findings, proxmox, intent = told(world)
+    assert "and then the same rollback again, end it" in findings["unfinished_snapshot"].message
+    assert "rolled back to one" in findings["intent"].message
+    assert (proxmox["lock"], intent["rollback"]) == ("rollback", "one")
+    world.run("qm", "unlock", "100")
+    world.steps(state="rolled_back")
+    assert not {"unfinished_snapshot", "intent"} & told(world)[0].keys()
 
 
 # -- deletion

@@ -139,9 +139,16 @@ def test_other_settings_alone_are_a_difference(world):
 # -- refused
 
 
-@pytest.mark.parametrize("name", ["current", "pending", "x", "a" * 41, "1st", "a.b"])
+@pytest.mark.parametrize("name", ["current", "pending", "PENDING", "Current", "x", "a" * 41, "1st", "a.b"])
 def test_names_that_proxmox_does_not_take(world, name):
     assert f"snapshot name {name!r} is not valid: Proxmox VE takes names of 2 to 40" in world.refused(name)
+
+
+@pytest.mark.parametrize("name", ["flexdisk-guard", "flexdisk-sync-12345678-1"])
+def test_names_of_our_own(world, name):
+    """A guard is no snapshot of a VM, and would be destroyed like one that was left."""
+    text = f"snapshot name {name!r} is not valid: snapshots that this collection takes for itself begin with flexdisk-"
+    assert text in world.refused(name)
 
 
 def test_proxmox_goes_back_to_the_newest_only(taken):

@@ -246,7 +246,11 @@ def _prune(host: Host, seq: Sequence, keep: Keep, name: str, declared: bool) -> 
     counted = snapshots.counted(every, keep.names, name)
     stay = snapshots.retained(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
     why = f" by keep, which counts {_counts(every, counted, keep, name)}"
-    for snapshot in (s for s in counted if s.name not in stay):
+    doomed = [s for s in counted if s.name not in stay]
+    unclear = snapshots.out_of_order(counted) if doomed and vm.config.prefixes else ""
+    if unclear:  # the clock of the host was set back
+        return [f"{vm.label}: keep deletes nothing: {unclear}; state=absent deletes them by name"]
+    for snapshot in doomed:
         problems = Problems("")
         pve_snapshots.check_deletion(host, seq.vm, snapshot.name, problems)
         _check_taken_together(snapshot, snapshot.whole_parts, problems)

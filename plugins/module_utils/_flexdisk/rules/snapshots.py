@@ -255,6 +255,18 @@ def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
     return False
 
 
+def out_of_order(snapshots: t.Iterable[VmSnapshot]) -> str:
+    """Return which of the snapshots have times that contradict the order on a volume, as a sentence; "" for none."""
+    last: t.Dict[str, t.Tuple[int, str]] = {}
+    for snapshot in sorted(snapshots, key=lambda s: s.age):
+        for part in snapshot.parts:
+            createtxg, name = last.get(part.parent, (0, ""))
+            if createtxg > part.createtxg:
+                return f"by their times, {snapshot.name} is newer than {name}, and older on {part.parent}"
+            last[part.parent] = part.createtxg, snapshot.name
+    return ""
+
+
 def counted(snapshots: t.Sequence[VmSnapshot], names: t.Sequence[str], name: str) -> t.List[VmSnapshot]:
     """Return the snapshots that a retention rule counts: those whose names match a pattern (C(*), C(?), C([0-9])).
 
