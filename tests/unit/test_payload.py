@@ -26,7 +26,7 @@ BUDGET = {
     "host_step": 533,
     "progress_info": 50,
     "replica_info": 333,
-    "vm": 357,
+    "vm": 358,
     "vm_disks": 332,
     "vm_info": 305,
     "vm_snapshot": 379,

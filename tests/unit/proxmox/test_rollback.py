@@ -276,7 +276,7 @@ def test_qm_takes_too_long(state, torn, says):
         assert "if no task of Proxmox VE works on it any more, qm unlock 100" in failure["message"]
         world.run("qm", "unlock", "100")
     if state == "present":
-        assert "and then vm_snapshot with name=one and state=absent, give it up" in failure["message"]
+        assert "and then vm_snapshot with state=absent deletes what is left of snapshot one" in failure["message"]
         world.made(state="absent")
     world.steps(state=state)
 
@@ -309,7 +309,7 @@ def test_a_snapshot_that_is_half_made_or_half_deleted(world, command, lock):
     world.run("qm", "unlock", "100")
     findings, proxmox, _intent = told(world)
     found = findings["unfinished_snapshot"]
-    assert found.message == f"snapshot {name} is half made or half deleted; vm_snapshot with state=absent gives it up"
+    assert found.message == f"snapshot {name} is half made or half deleted; vm_snapshot with state=absent deletes it"
     ((module, task),) = found.repair.items()
     assert (module, task["name"], task["state"]) == ("flexdisk.hypervisor.vm_snapshot", name, "absent")
     world.steps(name, task["state"])

@@ -330,8 +330,8 @@ def unlocking(vmid: int, file: VmFile) -> str:
     names = sorted(name for name, values in file.snapshots.items() if "snapstate" in values)
     text = f"; if no task of Proxmox VE works on it any more, qm unlock {vmid}"
     if lock in ("snapshot", "snapshot-delete"):
-        then = f", and then vm_snapshot with name={names[0]} and state=absent, give it up" if names else " gives it up"
-        return f"{text}{then}"
+        then = f", and then vm_snapshot with state=absent deletes what is left of snapshot {names[0]}" if names else ""
+        return f"{text}{then or ' takes the lock away'}"
     return f"{text}, and then the same rollback again, end it" if lock == "rollback" else ""
 
 

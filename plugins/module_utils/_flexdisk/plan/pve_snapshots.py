@@ -30,7 +30,8 @@ def check_taking(host: Host, vm: Vm, name: str, problems: Problems) -> bool:
         _check_read(host, one.volumes, f"snapshot {name}", problems)
         lacking = "is not whole" if one.unfinished else f"lacks {', '.join(_missing(host, one))}"
         if one.unfinished or _missing(host, one):
-            problems.add("Ambiguous", f"snapshot {name} is there already, and {lacking}; state=absent removes it")
+            text = f"snapshot {name} is there already, and {lacking}; vm_snapshot with state=absent deletes it"
+            problems.add("Ambiguous", text)
         return False
     _check_name(name, problems)
     volumes = vm.config.snapshotted
@@ -139,7 +140,7 @@ def check_rollback(host: Host, vm: Vm, name: str, problems: Problems) -> None:
 def _deletes(vm: Vm, names: t.Sequence[str]) -> str:
     """Return what deletes snapshots. An interrupted rollback keeps all other tasks from the VM."""
     if vm.interrupted is None:
-        return f"state=absent deletes {', '.join(names)}"
+        return f"vm_snapshot with state=absent deletes {', '.join(names)}"
     return ", ".join(f"qm delsnapshot {_vmid(vm)} {name}" for name in names)
 
 

@@ -249,7 +249,7 @@ def _prune(host: Host, seq: Sequence, keep: Keep, name: str, declared: bool) -> 
     doomed = [s for s in counted if s.name not in stay]
     unclear = snapshots.out_of_order(counted) if doomed and vm.config.prefixes else ""
     if unclear:  # the clock of the host was set back
-        return [f"{vm.label}: keep deletes nothing: {unclear}; state=absent deletes them by name"]
+        return [f"{vm.label}: keep deletes nothing: {unclear}; vm_snapshot with state=absent deletes them by name"]
     for snapshot in doomed:
         problems = Problems("")
         pve_snapshots.check_deletion(host, seq.vm, snapshot.name, problems)

@@ -19,7 +19,7 @@ def unfinished_snapshots(facts: Facts, vm: Vm) -> Findings:
         yield of_vm(vm, "unfinished_snapshot", config.frozen, volume="")
         return
     for name in (one.name for one in config.snapshots if one.unfinished):
-        text = f"snapshot {name} is half made or half deleted; vm_snapshot with state=absent gives it up"
+        text = f"snapshot {name} is half made or half deleted; vm_snapshot with state=absent deletes it"
         yield of_vm(vm, "unfinished_snapshot", text, volume="", repair=_given_up(vm, name))
 
 
