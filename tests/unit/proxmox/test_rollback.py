@@ -14,6 +14,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.disk_verify import verify
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.modules.vm_info import info
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.desired import Keep
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 
 from .test_snapshots import DATA, ROOT, Snapshots
@@ -347,10 +348,24 @@ def test_a_snapshot_of_a_user_outlives_the_rest_of_another():
     assert "does not say when it was begun" in world.refused(state="absent")
     world.file = file
     said = world.refused(state="absent")
-    assert f"{DATA}@one is older than snapshot one of the VM, so it was not taken with it; zfs rename" in said
+    assert f"{DATA}@one was not taken with snapshot one of the VM, but before it, or long after; zfs rename" in said
     world.run("zfs", "rename", f"{DATA}@one", f"{DATA}@mine")
     world.steps(state="absent")
     assert world.parts("mine") == [f"{DATA}@mine"]
+
+
+def test_a_part_that_somebody_has_replaced(world):
+    """It is of another time than the others, and not given up with them."""
+    world.run("zfs", "destroy", f"{DATA}@one")
+    world.node.sleep(7200)
+    world.run("zfs", "snapshot", f"{DATA}@one")
+    world.write_to(DATA)
+    text = f"{DATA}@one was not taken with snapshot one of the VM, but before it, or long after"
+    for state in ("absent", "rolled_back"):
+        assert text in world.refused(state=state)
+    world.run("qm", "snapshot", "100", "one2")
+    (warning,) = world.made("", "absent", keep=Keep(names=("one*",), last=1)).warnings
+    assert f"keep leaves snapshot one: {text}" in warning
 
 
 def test_somebody_takes_a_snapshot_of_this_name_before_the_rest_is_deleted():

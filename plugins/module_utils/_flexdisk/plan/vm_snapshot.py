@@ -217,7 +217,7 @@ def _delete(host: Host, seq: Sequence, name: str, problems: Problems) -> None:
 def _check_taken_together(snapshot: VmSnapshot, parts: t.Iterable[Dataset], problems: Problems) -> None:
     names = ", ".join(part.name for part in snapshot.strangers(parts))
     if names and snapshot.listed:
-        text = f"{names} is older than snapshot {snapshot.name} of the VM, so it was not taken with it"
+        text = f"{names} was not taken with snapshot {snapshot.name} of the VM, but before it, or long after"
         problems.add("Ambiguous", f"{text}; zfs rename gives it another name")
     elif names:
         problems.add(

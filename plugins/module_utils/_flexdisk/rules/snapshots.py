@@ -22,6 +22,7 @@ PREFIX = "vmsnap-"  # vmadm's own
 PROTECTION = "@indestructible"
 PARTS_PROPERTY = "parts"  # our property of a snapshot of a VM's dataset that was made again where the VM came to
 _NAMED = 20
+_LONGEST = 3600  # seconds, in which the parts of a listed snapshot are taken one after the other
 _NAME = re.compile(r"\A[A-Za-z0-9_.:%][A-Za-z0-9_.:%-]{0,63}\Z")
 _DIGITS = re.compile("[0-9]+")
 _PARTS = re.compile(r"\A([0-9]{1,10})=((?:[0-9a-f]{1,16},)*)\Z")
@@ -98,7 +99,8 @@ class VmSnapshot:
     def strangers(self, parts: t.Iterable[Dataset]) -> t.List[Dataset]:
         """Return those of the parts that were neither taken with the first one, nor came with it from another host."""
         if self.listed:
-            return [part for part in parts if part.creation < self.taken_at]
+            last = self.taken_at + _LONGEST
+            return [part for part in parts if self.taken_at and not self.taken_at <= part.creation <= last]
         known = self.origin.guids if self.origin else ()
         return [part for part in parts if part.createtxg != self.createtxg and part.guid not in known]
 
