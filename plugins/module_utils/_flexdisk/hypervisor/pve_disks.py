@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.command import Runner
-from ..model.dataset import ZVOL
+from ..model.dataset import ZVOL, Dataset
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart
 from ..model.text import visible
@@ -83,11 +83,11 @@ class ProxmoxDisks(ProxmoxVms):
         """Whether the cluster has a quorum; True if pmxcfs does not say, as on a node without a cluster."""
         return not re.search(r'"quorate"\s*:\s*0', self._text(f"{pve_vm.CLUSTER}/.members"))
 
-    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+    def resize_disk(self, vm: str, path: str, size: int, planned: t.Optional[Dataset] = None) -> None:
         """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""
         place = self._place(vm, path)
-        if shrink and size * MIB < self._volsize(place.dataset):
-            self._shrink(place, size)
+        if planned is not None:
+            self._shrink(place, size, planned)
             return
         if self._process(place.vmid):
             self._qemu_size(place)  # if it cannot be asked, nothing is begun
@@ -98,10 +98,11 @@ class ProxmoxDisks(ProxmoxVms):
             raise pve_qm.failure(argv, answer, lacking)
         self.vms()
 
-    def _shrink(self, place: _Place, size: int) -> None:
+    def _shrink(self, place: _Place, size: int, planned: Dataset) -> None:
         """Make a disk of a stopped VM smaller, which qm refuses. Then the file gets the size by writing the disk again.
 
-        While the volume is changed, nothing can start the VM: its guest would write behind the end.
+        While the volume is changed, nothing can start the VM: its guest would write behind the end. If it is not the
+        planned one any more, or has another size, more would be cut off than the plan has said.
         """
         argv = ("zfs", "set", f"volsize={size}M", place.dataset)
         with pve_lock.held(self._root, place.vmid, self.pause):
@@ -109,12 +110,25 @@ class ProxmoxDisks(ProxmoxVms):
                 raise FlexdiskError("Changed", f"the file of VM {place.vmid} was changed by something else")
             if self._process(place.vmid):
                 raise FlexdiskError("Changed", f"VM {place.vmid} runs by now, and {place.label} cannot become smaller")
+            self._check_planned(planned)
             answer = self._runner(argv)
         volume = self._volsize(place.dataset)
         if volume != size * MIB:
             text = "%s has %s, not %s" % (place.dataset, *render_apart(volume, size * MIB))
             raise pve_qm.failure(argv, answer, text)
         self._set(place, place.disk.options)
+
+    def _check_planned(self, planned: Dataset) -> None:
+        """Raise FlexdiskError Changed unless a volume is the one that was planned with, and as large."""
+        answer = self._runner(("zfs", "get", "-Hpo", "value", "guid,volsize", planned.name))
+        if answer.rc != 0:
+            raise FlexdiskError("UnexpectedOutput", f"{planned.name} cannot be read: {answer.stderr.strip()}")
+        guid, volsize = answer.stdout.split()
+        if guid != str(planned.guid):
+            raise FlexdiskError("Changed", f"{planned.name} is another volume by now; nothing was cut off")
+        if volsize != str(planned.volsize):
+            sizes = render_apart(int(volsize), planned.volsize)
+            raise FlexdiskError("Changed", "%s has %s by now, not %s; nothing was cut off" % (planned.name, *sizes))
 
     def _not_resized(self, place: _Place, size: int) -> str:
         """Return what has not the new size, as a sentence; "" if everything has it."""
