@@ -100,6 +100,8 @@ HOSTS = {
 
 def main(driver: str = "vmadm") -> None:
     """Show everything in order; the promises are checked on the way."""
+    if driver not in HOSTS:
+        sys.exit(f"DRIVER is {driver}, but must be {' or '.join(HOSTS)}")
     host = HOSTS[driver]
     prepare(host)
     with monitors(host):

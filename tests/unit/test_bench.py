@@ -24,10 +24,11 @@ def test_it_measures_in_a_tree_without_the_link_to_the_collection(tmp_path: Path
     for folder in NEEDED:
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     command = [sys.executable, str(tmp_path / "tests/bench/bench.py"), "--sizes", "2", "--compare", "0", "--hosts", "0"]
-    command += ["--placement", "0", "--controller", "0", "--replicas", "0", "--proxmox", "0"]
+    command += ["--placement", "0", "--controller", "0", "--replicas", "0", "--proxmox", "2"]
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert re.search(r"^ +2 +8 +[1-4] ", done.stdout, re.MULTILINE), done.stdout + done.stderr
+    assert re.search(r"^Proxmox VE, 2 VMs with 4 disks: [1-3] processes", done.stdout, re.MULTILINE), done.stdout
 
 
 @pytest.mark.parametrize(

@@ -251,12 +251,12 @@ ALL = [
     ("stop_vm", {"flexdisk_power_vms": "app01"}, "app01"),
     ("start_vm", {"flexdisk_vm": "app01"}, "app01"),
     ("restart_vm", {"flexdisk_vm": "app01"}, "app01"),
-    ("list_replicas", {}, "replicas of VMs on "),
-    ("status", {"flexdisk_status_fail_on": "never"}, "group web: "),
+    ("list_replicas", {"flexdisk_list_vm": "app01"}, "flexdisk-sync-"),
+    ("status", {"flexdisk_status_fail_on": "never"}, "app01: has moved to hv01"),
     ("write_metrics", {}, "! path is /var/lib/prometheus/node-exporter/flexdisk.prom"),
     ("start_host", {"flexdisk_start_unasked": "false"}, "hv01"),
     ("change_package", {"flexdisk_vm": "app01", "flexdisk_package": "medium"}, "app01"),
-    ("delete_vm", {"flexdisk_vm": "app01", "flexdisk_destroy_disks": "true"}, "app01"),
+    ("delete_vm", {"flexdisk_vm": "app01", "flexdisk_destroy_disks": "true"}, "! [Replicated]"),
     ("grow_guests", {"flexdisk_group": "web"}, "no hosts matched"),  # this inventory has no guests
 ]
 

@@ -96,8 +96,13 @@ REPAIRS = {"reads": False, "drivers": VMS_THAT_ARE_THERE}
 @pytest.mark.parametrize(
     ("name", "params", "task", "more"),
     [
-        ("disk_adopt", {"vms": [{"vm": "web01"}], "state": "adopted"}, "disk_adopt (adopted) of web01", {}),
-        ("disk_adopt", {**ALL, "state": "released"}, "disk_adopt (released) of all VMs", {}),
+        (
+            "disk_adopt",
+            {"vms": [{"vm": "web01"}], "state": "adopted"},
+            "disk_adopt (adopted) of web01",
+            {"drivers": CHANGING},
+        ),
+        ("disk_adopt", {**ALL, "state": "released"}, "disk_adopt (released) of all VMs", {"drivers": CHANGING}),
         ("disk_verify", {**VMS, "repair": []}, "disk_verify of web01, db01", READS),
         ("disk_verify", {**ALL, "repair": ["x"]}, "disk_verify of all VMs", REPAIRS),
         ("vm", {"vms": [{"vm": "web01"}]}, "vm of web01", {"every_pool": True, "drivers": WHOLE_VMS}),

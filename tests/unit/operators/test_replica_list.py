@@ -194,10 +194,25 @@ def test_the_snapshots_of_one_vm():
             "VM   REPLICA ON  SNAPSHOT         AS IT WAS AT          DISKS",
             "web  hv02        flexdisk-sync-2  2026-11-30T12:00:00Z  data, root",
             "web  hv02        flexdisk-sync-1  2026-11-30T11:00:00Z  data, root",
-            "web  hv02        flexdisk-sync-0  2026-11-30T10:00:00Z  root of 2",
+            "web  hv02        flexdisk-sync-0  2026-11-30T10:00:00Z  root, not all of 2",
             "web  hv02        vmsnap-nightly   not known             data, root",
             "web  hv03        flexdisk-sync-2  2026-11-30T12:00:00Z  data, root",
         ]
+
+
+def test_disks_of_the_same_name_and_without_a_replica():
+    """A detached disk lacks newer sets, and an attached one without a replica is missing in all."""
+    points = [{"name": "one", "synced": NOON}]
+    parked = {**disk("root", DB), "state": "parked"}
+    read = {"hv01": host({**TWO, "parked": [parked]}), "hv02": host()}
+
+    def last(*stored):
+        return replica_list(read, {"hv01": has(), "hv02": has(*stored)}, HOURLY, vm="web")[-2].split("Z  ")[1]
+
+    both = replica(DATA, snapshots=points), replica(OLD, snapshots=points)
+    assert last(*both, replica(DB)) == "data, root"
+    assert last(*both, replica(DB, snapshots=points)) == "data, root, root"
+    assert last(both[0]) == "root, not all of 2"
 
 
 def test_a_name_that_means_no_vm_or_several():
@@ -208,5 +223,8 @@ def test_a_name_that_means_no_vm_or_several():
         return show_replicas(registered({"hv01": given}, "read", "stored"))
 
     assert problem("db", host(TWO)) == ([], "no replicas of db are on the hosts that were read, but of: web")
+    off = {"hv01": {**variables, "read": host(), "_flexdisk": {"flexdisk_list_vm": "web"}}, "hv02": {}}
+    text = f"but of: {WEB}; hv02 could not be read: a VM whose home is off is found by its UUID"
+    assert text in show_replicas(registered(off, "read", "stored", hosts=["hv01"])).problem
     twin = vm(DB, "web", with_replicas("root", DB, hv02=60))
     assert problem("web", host(TWO, twin)) == ([], f"web could be {' or '.join(sorted((DB, WEB)))}")

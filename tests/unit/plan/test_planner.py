@@ -308,16 +308,3 @@ def test_adoption_is_not_for_vmadm():
     spec = parse_vm_disks({"vm": "vm1", "adopt": True})[0]
     plan = planner.plan_vm(one, vm, spec, Policy(), CAPABILITIES)
     assert (plan.problems, plan.steps) == ((), ())
-
-
-def test_a_disk_in_a_pool_that_is_locked():
-    """ZFS makes no volume there without the key. Disks that are there already can be changed."""
-    machine = host({})
-    pool = replace(machine.datasets["zones"], encryptionroot="zones", keystatus="unavailable", keylocation="file:///k")
-    locked = replace(machine, datasets={**machine.datasets, "zones": pool})
-    kept = [{"name": "root"}, {"name": "a", "size": 128}]
-    (problem,) = plan(locked, {"disks": [*kept, {"name": "new", "size": 64}]}).problems
-    assert (problem.code, problem.disk) == ("KeyNotLoaded", "new")
-    where = "the key of zones is not loaded, which ZFS looks for at file:///k; zfs load-key zones loads it"
-    assert problem.message == f"no volume can be made in the pool zones: {where}"
-    assert plan(locked, {"disks": kept}).problems == ()

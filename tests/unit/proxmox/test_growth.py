@@ -231,7 +231,7 @@ def stale(world):
 
 @pytest.mark.parametrize("running", [False, True])
 def test_interrupted_at_every_command(running):
-    """The second run ends as the first one would have. What qm cannot tell QEMU any more is a warning until a start."""
+    """The second run ends as the first one would have. What qm cannot tell QEMU any more is a warning."""
     told = interrupted(lambda: World(running), LARGER)
     assert bool(told) == running
 

@@ -18,7 +18,7 @@ from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
 from ..rules.identity import serial_of
 from ..rules.inventory import Host
-from ..rules.keys import KEY_NOT_LOADED, leaves_its_root, locked_pool
+from ..rules.keys import leaves_its_root
 from ..rules.layout import arriving_prefix, container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
@@ -255,7 +255,7 @@ def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:
 
 
 def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities, problems: Problems) -> None:
-    """Check that the hypervisor supports the type, that a new volume can be made, and that a conversion is possible."""
+    """Check that the hypervisor supports the disk's type, and that a conversion by copy is possible."""
     disk = target.disk
     if target.type not in capabilities.types:
         problems.add(
@@ -264,9 +264,6 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
             f"{' or '.join(capabilities.types)}",
             target.label,
         )
-    locked = locked_pool(host.datasets, pool) if disk is None or crosses(target.type, disk) else ""
-    if locked:
-        problems.add(KEY_NOT_LOADED, f"no volume can be made in the pool {pool}: {locked}", target.label)
     if disk is None or not crosses(target.type, disk):
         return
     _check_removal(Leaver(disk, True, target.spec.destroy_snapshots), problems)

@@ -35,20 +35,16 @@ def compared(plan: VmPlan, sizes: t.Mapping[str, int]) -> VmPlan:
             text = f"the running VM does not have the disk, so it cannot be told a size; {_WAY_OUT} gives it the disk"
             problems.add("VmNotStopped", text, disk.label)
         elif disk.path not in sizes:
-            text = f"{plan.name}: the running VM does not have {disk.label}"
-            warnings.append(f"{text}; {_WAY_OUT} gives it the disk")
+            warnings.append(f"{plan.name}: the running VM does not have {disk.label}; {_WAY_OUT} gives it the disk")
         elif sizes[disk.path] != disk.size and disk.path not in resized:
-            figures = render_apart(sizes[disk.path], disk.size)
-            text = "the running VM still has %s, and its volume has %s" % figures
-            warnings.append(f"{plan.name}: disk {disk.label}: {text}; {_WAY_OUT} gives it that")
+            text = "the running VM still has %s, and its volume has %s" % render_apart(sizes[disk.path], disk.size)
+            warnings.append(f"{plan.name}: disk {disk.label}: {text}; {_WAY_OUT} gives it the size of the volume")
     return _refused(plan, problems) if problems else replace(plan, warnings=tuple(warnings))
 
 
 def unknown(plan: VmPlan, why: FlexdiskError) -> VmPlan:
     """Return the plan of a running VM of which nobody knows what its guest has. It is refused if that must be known."""
-    if any(
-        isinstance(step, (AttachDisk, CreateDisk, DiskDeparture, EditDisks, Recover, Resize)) for step in plan.steps
-    ):
+    if any(isinstance(step, _OF_DISKS) for step in plan.steps):
         problems = Problems(plan.name)
         problems.add(why.code, why.message)
         return _refused(plan, problems)

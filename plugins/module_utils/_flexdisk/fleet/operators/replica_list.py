@@ -35,7 +35,8 @@ def replica_list(
     Raises FlexdiskError ResourceNotFound or Ambiguous if vm does not mean one.
     """
     fleet = _Fleet(read, stored, wanted)
-    places = {one for one in fleet.places() if one[0] == fleet.meant(vm)} if vm else fleet.places()
+    uuids = {fleet.meant(vm, unread)} if vm else {uuid for uuid, _host in fleet.places()}
+    places = {one for one in fleet.places() if one[0] in uuids}
     rows = sorted((_row(fleet, uuid, host) for uuid, host in places), key=lambda row: (row[0], row[2]))
     lines = aligned(_COLUMNS, rows)
     lines += aligned(_SETS, [row for place in sorted(places) for row in _sets(fleet, *place)]) if vm else []
@@ -78,8 +79,8 @@ class _Fleet:
         aliases = [self.vms[host][vm]["alias"] for host in self.homes(vm)]
         return next(filter(None, aliases), vm) or "unknown"
 
-    def meant(self, name: str) -> str:
-        """Return the UUID of the one VM with replicas that a name means."""
+    def meant(self, name: str, unread: t.Sequence[str]) -> str:
+        """Return the UUID of the one VM with replicas that a name means. unread: hosts that could not be read."""
         vms = sorted({vm for vm, _host in self.places()})
         found = find_by_name(name.strip(), [Identifiers(vm, self.name(vm)) for vm in vms])
         if len(found) == 1:
@@ -87,9 +88,10 @@ class _Fleet:
         if found:
             raise FlexdiskError("Ambiguous", f"{name} could be {' or '.join(one.uuid for one in found)}")
         known = ", ".join(sorted(map(self.name, vms))) or "none"
-        raise FlexdiskError(
-            "ResourceNotFound", f"no replicas of {name} are on the hosts that were read, but of: {known}"
-        )
+        text = f"no replicas of {name} are on the hosts that were read, but of: {known}"
+        if unread:
+            text += f"; {', '.join(unread)} could not be read: a VM whose home is off is found by its UUID"
+        raise FlexdiskError("ResourceNotFound", text)
 
 
 def _row(fleet: _Fleet, vm: str, host: str) -> t.Sequence[str]:
@@ -127,18 +129,21 @@ def _synced(here: _Raw, host: str, stored: t.Sequence[_Raw]) -> str:
 
 
 def _sets(fleet: _Fleet, vm: str, host: str) -> t.Iterator[t.Sequence[str]]:
-    """Yield the snapshots of the replicas of a VM on a host, newest first, with the disks that have each."""
+    """Yield the snapshots of the replicas of a VM on a host, newest first, with the disks that have each, and whether
+    one of those that are attached lacks it.
+    """
     homes = [fleet.vms[home][vm] for home in fleet.homes(vm)]
     names = {disk["uuid"]: disk["name"] for one in homes for disk in [*_disks(one), *one.get("parked", ())]}
     stored = fleet.stored.get((vm, host), [])
     times: t.Dict[str, t.Dict[str, str]] = {}  # by snapshot and disk. All replicas have them oldest first.
     for one in stored:
         for snapshot in one["snapshots"]:
-            times.setdefault(snapshot["name"], {})[names.get(one["uuid"]) or one["uuid"]] = snapshot["synced"]
+            times.setdefault(snapshot["name"], {})[one["uuid"]] = snapshot["synced"]
+    wanted = {disk["uuid"] for one in homes for disk in _disks(one)} or {one["uuid"] for one in stored}
     rows = [(min(filter(None, times[name].values()), default=""), at, name) for at, name in enumerate(times)]
     for time, _at, name in sorted(rows, reverse=True):
-        disks = sorted(times[name])
-        lacking = f" of {len(stored)}" if len(disks) < len(stored) else ""
+        disks = sorted(names.get(uuid) or uuid for uuid in times[name])
+        lacking = "" if wanted <= {*times[name]} else f", not all of {len(wanted)}"
         yield (fleet.name(vm), host, name, time or "not known", f"{', '.join(disks)}{lacking}")
 
 
