@@ -31,7 +31,7 @@ from .pve_vms import ProxmoxVms
 PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
-_LIVE = frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up")) | _LEAVING
+_LIVE = frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up", "normalise")) | _LEAVING
 _ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
 _SCOPE = (
     "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
@@ -121,9 +121,9 @@ class ProxmoxDisks(ProxmoxVms):
     def _check_planned(self, planned: Dataset) -> None:
         """Raise FlexdiskError Changed unless a volume is the one that was planned with, and as large."""
         answer = self._runner(("zfs", "get", "-Hpo", "value", "guid,volsize", planned.name))
-        if answer.rc != 0:
+        guid, volsize = (*answer.stdout.split(), "", "")[:2]
+        if answer.rc != 0 or not (guid.isdigit() and volsize.isdigit()):
             raise FlexdiskError("UnexpectedOutput", f"{planned.name} cannot be read: {answer.stderr.strip()}")
-        guid, volsize = answer.stdout.split()
         if guid != str(planned.guid):
             raise FlexdiskError("Changed", f"{planned.name} is another volume by now; nothing was cut off")
         if volsize != str(planned.volsize):
@@ -165,9 +165,13 @@ class ProxmoxDisks(ProxmoxVms):
         return {entry.path: sizes[entry.key] for entry in config.disks if entry.volume and entry.key in sizes}
 
     def write_record(self, vm: str, record: VmRecord) -> None:
-        """Replace the record of a VM. pmxcfs has neither modes nor a disk to wait for."""
+        """Replace the record of a VM, or remove it if it says nothing. pmxcfs has neither modes nor a disk to wait for."""
         path = pve_vm.record_file(vm)
         try:
+            if not record.disks and record.flexible_disk_size is None:
+                os.unlink(self._root + path)
+                self.vms()
+                return
             os.makedirs(os.path.dirname(self._root + path), exist_ok=True)
             whole_files.replace(self._root + path, vm_record.render(record), mode=None, durable=False)
         except OSError as exc:

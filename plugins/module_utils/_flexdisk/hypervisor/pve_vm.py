@@ -96,6 +96,7 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         run_id=process,
         prefixes=disks.prefixes,
         unused=disks.unused_volumes,
+        unused_nowhere=disks.unused_nowhere,
         unreadable=tuple(disks.unreadable_disks),
         snapshots=tuple(_listed(vmid, name, file, cluster) for name in file.snapshots),
         unsnapshotted=tuple(_unsnapshotted(file, cluster)),
@@ -413,6 +414,12 @@ class _Disks:
         names = self._cluster.storages
         found = (name for key in self.unused for name in pve_storage.mentioned(names, self._values[key]))
         return tuple(name for name in found if sibling_prefix(name).endswith(f"-{self._vmid}-"))
+
+    @property
+    def unused_nowhere(self) -> t.Dict[str, str]:
+        """What is named as unused in storages that the cluster does not have, by the keys."""
+        named = {key: self._values[key] for key in self.unused if ":" in self._values[key]}
+        return {key: text for key, text in named.items() if text.partition(":")[0] not in self._cluster.storages}
 
     @property
     def new_disks(self) -> t.Optional[NewDisks]:

@@ -81,7 +81,7 @@ def records(facts: Facts, vm: Vm) -> Findings:
     unlike = {*vm_record.differences(vm.config, vm.disks), *vm_record.unseen(vm)}
     for serial in sorted(unlike) if vm.config.prefixes else ():
         yield _recorded(facts, vm, serial, disks.get(serial))
-    for disk in (one for one in disks.values() if released_identity.has_saved_identity(one)):
+    for disk in (one for one in disks.values() if vm_record.has_from_record(vm.config, one)):
         message = f"{disk.label} is known by the record alone, because {disk.volume.name} has no properties"
         yield About(facts, disk, vm)("record_differs", message, repair=_named_again(vm, disk))
 

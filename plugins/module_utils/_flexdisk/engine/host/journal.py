@@ -52,9 +52,15 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
     if not intents and not any(vm.config.waiting for vm in host.vms):
         return host
     of_this_host = {key: r for key, r in intents.items() if r is not None and r.host == host_name()}
-    vms = tuple(_with_intent(vm, of_this_host.get((vm.config.pool, vm.config.uuid))) for vm in host.vms)
+    vms = tuple(_with_intent(vm, _intent_of(vm, of_this_host)) for vm in host.vms)
     vms = tuple(_with_foreign_waiting(vm) for vm in vms)
     return replace(host, vms=vms, intents=intents, name=host_name())
+
+
+def _intent_of(vm: Vm, intents: t.Mapping[t.Tuple[str, str], Intent]) -> t.Optional[Intent]:
+    """Return the intent of a VM. One without a dataset of its own may boot from another pool by now."""
+    pools = [pool for pool, uuid in sorted(intents) if uuid == vm.config.uuid] if vm.config.prefixes else []
+    return next((intents[key] for key in (_key(vm), *((pool, vm.config.uuid) for pool in pools)) if key in intents), None)
 
 
 def _with_foreign_waiting(vm: Vm) -> Vm:
@@ -167,7 +173,8 @@ class Journal:
             if plan.vm in self._last or not earlier.late:
                 self._store(plan.before.config.pool, plan.vm, _as_ended(earlier))
             return
-        self.forget(plan.before.config.pool, plan.vm)
+        for pool in sorted(self._vms) if plan.before.config.prefixes else [plan.before.config.pool]:
+            self.forget(pool, plan.vm)
 
     def forget(self, pool: str, vm: str) -> None:
         """Remove the intent of the VM with this UUID."""
