@@ -45,7 +45,12 @@ def reserved(world, volume=DATA):
 
 def test_the_copy_of_a_boot_disk_that_no_entry_lists_is_written_too():
     world = World()
-    assert findings(world).keys() == {("stale_copy", "root"), ("stale_copy", "data"), ("record_differs", "root"), ("record_differs", "data")}
+    assert findings(world).keys() == {
+        ("stale_copy", "root"),
+        ("stale_copy", "data"),
+        ("record_differs", "root"),
+        ("record_differs", "data"),
+    }
     world.done({"name": "data", "description": "of the shop"})
     assert findings(world) == {}
 
@@ -62,7 +67,6 @@ def test_a_boot_disk_that_only_the_record_knows_is_named_again():
     assert "= root adopted (rpool/data/vm-100-disk-0 at virtio0)" in outcome.diff
     assert world.disks()["root"].volume.user["description"] == "of the shop"
     assert findings(world) == {}
-
 
 
 # -- what is reserved for thick disks
@@ -181,7 +185,10 @@ def test_a_line_of_an_interrupted_run_before_the_boot_disk_moved_to_another_pool
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("unused3: thick:vm-100-disk-7", "unused3 of VM 100 names tank/vms/vm-100-disk-7, which is not there; while it is"),
+        (
+            "unused3: thick:vm-100-disk-7",
+            "unused3 of VM 100 names tank/vms/vm-100-disk-7, which is not there; while it is",
+        ),
         ("unused3: former:vm-100-disk-0", "unused3 of VM 100 names former:vm-100-disk-0, and no storage is called so"),
     ],
 )

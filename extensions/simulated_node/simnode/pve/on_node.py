@@ -213,7 +213,7 @@ def install(node: Node, pool: str) -> None:
     """Make the simulated node one of Proxmox VE: the folders and links of /etc/pve, and a storage.cfg."""
     host = NodeHost(node)
     if node.directory is not None:
-        link_files(node.directory)
+        link_files(str(node.directory))
     if host.read(STORAGE_CFG) is None:
         host.write(STORAGE_CFG, DEFAULT_STORAGE.format(pool=pool))
     if node.zfs(["list", "-H", "-o", "name", f"{pool}/data"])[0] != 0:

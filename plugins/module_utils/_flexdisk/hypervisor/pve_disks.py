@@ -31,7 +31,9 @@ from .pve_vms import ProxmoxVms
 PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
-_LIVE = frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up", "normalise")) | _LEAVING
+_LIVE = (
+    frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up", "normalise")) | _LEAVING
+)
 _ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
 _SCOPE = (
     "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
@@ -165,7 +167,7 @@ class ProxmoxDisks(ProxmoxVms):
         return {entry.path: sizes[entry.key] for entry in config.disks if entry.volume and entry.key in sizes}
 
     def write_record(self, vm: str, record: VmRecord) -> None:
-        """Replace the record of a VM, or remove it if it says nothing. pmxcfs has neither modes nor a disk to wait for."""
+        """Replace the record of a VM, or remove one that says nothing. pmxcfs has no modes, and no disk to wait for."""
         path = pve_vm.record_file(vm)
         try:
             if not record.disks and record.flexible_disk_size is None:

@@ -272,8 +272,8 @@ def _check_names(
             free = next(n for n in (f"{name[:58]}-{k}" for k in range(2, len(taken) + 3)) if n not in taken)
             problems.add(
                 "NameConflict",
-                f"{volume} and {taken[name]} would have the same name; choose another: disks: [{{{_place(candidate.disk)}, "
-                f"name: {free}}}]",
+                f"{volume} and {taken[name]} would have the same name; choose another: disks: "
+                f"[{{{_place(candidate.disk)}, name: {free}}}]",
                 name,
             )
         taken.setdefault(name, volume)

@@ -27,7 +27,7 @@ def left_unused(vm: Vm) -> t.Tuple[str, ...]:
 def dangling(vm: Vm) -> t.Dict[str, str]:
     """Return what else is named as unused and not there, as sentences by the keys, with what takes the line out.
 
-    Nobody knows who has left that. A volume that is in no storage any more may be there all the same, with another name.
+    Nobody knows who has left that. A volume that is in no storage any more may be there all the same.
     """
     vmid, named = vm.config.proxmox.get("vmid"), vm.config.proxmox.get("unused", {})
     known = {*left_unused(vm), *_there(vm)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.vm import Disk, DiskConfig, Vm
-from . import identity, released_identity, vm_record
+from . import identity, vm_record
 from .findings import Finding, Task
 from .verify_facts import About, Facts, Findings, of_vm, vm_disks, within
 

@@ -60,7 +60,9 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
 def _intent_of(vm: Vm, intents: t.Mapping[t.Tuple[str, str], Intent]) -> t.Optional[Intent]:
     """Return the intent of a VM. One without a dataset of its own may boot from another pool by now."""
     pools = [pool for pool, uuid in sorted(intents) if uuid == vm.config.uuid] if vm.config.prefixes else []
-    return next((intents[key] for key in (_key(vm), *((pool, vm.config.uuid) for pool in pools)) if key in intents), None)
+    return next(
+        (intents[key] for key in (_key(vm), *((pool, vm.config.uuid) for pool in pools)) if key in intents), None
+    )
 
 
 def _with_foreign_waiting(vm: Vm) -> Vm:

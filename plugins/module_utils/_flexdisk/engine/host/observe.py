@@ -33,7 +33,8 @@ def observe(
     """Read the host.
 
     Args:
-        pool: read only VMs of this pool, with all their disks. None: read all pools with VMs; without any VM, all pools with detached disks.
+        pool: read only VMs of this pool, with all their disks. None: read all pools with VMs; without any VM, all pools
+            with detached disks.
         snapshots: False skips snapshots, which is faster, and enough where used space does not matter.
         extra_pool: one further pool to read.
         complete: also read intents that the index does not list.
