@@ -34,7 +34,7 @@ _LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
 _LIVE = (
     frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up", "normalise")) | _LEAVING
 )
-_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink", "stop", "start"}
 _SCOPE = (
     "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
 )
@@ -359,6 +359,39 @@ class ProxmoxDisks(ProxmoxVms):
         left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
         text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
         return text if left else ""
+
+    def stop(self, vm: str, timeout: int, force: bool) -> None:
+        """Shut the guest down by qm, which halts it after the timeout if force permits that.
+
+        What waits for the stop of the VM would be made with it. So nothing does: this collection leaves nothing there.
+        """
+        config, file = self._fresh(vm)
+        vmid = config.proxmox["vmid"]
+        if config.unstoppable:
+            raise FlexdiskError("NotSupported", config.unstoppable)
+        argv = ("qm", "shutdown", str(vmid), "--timeout", str(max(timeout, 1)), *(("--forceStop", "1") if force else ()))
+        answer = self._runner(argv, timeout=timeout + PATIENCE)
+        if not self._process(vmid):
+            if self._file(vmid).digest != file.digest:
+                raise FlexdiskError("Changed", f"the file of VM {vmid} was changed by something else while it stopped")
+            self.vms()
+            return
+        if "got timeout" in answer.stderr:
+            text = f"the guest did not shut down within stop_timeout={timeout} s and is still running"
+            raise FlexdiskError("VmNotStopped", f"{text}; allow_force_stop: true halts it")
+        raise pve_qm.failure(argv, answer, f"VM {vmid} is still running")
+
+    def start(self, vm: str, saved: bool = False) -> None:
+        """Start the VM. It is no error if it is still running because its guest did not shut down."""
+        vmid = self.vm(vm).proxmox["vmid"]
+        if self._process(vmid):
+            return
+        argv = ("qm", "start", str(vmid))
+        answer = self._runner(argv, timeout=PATIENCE)
+        if not self._process(vmid):
+            text = f"VM {vmid} is not running ({visible(answer.stdout.strip())})"
+            raise FlexdiskError("VmNotStarted", pve_qm.failure(argv, answer, text).message)
+        self.vms()
 
     def take_back(self, vm: str) -> None:
         config = self._unchanged(vm)

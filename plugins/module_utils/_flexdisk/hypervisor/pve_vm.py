@@ -96,6 +96,7 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         run_id=process,
         prefixes=disks.prefixes,
         unused=disks.unused_volumes,
+        unstoppable=_why_unstoppable(vmid, cluster),
         unused_nowhere=disks.unused_nowhere,
         unreadable=tuple(disks.unreadable_disks),
         snapshots=tuple(_listed(vmid, name, file, cluster) for name in file.snapshots),
@@ -294,6 +295,11 @@ def unlocking(vmid: int, file: VmFile) -> str:
     if lock in ("snapshot", "snapshot-delete") and names:
         return f"{text}, and qm delsnapshot {vmid} {names[0]} --force 1, give up what is left of snapshot {names[0]}"
     return f"{text}, and then the same rollback again, end it" if lock == "rollback" else ""
+
+
+def _why_unstoppable(vmid: int, cluster: Cluster) -> str:
+    text = f"HA manages VM {vmid}, and starts it again wherever it wants; let HA stop it first"
+    return text if vmid in cluster.ha else ""
 
 
 def _why_waiting(vmid: int, file: VmFile) -> str:

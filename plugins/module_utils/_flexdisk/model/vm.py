@@ -245,6 +245,8 @@ class VmConfig:
     prefixes: t.Tuple[str, ...] = ()
     # Volumes that the VM has and does not use; disks that are left alone because their volumes cannot be read.
     unused: t.Tuple[str, ...] = ()
+    # Why no task stops the VM, as a sentence; "" if one may.
+    unstoppable: str = ""
     # What C(unusedN) names in storages that the cluster does not have, by the keys.
     unused_nowhere: t.Mapping[str, str] = field(default_factory=dict)
     unreadable: t.Tuple[DiskConfig, ...] = ()

@@ -73,9 +73,8 @@ def order(
         return work
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
-    stops = not capabilities.abilities or "stop" in capabilities.abilities
-    if not (policy.allow_restart and stops):
-        way = "allow_restart: true allows a shutdown and a start" if stops else "stop it first: no task does so there"
+    if not policy.allow_restart or config.unstoppable:
+        way = config.unstoppable or "allow_restart: true allows a shutdown and a start"
         problems.add(
             "VmNotStopped",
             "the VM is running and must be stopped for: "
@@ -87,7 +86,7 @@ def order(
 
 def _check_unused(vm: Vm, work: Sequence, problems: Problems) -> None:
     """Refuse a task that would only end an interrupted detach, if Proxmox VE does not let it. Others get a warning."""
-    if all(step.facts_only or isinstance(step, Remember) for step in work.steps):
+    if vm.interrupted is not None and all(step.facts_only or isinstance(step, Remember) for step in work.steps):
         for volume in left_unused(vm):
             why = departures.why_still_unused(vm, volume)
             if why:

@@ -80,6 +80,8 @@ def _with_intent(vm: Vm, intent: t.Optional[Intent]) -> Vm:
     The work of a killed run is continued. An intent that an ended run has left for a late shutdown counts only if the
     VM is down because of it. Either way, a VM is started only if it is down because of that run.
     """
+    if intent is not None and vm.config.prefixes:  # no task sets autoboot there: whoever has changed it meant it
+        intent = intent._replace(autoboot=vm.config.autoboot)
     if intent is not None and intent.late and vm.config.state == "running":
         return replace(vm, asked=intent if journal.may_shut_down(intent, vm.config, time.time()) else None)
     if intent is not None and intent.late and not journal.has_shut_down(intent, vm.config, time.time()):
