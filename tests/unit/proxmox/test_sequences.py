@@ -158,7 +158,11 @@ def free(node):
 
 def leave(node):
     """Detach or destroy disks, by what happens to those that are not listed."""
-    going, vm, how = [d for d in free(node) if node.chance.random() < 0.4], node.vm(), node.chance.choice(("detach", "destroy"))
+    going, vm, how = (
+        [d for d in free(node) if node.chance.random() < 0.4],
+        node.vm(),
+        node.chance.choice(("detach", "destroy")),
+    )
     allowed, uuids = Allowed(), {disk.uuid for disk in going}
     for disk in going if how == "destroy" else ():
         if not disk.preserve:
@@ -221,7 +225,7 @@ def roll_back(node):
     last = {disk.snapshots[-1].name.partition("@")[2] for disk in vm.disks if disk.snapshots}
     if node.running or not newest or ours != {disk.volume.name for disk in vm.disks} or last != {*newest}:
         return snapshot(node)
-    if any(one.of_disks for one in vm.config.snapshots if one.name in newest):
+    if any(one.disks_differ for one in vm.config.snapshots if one.name in newest):
         return describe(node)
     allowed.rolled = {disk.volume.guid for disk in vm.disks}
     return lambda: node.steps(newest[0], state="rolled_back"), allowed

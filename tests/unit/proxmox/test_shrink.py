@@ -37,13 +37,13 @@ def test_a_shrink_happens_or_is_refused(name, volume):
 
 
 def test_a_running_vm_keeps_its_size():
-    """No task stops it. All other problems are told with it."""
+    """Unless the task may restart it. All other problems are told with it."""
     world = World(running=True)
     said = world.refusal(SMALLER, {"name": "root", "size": "1GiB"})
     assert "would cut off data" in said
     said = world.refusal(SMALLER)
     assert "data 2 GiB -> 1 GiB" in said
-    assert "stop it first: no task does so there" in said
+    assert "allow_restart: true allows a shutdown and a start" in said
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,11 @@ def running(bus="scsi1"):
 CHANGES = {
     "shrink": ("scsi1", ({"name": "root"}, SMALLER), {}),
     "detach sata": ("sata1", ({"name": "root"},), {"vm": {"unlisted": "detach"}}),
-    "attach ide": ("scsi1", ({"name": "root"}, {"name": "data"}, {"name": "n", "size": "64MiB", "pci_slot": "ide1"}), {}),
+    "attach ide": (
+        "scsi1",
+        ({"name": "root"}, {"name": "data"}, {"name": "n", "size": "64MiB", "pci_slot": "ide1"}),
+        {},
+    ),
     "several": ("scsi1", ({"name": "root", "size": "5GiB"}, SMALLER, {"name": "n", "size": "64MiB"}), {}),
 }
 
@@ -84,7 +88,9 @@ def test_a_guest_that_does_not_shut_down():
     before = world.file
     failure = world.converge({"name": "root"}, SMALLER, allow_restart=True, stop_timeout=3).failure
     assert failure["error_code"] == "VmNotStopped"
-    assert "did not shut down within stop_timeout=3 s and is still running; allow_force_stop: true" in failure["message"]
+    assert (
+        "did not shut down within stop_timeout=3 s and is still running; allow_force_stop: true" in failure["message"]
+    )
     assert (world.running, world.volsize(DATA)) == (True, 2048)
     assert sorted(world.file.splitlines()) == sorted(before.splitlines())
     world.done({"name": "root"}, SMALLER, allow_restart=True, stop_timeout=3, allow_force_stop=True)
@@ -97,7 +103,7 @@ def test_a_vm_that_does_not_start_again():
     failed = Answer(255, "start failed: QEMU exited with code 1\n", "")
     world.spoil = lambda n, argv, real: failed if argv[:2] == ["qm", "start"] else real(argv)
     failure = world.converge({"name": "root"}, SMALLER, allow_restart=True).failure
-    assert "QEMU exited with code 1" in str(failure)
+    assert "QEMU exited with code 1" in failure["restart"]
     world.spoil = None
     assert not world.running
     world.done({"name": "root"}, SMALLER, allow_restart=True)
@@ -115,9 +121,9 @@ def test_somebody_else_changes_the_vm_while_it_stops():
 
     world.spoil = spoil
     failure = world.converge({"name": "root"}, SMALLER, allow_restart=True).failure
-    assert "the file of VM 100 was changed by something else while it stopped" in str(failure)
+    assert "the file of VM 100 was changed by something else while it stopped" in failure["message"]
     world.spoil = None
-    assert world.volsize(DATA) == 2048
+    assert (world.running, world.volsize(DATA), world.setting("onboot")) == (True, 2048, "1")
     world.done({"name": "root"}, SMALLER, allow_restart=True)
     assert world.running
 

@@ -196,9 +196,22 @@ class World:
         done: Outcome = four_steps(self, lambda check: self.converge(*disks, check=check, **more))
         return done
 
+    def four_steps_of(self, declared: list[dict[str, Any]]) -> Outcome:
+        """As four_steps(), of several VMs."""
+
+        def go(check: bool) -> Outcome:
+            with patch.object(pve_monitor, "sizes", self._sizes):
+                return converge(self.zfs, self.driver, declared, Policy(), None, check)
+
+        done: Outcome = four_steps(self, go)
+        return done
+
     def vm(self) -> Vm:
+        return self.vm_of(VM)
+
+    def vm_of(self, uuid: str) -> Vm:
         host = observe(self.zfs, self.driver)
-        return next(vm for vm in host.vms if vm.config.uuid == VM)
+        return next(vm for vm in host.vms if vm.config.uuid == uuid)
 
     def disks(self) -> dict[str, Disk]:
         return {disk.name: disk for disk in self.vm().disks}
