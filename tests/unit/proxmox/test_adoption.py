@@ -155,6 +155,16 @@ def test_a_disk_that_only_the_record_knows_is_released_too():
     assert (root.uuid, root.user_properties["description"]) == (ROOT_DISK, "of the shop")
 
 
+def test_what_a_release_returns_brings_back_what_it_forgot():
+    """The disks of two pools have the same number, so the entries have their keys."""
+    world = rich()
+    before = plain(record(world))
+    done = released(world, forget=True)
+    assert [one["pci_slot"] for one in done.released[0]["disks"]] == ["virtio0", "scsi1"]
+    disk_adopt.run(world.zfs, world.driver, done.released, "adopted", False, None, False)
+    assert plain(record(world)) == before
+
+
 def test_what_flexible_disk_size_is_stays():
     """It is a promise to the VM, and no identity of a disk."""
     world = World()

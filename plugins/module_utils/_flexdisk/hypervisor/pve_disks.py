@@ -369,7 +369,8 @@ class ProxmoxDisks(ProxmoxVms):
         vmid = config.proxmox["vmid"]
         if config.unstoppable:
             raise FlexdiskError("NotSupported", config.unstoppable)
-        argv = ("qm", "shutdown", str(vmid), "--timeout", str(max(timeout, 1)), *(("--forceStop", "1") if force else ()))
+        halt = ("--forceStop", "1") if force else ()
+        argv = ("qm", "shutdown", str(vmid), "--timeout", str(max(timeout, 1)), *halt)
         answer = self._runner(argv, timeout=timeout + PATIENCE)
         if not self._process(vmid):
             if self._file(vmid).digest != file.digest:

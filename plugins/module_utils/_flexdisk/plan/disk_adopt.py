@@ -112,7 +112,8 @@ def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
     for disk in vm.disks:
         saved = released_identity.identity_of(disk)
         if saved.uuid or saved.name:
-            disks.append(released_identity.entry(replace(saved, index=disk.index)))
+            placed = replace(saved, pci_slot=disk.key) if disk.key else replace(saved, index=disk.index)
+            disks.append(released_identity.entry(placed))
     package = vm.package or vm.root.user.get(released_identity.RELEASED_PROPERTY, "")
     if not (disks or package):
         return None

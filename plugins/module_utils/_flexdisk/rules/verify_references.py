@@ -55,7 +55,7 @@ def references(facts: Facts, vm: Vm) -> Findings:
 
 
 def unused_without_volume(facts: Facts, vm: Vm) -> Findings:
-    """Yield what Proxmox VE calls unused and what is not there. The next task takes out what an interrupted run left."""
+    """Yield what Proxmox VE calls unused and is not there. The next task takes out what an interrupted run left."""
     for name in left_unused(vm):
         message = f"{name} is detached, and the configuration still names it as unused"
         task = vm_disks(vm, unlisted="keep")
