@@ -86,8 +86,7 @@ options:
           name:
             description:
               - Name of the disk. The default is C(disk) followed by the index, and with C(proxmox) the key of the disk
-                if another one has that index. A disk that already has another name
-                is refused, not renamed.
+                if another one has that index. A disk that already has another name is refused, not renamed.
             type: str
           preserve:
             description:
