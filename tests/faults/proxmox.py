@@ -24,7 +24,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hype
 from tests.faults import scenarios
 from tests.faults.backend import POOL, Backend
 from tests.faults.node import NodeBackend
-from tests.faults.scenarios import A, B, IMAGE_MIB, WEB, Scenario, declare, must, of_snapshot
+from tests.faults.scenarios import IMAGE_MIB, WEB, A, B, Scenario, declare, must, of_snapshot
 from tests.faults.shim import Fault
 from tests.unit.proxmox.two_vms import ProxmoxHost
 

@@ -40,7 +40,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_a_change_that_needs_a_stop(name):
-    """Without allow_restart it is refused, and the message says what needs the stop. With it, the VM runs afterwards."""
+    """Without allow_restart it is refused, and the message says what needs it. With it, the VM runs afterwards."""
     bus, entries, more = CHANGES[name]
     world = running(bus)
     assert "; allow_restart: true allows a shutdown and a start [VmNotStopped]" in world.refusal(*entries, **more)
@@ -94,6 +94,17 @@ def test_a_guest_that_does_not_shut_down():
     assert (world.running, world.volsize(DATA)) == (True, 2048)
     assert sorted(world.file.splitlines()) == sorted(before.splitlines())
     world.done({"name": "root"}, SMALLER, allow_restart=True, stop_timeout=3, allow_force_stop=True)
+    assert (world.running, world.volsize(DATA)) == (True, 1024)
+
+
+def test_a_guest_that_shuts_down_after_the_task_has_ended():
+    """The next run starts the VM, because it is down for that reason alone."""
+    world = running()
+    world.admin("pve-guest", "100", "deaf")
+    assert world.converge({"name": "root"}, SMALLER, allow_restart=True, stop_timeout=3).failure
+    world.admin("pve-power-off", "100")
+    assert not world.running
+    world.done({"name": "root"}, SMALLER, allow_restart=True)
     assert (world.running, world.volsize(DATA)) == (True, 1024)
 
 
