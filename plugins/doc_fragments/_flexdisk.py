@@ -40,6 +40,7 @@ options:
   pool:
     description:
       - Read only the VMs of this ZFS pool. Without this option, all pools that have VMs are read.
+      - With C(proxmox), a VM is of the pool that it boots from. It is read with its disks in other pools.
     type: str
 """
 

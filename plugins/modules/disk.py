@@ -228,9 +228,9 @@ options:
       continue: The other entries are carried out. The task still fails and reports every problem.
   pool:
     description:
-      - The ZFS pool where new disks are created. Only this pool is read. Without this option, all pools that have VMs
-        are read. A new disk is then created in the pool of its VM, with C(vmadm) in V(zones), or else in the only
-        pool.
+      - The ZFS pool where new disks are created. Only VMs of this pool are read, with C(proxmox) with their disks in
+        other pools. Without this option, all pools that have VMs are read. A new disk is then created in the pool of
+        its VM, with C(vmadm) in V(zones), or else in the only pool.
 seealso:
   - module: flexdisk.hypervisor.vm_disks
   - module: flexdisk.hypervisor.vm_info

@@ -85,8 +85,8 @@ options:
             type: str
           name:
             description:
-              - Name of the disk. The default is C(disk) followed by the index. A disk that already has another name
-                is refused, not renamed.
+              - Name of the disk. The default is C(disk) followed by the index, and with C(proxmox) the key of the disk
+                if another one has that index. A disk that already has another name is refused, not renamed.
             type: str
           preserve:
             description:

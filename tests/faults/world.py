@@ -22,6 +22,7 @@ VM_KEYS = ("alias", "state", "autoboot", "flexible_disk_size", "ram", "vcpus", "
 DISK_KEYS = ("path", "boot", "model", "media", "pci_slot", "uuid", "image_uuid", "image_size")
 STAMPS = ("flexdisk:ctime", "flexdisk:mtime", "flexdisk:serial_no")
 OWN = ("local", "received")
+SERIAL = 20  # digits of the UUID that a guest sees as the serial of its disk
 # A snapshot that was renamed when its disk was detached has the disk's transaction group in its name.
 _DETACHED_SNAPSHOT = re.compile(r"(flexdisk-parked-[0-9a-f]{8}-)\d+-")
 
@@ -80,6 +81,6 @@ def comparable(world: World, known: set[str]) -> dict[str, Any]:
     }
     text = json.dumps({"datasets": datasets, "vms": world.vms, "contents": world.contents}, sort_keys=True)
     for uuid, name in names.items():
-        text = text.replace(uuid, name)
+        text = text.replace(uuid, name).replace(uuid.replace("-", "")[:SERIAL], name)
     state: dict[str, Any] = json.loads(_DETACHED_SNAPSHOT.sub(r"\1", text))
     return state

@@ -124,8 +124,8 @@ def test_an_engine_that_loses_data_is_caught(monkeypatch):
     point = Point("shrink", (("kill-before", 5),))
     assert baseline.complaints == driver.judge(point, baseline, NodeBackend(pickle.loads(state))) == []
 
-    def too_far(self, vm, path, size, shrink):
-        whole(self, vm, path, size, shrink)
+    def too_far(self, vm, path, size, planned):
+        whole(self, vm, path, size, planned)
         self._runner(["zfs", "set", "flexdisk:left=x", path[len("/dev/zvol/rdsk/") :]])
         self._runner(["guest", "trim", path[len("/dev/zvol/rdsk/") :], "0", "1"])
 

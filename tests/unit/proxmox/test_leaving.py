@@ -148,7 +148,7 @@ def test_sata_goes_only_from_a_stopped_vm():
     world = World()
     world.file = FILE.replace("scsi1:", "sata1:")
     world.run("qm", "start", "100")
-    assert "sata1 is no slot for hot-plug" in world.refusal(ROOT, allow_restart=True, **LEAVES)
+    assert "sata1 is no slot for hot-plug" in world.refusal(ROOT, **LEAVES)
     world.run("qm", "stop", "100")
     world.four_steps(ROOT, **LEAVES)
     assert detached(world) == {"data": PLACE}

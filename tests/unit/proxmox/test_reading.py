@@ -238,10 +238,12 @@ def test_bytes_that_are_no_text(pve):
     assert {vm["alias"] for vm in pve("vm_info")["vms"]} == {"web", "d\ufffdb"}
 
 
-def test_only_one_pool_is_read(pve):
+def test_vms_of_one_pool_are_read_with_all_their_disks(pve):
+    """The pool of a VM is that of the disk that it boots from."""
     vm = only(pve("vm_info", pool="rpool"), "web")
-    assert [disk["key"] for disk in vm["disks"]] == ["virtio0"]
-    assert "unread_pool" in {one["kind"] for one in pve("disk_verify", pool="rpool")["findings"]}
+    assert [disk["key"] for disk in vm["disks"]] == ["virtio0", "scsi1"]
+    assert "unread_pool" not in {one["kind"] for one in pve("disk_verify", pool="rpool")["findings"]}
+    assert pve("vm_info", pool="tank")["vms"] == []
 
 
 def test_space_of_the_host(pve):

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+from unittest.mock import patch
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import pve_lock
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 
 from .world import FILE, Killed, World, faults
@@ -35,13 +37,13 @@ def test_a_shrink_happens_or_is_refused(name, volume):
 
 
 def test_a_running_vm_keeps_its_size():
-    """No task stops it. All other problems are told with it."""
+    """Unless the task may restart it. All other problems are told with it."""
     world = World(running=True)
     said = world.refusal(SMALLER, {"name": "root", "size": "1GiB"})
     assert "would cut off data" in said
     said = world.refusal(SMALLER)
     assert "data 2 GiB -> 1 GiB" in said
-    assert "stop it first: no task does so there" in said
+    assert "allow_restart: true allows a shutdown and a start" in said
 
 
 @pytest.mark.parametrize(
@@ -58,24 +60,29 @@ def test_what_others_do_is_named(line, why):
     assert why in world.refusal(SMALLER)
 
 
-def between(world, act):
-    """Do something right before the volume is changed."""
+def refused_after(world, act):
+    """Do something right before the lock is taken. Return the failure: the volume has not been changed."""
+    held = pve_lock.held
+
+    def late(*words):
+        act()
+        return held(*words)
 
     def spoil(number, argv, real):
-        if any(word.startswith("volsize=") for word in argv):
-            raise AssertionError("it is changed all the same")
-        if argv[:2] == ["zfs", "get"] and argv[-1] == DATA and argv[-2] == "volsize":
-            act()
+        assert not any(word.startswith("volsize=") for word in argv)
         return real(argv)
 
     world.spoil = spoil
+    with patch.object(pve_lock, "held", late):
+        failure = world.converge(SMALLER).failure
+    world.spoil = None
+    return failure
 
 
 def test_a_vm_that_has_been_started_meanwhile():
     world = World()
     world.done({"name": "data"})
-    between(world, lambda: world.running or world.run("qm", "start", "100"))
-    failure = world.converge(SMALLER).failure
+    failure = refused_after(world, lambda: world.run("qm", "start", "100"))
     assert failure["error_code"] == "Changed"
     assert "VM 100 runs by now, and scsi1 of VM 100 cannot become smaller" in failure["message"]
     assert world.volsize(DATA) == 2048
@@ -86,11 +93,34 @@ def test_a_file_that_has_been_changed_meanwhile():
     world.done({"name": "data"})
 
     def change():
-        world.file += "onboot: 1\n" if "onboot" not in world.file else ""
+        world.file += "onboot: 1\n"
 
-    between(world, change)
-    failure = world.converge(SMALLER).failure
+    failure = refused_after(world, change)
     assert (failure["error_code"], world.volsize(DATA)) == ("Changed", 2048)
+
+
+def replaced(world):
+    world.run("zfs", "rename", DATA, "tank/vms/old")
+    world.run("zfs", "create", "-V", "2G", DATA)
+
+
+@pytest.mark.parametrize(
+    ("act", "text", "size"),
+    [
+        (lambda world: world.run("zfs", "set", "volsize=8G", DATA), "has 8 GiB by now, not 2 GiB", 8192),
+        (lambda world: world.run("zfs", "set", "volsize=512M", DATA), "has 512 MiB by now, not 2 GiB", 512),
+        (replaced, "is another volume by now", 2048),
+        (lambda world: world.run("zfs", "destroy", DATA), "cannot be read: ", None),
+    ],
+)
+def test_a_volume_that_has_been_changed_meanwhile(act, text, size):
+    """No more is cut off than the plan has said, and nothing of another volume."""
+    world = World()
+    world.done({"name": "data"})
+    failure = refused_after(world, lambda: act(world))
+    assert text in failure["message"]
+    assert size is None or world.volsize(DATA) == size
+    assert "size=2G" in world.setting("scsi1")
 
 
 def test_nothing_can_start_the_vm_while_the_volume_changes():

@@ -54,7 +54,7 @@ class ProxmoxHost(World):
         content, links = state.pop("content"), state.pop("links")
         self.__dict__.update(state)
         directory = Path(tempfile.mkdtemp(prefix="pve"))
-        weakref.finalize(self, shutil.rmtree, directory)
+        weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
         self.node.directory = directory
         self.files = directory / self.files.name
         for name in content:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.capabilities import Capabilities
-from ..model.dataset import DatasetId
+from ..model.dataset import Dataset, DatasetId
 from ..model.desired import Description, ImageFile, NewVm
 from ..model.resources import Resources
 from ..model.vm import VmConfig, VmRecord
@@ -17,8 +17,8 @@ from ..model.vm import VmConfig, VmRecord
 class Resizing(t.Protocol):
     """The command of a hypervisor that resizes volumes itself. Else the engine does."""
 
-    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
-        """Resize a disk, and tell a running guest. shrink: the user permits a smaller size."""
+    def resize_disk(self, vm: str, path: str, size: int, planned: t.Optional[Dataset] = None) -> None:
+        """Resize a disk, and tell a running guest. planned: the volume that the user permits to be cut off."""
 
 
 class Snapshots(t.Protocol):

@@ -17,7 +17,7 @@ import typing as t
 from dataclasses import replace
 
 from ..model.command import Runner
-from ..model.dataset import ZVOL
+from ..model.dataset import ZVOL, Dataset
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart
 from ..model.text import visible
@@ -31,8 +31,10 @@ from .pve_vms import ProxmoxVms
 PATIENCE = 600  # seconds; a volume whose device does not come takes five minutes
 _NOT_BEGUN = ("Changed", "InUse", "Busy", "ReadOnly")  # qm looks for these before it writes anything
 _LEAVING = frozenset(("detach", "park", "destroy", "destroy_parked", "forget"))
-_LIVE = frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up")) | _LEAVING
-_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink"}
+_LIVE = (
+    frozenset(("identity", "grow", "create", "attach", "compression", "flexible", "give_up", "normalise")) | _LEAVING
+)
+_ABILITIES = _LIVE | {"copy", "edit uuid", "flexible", "remember", "move in", "shrink", "stop", "start"}
 _SCOPE = (
     "on Proxmox VE, this release adds, names, resizes, detaches, attaches and destroys disks, and changes nothing else"
 )
@@ -83,11 +85,11 @@ class ProxmoxDisks(ProxmoxVms):
         """Whether the cluster has a quorum; True if pmxcfs does not say, as on a node without a cluster."""
         return not re.search(r'"quorate"\s*:\s*0', self._text(f"{pve_vm.CLUSTER}/.members"))
 
-    def resize_disk(self, vm: str, path: str, size: int, shrink: bool) -> None:
+    def resize_disk(self, vm: str, path: str, size: int, planned: t.Optional[Dataset] = None) -> None:
         """Make a disk larger. qm sets the volume, tells QEMU, and writes the size to the file, in this order."""
         place = self._place(vm, path)
-        if shrink and size * MIB < self._volsize(place.dataset):
-            self._shrink(place, size)
+        if planned is not None:
+            self._shrink(place, size, planned)
             return
         if self._process(place.vmid):
             self._qemu_size(place)  # if it cannot be asked, nothing is begun
@@ -98,10 +100,11 @@ class ProxmoxDisks(ProxmoxVms):
             raise pve_qm.failure(argv, answer, lacking)
         self.vms()
 
-    def _shrink(self, place: _Place, size: int) -> None:
+    def _shrink(self, place: _Place, size: int, planned: Dataset) -> None:
         """Make a disk of a stopped VM smaller, which qm refuses. Then the file gets the size by writing the disk again.
 
-        While the volume is changed, nothing can start the VM: its guest would write behind the end.
+        While the volume is changed, nothing can start the VM: its guest would write behind the end. If it is not the
+        planned one any more, or has another size, more would be cut off than the plan has said.
         """
         argv = ("zfs", "set", f"volsize={size}M", place.dataset)
         with pve_lock.held(self._root, place.vmid, self.pause):
@@ -109,12 +112,25 @@ class ProxmoxDisks(ProxmoxVms):
                 raise FlexdiskError("Changed", f"the file of VM {place.vmid} was changed by something else")
             if self._process(place.vmid):
                 raise FlexdiskError("Changed", f"VM {place.vmid} runs by now, and {place.label} cannot become smaller")
+            self._check_planned(planned)
             answer = self._runner(argv)
         volume = self._volsize(place.dataset)
         if volume != size * MIB:
             text = "%s has %s, not %s" % (place.dataset, *render_apart(volume, size * MIB))
             raise pve_qm.failure(argv, answer, text)
         self._set(place, place.disk.options)
+
+    def _check_planned(self, planned: Dataset) -> None:
+        """Raise FlexdiskError Changed unless a volume is the one that was planned with, and as large."""
+        answer = self._runner(("zfs", "get", "-Hpo", "value", "guid,volsize", planned.name))
+        guid, volsize = (*answer.stdout.split(), "", "")[:2]
+        if answer.rc != 0 or not (guid.isdigit() and volsize.isdigit()):
+            raise FlexdiskError("UnexpectedOutput", f"{planned.name} cannot be read: {answer.stderr.strip()}")
+        if guid != str(planned.guid):
+            raise FlexdiskError("Changed", f"{planned.name} is another volume by now; nothing was cut off")
+        if volsize != str(planned.volsize):
+            sizes = render_apart(int(volsize), planned.volsize)
+            raise FlexdiskError("Changed", "%s has %s by now, not %s; nothing was cut off" % (planned.name, *sizes))
 
     def _not_resized(self, place: _Place, size: int) -> str:
         """Return what has not the new size, as a sentence; "" if everything has it."""
@@ -151,9 +167,13 @@ class ProxmoxDisks(ProxmoxVms):
         return {entry.path: sizes[entry.key] for entry in config.disks if entry.volume and entry.key in sizes}
 
     def write_record(self, vm: str, record: VmRecord) -> None:
-        """Replace the record of a VM. pmxcfs has neither modes nor a disk to wait for."""
+        """Replace the record of a VM, or remove one that says nothing. pmxcfs has no modes, and no disk to wait for."""
         path = pve_vm.record_file(vm)
         try:
+            if not record.disks and record.flexible_disk_size is None:
+                os.unlink(self._root + path)
+                self.vms()
+                return
             os.makedirs(os.path.dirname(self._root + path), exist_ok=True)
             whole_files.replace(self._root + path, vm_record.render(record), mode=None, durable=False)
         except OSError as exc:
@@ -339,6 +359,40 @@ class ProxmoxDisks(ProxmoxVms):
         left = [key for key in keys if key in pve_vm.pending_keys(self._file(vmid))]
         text = f"; {', '.join(left)} waits for a stop of the VM: qm set {vmid} --revert {','.join(left)} takes it back"
         return text if left else ""
+
+    def stop(self, vm: str, timeout: int, force: bool) -> None:
+        """Shut the guest down by qm, which halts it after the timeout if force permits that.
+
+        What waits for the stop of the VM would be made with it. So nothing does: this collection leaves nothing there.
+        """
+        config, file = self._fresh(vm)
+        vmid = config.proxmox["vmid"]
+        if config.unstoppable:
+            raise FlexdiskError("NotSupported", config.unstoppable)
+        halt = ("--forceStop", "1") if force else ()
+        argv = ("qm", "shutdown", str(vmid), "--timeout", str(max(timeout, 1)), *halt)
+        answer = self._runner(argv, timeout=timeout + PATIENCE)
+        if not self._process(vmid):
+            if self._file(vmid).digest != file.digest:
+                raise FlexdiskError("Changed", f"the file of VM {vmid} was changed by something else while it stopped")
+            self.vms()
+            return
+        if "got timeout" in answer.stderr:
+            text = f"the guest did not shut down within stop_timeout={timeout} s and is still running"
+            raise FlexdiskError("VmNotStopped", f"{text}; allow_force_stop: true halts it")
+        raise pve_qm.failure(argv, answer, f"VM {vmid} is still running")
+
+    def start(self, vm: str, saved: bool = False) -> None:
+        """Start the VM. It is no error if it is still running because its guest did not shut down."""
+        vmid = self.vm(vm).proxmox["vmid"]
+        if self._process(vmid):
+            return
+        argv = ("qm", "start", str(vmid))
+        answer = self._runner(argv, timeout=PATIENCE)
+        if not self._process(vmid):
+            text = f"VM {vmid} is not running ({visible(answer.stdout.strip())})"
+            raise FlexdiskError("VmNotStarted", pve_qm.failure(argv, answer, text).message)
+        self.vms()
 
     def take_back(self, vm: str) -> None:
         config = self._unchanged(vm)

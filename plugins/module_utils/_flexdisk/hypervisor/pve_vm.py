@@ -97,6 +97,8 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         run_id=process,
         prefixes=disks.prefixes,
         unused=disks.unused_volumes,
+        unstoppable=_why_unstoppable(vmid, cluster),
+        unused_nowhere=disks.unused_nowhere,
         unreadable=tuple(disks.unreadable_disks),
         snapshots=tuple(_listed(vmid, name, file, cluster) for name in file.snapshots),
         snapshotted=_snapshot_volumes(values, cluster)[0],
@@ -335,6 +337,11 @@ def unlocking(vmid: int, file: VmFile) -> str:
     return f"{text}, and then the same rollback again, end it" if lock == "rollback" else ""
 
 
+def _why_unstoppable(vmid: int, cluster: Cluster) -> str:
+    text = f"HA manages VM {vmid}, and starts it again wherever it wants; let HA stop it first"
+    return text if vmid in cluster.ha else ""
+
+
 def _why_waiting(vmid: int, file: VmFile) -> str:
     keys = ",".join(pending_keys(file))
     text = f"VM {vmid} has changes that wait for its stop ({keys}), and any other could apply them"
@@ -454,6 +461,12 @@ class _Disks:
         names = self._cluster.storages
         found = (name for key in self.unused for name in pve_storage.mentioned(names, self._values[key]))
         return tuple(name for name in found if sibling_prefix(name).endswith(f"-{self._vmid}-"))
+
+    @property
+    def unused_nowhere(self) -> t.Dict[str, str]:
+        """What is named as unused in storages that the cluster does not have, by the keys."""
+        named = {key: self._values[key] for key in self.unused if ":" in self._values[key]}
+        return {key: text for key, text in named.items() if text.partition(":")[0] not in self._cluster.storages}
 
     @property
     def new_disks(self) -> t.Optional[NewDisks]:

@@ -251,6 +251,10 @@ class VmConfig:
     prefixes: t.Tuple[str, ...] = ()
     # Volumes that the VM has and does not use; disks that are left alone because their volumes cannot be read.
     unused: t.Tuple[str, ...] = ()
+    # Why no task stops the VM, as a sentence; "" if one may.
+    unstoppable: str = ""
+    # What C(unusedN) names in storages that the cluster does not have, by the keys.
+    unused_nowhere: t.Mapping[str, str] = field(default_factory=dict)
     unreadable: t.Tuple[DiskConfig, ...] = ()
     # Why no task manages the VM, as a sentence. "" if that only depends on its dataset.
     unsupported: str = ""
@@ -513,14 +517,6 @@ class Vm:
         """Configured paths whose volumes an interrupted run has detached already."""
         detached = {disk.uuid for disk in self.detached if disk.uuid}
         return tuple(e.path for e in self.config.disks if e.path in self.missing and e.uuid in detached)
-
-    @property
-    def left_unused(self) -> t.Tuple[str, ...]:
-        """Volumes that an interrupted run has moved away, and that the configuration still names as unused ones."""
-        moves = self.interrupted.moves if self.interrupted is not None else ()
-        there = {volume.name for volume in self.volumes}
-        moved = {source for _guid, source, _target in moves if source not in there}
-        return tuple(dict.fromkeys(name for name in self.config.unused if name in moved))
 
     @property
     def hidden_mib(self) -> int:

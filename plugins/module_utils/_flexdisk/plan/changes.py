@@ -12,7 +12,7 @@ from ..model.dataset import RECORD, DatasetId
 from ..model.sizes import render_change, render_mib
 from ..model.text import count
 from ..model.vm import FILE, SPARSE, Disk, Vm, VmConfig
-from ..rules import disk_element, disk_properties, identity, released_identity
+from ..rules import disk_element, disk_properties, identity, released_identity, vm_record
 from ..rules.differences import crosses, fact_changes
 from ..rules.layout import copy_place, detached_place
 from ..rules.reservation import PoolGeometry, automatic_reservation
@@ -130,9 +130,9 @@ def sync_facts(disk: Disk) -> t.Optional[SyncFacts]:
     return SyncFacts(StepReport("", disk.label), volume=disk.volume.name, facts=missing) if missing else None
 
 
-def write_recorded(disk: Disk) -> t.Optional[WriteIdentity]:
+def write_recorded(config: VmConfig, disk: Disk) -> t.Optional[WriteIdentity]:
     """Return the step that writes to a volume the identity that only the record of its VM has; None for any other."""
-    if not released_identity.has_saved_identity(disk):
+    if not vm_record.has_from_record(config, disk):
         return None
     report = StepReport(f"= {disk.label} adopted ({disk.volume.name} at {disk.pci_slot})", disk.label)
     return WriteIdentity(report, volume=disk.volume.name, facts=missing_facts(disk, facts_of(disk)))

@@ -345,9 +345,10 @@ def _check_boot_disk(resolved: Resolved, target: Target, now: bool, problems: Pr
             target.label,
         )
     elif target.replaces_another and config.identity_in_zfs:
+        kind = "Proxmox VE" if config.prefixes else "libvirt"
         problems.add(
             "NotSupported",
-            "the boot disk cannot be replaced with libvirt, where another disk would be the boot disk for a moment; "
+            f"the boot disk cannot be replaced with {kind}, where another disk would be the boot disk for a moment; "
             "create the VM anew",
             target.label,
         )

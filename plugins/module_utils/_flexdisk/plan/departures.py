@@ -12,6 +12,7 @@ from ..model.text import count
 from ..model.vm import Disk, Vm
 from ..rules import disk_element, identity, snapshots
 from ..rules.layout import detached_place, within
+from ..rules.unused import left_unused
 from . import disk_travel
 from .changes import facts_of, facts_without_marks, missing_facts, short_names
 from .disk_steps import Destroy, DestroyDetached, Detach, DetachUnattached, DiscardCopy, ForgetDisk, LiftGuard
@@ -42,7 +43,7 @@ def why_still_unused(vm: Vm, volume: str) -> str:
 
 def remove_unused(vm: Vm, device_prefix: str) -> t.Iterator[ForgetDisk]:
     """Remove what the configuration says of volumes as unused ones, which an interrupted run has moved away."""
-    for volume in (name for name in vm.left_unused if not why_still_unused(vm, name)):
+    for volume in (name for name in left_unused(vm) if not why_still_unused(vm, name)):
         report = StepReport(f"- {volume}, detached already, out of the configuration")
         yield ForgetDisk(report, volume=volume, path=device_prefix + volume)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from ..model.desired import AdoptionDeclaration, ReleasedIdentity
 from ..model.errors import Problems
 from ..model.sizes import render_mib
+from ..model.text import count
 from ..model.vm import FILE, Disk, DiskConfig, Vm
 from ..rules import disk_properties, exchange, identity, released_identity, vm_record
 from ..rules.inventory import Host, may_have_uuid, own_uuid, serial_shown
@@ -22,7 +23,7 @@ from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
 from .steps import Step, StepReport, VmPlan
-from .vm_steps import Remember, WritePackage
+from .vm_steps import GiveUp, Remember, WritePackage
 
 
 def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
@@ -66,10 +67,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
 def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     """Return the plan that removes the identity of the VM's disks. forget: remove the saved copy, too."""
     problems = Problems(vm.config.alias or vm.config.uuid)
-    if vm.config.prefixes:
-        text = "the identities of its disks are also in its record, and no task takes them out of that"
-        problems.add("NotSupported", text)
-    if problems or not check_whole(vm, problems):
+    if not check_whole(vm, problems):
         return VmPlan(vm.config.uuid, vm, vm, (), tuple(problems))
     _contradictions(host, vm, problems)
     for disk in vm.detached:
@@ -84,6 +82,7 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
     seq = Sequence(vm, host.geometry[vm.config.pool])
     for disk in vm.disks:
         seq.add(_release(vm, disk, problems))
+    seq.add(_out_of_record(vm))
     root, package = vm.root.name, vm.root.user.get("package")
     if package:
         facts = {released_identity.RELEASED_PROPERTY: package, "package": ""}
@@ -113,7 +112,8 @@ def released(vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
     for disk in vm.disks:
         saved = released_identity.identity_of(disk)
         if saved.uuid or saved.name:
-            disks.append(released_identity.entry(replace(saved, index=disk.index)))
+            placed = replace(saved, pci_slot=disk.key) if disk.key else replace(saved, index=disk.index)
+            disks.append(released_identity.entry(placed))
     package = vm.package or vm.root.user.get(released_identity.RELEASED_PROPERTY, "")
     if not (disks or package):
         return None
@@ -172,7 +172,7 @@ class _Candidate:
         self.disk = disk
         self.saved = saved
         self.identity = released_identity.merged(declared, saved)
-        self.name = self.identity.name or disk.name or disk_name(disk.index)
+        self.name = self.identity.name or disk.name or _default_name(vm, disk)
         self.uuid = own_uuid(vm.config, entry, disk.volume) or self._uuid(vm, entry)
         # A serial that is the beginning of the uuid needs no edit.
         self.shown = bool(self.uuid) and serial_shown(entry)
@@ -198,6 +198,12 @@ class _Candidate:
         return changes.give_identity(
             disk, wanted, more if self.saved is None else {**more, released_identity.RELEASED_PROPERTY: ""}
         )
+
+
+def _default_name(vm: Vm, disk: Disk) -> str:
+    """Return the name of a disk that nobody has named: after its number, or after its key if another disk has that."""
+    alike = [other for other in vm.disks if other.index == disk.index]
+    return disk.key if disk.key and len(alike) > 1 else disk_name(disk.index)
 
 
 def _declared_identities(vm: Vm, spec: AdoptionDeclaration, problems: Problems) -> t.Dict[str, ReleasedIdentity]:
@@ -267,11 +273,16 @@ def _check_names(
             free = next(n for n in (f"{name[:58]}-{k}" for k in range(2, len(taken) + 3)) if n not in taken)
             problems.add(
                 "NameConflict",
-                f"{volume} and {taken[name]} would have the same name; choose another: disks: [{{index: "
-                f"{candidate.disk.index}, name: {free}}}]",
+                f"{volume} and {taken[name]} would have the same name; choose another: disks: "
+                f"[{{{_place(candidate.disk)}, name: {free}}}]",
                 name,
             )
         taken.setdefault(name, volume)
+
+
+def _place(disk: Disk) -> str:
+    """Return what of an entry tells a disk from all others of its VM."""
+    return f"pci_slot: {disk.key}" if disk.key else f"index: {disk.index}"
 
 
 def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Problems) -> None:
@@ -343,14 +354,33 @@ def _package(vm: Vm, spec: AdoptionDeclaration) -> t.Optional[Step]:
 def _release(vm: Vm, disk: Disk, problems: Problems) -> t.Optional[Step]:
     present = released_identity.facts_to_release(disk.volume)
     if not present:
-        return None
+        return _saved_from_record(vm, disk)
     saved = problems.attempt(disk.label, lambda: released_identity.encode(released_identity.identity_of(disk)))
     uuid = disk.volume.user.get("uuid")
     text = f"- {disk.label} released ({disk.volume.name}{f', uuid {uuid}' if uuid else ''})"
+    if vm.config.prefixes and disk.volume.user.get("type"):
+        present.insert(1, "type")  # Proxmox VE sets no reservations, so nobody needs to know that this one has none
     facts = dict.fromkeys(present, "")
     if disk.volume.user.get(released_identity.RELEASED_PROPERTY) != saved:
         facts[released_identity.RELEASED_PROPERTY] = saved or ""
     return _released(vm, disk, text, facts)
+
+
+def _saved_from_record(vm: Vm, disk: Disk) -> t.Optional[Step]:
+    """Return the step that saves on a volume the identity that only the record of its VM has; None for any other."""
+    if not vm_record.has_from_record(vm.config, disk):
+        return None
+    facts = {released_identity.RELEASED_PROPERTY: disk.volume.user[released_identity.RELEASED_PROPERTY]}
+    return _released(vm, disk, f"- {disk.label} released ({disk.volume.name})", facts)
+
+
+def _out_of_record(vm: Vm) -> t.Optional[Step]:
+    """Return the step that takes all disks out of the record of the VM, after each is saved on its volume; None if it
+    has none.
+    """
+    serials = tuple(sorted(vm_record.known(vm.config)))
+    report = StepReport(f"- {count(len(serials), 'disk')} out of the record of the VM")
+    return GiveUp(report, serials=serials) if serials else None
 
 
 def _released(vm: Vm, disk: Disk, text: str, facts: t.Mapping[str, str]) -> Step:

@@ -19,6 +19,7 @@ from ..rules.differences import config_changes, crosses, in_conversion
 from ..rules.replicas import is_synced
 from ..rules.reservation import PoolGeometry, default_block_size
 from ..rules.unfinished import is_unfinished, unfinished_vm_text
+from ..rules.unused import left_unused
 from . import arrivals, changes, departures, disk_travel, predict, recovery
 from .disk_steps import DiskEdit, EditDisks
 from .hot_plug import why_cold
@@ -72,9 +73,8 @@ def order(
         return work
     if not needs_stop or config.state != "running":
         return _resumed(vm, work, geometry, capabilities)
-    stops = not capabilities.abilities or "stop" in capabilities.abilities
-    if not (policy.allow_restart and stops):
-        way = "allow_restart: true allows a shutdown and a start" if stops else "stop it first: no task does so there"
+    if not policy.allow_restart or config.unstoppable:
+        way = config.unstoppable or "allow_restart: true allows a shutdown and a start"
         problems.add(
             "VmNotStopped",
             "the VM is running and must be stopped for: "
@@ -86,8 +86,8 @@ def order(
 
 def _check_unused(vm: Vm, work: Sequence, problems: Problems) -> None:
     """Refuse a task that would only end an interrupted detach, if Proxmox VE does not let it. Others get a warning."""
-    if all(step.facts_only or isinstance(step, Remember) for step in work.steps):
-        for volume in vm.left_unused:
+    if vm.interrupted is not None and all(step.facts_only or isinstance(step, Remember) for step in work.steps):
+        for volume in left_unused(vm):
             why = departures.why_still_unused(vm, volume)
             if why:
                 text = f"{volume} is detached already, and the configuration still names it as unused: {why}"
@@ -185,6 +185,7 @@ def _work(
     if figures:
         seq.add(retire_syncs(seq.vm, capabilities))
     seq.extend(repairs(seq.vm, geometry, policy.reclaim, resolved.flexible, recomputed=bool(figures)))
+    seq.add(_reservations(resolved, geometry))
     for leaver in (v for v in resolved.leavers if not v.destroy and v.disk.detached):
         seq.add(changes.remove_name(leaver.disk).for_disk(leaver.replaced))
     seq.extend(first)
@@ -204,6 +205,21 @@ def _work(
     _facts(seq, standing, resolved.unlisted)
     _remember(seq, resolved)
     return seq
+
+
+def _reservations(resolved: Resolved, geometry: PoolGeometry) -> t.Optional[SettleVolumes]:
+    """Return the step that gives thick disks of a VM without a dataset of its own their automatic reservations again,
+    None if they have them. A rollback over another size leaves others. Only those of pools that are built as its own.
+    """
+    vm, leaving = resolved.vm, [leaver.disk.volume.name for leaver in resolved.leavers]
+    if not vm.config.prefixes or vm.config.frozen:
+        return None
+    off = space.thick_off_automatic(vm, dict.fromkeys(resolved.pools_alike, geometry))
+    off = tuple(disk for disk in off if disk.volume.name not in leaving)
+    # Disks that release space come first.
+    off = tuple(sorted(off, key=lambda d: predict.resized(d.volume, d.size, geometry).used - d.volume.used))
+    report = StepReport(f"refreservation of {', '.join(disk.label for disk in off)} -> auto")
+    return SettleVolumes(report, names=tuple(disk.volume.name for disk in off), flexible_mib=None) if off else None
 
 
 def _remember(seq: Sequence, resolved: Resolved) -> None:
@@ -234,7 +250,7 @@ def _facts(seq: Sequence, standing: t.Sequence[Target], unlisted: t.Sequence[Dis
     for disk in [*unlisted, *(d for d in seq.vm.disks if d.hidden)]:
         seq.add(changes.sync_facts(changes.with_uuid(seq.vm.config, seq.volume_of(disk))))
     for disk in unlisted if seq.vm.config.prefixes and not seq.vm.config.frozen else ():
-        seq.add(changes.write_recorded(seq.volume_of(disk)))
+        seq.add(changes.write_recorded(seq.vm.config, seq.volume_of(disk)))
 
 
 def _in_place(seq: Sequence, target: Target) -> None:

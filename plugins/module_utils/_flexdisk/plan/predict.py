@@ -120,6 +120,8 @@ def _normalise(step: vm_steps.SettleVolumes, vm: Vm, geometry: PoolGeometry) -> 
     before = sum(v.used for v in vm.volumes)
     for volume in step.names:
         vm = _change_disk(vm, volume, lambda d: replace(d, volume=resized(d.volume, d.volume.volsize, geometry)))
+    if vm.config.prefixes:
+        return vm
     coming = step.flexible_mib
     room = _with_config(vm, flexible_disk_size=coming) if coming else vm
     used = vm.root.used + sum(v.used for v in vm.volumes) - before

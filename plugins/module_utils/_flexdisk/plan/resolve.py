@@ -115,6 +115,8 @@ class Resolved:
     new: bool = False
     # Disks that only the record of the VM knows, and that the task gives up: their names by their serials.
     given_up: t.Mapping[str, str] = field(default_factory=dict)
+    # The pools that are built as the one that the VM boots from.
+    pools_alike: t.FrozenSet[str] = frozenset()
 
 
 def resolve(
@@ -133,6 +135,8 @@ def resolve(
     position = {id(entry): number for number, entry in enumerate(spec.disks or ())}
     resolved.targets.sort(key=lambda target: position[id(target.spec)])
     _boot_disk_back(resolved, match)
+    built = host.geometry.get(vm.config.pool)
+    resolved.pools_alike = frozenset(pool for pool, geometry in host.geometry.items() if geometry == built)
     resolved.given_up = given_up(vm, spec, match)
     _unlisted(resolved, spec, match, problems)
     _detach_orphans(resolved, spec, match)
@@ -295,6 +299,8 @@ def _boot_disk_back(resolved: Resolved, match: Match) -> None:
 
 
 def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
+    known = [*(disk for _entry, disk in match.pairs), *(leaver.disk for leaver in resolved.leavers)]
+    resolved.unlisted += [d for d in resolved.vm.disks if d.boot and not any(d is other for other in known)]
     for disk in match.unlisted:
         if spec.unlisted == "keep":
             resolved.unlisted.append(disk)

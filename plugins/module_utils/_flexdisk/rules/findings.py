@@ -92,6 +92,11 @@ KINDS: t.Dict[str, Kind] = {
         "that.",
         "takes the disk out of the configuration; the VM must be stopped",
     ),
+    "unused_without_volume": Kind(
+        "warning",
+        "A VM of Proxmox VE names a volume as unused that is not there: an interrupted detach has left the line, or "
+        "somebody has taken the volume away by hand.",
+    ),
     "shared_volume": Kind(
         "error",
         "Several VMs have the same volume. If two of them run, they destroy its file system.",

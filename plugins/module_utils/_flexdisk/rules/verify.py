@@ -24,7 +24,7 @@ from .verify_host import (
 from .verify_identity import duplicate_names, identities, records
 from .verify_journal import index_of_runs, interrupted_runs
 from .verify_properties import inherited_properties, properties_of_vm
-from .verify_references import orphans, references, shared_volumes, slot_conflicts
+from .verify_references import orphans, references, shared_volumes, slot_conflicts, unused_without_volume
 from .verify_replicas import replicas_here
 from .verify_snapshots import unfinished_snapshots
 from .verify_space import quota_and_reservation
@@ -34,6 +34,7 @@ UNUSED_DAYS, REPLICA_DAYS = 30, 7  # after which a disk counts as unused, and a 
 
 _OF_A_VM: t.Tuple[t.Callable[[Facts, Vm], Findings], ...] = (
     references,
+    unused_without_volume,
     shared_volumes,
     slot_conflicts,
     orphans,

@@ -74,18 +74,30 @@ def of_disks(config: VmConfig, disks: t.Iterable[Disk], given_up: t.Collection[s
         disks: those attached to the VM.
         given_up: serials whose entries go.
     """
-    known = config.record.disks if config.record is not None else {}
-    retained = {serial: saved for serial, saved in known.items() if serial not in given_up}
-    return VmRecord({**retained, **_shown(config, disks)}, config.flexible_disk_size)
+    retained = {serial: saved for serial, saved in known(config).items() if serial not in given_up}
+    return VmRecord({**retained, **_shown(config, disks, given_up)}, config.flexible_disk_size)
 
 
-def _shown(config: VmConfig, disks: t.Iterable[Disk]) -> t.Dict[str, t.Dict[str, t.Any]]:
-    """Return the entries of the disks that are there."""
+def known(config: VmConfig) -> t.Mapping[str, t.Mapping[str, t.Any]]:
+    """Return the identities in the record of a VM by serial."""
+    return config.record.disks if config.record is not None else {}
+
+
+def has_from_record(config: VmConfig, disk: Disk) -> bool:
+    """Whether a disk of the VM has its identity from the record alone, and not from a release."""
+    serials = {entry.path: entry.serial for entry in config.disks}
+    return serials.get(disk.path) in known(config) and released_identity.has_saved_identity(disk)
+
+
+def _shown(
+    config: VmConfig, disks: t.Iterable[Disk], given_up: t.Collection[str] = ()
+) -> t.Dict[str, t.Dict[str, t.Any]]:
+    """Return the entries of the disks that are there. Those that were released have none."""
     serials = {entry.path: entry.serial for entry in config.disks}
     return {
         serials[disk.path]: released_identity.entry(released_identity.identity_of(disk))
         for disk in disks
-        if released_identity.has_any_identity(disk)
+        if (disk.adopted or (has_from_record(config, disk) and serials[disk.path] not in given_up))
         and disk.uuid
         and serials.get(disk.path) == identity.serial_of(disk.uuid)
         and _is_single(config, serials[disk.path])
@@ -100,22 +112,19 @@ def gone(vm: Vm, leavers: t.Iterable[Disk] = ()) -> t.Tuple[str, ...]:
     here = {disk.uuid for disk in (*vm.disks, *vm.orphans)}
     uuids = {last_part(target) for _guid, _source, target in moves if last_part(target) not in here}
     uuids |= {disk.uuid for disk in (*vm.detached, *leavers)}
-    known = vm.config.record.disks if vm.config.record is not None else {}
-    return tuple(sorted({identity.serial_of(uuid) for uuid in uuids} & {*known}))
+    return tuple(sorted({identity.serial_of(uuid) for uuid in uuids} & {*known(vm.config)}))
 
 
 def unseen(vm: Vm) -> t.Dict[str, str]:
     """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one."""
-    known = vm.config.record.disks if vm.config.record is not None else {}
     shown = {*_shown(vm.config, vm.disks), *gone(vm)}
-    return {serial: str(saved.get("name") or "") for serial, saved in known.items() if serial not in shown}
+    return {serial: str(saved.get("name") or "") for serial, saved in known(vm.config).items() if serial not in shown}
 
 
 def differences(config: VmConfig, disks: t.Sequence[Disk]) -> t.List[str]:
     """Return the serials of disks whose identity the record lacks or has otherwise."""
-    known = config.record.disks if config.record is not None else {}
     wanted = _shown(config, disks)
-    return [serial for serial in sorted(wanted) if _plain(known.get(serial)) != _plain(wanted[serial])]
+    return [serial for serial in sorted(wanted) if _plain(known(config).get(serial)) != _plain(wanted[serial])]
 
 
 def _plain(saved: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[t.Dict[str, t.Any]]:

@@ -52,9 +52,17 @@ def with_journal(zfs: Zfs, host: Host, complete: bool = False) -> Host:
     if not intents and not any(vm.config.waiting for vm in host.vms):
         return host
     of_this_host = {key: r for key, r in intents.items() if r is not None and r.host == host_name()}
-    vms = tuple(_with_intent(vm, of_this_host.get((vm.config.pool, vm.config.uuid))) for vm in host.vms)
+    vms = tuple(_with_intent(vm, _intent_of(vm, of_this_host)) for vm in host.vms)
     vms = tuple(_with_foreign_waiting(vm) for vm in vms)
     return replace(host, vms=vms, intents=intents, name=host_name())
+
+
+def _intent_of(vm: Vm, intents: t.Mapping[t.Tuple[str, str], Intent]) -> t.Optional[Intent]:
+    """Return the intent of a VM. One without a dataset of its own may boot from another pool by now."""
+    pools = [pool for pool, uuid in sorted(intents) if uuid == vm.config.uuid] if vm.config.prefixes else []
+    return next(
+        (intents[key] for key in (_key(vm), *((pool, vm.config.uuid) for pool in pools)) if key in intents), None
+    )
 
 
 def _with_foreign_waiting(vm: Vm) -> Vm:
@@ -72,6 +80,8 @@ def _with_intent(vm: Vm, intent: t.Optional[Intent]) -> Vm:
     The work of a killed run is continued. An intent that an ended run has left for a late shutdown counts only if the
     VM is down because of it. Either way, a VM is started only if it is down because of that run.
     """
+    if intent is not None and vm.config.prefixes:  # no task sets autoboot there: whoever has changed it meant it
+        intent = intent._replace(autoboot=vm.config.autoboot)
     if intent is not None and intent.late and vm.config.state == "running":
         return replace(vm, asked=intent if journal.may_shut_down(intent, vm.config, time.time()) else None)
     if intent is not None and intent.late and not journal.has_shut_down(intent, vm.config, time.time()):
@@ -167,7 +177,8 @@ class Journal:
             if plan.vm in self._last or not earlier.late:
                 self._store(plan.before.config.pool, plan.vm, _as_ended(earlier))
             return
-        self.forget(plan.before.config.pool, plan.vm)
+        for pool in sorted(self._vms) if plan.before.config.prefixes else [plan.before.config.pool]:
+            self.forget(pool, plan.vm)
 
     def forget(self, pool: str, vm: str) -> None:
         """Remove the intent of the VM with this UUID."""

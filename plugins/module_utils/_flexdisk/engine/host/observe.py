@@ -33,7 +33,8 @@ def observe(
     """Read the host.
 
     Args:
-        pool: read only VMs of this pool. None: read all pools with VMs; without any VM, all pools with detached disks.
+        pool: read only VMs of this pool, with all their disks. None: read all pools with VMs; without any VM, all pools
+            with detached disks.
         snapshots: False skips snapshots, which is faster, and enough where used space does not matter.
         extra_pool: one further pool to read.
         complete: also read intents that the index does not list.
@@ -43,8 +44,8 @@ def observe(
     configs, elsewhere = _split_by_pool(hypervisor.vms(), pool)
     unplaced = pool is None and (all_pools or any(c.identity_in_zfs and not c.pool for c in configs))
     known = {c.pool for c in configs if c.pool} | asked
-    if pool is None:
-        known |= {pool_of(prefix) for c in configs for prefix in c.prefixes}  # disks detached from the VM, too
+    # A VM without a dataset of its own has disks in all pools, also those that were detached from it.
+    known |= {pool_of(prefix) for c in configs for prefix in c.prefixes}
     named = [] if unplaced else sorted(known)
     datasets = _datasets(zfs, named, snapshots)
     pools = named or sorted(known | _pools_in_use(datasets, configs))

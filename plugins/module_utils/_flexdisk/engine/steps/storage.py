@@ -68,7 +68,8 @@ class ByZfs:
         """Resize a disk, and announce it to a running guest. The quota is raised before a disk grows."""
         resizing, shrinks = self._tools.hypervisor.resizing, isinstance(step, Shrink)
         if resizing is not None:
-            resizing.resize_disk(change.vm.config.uuid, step.path, step.size_mib, shrinks)
+            planned = next(v for v in change.vm.volumes if v.name == step.volume) if shrinks else None
+            resizing.resize_disk(change.vm.config.uuid, step.path, step.size_mib, planned)
             return
         if change.after.root.quota > change.vm.root.quota:
             self._tools.settle(change.after)
