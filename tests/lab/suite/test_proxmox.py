@@ -160,6 +160,8 @@ def test_a_disk_outlives_its_vm(pve: Pve) -> None:
 def test_a_smaller_disk_and_snapshots(pve: Pve) -> None:
     """The rest of the contents stays as it was. A rollback brings back what a snapshot had."""
     pve.four_steps("converge", flexible_disks_vms=declared(*WEB))
+    for playbook in ("detach_disk", "attach_disk"):  # the place of detached disks tells how large a sector is
+        pve.play(playbook, flexdisk_vm="web", flexdisk_disk="data")
     before = pve.contents()
     pve.four_steps("snapshot", flexdisk_vm="web", flexdisk_snapshot_name="before")
     device = f"/dev/zvol/zones/data/{pve.slots(100)['scsi1']}"

@@ -287,7 +287,7 @@ def _roll_back(
     snapshot = _found(vm, spec.name, problems)
     if snapshot is None:
         return seq
-    if vm.interrupted is None and not snapshots.changed_since(vm, snapshot):
+    if vm.interrupted is None and not snapshots.changed_since(vm, snapshot, host.datasets):
         # The quota, too: a run that raised it may have been cut off.
         seq.extend(ordering.repairs(vm, geometry, False))
         seq.add(_raised(vm, spec, capabilities, problems))
@@ -339,7 +339,7 @@ def _roll_back_listed(host: Host, vm: Vm, spec: SnapshotDeclaration, problems: P
     if snapshot is None or listed is None:
         return seq
     pve_snapshots.check_contents(host, listed, problems)
-    changed = snapshots.changed_since(vm, snapshot) or listed.settings_differ or listed.disks_differ
+    changed = snapshots.changed_since(vm, snapshot, host.datasets) or listed.settings_differ or listed.disks_differ
     if vm.interrupted is None and not changed:
         return seq
     pve_snapshots.check_rollback(host, vm, spec.name, problems)

@@ -15,7 +15,7 @@ from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
 from ..model.vm import Disk, ListedSnapshot, Vm
 from .pins import without_snapshots
-from .replicas import is_synced
+from .replicas import empty_size, is_changed, is_synced
 from .space import committed
 
 PREFIX = "vmsnap-"  # vmadm's own
@@ -246,13 +246,20 @@ def freed(vm: Vm, snapshot: VmSnapshot) -> int:
     return committed(vm) - committed(without_snapshots(vm, {part.name for part in snapshot.parts}))
 
 
-def changed_since(vm: Vm, snapshot: VmSnapshot) -> bool:
-    """Whether a disk differs from the snapshot. The VM's file system does not count: hypervisors write there."""
+def changed_since(vm: Vm, snapshot: VmSnapshot, datasets: t.Mapping[str, Dataset]) -> bool:
+    """Whether a disk differs from the snapshot. The VM's file system does not count: hypervisors write there. What ZFS
+    itself writes to a volume that goes back does not, either, if the sector size of its pool is known (is_changed).
+
+    datasets: all of the host.
+    """
     if any(part.written or not is_synced(part.name.partition("@")[2]) for part in newer(vm, snapshot)):
         return True
     for disk in volumes_of(vm):
         part = snapshot.of(disk.volume.name)
-        if part is not None and (disk.volume.written or disk.volume.volsize != part.volsize):
+        if part is None:
+            continue
+        written = is_changed(disk.volume.written, empty_size(datasets, disk.volume.pool))
+        if written or disk.volume.volsize != part.volsize:
             return True
     return False
 
