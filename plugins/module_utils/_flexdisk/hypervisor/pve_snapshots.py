@@ -20,8 +20,8 @@ from .pve_config import VmFile
 from .pve_disk import parse
 from .pve_disks import PATIENCE, ProxmoxDisks
 
-# What a volume has written since a snapshot after a rollback to it: nothing, or two sectors, of 512 bytes to 64 KiB, for
-# its root without a log (measured: tests/lab/suite/test_unwritten.py). In a pool, a write takes more.
+# What a volume has written since a snapshot after a rollback to it: nothing, or two sectors, of 512 bytes to 64 KiB,
+# for its root without a log (measured: tests/lab/suite/test_unwritten.py). In a pool, a write takes more.
 _UNWRITTEN = (0, *(2 << ashift for ashift in range(9, 17)))
 
 _Figures = t.Dict[str, t.Dict[str, str]]
