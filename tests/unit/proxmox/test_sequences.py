@@ -20,10 +20,10 @@ from simnode.zfs import extents
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor import pve_disk
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.hypervisor.pve_config import VmFile
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import vm_record
+from tests.unit.four_steps import four_steps
 
 from .test_registry import adoption, steps
 from .test_snapshots import Snapshots
-from .world import four_steps
 
 FULL = bool(os.environ.get("FLEXDISK_FULL"))
 SEQUENCES, TASKS = (200, 20) if FULL else (4, 8)
