@@ -84,6 +84,8 @@ options:
       - It counts snapshots that are called like O(name), which means that their names differ from it only in digits.
         With O(keep.names), it counts those that fit a pattern. All others are left alone, and so is every snapshot
         that was not taken by this module or by C(vmadm).
+      - With Proxmox VE, it also counts snapshots that somebody has taken there, in the GUI or with C(qm). Names that
+        only your tasks use keep it from that.
       - A snapshot that has clones or holds, or that is not the VM's alone, is left, with a warning.
       - Days and weeks are in UTC, and only those with a snapshot count. A week begins on Monday.
     type: dict

@@ -73,6 +73,7 @@ def test_a_vm_and_its_disks(pve):
         "protection": False,
         "pending": [],
         "snapshots": [],
+        "unfinished": [],
         "unused": {"unused0": "rpool/data/vm-100-disk-2"},
         "ha": False,
         "replication": [],

@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.capabilities import Capabilities
-from ..model.dataset import Dataset
+from ..model.dataset import Dataset, DatasetId
 from ..model.desired import Description, ImageFile, NewVm
 from ..model.resources import Resources
 from ..model.vm import VmConfig, VmRecord
@@ -30,8 +30,11 @@ class Snapshots(t.Protocol):
     def delete_snapshot(self, vm: str, name: str) -> None:
         """Delete a snapshot, also what an interrupted command has left of it."""
 
-    def roll_back(self, vm: str, name: str) -> None:
-        """Bring a stopped VM back to its newest snapshot, with its settings. It stays stopped."""
+    def roll_back(self, vm: str, name: str, parts: t.Sequence[DatasetId]) -> None:
+        """Bring a stopped VM back to its newest snapshot, with its settings. It stays stopped.
+
+        parts: the snapshots of its volumes.
+        """
 
 
 class Storage(Resizing, t.Protocol):

@@ -3,7 +3,8 @@
 
 """Driver for Proxmox VE that also takes, deletes and goes back to snapshots of VMs, by qm.
 
-qm compares no digest for them. So the file is compared right before, and read again afterwards, as for every change.
+qm compares no digest for them. So the file is compared right before. Afterwards the file and the volumes are read
+again, whatever qm has said.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import time
 import typing as t
 
 from ..model.command import Answer, Runner
+from ..model.dataset import DatasetId
 from ..model.errors import FlexdiskError, Unchanged
 from . import pve_qm, pve_storage, pve_vm
 from .pve_config import VmFile
 from .pve_disk import parse
 from .pve_disks import PATIENCE, ProxmoxDisks
+
+_Figures = t.Dict[str, t.Dict[str, str]]
 
 
 class ProxmoxSnapshots(ProxmoxDisks):
@@ -29,28 +33,32 @@ class ProxmoxSnapshots(ProxmoxDisks):
     def create_snapshot(self, vm: str, name: str) -> None:
         vmid, file = self._before(vm)
         argv = ("qm", "snapshot", str(vmid), name)
-        answer = self._runner(argv, timeout=PATIENCE)
+        answer = self._qm(argv)
         now = self._file(vmid)
-        section = now.snapshots.get(name)
-        lacking = "" if section is not None and "snapstate" not in section else f"there is no whole snapshot {name}"
-        self._finish(argv, answer, lacking or self._lost(file, now))
+        self._finish(argv, answer, self._not_taken(now, name) or self._lost(file, now))
 
     def delete_snapshot(self, vm: str, name: str) -> None:
         vmid, file = self._before(vm)
-        unfinished = "snapstate" in file.snapshots.get(name, {})
-        argv = ("qm", "delsnapshot", str(vmid), name, *(("--force", "1") if unfinished else ()))
-        answer = self._runner(argv, timeout=PATIENCE)
+        section = file.snapshots.get(name, {})
+        argv = ("qm", "delsnapshot", str(vmid), name, *(("--force", "1") if "snapstate" in section else ()))
+        answer = self._qm(argv)
         lacking = f"snapshot {name} is still there" if name in self._file(vmid).snapshots else ""
+        parts = [f"{volume}@{name}" for volume in self._volumes(section)]
+        left = [part for part in parts if self._exists(part)] if not lacking else []
+        if left:
+            lacking = (
+                f"the VM does not have snapshot {name} any more, but {', '.join(left)} is left; zfs destroy does it"
+            )
         self._finish(argv, answer, lacking)
 
-    def roll_back(self, vm: str, name: str) -> None:
+    def roll_back(self, vm: str, name: str, parts: t.Sequence[DatasetId]) -> None:
         vmid, file = self._before(vm)
         if self._process(vmid):
             raise Unchanged(FlexdiskError("Changed", f"VM {vmid} runs by now; it was not rolled back"))
         argv = ("qm", "rollback", str(vmid), name)
-        answer = self._runner(argv, timeout=PATIENCE)
+        answer = self._qm(argv)
         now = self._file(vmid)
-        lacking = self._not_back(now, name)
+        lacking = self._settings_not_back(now, name) or self._volumes_not_back(now, name, parts)
         if lacking and answer.rc != 0 and now.digest == file.digest:
             raise Unchanged(pve_qm.failure(argv, answer, "it was not rolled back"))
         self._finish(argv, answer, lacking)
@@ -58,6 +66,20 @@ class ProxmoxSnapshots(ProxmoxDisks):
     def _before(self, vm: str) -> t.Tuple[int, VmFile]:
         config, file = self._fresh(vm)
         return config.proxmox["vmid"], file
+
+    def _qm(self, argv: t.Sequence[str]) -> Answer:
+        """Return the answer of qm. If it took too long, the task of Proxmox VE that it has begun may go on."""
+        try:
+            return self._runner(argv, timeout=PATIENCE)
+        except FlexdiskError as exc:
+            if exc.code != "CommandTimeout":
+                raise
+            vmid = int(argv[2])
+            file = self._file(vmid)
+            lock = file.main.values.get("lock", "")
+            state = f"VM {vmid} is locked now ({lock})" if lock else f"VM {vmid} is not locked"
+            text = f"{exc.message}; {state}, and a task of Proxmox VE may still work on it: wait for the end of that"
+            raise FlexdiskError(exc.code, f"{text}{pve_vm.unlocking(vmid, file)}") from exc
 
     def _finish(self, argv: t.Sequence[str], answer: Answer, lacking: str) -> None:
         """Raise FlexdiskError if something lacks, with the way out if the VM is locked now. Else read the VMs again."""
@@ -76,16 +98,57 @@ class ProxmoxSnapshots(ProxmoxDisks):
         lost = [f"{key}: {value}{where}" for (where, key), value in gone.items()]
         return f"the change was made, but Proxmox VE has dropped {'; '.join(lost)} from the file" if lost else ""
 
-    def _not_back(self, file: VmFile, name: str) -> str:
-        """Return which disk is not as in the snapshot, as a sentence; "" if all are."""
+    def _volumes(self, section: t.Mapping[str, str]) -> t.List[str]:
+        """Return the datasets of the volumes that a snapshot with these settings has."""
         storages = self._cluster().storages
-        keys = [key for key in file.snapshots.get(name, {}) if pve_vm.is_snapshotted(key, file.snapshots[name])]
-        if file.main.values.get("parent") != name or not keys:
+        keys = sorted(key for key in section if pve_vm.is_snapshotted(key, section))
+        return [pve_storage.volume(storages, parse(section[key]).volume).dataset for key in keys]
+
+    def _not_taken(self, file: VmFile, name: str) -> str:
+        """Return what a new snapshot lacks, as a sentence; "" if it is whole."""
+        section = file.snapshots.get(name)
+        if section is None or "snapstate" in section or file.main.values.get("parent") != name:
+            return f"there is no whole snapshot {name}"
+        missing = [part for part in (f"{volume}@{name}" for volume in self._volumes(section)) if not self._exists(part)]
+        return f"snapshot {name} lacks {', '.join(missing)}" if missing else ""
+
+    @staticmethod
+    def _settings_not_back(file: VmFile, name: str) -> str:
+        """Return which settings of the VM are not as in the snapshot, as a sentence; "" if all are."""
+        section, values = file.snapshots.get(name, {}), file.main.values
+        if values.get("parent") != name or not any(pve_vm.is_snapshotted(key, section) for key in section):
             return f"the VM is not at snapshot {name}"
-        volumes = [pve_storage.volume(storages, parse(file.main.values[key]).volume).dataset for key in keys]
-        answer = self._runner(("zfs", "get", "-Hpo", "name,value", "written", *volumes))
-        rows = [line.split("\t") for line in answer.stdout.splitlines()]
-        if answer.rc != 0 or len(rows) != len(volumes):
-            return f"nobody knows whether its disks are: {answer.stderr.strip()}"
-        changed = [row[0] for row in rows if row[1:] != ["0"]]
-        return f"{', '.join(changed)} has been written to since snapshot {name}" if changed else ""
+        keys = [*pve_vm.differing(section, values), *pve_vm.pending_keys(file)]
+        return f"{', '.join(keys)} of the VM is not as in snapshot {name}" if keys else ""
+
+    def _volumes_not_back(self, file: VmFile, name: str, parts: t.Sequence[DatasetId]) -> str:
+        """Return which volumes are not as in the snapshot, as a sentence; "" if all are."""
+        volumes = self._volumes(file.snapshots[name])
+        figures, unknown = self._figures(volumes)
+        if unknown:
+            return f"nobody knows whether its disks are as in snapshot {name}: {unknown}"
+        guids = {part.name: str(part.guid) for part in parts}
+        changed = [volume for volume in volumes if not _is_at(figures, volume, f"{volume}@{name}", guids)]
+        return f"{', '.join(changed)} is not as in snapshot {name}" if changed else ""
+
+    def _figures(self, volumes: t.Sequence[str]) -> t.Tuple[_Figures, str]:
+        """Return properties of volumes and their snapshots by name, and why they are not known."""
+        wanted = ("guid", "createtxg", "written", "volsize")
+        argv = ("zfs", "get", "-Hpr", "-t", "volume,snapshot", "-o", "name,property,value", ",".join(wanted), *volumes)
+        answer = self._runner(argv)
+        figures: _Figures = {}
+        for row in (line.split("\t") for line in answer.stdout.splitlines()):
+            if len(row) == 3:
+                figures.setdefault(row[0], {})[row[1]] = row[2]
+        whole = all(len(figures.get(volume, ())) == len(wanted) for volume in volumes)
+        return figures, "" if answer.rc == 0 and whole else answer.stderr.strip() or "zfs has not printed all of them"
+
+
+def _is_at(figures: _Figures, volume: str, part: str, guids: t.Mapping[str, str]) -> bool:
+    """Return whether a volume is as in its snapshot: the one of the plan, the newest, and nothing written since."""
+    then, now = figures.get(part, {}), figures[volume]
+    if not then or then["guid"] != guids.get(part):
+        return False
+    others = [values for name, values in figures.items() if name.startswith(f"{volume}@") and name != part]
+    newer = [values for values in others if int(values["createtxg"]) > int(then["createtxg"])]
+    return not newer and now["written"] == "0" and now["volsize"] == then["volsize"]

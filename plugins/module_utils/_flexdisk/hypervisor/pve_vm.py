@@ -16,7 +16,7 @@ from ..model.errors import FlexdiskError
 from ..model.text import visible
 from ..model.vm import SAVED, SPARSE, THICK, DiskConfig, ListedSnapshot, NewDisks, Pci, Use, VmConfig, Waiting
 from ..rules import vm_record
-from ..rules.identity import is_pool, is_uuid, uuid_for
+from ..rules.identity import is_pool, is_serial, is_uuid, uuid_for
 from ..rules.layout import pool_of, sibling_prefix, sibling_prefixes, vm_dataset
 from . import pve_disk, pve_storage
 from .pve_config import MAIN, PENDING, SNAPSHOT, Section, VmFile
@@ -35,6 +35,7 @@ _SUSPENDED = "suspended"
 _OF_SNAPSHOTS = (
     *("snaptime", "snapstate", "parent", "description", "lock", "digest"),
     *("vmstate", "runningcpu", "runningmachine", "running-nets-host-mtu"),
+    "vmgenid",  # a VM that goes back gets a new one
 )
 # Settings that decide which disks a VM has, where its guest sees them, and which VM it is.
 _OF_DISKS = ("arch", "bios", "boot", "bootdisk", "machine", "scsihw", "smbios1", "template")
@@ -100,6 +101,7 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         unused_nowhere=disks.unused_nowhere,
         unreadable=tuple(disks.unreadable_disks),
         snapshots=tuple(_listed(vmid, name, file, cluster) for name in file.snapshots),
+        snapshotted=_snapshot_volumes(values, cluster)[0],
         unsnapshotted=tuple(_unsnapshotted(file, cluster)),
         proxmox=_particulars(vmid, file, cluster, disks),
         boot_unknown=_why_boot_unknown(vmid, file.main.values),
@@ -126,13 +128,50 @@ def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnaps
     volumes, beyond = _snapshot_volumes(then, cluster)
     if "vmstate" in then:
         beyond.append("the memory of the VM")
-    differ = [key for key in sorted({*then, *now}) if _plain_value(key, then) != _plain_value(key, now)]
-    differ = [key for key in differ if key not in _OF_SNAPSHOTS and not pve_disk.is_unused_key(key)]
-    of_disks = [key for key in differ if pve_disk.is_disk_key(key) or key in (*_OF_DISKS, *pve_disk.FIRMWARE)]
-    settings = tuple(key for key in differ if key not in of_disks)
-    fields = _settings_shown(vmid, then) if settings else {}
-    unfinished = "snapstate" in then
-    return ListedSnapshot(name, tuple(volumes), tuple(beyond), unfinished, tuple(of_disks), settings, fields)
+    differ = differing(then, now)
+    serials = {key: _serial(then[key]) for key in differ if _has_other_serial(key, then, now)}
+    of_disks = [key for key in differ if key not in serials and _is_of_disks(key, then, now)]
+    settings = [f"serial of {key}" if key in serials else key for key in differ if key not in of_disks]
+    return ListedSnapshot(
+        name,
+        tuple(volumes.values()),
+        _number(then.get("snaptime", ""), 12),
+        tuple(beyond),
+        "snapstate" in then,
+        tuple(of_disks),
+        tuple(settings),
+        _settings_shown(vmid, then) if settings else {},
+        serials,
+    )
+
+
+def differing(then: t.Mapping[str, str], now: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys that a rollback would change. then: the settings in the snapshot; now: those of the VM."""
+    differ = (key for key in sorted({*then, *now}) if _plain_value(key, then) != _plain_value(key, now))
+    return [key for key in differ if key not in _OF_SNAPSHOTS and not pve_disk.is_unused_key(key)]
+
+
+def _is_of_disks(key: str, *sections: t.Mapping[str, str]) -> bool:
+    """Return whether a setting decides which disks the VM has. What lies in a drive for discs does not."""
+    if key in _OF_DISKS:
+        return True
+    return any(key in values and is_snapshotted(key, values) for values in sections)
+
+
+def _has_other_serial(key: str, then: t.Mapping[str, str], now: t.Mapping[str, str]) -> bool:
+    """Return whether a disk differs in nothing but its serial, and that in the snapshot stands for no UUID."""
+    if not pve_disk.is_disk_key(key) or key not in then or key not in now:
+        return False
+    try:
+        before, after = pve_disk.parse(then[key]), pve_disk.parse(now[key])
+    except FlexdiskError:
+        return False
+    same = before.volume == after.volume and pve_disk.but_for(before, "serial") == pve_disk.but_for(after, "serial")
+    return same and not before.is_cdrom and not is_serial(_serial(then[key]))
+
+
+def _serial(text: str) -> str:
+    return unquote(pve_disk.parse(text).options.get("serial", ""))
 
 
 def _unsnapshotted(file: VmFile, cluster: Cluster) -> t.Iterator[str]:
@@ -140,9 +179,9 @@ def _unsnapshotted(file: VmFile, cluster: Cluster) -> t.Iterator[str]:
         yield f"{visible(one)} is no volume of a {pve_storage.ZFS} of this node, and how it gets one was not seen"
 
 
-def _snapshot_volumes(values: t.Mapping[str, str], cluster: Cluster) -> t.Tuple[t.List[str], t.List[str]]:
-    """Return the volumes that a snapshot with these settings has, and its other disks."""
-    volumes: t.List[str] = []
+def _snapshot_volumes(values: t.Mapping[str, str], cluster: Cluster) -> t.Tuple[t.Dict[str, str], t.List[str]]:
+    """Return the volumes that a snapshot with these settings has, by their keys, and its other disks."""
+    volumes: t.Dict[str, str] = {}
     beyond: t.List[str] = []
     for key in sorted(key for key in values if is_snapshotted(key, values)):
         try:
@@ -153,7 +192,7 @@ def _snapshot_volumes(values: t.Mapping[str, str], cluster: Cluster) -> t.Tuple[
         except FlexdiskError:
             there, name = False, ""
         if there:
-            volumes.append(name)
+            volumes[key] = name
         else:
             beyond.append(f"{key} ({values[key]})")
     return volumes, beyond
@@ -247,8 +286,8 @@ def _uuid(smbios: str) -> str:
     return uuid if is_uuid(uuid) else ""
 
 
-def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else 0
+def _number(text: str, digits: int = 9) -> int:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else 0
 
 
 def _is_on(values: t.Mapping[str, str], key: str) -> bool:
@@ -292,8 +331,9 @@ def unlocking(vmid: int, file: VmFile) -> str:
     lock = file.main.values.get("lock", "")
     names = sorted(name for name, values in file.snapshots.items() if "snapstate" in values)
     text = f"; if no task of Proxmox VE works on it any more, qm unlock {vmid}"
-    if lock in ("snapshot", "snapshot-delete") and names:
-        return f"{text}, and qm delsnapshot {vmid} {names[0]} --force 1, give up what is left of snapshot {names[0]}"
+    if lock in ("snapshot", "snapshot-delete"):
+        then = f", and then vm_snapshot with state=absent deletes what is left of snapshot {names[0]}" if names else ""
+        return f"{text}{then or ' takes the lock away'}"
     return f"{text}, and then the same rollback again, end it" if lock == "rollback" else ""
 
 
@@ -376,6 +416,7 @@ def _particulars(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> t.
         "protection": _is_on(values, "protection"),
         "pending": pending_keys(file),
         "snapshots": sorted(file.snapshots),
+        "unfinished": sorted(name for name, then in file.snapshots.items() if "snapstate" in then),
         "unused": disks.unused,
         "ha": vmid in cluster.ha,
         "replication": list(cluster.replication.get(vmid, ())),

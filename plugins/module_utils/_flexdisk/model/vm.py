@@ -142,6 +142,8 @@ class ListedSnapshot(t.NamedTuple):
     name: str
     # Its volumes, by their datasets.
     volumes: t.Tuple[str, ...] = ()
+    # Seconds since 1970, before the first of its volumes got its snapshot; 0 if the configuration does not say.
+    taken_at: int = 0
     # What it has and nothing is known about: disks that are no volumes in ZFS, and the memory of the VM.
     beyond: t.Tuple[str, ...] = ()
     # It is half made or half deleted.
@@ -151,6 +153,8 @@ class ListedSnapshot(t.NamedTuple):
     # Other settings of which that is true, by key, and the fields of the configuration that have them.
     settings_differ: t.Tuple[str, ...] = ()
     fields: t.Mapping[str, t.Any] = {}
+    # The serials of the disks that have another one now, by key.
+    serials: t.Mapping[str, str] = {}
 
 
 class NewDisks(t.NamedTuple):
@@ -210,8 +214,10 @@ class VmConfig:
     # Changes that were begun and not made yet, and why nothing else may be changed then if they are not our own.
     waiting: t.Tuple[Waiting, ...] = ()
     why_waiting: str = ""
-    # Snapshots of a VM without a dataset of its own, and disks that keep it from having any, as sentences.
+    # Snapshots of a VM without a dataset of its own.
     snapshots: t.Tuple[ListedSnapshot, ...] = ()
+    # The volumes that a new one would have, by the keys of their disks, and disks that prevent one, as sentences.
+    snapshotted: t.Mapping[str, str] = field(default_factory=dict)
     unsnapshotted: t.Tuple[str, ...] = ()
     # Disks of the configuration that the running VM lacks.
     unplugged: t.Tuple[str, ...] = ()
@@ -396,6 +402,8 @@ class Vm:
     # Volumes below the VM's dataset that its configuration does not know.
     orphans: t.Tuple[Disk, ...] = ()
     detached: t.Tuple[Disk, ...] = ()
+    # Volumes that snapshots of the VM have, although no task manages them: those of its firmware, and any that left it.
+    beside: t.Tuple[Disk, ...] = ()
     # Names that no new volume may have, of a VM without a dataset of its own.
     siblings: t.FrozenSet[str] = frozenset()
     # Snapshots of the VM's dataset alone.

@@ -12,7 +12,7 @@ from ..model.dataset import Dataset
 from ..model.sizes import MIB
 from ..model.vm import ABSENT, FILE, SPARSE, Disk, DiskConfig, ListedSnapshot, Vm
 from ..rules import disk_element, disk_properties, identity, pins, released_identity, slots, snapshots
-from ..rules.inventory import made_from
+from ..rules.inventory import attached_disk, made_from
 from ..rules.layout import image_of, index_of, index_within
 from ..rules.replicas import SPACE
 from ..rules.reservation import PoolGeometry, automatic_reservation, overhead
@@ -515,7 +515,7 @@ def _snapshot(step: vm_steps.TakeSnapshot, vm: Vm, geometry: PoolGeometry) -> Vm
     vm = pins.each_dataset(vm, taken)
     if not vm.config.prefixes:
         return vm
-    listed = ListedSnapshot(step.name, tuple(sorted(names)))
+    listed = ListedSnapshot(step.name, tuple(sorted(names)), step.creation)
     return _with_config(vm, snapshots=(*vm.config.snapshots, listed))
 
 
@@ -544,8 +544,25 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
         )
         return then, left
 
-    listed = snapshots.listed_as(vm, step.name)
-    return _with_config(pins.each_dataset(vm, back), **(listed.fields if listed is not None else {}))
+    listed, vm = snapshots.listed_as(vm, step.name), pins.each_dataset(vm, back)
+    return vm if listed is None else _with_config(_with_serials(vm, listed.serials), **listed.fields)
+
+
+def _with_serials(vm: Vm, serials: t.Mapping[str, str]) -> Vm:
+    """Return the VM with other serials of disks, by key. They stand for no UUIDs, so that of the volume counts."""
+
+    def each(entry: DiskConfig) -> DiskConfig:
+        return replace(entry, serial=serials[entry.key], uuid="") if entry.key in serials else entry
+
+    entries = tuple(map(each, vm.config.disks))
+    vm, by_path = _with_config(vm, disks=entries), {entry.path: entry for entry in entries if entry.key in serials}
+    return replace(vm, disks=tuple(_reread(vm, d, by_path[d.path]) if d.path in by_path else d for d in vm.disks))
+
+
+def _reread(vm: Vm, disk: Disk, entry: DiskConfig) -> Disk:
+    """Return the disk as a read finds it with this entry."""
+    shown = attached_disk(vm.config, entry, disk.pci_slot, disk.volume, disk.image_size)
+    return replace(shown, snapshots=disk.snapshots, guarded=disk.guarded, partial_copy=disk.partial_copy)
 
 
 # The VM after each class of steps. Any: each function takes its own class.

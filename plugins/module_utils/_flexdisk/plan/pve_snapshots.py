@@ -13,28 +13,79 @@ from ..model.errors import Problems
 from ..model.text import count
 from ..model.vm import ListedSnapshot, Vm
 from ..rules.inventory import Host
+from ..rules.layout import pool_of, sibling_number, within
 from ..rules.snapshots import listed_as
+from ..rules.usage import labels
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{1,39}")
-_RESERVED = ("current", "pending")
+_RESERVED = ("current", "pending")  # PENDING in the file of a VM would begin its pending changes
+_OURS = "flexdisk-"
 _NAMED = 20
 
 
-def check_taking(host: Host, vm: Vm, name: str, problems: Problems) -> None:
-    """Check a snapshot that the VM does not have yet, or has only in part."""
+def check_taking(host: Host, vm: Vm, name: str, problems: Problems) -> bool:
+    """Check a snapshot. Return whether it is to be taken: the VM does not have it yet."""
     one = listed_as(vm, name)
     if one is not None:
-        text = "is not whole" if one.unfinished else f"lacks {', '.join(_missing(host, one))}"
-        problems.add("Ambiguous", f"snapshot {name} is there already, and {text}; state=absent removes it")
-        return
-    if not _NAME.fullmatch(name) or name in _RESERVED:
-        text = "Proxmox VE takes names of 2 to 40 letters, digits, - and _, a letter first, but not current and pending"
-        problems.add("InvalidArgument", f"snapshot name {name!r} is not valid: {text}")
-    for taken in (f"{disk.volume.name}@{name}" for disk in vm.disks):
+        _check_read(host, one.volumes, f"snapshot {name}", problems)
+        lacking = "is not whole" if one.unfinished else f"lacks {', '.join(_missing(host, one))}"
+        if one.unfinished or _missing(host, one):
+            text = f"snapshot {name} is there already, and {lacking}; vm_snapshot with state=absent deletes it"
+            problems.add("Ambiguous", text)
+        return False
+    _check_name(name, problems)
+    volumes = vm.config.snapshotted
+    for taken in (f"{volume}@{name}" for volume in sorted({*volumes.values()})):
         if taken in host.datasets:
             problems.add("AlreadyExists", f"{taken} is there already, and is none of the VM's: take another name")
     for why in vm.config.unsnapshotted:
         problems.add("NotSupported", f"a snapshot has all disks of a VM: {why}")
+    _check_read(host, volumes.values(), "a snapshot has all disks of a VM, and this one", problems)
+    for key, volume in volumes.items():
+        first = next(other for other in volumes if volumes[other] == volume)
+        if host.reads(volume) and volume not in host.datasets:
+            text = f"a snapshot has all disks of a VM, and there is no {volume}, the volume of {key}"
+            problems.add("ResourceNotFound", f"{text}; qm set {_vmid(vm)} --delete {key} takes the disk out of the VM")
+        elif key != first:
+            text = f"{first} and {key} have the same volume {volume}, of which Proxmox VE would take the snapshot twice"
+            problems.add("InUse", f"{text}; take one of them out of the VM")
+    _check_others(host, vm, volumes.values(), "of whose data the snapshot would be taken, too", problems)
+    return True
+
+
+def _check_name(name: str, problems: Problems) -> None:
+    text = ""
+    if not _NAME.fullmatch(name) or name.lower() in _RESERVED:
+        text = "Proxmox VE takes names of 2 to 40 letters, digits, - and _, a letter first, but not current and pending"
+    elif name.startswith(_OURS):
+        text = f"snapshots that this collection takes for itself begin with {_OURS}"
+    if text:
+        problems.add("InvalidArgument", f"snapshot name {name!r} is not valid: {text}")
+
+
+def _vmid(vm: Vm) -> t.Any:
+    return vm.config.proxmox["vmid"]
+
+
+def _check_others(host: Host, vm: Vm, volumes: t.Iterable[str], effect: str, problems: Problems) -> None:
+    """Refuse a snapshot with volumes of other VMs. effect: what it would be for another VM, as a relative clause."""
+    for volume in sorted({*volumes}):
+        users, number = host.usage.of(volume, vm.config.uuid), sibling_number(volume)
+        if users:
+            text = f"{volume} is also attached to {labels(users)}, {effect}"
+            problems.add("InUse", f"{text}; take it out of the configuration of one VM")
+        elif not within(vm.config, volume):
+            known = [one.label for one in host.configs if one.proxmox.get("vmid") == number]
+            text = f"{volume} is called after VM {number}{''.join(f' ({one})' for one in known)}, whose it is for"
+            problems.add("NotSupported", f"{text} Proxmox VE. Let qm do it, if that is wanted")
+
+
+def _check_read(host: Host, volumes: t.Iterable[str], what: str, problems: Problems) -> None:
+    unread = sorted(volume for volume in {*volumes} if not host.reads(volume))
+    if unread:
+        pools = ", ".join(sorted({*map(pool_of, unread)}))
+        text = f"{what} has {', '.join(unread)} in pool {pools}, which this task does not read"
+        problems.add("NotSupported", f"{text}; leave out the option pool")
 
 
 def check_deletion(host: Host, vm: Vm, name: str, problems: Problems) -> None:
@@ -42,12 +93,16 @@ def check_deletion(host: Host, vm: Vm, name: str, problems: Problems) -> None:
     one = listed_as(vm, name)
     if one is None:
         return
-    _check_known(host, one, problems)
-    known = {disk.volume.name for disk in vm.disks}
+    check_contents(host, one, problems)
+    _check_others(host, vm, one.volumes, "which may know the snapshot, too", problems)
+    known = {*vm.config.snapshotted.values()}
     known.update(volume for other in vm.config.snapshots if other is not one for volume in other.volumes)
     for volume in (volume for volume in one.volumes if volume not in known):
         text = f"{volume} is in snapshot {name}, and no disk of the VM any more: qm delsnapshot leaves it as an unusedN"
         problems.add("NotSupported", f"{text}. Attach it again, or delete the snapshot with qm")
+    if one.unfinished and not one.taken_at:
+        text = f"snapshot {name} is not whole, and does not say when it was begun, so nobody knows what is part of it"
+        problems.add("Ambiguous", f"{text}; qm delsnapshot deletes what is called {name} of all its disks")
     missing = [] if one.unfinished else _missing(host, one)
     if missing:
         text = f"there is no {', '.join(missing)}, so that qm delsnapshot would end in the middle; with --force 1"
@@ -59,7 +114,7 @@ def check_rollback(host: Host, vm: Vm, name: str, problems: Problems) -> None:
     one = listed_as(vm, name)
     if one is None:
         return
-    _check_known(host, one, problems)
+    _check_others(host, vm, one.volumes, "whose data a rollback would take back", problems)
     if vm.config.state != "stopped":
         text = "the VM is running and must be stopped for a rollback; stop it first: no task does so there"
         problems.add("VmNotStopped", text)
@@ -74,7 +129,7 @@ def check_rollback(host: Host, vm: Vm, name: str, problems: Problems) -> None:
         ours = {f"{volume}@{other.name}" for other in vm.config.snapshots for volume in other.volumes}
         names = {part.partition("@")[2]: None for part in newer if part in ours}
         others = [part for part in newer if part not in ours]
-        ways = [f"state=absent deletes {', '.join(names)}"] if names else []
+        ways = [_deletes(vm, [*names])] if names else []
         ways += [f"zfs destroy {', '.join(others[:_NAMED])}{_more(others)}"] if others else []
         number = count(len(newer), "snapshot is", "snapshots are")
         text = f"Proxmox VE goes back to the newest snapshot of a disk only, and {number}"
@@ -82,14 +137,26 @@ def check_rollback(host: Host, vm: Vm, name: str, problems: Problems) -> None:
         problems.add("HasSnapshots", f"{text}; {'; '.join(ways)}")
 
 
+def _deletes(vm: Vm, names: t.Sequence[str]) -> str:
+    """Return what deletes snapshots. An interrupted rollback keeps all other tasks from the VM."""
+    if vm.interrupted is None:
+        return f"vm_snapshot with state=absent deletes {', '.join(names)}"
+    return ", ".join(f"qm delsnapshot {_vmid(vm)} {name}" for name in names)
+
+
+def check_contents(host: Host, one: ListedSnapshot, problems: Problems) -> None:
+    """Check that everything of a snapshot is known, so that it can be said whether the VM differs from it."""
+    _check_read(host, one.volumes, f"snapshot {one.name}", problems)
+    _check_known(one, problems)
+
+
 def _more(names: t.Sequence[str]) -> str:
     return f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
 
 
-def _check_known(host: Host, one: ListedSnapshot, problems: Problems) -> None:
-    beyond = [*one.beyond, *(volume for volume in one.volumes if not host.reads(volume))]
-    if beyond:
-        text = f"snapshot {one.name} also has {', '.join(beyond)}, of which nothing is known here"
+def _check_known(one: ListedSnapshot, problems: Problems) -> None:
+    if one.beyond:
+        text = f"snapshot {one.name} also has {', '.join(one.beyond)}, of which nothing is known here"
         problems.add("NotSupported", f"{text}; qm delsnapshot and qm rollback may know more")
 
 

@@ -83,17 +83,21 @@ def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
     if _resumes(vm, spec):
         text = f"the rollback to snapshot {spec.name} was interrupted, so the VM's disks may be of different times"
         text += f". If nothing makes it possible again, {recovery.gives_up(vm)} accepts the disks as they are now: it "
-        text += "changes no data, and the VM stays stopped until somebody starts it. Or give the VM up: the module vm "
-        yield Problem("InUse", f"{text}with state=absent", vm.config.alias or vm.config.uuid)
+        text += "changes no data, and the VM stays stopped until somebody starts it"
+        if not vm.config.prefixes:
+            text += ". Or give the VM up: the module vm with state=absent"
+        yield Problem("InUse", text, vm.config.alias or vm.config.uuid)
 
 
 def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
     """Yield warnings about disks that a new snapshot does not have, and that a rollback leaves as they are."""
-    if spec.state == "present":
+    if spec.state == "present" and not vm.config.prefixes:  # those of Proxmox VE have all disks, managed or not
         for text in (*unmanaged(vm), *unread(vm)):
             yield f"{vm.label}: {text}; snapshot {spec.name} does not have it"
     snapshot = snapshots.find(vm, spec.name)
-    if spec.state == "rolled_back" and snapshot is not None:
+    if spec.state == "rolled_back" and vm.config.prefixes:
+        yield from _warnings_about_listed(vm, spec.name)
+    elif spec.state == "rolled_back" and snapshot is not None:
         for disk in vm.disks + vm.orphans:
             if snapshot.of(disk.volume.name) is None:
                 yield f"{vm.label}: disk {disk.label} is not in snapshot {spec.name} and stays as it is"
@@ -104,6 +108,16 @@ def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
             if entry.media == "disk" and entry.path not in known:
                 message = f"{entry.path} is not in snapshot {spec.name} and stays as it is"
                 yield f"{vm.label}: {message}, because {_beyond(vm, entry)}; its data may not fit that of the others"
+
+
+def _warnings_about_listed(vm: Vm, name: str) -> t.Iterator[str]:
+    """Yield warnings about a rollback by Proxmox VE. It is refused if the VM would have other disks after it."""
+    listed = snapshots.listed_as(vm, name)
+    for orphan in vm.orphans:
+        yield f"{vm.label}: {orphan.volume.name} is in no disk of the VM and stays as it is"
+    if listed is not None and listed.serials:
+        text = f"{', '.join(sorted(listed.serials))} will have the serial of then, which does not stand for its UUID"
+        yield f"{vm.label}: {text}; the next task of vm_disks about the disk writes that again"
 
 
 def _beyond(vm: Vm, entry: DiskConfig) -> str:
@@ -121,10 +135,11 @@ def _beyond(vm: Vm, entry: DiskConfig) -> str:
 def _take(host: Host, seq: Sequence, spec: SnapshotDeclaration, now: int, problems: Problems) -> None:
     name = spec.name
     vm, there = seq.vm, snapshots.find(seq.vm, name)
-    if there is not None and snapshots.is_complete(vm, there):
-        return
     if vm.config.prefixes:
-        pve_snapshots.check_taking(host, vm, name, problems)
+        if not pve_snapshots.check_taking(host, vm, name, problems):
+            return
+    elif there is not None and snapshots.is_complete(vm, there):
+        return
     elif there is not None:
         problems.add(
             "Ambiguous", f"{there.parts[0].name} is a remainder of a deleted snapshot; state=absent removes it"
@@ -134,7 +149,7 @@ def _take(host: Host, seq: Sequence, spec: SnapshotDeclaration, now: int, proble
     seq.extend(ordering.repairs(vm, seq.geometry, False))
     vm = seq.vm
     charge = sum(map(pins.holds, snapshots.taken_of(vm)))
-    disks = vm.disks if vm.config.prefixes else vm.volumes
+    disks = snapshots.taken_of(vm) if vm.config.prefixes else vm.volumes
     text = f"+ snapshot {name} of {count(len(disks), 'disk')}, holds {render_bytes(charge)} at once"
     step = TakeSnapshot(StepReport(text), name=name, full_name=snapshots.full_name(vm, name), creation=now)
     after = predict.apply(vm, step, seq.geometry)
@@ -201,7 +216,10 @@ def _delete(host: Host, seq: Sequence, name: str, problems: Problems) -> None:
 
 def _check_taken_together(snapshot: VmSnapshot, parts: t.Iterable[Dataset], problems: Problems) -> None:
     names = ", ".join(part.name for part in snapshot.strangers(parts))
-    if names:
+    if names and snapshot.listed:
+        text = f"{names} was not taken with snapshot {snapshot.name} of the VM, but before it, or long after"
+        problems.add("Ambiguous", f"{text}; zfs rename gives it another name")
+    elif names:
         problems.add(
             "Ambiguous",
             f"{names} has the name of snapshot {snapshot.name}, but was not taken with it. Give it another name"
@@ -228,9 +246,13 @@ def _prune(host: Host, seq: Sequence, keep: Keep, name: str, declared: bool) -> 
     counted = snapshots.counted(every, keep.names, name)
     stay = snapshots.retained(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
     why = f" by keep, which counts {_counts(every, counted, keep, name)}"
-    for snapshot in (s for s in counted if s.name not in stay):
+    doomed = [s for s in counted if s.name not in stay]
+    unclear = snapshots.out_of_order(counted) if doomed and vm.config.prefixes else ""
+    if unclear:  # the clock of the host was set back
+        return [f"{vm.label}: keep deletes nothing: {unclear}; vm_snapshot with state=absent deletes them by name"]
+    for snapshot in doomed:
         problems = Problems("")
-        pve_snapshots.check_deletion(host, vm, snapshot.name, problems)
+        pve_snapshots.check_deletion(host, seq.vm, snapshot.name, problems)
         _check_taken_together(snapshot, snapshot.whole_parts, problems)
         _check_unused(snapshot.whole_parts, problems)
         if problems:
@@ -316,11 +338,12 @@ def _roll_back_listed(host: Host, vm: Vm, spec: SnapshotDeclaration, problems: P
     snapshot, listed = _found(vm, spec.name, problems), snapshots.listed_as(vm, spec.name)
     if snapshot is None or listed is None:
         return seq
+    pve_snapshots.check_contents(host, listed, problems)
     changed = snapshots.changed_since(vm, snapshot) or listed.settings_differ or listed.disks_differ
     if vm.interrupted is None and not changed:
         return seq
     pve_snapshots.check_rollback(host, vm, spec.name, problems)
-    _refuse_users(host, vm, snapshot, problems)
+    _check_taken_together(snapshot, snapshot.parts, problems)
     if vm.interrupted is not None:
         seq.add(recovery.recover(vm))
     seq.add(_rollback(vm, snapshot, listed.settings_differ))
@@ -395,7 +418,7 @@ def _raised(
 def _rollback(vm: Vm, snapshot: VmSnapshot, settings: t.Sequence[str] = ()) -> RollBack:
     """Return the step. settings: what the hypervisor brings back of the VM beside its disks."""
     sizes = []
-    for disk in vm.disks + vm.orphans:
+    for disk in snapshots.volumes_of(vm):
         part = snapshot.of(disk.volume.name)
         if part is not None and part.volsize != disk.size:
             sizes.append(f"{disk.label} {render_change(disk.size, part.volsize)}")
@@ -420,7 +443,7 @@ def _rollback(vm: Vm, snapshot: VmSnapshot, settings: t.Sequence[str] = ()) -> R
 def _beside(vm: Vm, snapshot: VmSnapshot) -> int:
     """Return the bytes that the rollback of one disk needs for a moment, for the disk that needs most."""
     newer, beside = snapshots.newer(vm, snapshot), [0]
-    for dataset in (vm.root, *vm.volumes):
+    for dataset in (vm.root, *(disk.volume for disk in snapshots.volumes_of(vm))):
         if snapshot.of(dataset.name) is not None:
             beside.append(pins.beside_rollback(dataset, [part for part in newer if part.parent == dataset.name]))
     return max(beside)

@@ -157,6 +157,11 @@ KINDS: t.Dict[str, Kind] = {
         "The record of a VM on Proxmox VE, a file below /etc/pve/flexdisk, is not what its volumes say. A volume with "
         "any property of this collection wins. For a volume without, the record counts.",
     ),
+    "unfinished_snapshot": Kind(
+        "warning",
+        "A snapshot of a VM on Proxmox VE is half made or half deleted, or the VM is locked for that or a rollback. "
+        "Either a task of Proxmox VE is still at work, or it was interrupted.",
+    ),
     "duplicate_name": Kind(
         "error",
         "Several disks of one VM, attached or detached from it, have the same name: an entry with it matches none.",

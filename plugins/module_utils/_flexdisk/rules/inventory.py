@@ -356,6 +356,7 @@ def _link_vm(
         elif child.kind == "filesystem" and not child.backs:
             other_used += child.used if child.parent == root.name else 0
             below += tree.of(child.name)["snapshots"]
+    known |= {orphan.volume.name for orphan in orphans}
     overlaid, doubted = usage.hidden_use(config, used, orphans)
     return Vm(
         config=replace(config, frozen=config.frozen or overlaid),
@@ -363,6 +364,7 @@ def _link_vm(
         disks=tuple(sorted(disks, key=lambda d: (d.index, d.volume.name))),
         orphans=tuple(orphans),
         detached=detached,
+        beside=tuple(_beside(config, datasets, tree, known)),
         siblings=frozenset(siblings),
         snapshots=tree.of(root.name)["snapshots"],
         other_used=other_used,
@@ -374,6 +376,17 @@ def _link_vm(
         doubted=doubted,
         snapshots_below=tuple(below),
     )
+
+
+def _beside(
+    config: VmConfig, datasets: t.Mapping[str, Dataset], tree: _Tree, known: t.Container[str]
+) -> t.Iterator[Disk]:
+    """Yield volumes that snapshots of a VM have. known: those of its disks and orphans."""
+    keys = {volume: key for key, volume in config.snapshotted.items()}
+    for name in sorted({*keys, *(volume for one in config.snapshots for volume in one.volumes)}):
+        volume = datasets.get(name)
+        if name not in known and volume is not None and volume.backs:
+            yield Disk(volume=volume, vm=config.uuid, index=0, name=keys.get(name, name), **tree.of(name))
 
 
 def link(

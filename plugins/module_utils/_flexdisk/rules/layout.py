@@ -201,6 +201,12 @@ def sibling_prefix(volume: str) -> str:
     return match.group(1) if match else ""
 
 
+def sibling_number(volume: str) -> int:
+    """Return the number of the VM that a volume is called after, 0 for none."""
+    number = sibling_prefix(volume).rstrip("-").rpartition("-")[2]
+    return int(number) if number else 0
+
+
 def last_part(name: str) -> str:
     """Return the last part of a dataset's name."""
     return name.rsplit("/", 1)[-1]

@@ -26,6 +26,7 @@ from .verify_journal import index_of_runs, interrupted_runs
 from .verify_properties import inherited_properties, properties_of_vm
 from .verify_references import orphans, references, shared_volumes, slot_conflicts, unused_without_volume
 from .verify_replicas import replicas_here
+from .verify_snapshots import unfinished_snapshots
 from .verify_space import quota_and_reservation
 
 _DAY = 86400
@@ -40,6 +41,7 @@ _OF_A_VM: t.Tuple[t.Callable[[Facts, Vm], Findings], ...] = (
     identities,
     records,
     duplicate_names,
+    unfinished_snapshots,
     properties_of_vm,
     quota_and_reservation,
 )

@@ -120,9 +120,9 @@ class ByZfs:
         """Destroy the snapshot part by part, in the order of the step, or let the hypervisor delete it."""
         snapshots = self._tools.hypervisor.snapshots
         if snapshots is not None:
-            for part in step.parts:
-                volume, _at, short = part.name.partition("@")
-                exact.confirm_snapshots(self._zfs, volume, short, step.parts)
+            listed = next(one for one in vm.config.snapshots if one.name == step.name)
+            for volume in self._zfs.existing(sorted({*listed.volumes})):
+                exact.confirm_snapshots(self._zfs, volume, step.name, step.parts)
             snapshots.delete_snapshot(vm.config.uuid, step.name)
             return
         exact.destroy_snapshots(self._zfs, step.parts)
@@ -132,7 +132,7 @@ class ByZfs:
         snapshots = self._tools.hypervisor.snapshots
         if snapshots is not None:
             exact.confirm_rollback(self._zfs, step.parts, step.newer)
-            snapshots.roll_back(change.vm.config.uuid, step.name)
+            snapshots.roll_back(change.vm.config.uuid, step.name, step.parts)
             return
         after = change.after
         files = {d.volume.name: d.volume for d in after.disks + after.orphans if d.type == FILE}
