@@ -15,6 +15,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
     SnapshotDeclaration,
 )
 
+from .test_rollback import killed
 from .test_snapshots import DATA, ROOT, Snapshots
 
 OTHER, EFI = "tank/vms/vm-101-disk-0", "rpool/data/vm-100-disk-1"
@@ -137,6 +138,22 @@ def test_a_snapshot_of_somebody_else_on_a_disk_of_the_firmware(efi):
     assert f"{EFI}@two is there already, and is none of the VM's" in efi.refused("two")
     efi.write_to(ROOT)
     assert f"1 snapshot is newer than one: {EFI}@two; zfs destroy {EFI}@two" in efi.refused(state="rolled_back")
+
+
+@pytest.mark.parametrize("torn", range(9))
+def test_a_rollback_with_a_disk_of_the_firmware_is_interrupted(efi, torn):
+    """Before qm, or after each of its steps. The same task ends it."""
+    efi.made()
+    for volume in (ROOT, DATA):
+        efi.write_to(volume)
+    efi.run("guest", "write", EFI, "0", "1", "x")
+    killed(efi, torn)
+    if "lock: " in efi.file:
+        assert "qm unlock 100, and then the same rollback again, end it" in efi.refused(state="rolled_back")
+        efi.run("qm", "unlock", "100")
+    efi.steps(state="rolled_back")
+    assert [efi.run("zfs", "get", "-Hpo", "value", "written", one) for one in (ROOT, DATA, EFI)] == ["0\n"] * 3
+    assert efi.vm().interrupted is None
 
 
 # -- volumes that are not there, or there twice
