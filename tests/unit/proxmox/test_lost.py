@@ -10,10 +10,11 @@ import contextlib
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import is_uuid, serial_of
 
 from .test_elsewhere import with_other
-from .test_leaving import GONE, LEAVES, PLACE, ROOT, detached, facts, there, unused
+from .test_leaving import GONE, LEAVES, PLACE, ROOT, detached, facts, record, there, unused
 from .test_registry import NAMED, adoption, task
 from .world import DATA, FILE, STORAGE, Killed, World, faults
 
@@ -331,3 +332,31 @@ def test_a_disk_that_qemu_lacks():
         outcome = world.converge(ROOT, {"name": "data"}, check=check)
         assert "the running VM does not have data" in "".join(outcome.warnings)
     assert "cannot be told a size" in world.refusal({"name": "data", "size": "3GiB"})
+
+
+def test_a_disk_that_was_destroyed_in_an_interrupted_run_leaves_the_record_though_the_next_run_fails_too():
+    """Only the journal knows of it, until the record is written."""
+    world = World()
+    again = {"name": "data", "size": "2GiB", "recreate": True, "block_size": 4096}
+    world.done({"name": "root"}, {"name": "data"})
+    failed = Answer(1, "", "it has failed\n")
+    fails = {"number": 0, "attached": False}
+
+    def first(number, argv, real):
+        return failed if argv[:2] == ["zfs", "create"] and argv[-1].startswith("rpool/data/") else real(argv)
+
+    def second(number, argv, real):
+        fails["attached"] |= argv[:2] == ["qm", "set"]
+        if fails["attached"] and argv[:3] == ["zfs", "get", "-Hpr"] and not fails["number"]:
+            fails["number"] = number
+            return failed
+        return real(argv)
+
+    for spoil in (first, second):
+        world.spoil = spoil
+        assert world.converge({"name": "root"}, again).failure
+    world.spoil = None
+    assert fails["number"]
+    world.done({"name": "root"}, again)
+    assert sorted(one["name"] for one in record(world).values()) == ["data", "root"]
+    assert world.vm().interrupted is None

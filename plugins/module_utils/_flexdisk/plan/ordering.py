@@ -247,6 +247,8 @@ def _facts(seq: Sequence, standing: t.Sequence[Target], unlisted: t.Sequence[Dis
     for target in standing:
         disk = changes.with_uuid(seq.vm.config, seq.volume_of(t.cast(Disk, target.disk)))
         seq.add(changes.write_identity(disk, target))
+    there = {disk.volume.name for disk in seq.vm.disks}
+    unlisted = [disk for disk in unlisted if disk.volume.name in there]  # a boot disk may leave without being listed
     for disk in [*unlisted, *(d for d in seq.vm.disks if d.hidden)]:
         seq.add(changes.sync_facts(changes.with_uuid(seq.vm.config, seq.volume_of(disk))))
     for disk in unlisted if seq.vm.config.prefixes and not seq.vm.config.frozen else ():

@@ -299,8 +299,8 @@ def _boot_disk_back(resolved: Resolved, match: Match) -> None:
 
 
 def _unlisted(resolved: Resolved, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
-    known = [*(disk for _entry, disk in match.pairs), *(leaver.disk for leaver in resolved.leavers)]
-    resolved.unlisted += [d for d in resolved.vm.disks if d.boot and not any(d is other for other in known)]
+    listed = [disk for _entry, disk in match.pairs]
+    resolved.unlisted += [d for d in resolved.vm.disks if d.boot and not any(d is other for other in listed)]
     for disk in match.unlisted:
         if spec.unlisted == "keep":
             resolved.unlisted.append(disk)

@@ -153,8 +153,11 @@ class Applier:
         earlier = plan.before.interrupted
         if plan.vm and (not (plan.before.exists and plan.after.exists) or (earlier is not None and earlier.creates)):
             return error.code not in _MAY_GO_ON and self._is_gone_or_complete()
-        if plan.before.config.prefixes and any(isinstance(one, DiskDeparture) for one in plan.steps):
-            return False
+        if plan.before.config.prefixes:
+            # The moves of the intent are all that tells of a disk that has left and gone.
+            leaves = any(isinstance(one, DiskDeparture) for one in plan.steps)
+            if leaves or (earlier is not None and earlier.moves):
+                return False
         # A hypervisor that resizes volumes itself may have left another size in its configuration.
         untold = Grow if self._tools.hypervisor.resizing is None else Resize
         return self._tools.capabilities.keeps_storage or not isinstance(step, untold)
