@@ -50,7 +50,7 @@ class ProxmoxBackend(NodeBackend):
 
     def task(self, arguments: Mapping[str, Any], *, check: bool = False, fault: Fault | None = None) -> dict[str, Any]:
         slots = json.loads(_SLOT.sub(r'"virtio\1"', json.dumps(arguments)))
-        with patch.object(pve_monitor, "sizes", self.host._sizes):
+        with patch.object(pve_monitor, "blocks", self.host._blocks):
             return super().task(slots, check=check, fault=fault)
 
     def _tear(self, last: int, argv: list[str], stdin: str) -> None:
