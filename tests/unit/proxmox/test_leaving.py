@@ -300,3 +300,15 @@ def test_a_removal_that_somebody_else_has_begun_stays(interrupted):
     for wanted, more in ((({"name": "root", "size": "5GiB"},), {}), ((ROOT,), LEAVES)):
         assert "has changes that wait for its stop (scsi1)" in world.refusal(*wanted, **more)
     assert (world.vm().interrupted is not None) == interrupted
+
+
+def test_a_disk_of_an_encrypted_storage_stays_and_the_way_out_is_named():
+    world = World()
+    world.run("zfs", "destroy", "tank/vms/vm-100-disk-0")
+    world.run("zfs", "destroy", "tank/vms")
+    key = ("-o", "encryption=on", "-o", "keyformat=raw", "-o", "keylocation=file:///k")
+    world.run("zfs", "create", *key, "tank/vms")
+    world.volume("tank/vms/vm-100-disk-0", "2G", DATA, "data")
+    unlink = "qm disk unlink 100 --idlist scsi1"
+    assert f"; {unlink} takes it out of the VM, and leaves it where it is as unused" in world.refusal(ROOT, **LEAVES)
+    assert f"; {unlink} --force 1 destroys it" in world.refusal(ROOT, GONE)

@@ -75,10 +75,14 @@ class Tools:
             make_container(self.zfs, self.capabilities, pool)
             self._containers.add(place)
 
-    def unused(self, vm: Vm, volume: str) -> t.ContextManager[None]:
+    @contextlib.contextmanager
+    def unused(self, vm: Vm, volume: str) -> t.Iterator[None]:
         """Keep a volume from being used, while it changes, where a configuration can name any volume."""
         guests = self.hypervisor.guests if vm.config.prefixes else None
-        return guests.unused(vm.config.uuid, volume) if guests is not None else contextlib.ExitStack()
+        with contextlib.ExitStack() as stack:
+            if guests is not None:
+                stack.enter_context(guests.unused(vm.config.uuid, volume))
+            yield
 
     def settle(self, after: Vm) -> None:
         """Give the VM's dataset the quota and reservation that after has. Some VMs have no dataset."""
