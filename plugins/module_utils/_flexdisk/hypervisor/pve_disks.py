@@ -300,13 +300,13 @@ class ProxmoxDisks(ProxmoxVms):
         return answer.rc == 0
 
     def _volume_id(self, dataset: str) -> str:
-        """Return what Proxmox VE calls a volume. Two storages may have it: it takes either."""
+        """Return what Proxmox VE calls a volume. Two storages may have it: one that VMs can use is taken."""
         parent, _slash, name = dataset.rpartition("/")
         cluster = self._cluster()
         active = [one for one in cluster.storages.values() if one.dataset == parent and one.is_active(cluster.node)]
         if not active:
             raise FlexdiskError("Changed", f"no active storage of this node has {parent} any more")
-        return f"{active[0].name}:{name}"
+        return f"{min(active, key=lambda one: not one.takes_disks).name}:{name}"
 
     def _set(self, place: _Place, options: t.Mapping[str, str]) -> None:
         """Give a disk these options, which replace all that it has. qm reads its size from the volume."""

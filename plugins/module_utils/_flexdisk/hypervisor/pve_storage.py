@@ -43,6 +43,11 @@ class Storage(t.NamedTuple):
         """Return whether the node has the storage."""
         return not self.disabled and (not self.nodes or node in self.nodes)
 
+    @property
+    def takes_disks(self) -> bool:
+        """Whether Proxmox VE attaches volumes of the storage to VMs."""
+        return not self.content or "images" in self.content
+
 
 class Volume(t.NamedTuple):
     """A volume of a zfspool."""

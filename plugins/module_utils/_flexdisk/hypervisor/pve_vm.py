@@ -514,9 +514,11 @@ class _Disks:
 
     @property
     def prefixes(self) -> t.Tuple[str, ...]:
-        """How the names of the VM's volumes begin, in every zfspool of this node."""
-        active = {s.dataset for s in self._cluster.storages.values() if self._is_usable(s)}
-        return tuple(prefix for name in sorted(active) for prefix in sibling_prefixes(name, self._vmid))
+        """How the names of the VM's volumes begin, in every zfspool of this node, first in those that take disks."""
+        active = [storage for storage in self._cluster.storages.values() if self._is_usable(storage)]
+        ordered = sorted(active, key=lambda one: (not one.takes_disks, one.dataset))
+        names = dict.fromkeys(one.dataset for one in ordered)
+        return tuple(prefix for name in names for prefix in sibling_prefixes(name, self._vmid))
 
     def _is_usable(self, storage: pve_storage.Storage) -> bool:
         active = bool(storage.dataset) and storage.is_active(self._cluster.node) and is_pool(pool_of(storage.dataset))
