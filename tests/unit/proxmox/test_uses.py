@@ -238,3 +238,11 @@ def pve_lock_is_held(world):
         except BlockingIOError:
             return True
     return False
+
+
+def test_a_vm_that_is_stopped_first_need_not_say_what_it_has_open():
+    world = World(running=True)
+    world._blocks = _nobody
+    new = {"name": "new", "size": "1GiB", "pci_slot": "sata1"}
+    assert world.done(ROOT, new, allow_restart=True).changed
+    assert "QEMU does not answer at" in world.refusal(ROOT, {**new, "name": "other", "pci_slot": "virtio5"})

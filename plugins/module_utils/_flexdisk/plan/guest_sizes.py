@@ -47,7 +47,7 @@ def compared(plan: VmPlan, sizes: t.Mapping[str, int]) -> VmPlan:
 
 def unknown(plan: VmPlan, why: FlexdiskError) -> VmPlan:
     """Return the plan of a running VM of which nobody knows what its guest has. It is refused if that must be known."""
-    if any(isinstance(step, _OF_DISKS) for step in plan.steps):
+    if asked(plan) is not None or any(isinstance(step, _OF_DISKS) for step in plan.steps):
         problems = Problems(plan.name)
         problems.add(why.code, why.message)
         return _refused(plan, problems)
@@ -59,7 +59,8 @@ def asked(plan: VmPlan) -> t.Optional[str]:
     steps = [step for step in plan.steps if isinstance(step, _OF_VOLUMES)] if plan.before.config.prefixes else []
     if any(_unused(step, plan) for step in steps):
         return ""
-    return plan.vm if any(isinstance(step, DiskArrival) for step in steps) else None
+    arrives = any(isinstance(step, DiskArrival) for step in steps)
+    return plan.vm if arrives and not plan.stops else None
 
 
 def free(plan: VmPlan, opened: t.Sequence[GuestDisk]) -> VmPlan:
