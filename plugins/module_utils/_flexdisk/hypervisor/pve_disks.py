@@ -180,15 +180,14 @@ class ProxmoxDisks(ProxmoxVms):
 
     @contextlib.contextmanager
     def unused(self, vm: str, volume: str) -> t.Iterator[None]:
-        config = self._unchanged(vm)
-        vmid = config.proxmox["vmid"]
-        with pve_lock.held(self._root, vmid, self.pause):
-            self._unchanged(vm)
+        config = self._seen.get(vm) or self.vm(vm)
+        with pve_lock.held(self._root, config.proxmox["vmid"], self.pause):
             users = [one.label for one in super().vms() if volume in uses(one)]
             opened = self.opened() if within(config, volume) else ()
             users += [one.label for one in opened if volume in one.volumes]
             if users:
                 raise FlexdiskError("Changed", f"{users[0]} uses {volume} since it was read; nothing was done with it")
+            self._unchanged(vm)
             yield
 
     def write_record(self, vm: str, record: VmRecord) -> None:
