@@ -155,6 +155,12 @@ def _anywhere(storages: t.Mapping[str, Storage], name: str) -> t.List[str]:
     return [f"{place}/{one}" for place in places for one in _shorter(name)]
 
 
+def is_nowhere(storages: t.Mapping[str, Storage], name: str) -> bool:
+    """Return whether C(STORAGE:NAME) may be a volume in ZFS, and the cluster does not have the storage."""
+    storage_name, _colon, rest = name.partition(":")
+    return storage_name not in storages and _VOLUME.fullmatch(rest) is not None
+
+
 def dataset_of(storages: t.Mapping[str, Storage], name: str) -> str:
     """Return the dataset of C(STORAGE:NAME), "" if it is no volume of a zfspool."""
     try:

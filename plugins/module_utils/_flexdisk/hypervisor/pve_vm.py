@@ -461,7 +461,8 @@ class _Disks:
                 self.entries.append(self._entry(key, values[key], key == boot))
             elif pve_disk.is_unused_key(key):
                 self.unused[key] = unused_volume(values[key], cluster.storages) or values[key]
-        self.unreadable_disks += [DiskConfig(text, key=key) for key, text in self.unused_nowhere.items()]
+        nowhere = {key: text for key, text in self.unused.items() if pve_storage.is_nowhere(cluster.storages, text)}
+        self.unreadable_disks += [DiskConfig(text, key=key) for key, text in nowhere.items()]
 
     @property
     def unused_volumes(self) -> t.Tuple[str, ...]:
@@ -563,12 +564,9 @@ class _Disks:
     def _note_unreadable(self, key: str, disk: pve_disk.PveDisk) -> None:
         """Note a disk that would be managed if its storage could be read."""
         storage = self._cluster.storages.get(disk.volume.partition(":")[0])
-        if key in pve_disk.FIRMWARE or disk.is_path or ":" not in disk.volume:
-            return
-        if storage is None:
+        if pve_storage.is_nowhere(self._cluster.storages, disk.volume) and key not in pve_disk.FIRMWARE:
             self.unreadable_disks.append(DiskConfig(disk.volume, serial=_serial_of(disk), key=key))
-            return
-        if not storage.dataset or self._is_usable(storage):
+        if storage is None or not storage.dataset or self._is_usable(storage) or key in pve_disk.FIRMWARE:
             return
         with contextlib.suppress(FlexdiskError):
             name = pve_storage.volume(self._cluster.storages, disk.volume).dataset
