@@ -52,7 +52,7 @@ class ProxmoxBackend(NodeBackend):
         if fault is None:
             self._as_the_refusal_says()
         slots = json.loads(_SLOT.sub(r'"virtio\1"', json.dumps(arguments)))
-        with patch.object(pve_monitor, "sizes", self.host._sizes):
+        with patch.object(pve_monitor, "blocks", self.host._blocks):
             return super().task(slots, check=check, fault=fault)
 
     def _as_the_refusal_says(self) -> None:

@@ -152,7 +152,7 @@ def _as_failed(answer):
 
 def test_a_monitor_that_does_not_answer_is_asked_before():
     world = World(running=True)
-    world._sizes = _silent
+    world._blocks = _silent
     assert "QEMU does not answer" in world.refusal(LARGER)
     outcome = world.done({"name": "data", "description": "of the shop"})
     assert ["QEMU does not answer" in one for one in outcome.warnings] == [True]

@@ -14,7 +14,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.command import Answer
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 
-from .world import DATA, FILE, ROOT_DISK, VM, Killed, World, faults
+from .world import DATA, FILE, ROOT_DISK, STORAGE, VM, Killed, World, faults
 
 ROOT = {"name": "root"}
 LEAVES = {"vm": {"unlisted": "detach"}}
@@ -300,3 +300,28 @@ def test_a_removal_that_somebody_else_has_begun_stays(interrupted):
     for wanted, more in ((({"name": "root", "size": "5GiB"},), {}), ((ROOT,), LEAVES)):
         assert "has changes that wait for its stop (scsi1)" in world.refusal(*wanted, **more)
     assert (world.vm().interrupted is not None) == interrupted
+
+
+def test_a_disk_of_an_encrypted_storage_stays_and_the_way_out_is_named():
+    world = World()
+    world.run("zfs", "destroy", "tank/vms/vm-100-disk-0")
+    world.run("zfs", "destroy", "tank/vms")
+    key = ("-o", "encryption=on", "-o", "keyformat=raw", "-o", "keylocation=file:///k")
+    world.run("zfs", "create", *key, "tank/vms")
+    world.volume("tank/vms/vm-100-disk-0", "2G", DATA, "data")
+    unlink = "qm disk unlink 100 --idlist scsi1"
+    assert f"; {unlink} takes it out of the VM, and leaves it where it is as unused" in world.refusal(ROOT, **LEAVES)
+    assert f"; {unlink} --force 1 destroys it" in world.refusal(ROOT, GONE)
+
+
+@pytest.mark.parametrize("place", ["tank/vms", "tank/ct"])
+def test_a_disk_comes_back_to_a_storage_that_takes_disks(place):
+    """Another one for containers alone has the same dataset, or one that comes first by name."""
+    world = World()
+    world.done(ROOT, {"name": "data"})
+    world.done(ROOT, **LEAVES)
+    if place == "tank/ct":
+        world.run("zfs", "create", place)
+    world.write("storage.cfg", f"zfspool: ct\n\tpool {place}\n\tcontent rootdir\n\n{STORAGE}")
+    world.four_steps(ROOT, {"name": "data"})
+    assert world.setting("scsi1").startswith("thick:vm-100-disk-0,")

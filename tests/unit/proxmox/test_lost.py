@@ -186,6 +186,37 @@ def test_a_boot_order_of_any_form_suffices(boot):
     world.four_steps(ROOT, **LEAVES)
 
 
+@pytest.mark.parametrize("running", [True, False])
+@pytest.mark.parametrize("order", ["ide2;virtio0;net0", "sata0;virtio0", "scsi5", "net0;scsi9;ide2;virtio0"])
+def test_a_boot_order_that_names_first_what_the_vm_lacks(order, running):
+    """Neither the disk that it boots from leaves, nor does any other disk take its place."""
+    world = World()
+    world.file = FILE.replace("order=virtio0;net0", f"order={order}").replace("ide2: none,media=cdrom\n", "")
+    world.done(ROOT, {"name": "data"})
+    assert world.disks()["root"].boot == ("virtio0" in order)
+    if running:
+        world.run("qm", "start", "100")
+    text = "which the VM does not have, so it may boot from this disk; qm set 100 --boot"
+    for disks, more in (((ROOT,), LEAVES), ((ROOT, GONE), {}), (({"name": "root", "state": "absent"},), {})):
+        assert text in world.refusal(*disks, **more)
+    for unlisted in ("detach", "destroy"):
+        assert not world.converge({"name": "data"}, vm={"unlisted": unlisted}).changed
+    assert text in task(world, {"name": "data", "vm": "web", "state": "detached"}, check=True).problems[0].message
+    world.four_steps({"name": "data", "size": "3GiB"})
+
+
+def test_no_disk_gets_a_key_from_which_the_vm_would_boot_then():
+    world = World()
+    world.file = FILE.replace("order=virtio0;net0", "order=virtio1;virtio0")
+    new = {"name": "new", "size": "1GiB"}
+    refusal = world.refusal(ROOT, {**new, "pci_slot": "virtio1"})
+    assert 'pci_slot "virtio1": the boot order (order=virtio1;virtio0) has it' in refusal
+    world.done(ROOT, {"name": "data"}, new)
+    assert (world.disks()["new"].key, world.disks()["root"].boot) == ("virtio2", True)
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    assert "has it" in world.refusal(ROOT, {"name": "data", "pci_slot": "virtio1"})
+
+
 # -- a volume that is also used otherwise
 
 

@@ -172,7 +172,7 @@ def test_findings(pve):
 
 LEFT_ALONE = {
     "scsi2: ceph:vm-101-disk-1,size=1G": "is not a volume of a storage of type zfspool",
-    "scsi2: gone:vm-101-disk-1,size=1G": "is not a volume of a storage of type zfspool",
+    "scsi2: gone:vm-101-disk-1,size=1G": "no storage is called gone",
     "scsi2: elsewhere:vm-101-disk-1": "storage elsewhere is not active on node pve1",
     "scsi2: /dev/zvol/rpool/data/vm-101-disk-1": "it is named by its path",
     "scsi2: local-zfs:vm-100-disk-3": "its volume is called after VM 100, which Proxmox VE destroys with that VM",

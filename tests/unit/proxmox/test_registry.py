@@ -28,7 +28,7 @@ ATTACHED = {"name": "data", "vm": "web", "state": "attached"}
 def task(world, *entries, check=False):
     world.calls.clear()
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(pve_monitor, "sizes", world._sizes)
+        patched.setattr(pve_monitor, "blocks", world._blocks)
         return disk.run(world.zfs, world.driver, entries, Policy(), None, check)
 
 

@@ -41,7 +41,7 @@ class Snapshots(World):
         self.calls.clear()
         spec = SnapshotDeclaration(state, name, keep, (), None, ())
         now = int(self.node.now())
-        with patch.object(pve_monitor, "sizes", self._sizes):
+        with patch.object(pve_monitor, "blocks", self._blocks):
             return vm_snapshot.run(self.zfs, self.driver, ["web"], spec, Policy(**policy), None, check, now)
 
     def steps(self, *words, **more):

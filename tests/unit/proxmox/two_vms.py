@@ -84,7 +84,7 @@ class ProxmoxHost(World):
     def driver_with(self, runner: Callable[..., Answer]) -> ProxmoxDisks:
         """The driver, whose commands go through a runner."""
         driver = ProxmoxDisks(runner, str(self.files), self.node.sleep)
-        driver._qemu_sizes = lambda vmid: self._sizes(f"/run/{vmid}.qmp")  # type: ignore[method-assign]
+        driver._blocks = lambda vmid: self._blocks(f"/run/{vmid}.qmp")  # type: ignore[method-assign]
         return driver
 
     def converge(self, wanted: dict[str, Any]) -> Outcome:  # type: ignore[override]

@@ -152,11 +152,11 @@ class World:
 
         return self.spoil(len(self.calls), list(argv), real) if self.spoil else real(argv)
 
-    def _sizes(self, path: str) -> dict[str, int]:
+    def _blocks(self, path: str) -> list[pve_monitor.Block]:
         vmid = re.sub(r".*/(\d+)\.qmp", r"\1", path)
         monitor, qemu = Monitor(), on_node.NodeHost(self.node).state["running"][vmid]
         asked = [monitor.answer(qemu, {"execute": question}) for question in pve_monitor._QUESTIONS]
-        return dict(pve_monitor.parse_sizes(asked[-1]))
+        return list(pve_monitor.parse_blocks(asked[-1]))
 
     @property
     def driver(self) -> ProxmoxDisks:
@@ -175,7 +175,7 @@ class World:
     ) -> Outcome:
         declared = {"vm": "web", "unlisted": "keep", "disks": list(disks), **(vm or {})}
         self.calls.clear()
-        with patch.object(pve_monitor, "sizes", self._sizes):
+        with patch.object(pve_monitor, "blocks", self._blocks):
             return converge(self.zfs, self.driver, [declared], Policy(**policy), pool, check)
 
     def done(self, *disks: dict[str, Any], **more: Any) -> Outcome:
@@ -200,7 +200,7 @@ class World:
         """As four_steps(), of several VMs."""
 
         def go(check: bool) -> Outcome:
-            with patch.object(pve_monitor, "sizes", self._sizes):
+            with patch.object(pve_monitor, "blocks", self._blocks):
                 return converge(self.zfs, self.driver, declared, Policy(), None, check)
 
         done: Outcome = four_steps(self, go)

@@ -11,7 +11,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset, DatasetId
 from ..model.desired import Description, ImageFile, NewVm
 from ..model.resources import Resources
-from ..model.vm import VmConfig, VmRecord
+from ..model.vm import GuestDisk, VmConfig, VmRecord
 
 
 class Resizing(t.Protocol):
@@ -78,6 +78,15 @@ class Guests(t.Protocol):
 
     def disk_sizes(self, vm: str) -> t.Mapping[str, int]:
         """Return the bytes of each disk that a running VM has, by its path. This starts no process."""
+
+    def opened(self, vm: str = "") -> t.Sequence[GuestDisk]:
+        """Return what a running VM, or each of them, has open, whatever its configuration says."""
+
+    def unused(self, vm: str, volume: str) -> t.ContextManager[None]:
+        """Keep a VM from being changed and started, while a volume changes that no VM uses.
+
+        Raises FlexdiskError Changed if one uses the volume, or the VM has changed since it was read; Busy.
+        """
 
 
 class WholeVms(t.Protocol):

@@ -21,9 +21,11 @@ from ..model.dataset import ZVOL, Dataset
 from ..model.errors import FlexdiskError
 from ..model.sizes import MIB, render_apart
 from ..model.text import visible
-from ..model.vm import VmConfig, VmRecord
+from ..model.vm import GuestDisk, VmConfig, VmRecord
 from ..rules import vm_record
 from ..rules.identity import serial_of
+from ..rules.layout import within
+from ..rules.usage import uses
 from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_storage, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
@@ -166,6 +168,28 @@ class ProxmoxDisks(ProxmoxVms):
         sizes = self._qemu_sizes(config.proxmox["vmid"])
         return {entry.path: sizes[entry.key] for entry in config.disks if entry.volume and entry.key in sizes}
 
+    def opened(self, vm: str = "") -> t.List[GuestDisk]:
+        storages, result = self._cluster().storages, []
+        for config in (one for one in self._seen.values() if vm in ("", one.uuid)):
+            vmid = config.proxmox.get("vmid", 0)
+            for block in self._blocks(vmid) if vmid and self._process(vmid) else ():
+                volumes = tuple(one.dataset for one in pve_storage.mentioned(storages, block.text))
+                key = next((part for part in block.parts if pve_disk.is_disk_key(part)), "")
+                result.append(GuestDisk(config.uuid, config.label, key, volumes))
+        return result
+
+    @contextlib.contextmanager
+    def unused(self, vm: str, volume: str) -> t.Iterator[None]:
+        config = self._seen.get(vm) or self.vm(vm)
+        with pve_lock.held(self._root, config.proxmox["vmid"], self.pause):
+            users = [one.label for one in super().vms() if volume in uses(one)]
+            opened = self.opened() if within(config, volume) else ()
+            users += [one.label for one in opened if volume in one.volumes]
+            if users:
+                raise FlexdiskError("Changed", f"{users[0]} uses {volume} since it was read; nothing was done with it")
+            self._unchanged(vm)
+            yield
+
     def write_record(self, vm: str, record: VmRecord) -> None:
         """Replace the record of a VM, or remove one that says nothing. pmxcfs has no modes, and no disk to wait for."""
         path = pve_vm.record_file(vm)
@@ -210,7 +234,7 @@ class ProxmoxDisks(ProxmoxVms):
         dataset, storages = path[len(ZVOL) :], self._cluster().storages
         values = file.main.values
         keys = [key for key in values if pve_disk.is_unused_key(key)]
-        keys = [key for key in keys if dataset in pve_storage.mentioned(storages, values[key])]
+        keys = [key for key in keys if dataset == pve_vm.unused_volume(values[key], storages)]
         if keys:
             self._forget_unused(config.proxmox["vmid"], keys, dataset, file)
 
@@ -275,13 +299,13 @@ class ProxmoxDisks(ProxmoxVms):
         return answer.rc == 0
 
     def _volume_id(self, dataset: str) -> str:
-        """Return what Proxmox VE calls a volume. Two storages may have it: it takes either."""
+        """Return what Proxmox VE calls a volume. Two storages may have it: one that VMs can use is taken."""
         parent, _slash, name = dataset.rpartition("/")
         cluster = self._cluster()
         active = [one for one in cluster.storages.values() if one.dataset == parent and one.is_active(cluster.node)]
         if not active:
             raise FlexdiskError("Changed", f"no active storage of this node has {parent} any more")
-        return f"{active[0].name}:{name}"
+        return f"{min(active, key=lambda one: not one.takes_disks).name}:{name}"
 
     def _set(self, place: _Place, options: t.Mapping[str, str]) -> None:
         """Give a disk these options, which replace all that it has. qm reads its size from the volume."""
@@ -452,4 +476,7 @@ class ProxmoxDisks(ProxmoxVms):
         return sizes[place.key]
 
     def _qemu_sizes(self, vmid: int) -> t.Dict[str, int]:
-        return pve_monitor.sizes(f"{self._root}/run/qemu-server/{vmid}.qmp")
+        return pve_monitor.sizes(self._blocks(vmid))
+
+    def _blocks(self, vmid: int) -> t.List[pve_monitor.Block]:
+        return pve_monitor.blocks(f"{self._root}/run/qemu-server/{vmid}.qmp")

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import typing as t
 from dataclasses import replace
@@ -39,6 +40,8 @@ _OF_SNAPSHOTS = (
 )
 # Settings that decide which disks a VM has, where its guest sees them, and which VM it is.
 _OF_DISKS = ("arch", "bios", "boot", "bootdisk", "machine", "scsihw", "smbios1", "template")
+# What people have chosen freely.
+_TEXTS = ("description", "hostname", "name", "parent", "tags")
 _DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
 _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
 _IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
@@ -171,7 +174,11 @@ def _has_other_serial(key: str, then: t.Mapping[str, str], now: t.Mapping[str, s
 
 
 def _serial(text: str) -> str:
-    return unquote(pve_disk.parse(text).options.get("serial", ""))
+    return _serial_of(pve_disk.parse(text))
+
+
+def _serial_of(disk: pve_disk.PveDisk) -> str:
+    return unquote(disk.options.get("serial", ""))
 
 
 def _unsnapshotted(file: VmFile, cluster: Cluster) -> t.Iterator[str]:
@@ -453,14 +460,14 @@ class _Disks:
             if pve_disk.is_disk_key(key) or key in pve_disk.FIRMWARE:
                 self.entries.append(self._entry(key, values[key], key == boot))
             elif pve_disk.is_unused_key(key):
-                self.unused[key] = (pve_storage.mentioned(cluster.storages, values[key]) or [values[key]])[0]
+                self.unused[key] = unused_volume(values[key], cluster.storages) or values[key]
+        nowhere = {key: text for key, text in self.unused.items() if pve_storage.is_nowhere(cluster.storages, text)}
+        self.unreadable_disks += [DiskConfig(text, key=key) for key, text in nowhere.items()]
 
     @property
     def unused_volumes(self) -> t.Tuple[str, ...]:
         """The datasets of unused volumes that are called after the VM. Volumes of other storages have none."""
-        names = self._cluster.storages
-        found = (name for key in self.unused for name in pve_storage.mentioned(names, self._values[key]))
-        return tuple(name for name in found if sibling_prefix(name).endswith(f"-{self._vmid}-"))
+        return tuple(name for name in self.unused.values() if sibling_prefix(name).endswith(f"-{self._vmid}-"))
 
     @property
     def unused_nowhere(self) -> t.Dict[str, str]:
@@ -483,10 +490,12 @@ class _Disks:
     def pci(self) -> Pci:
         """The places for disks: all keys, which of them take a disk while the VM runs, and their addresses.
 
-        Drives that are left alone keep their keys. Pending changes do not count: if somebody else has made them, the VM
-        is not changed, and ours are taken back.
+        Drives that are left alone keep their keys, and nothing gets a key from which the VM would boot then. Pending
+        changes do not count: if somebody else has made them, the VM is not changed, and ours are taken back.
         """
         others = {one.key: f"{one.key} ({visible(one.path)})" for one in self.entries if not one.volume}
+        order = f"the boot order ({visible(self._values.get('boot', ''))})"
+        others.update(dict.fromkeys(_stale_in_order(self._values), order))
         known = self._values.get("arch", "x86_64") == "x86_64" and _I440FX.fullmatch(self._values.get("machine", ""))
         addresses = {f"virtio{number}": f"0:{_FIRST_DEVICE + number}:0" for number in range(_SLOTS)}
         every = (f"{bus}{number}" for bus in pve_disk.BUSES for number in range(pve_disk.BUSES[bus]))
@@ -506,9 +515,11 @@ class _Disks:
 
     @property
     def prefixes(self) -> t.Tuple[str, ...]:
-        """How the names of the VM's volumes begin, in every zfspool of this node."""
-        active = {s.dataset for s in self._cluster.storages.values() if self._is_usable(s)}
-        return tuple(prefix for name in sorted(active) for prefix in sibling_prefixes(name, self._vmid))
+        """How the names of the VM's volumes begin, in every zfspool of this node, first in those that take disks."""
+        active = [storage for storage in self._cluster.storages.values() if self._is_usable(storage)]
+        ordered = sorted(active, key=lambda one: (not one.takes_disks, one.dataset))
+        names = dict.fromkeys(one.dataset for one in ordered)
+        return tuple(prefix for name in names for prefix in sibling_prefixes(name, self._vmid))
 
     def _is_usable(self, storage: pve_storage.Storage) -> bool:
         active = bool(storage.dataset) and storage.is_active(self._cluster.node) and is_pool(pool_of(storage.dataset))
@@ -537,7 +548,7 @@ class _Disks:
             boot=boot,
             model=_KEY_ORDER.sub(r"\1", key),
             pci_slot=key,
-            serial=unquote(disk.options.get("serial", "")),
+            serial=_serial_of(disk),
             element=pve_disk.element(disk),
             mentions=(*(f"its snapshot {name}" for name in self._snapshots.get(volume, ())), *self._twice(key, volume)),
             key=key,
@@ -547,18 +558,19 @@ class _Disks:
         """Yield the other places beside snapshots at which the file names the volume of a disk."""
         for section, other, named in _named(self._cluster, self._file):
             own = other == key or (section.kind == MAIN and pve_disk.is_unused_key(other))
-            if named == volume and section.kind != SNAPSHOT and not own:
+            if named.dataset == volume and section.kind != SNAPSHOT and not own:
                 yield _place(section, other)
 
     def _note_unreadable(self, key: str, disk: pve_disk.PveDisk) -> None:
         """Note a disk that would be managed if its storage could be read."""
         storage = self._cluster.storages.get(disk.volume.partition(":")[0])
+        if pve_storage.is_nowhere(self._cluster.storages, disk.volume) and key not in pve_disk.FIRMWARE:
+            self.unreadable_disks.append(DiskConfig(disk.volume, serial=_serial_of(disk), key=key))
         if storage is None or not storage.dataset or self._is_usable(storage) or key in pve_disk.FIRMWARE:
             return
         with contextlib.suppress(FlexdiskError):
             name = pve_storage.volume(self._cluster.storages, disk.volume).dataset
-            serial = unquote(disk.options.get("serial", ""))
-            self.unreadable_disks.append(DiskConfig(disk.volume, volume=name, serial=serial, key=key))
+            self.unreadable_disks.append(DiskConfig(disk.volume, volume=name, serial=_serial_of(disk), key=key))
 
     def _why_left_out(self, key: str, disk: pve_disk.PveDisk) -> str:
         if key in pve_disk.FIRMWARE:
@@ -566,6 +578,10 @@ class _Disks:
         if disk.is_path:
             return "it is named by its path, not by a storage"
         storage = self._cluster.storages.get(disk.volume.partition(":")[0])
+        if storage is None and ":" in disk.volume:
+            return (
+                f"no storage is called {visible(disk.volume.partition(':')[0])}; its volume may be there all the same"
+            )
         if storage is not None and storage.dataset and not self._is_imported(storage):
             return f"pool {pool_of(storage.dataset)} of storage {storage.name} is not imported"
         if storage is not None and storage.dataset and not self._is_usable(storage):
@@ -607,20 +623,31 @@ def _uses(vmid: int, cluster: Cluster, file: VmFile) -> t.Dict[str, Use]:
     Descriptions are no use, and neither are the VM's own volumes as unusedN.
     """
     uses: t.Dict[str, Use] = {}
-    for section, key, volume in _named(cluster, file):
+    for section, key, one in _named(cluster, file):
         unused = section.kind == MAIN and pve_disk.is_unused_key(key)
-        if not (unused and sibling_prefix(volume).endswith(f"-{vmid}-")):
-            uses.setdefault(volume, Use(f"as {_place(section, key)}"))
+        if not (unused and sibling_prefix(one.dataset).endswith(f"-{vmid}-")):
+            how = f"as {_place(section, key)}"
+            use = Use(f"perhaps, {how} ({one.doubt})" if one.doubt else how)
+            known = uses.setdefault(one.dataset, use)
+            uses[one.dataset] = use if known.how.startswith("perhaps") else known
     return uses
 
 
-def _named(cluster: Cluster, file: VmFile) -> t.Iterator[t.Tuple[Section, str, str]]:
-    """Yield each volume that a line names, with the section and the key. Descriptions name none."""
+def unused_volume(text: str, storages: t.Mapping[str, pve_storage.Storage]) -> str:
+    """Return the dataset that an C(unusedN) names, "" if it is in no zfspool."""
+    try:
+        return pve_storage.dataset_of(storages, pve_disk.parse(text).volume)
+    except FlexdiskError:
+        return ""
+
+
+def _named(cluster: Cluster, file: VmFile) -> t.Iterator[t.Tuple[Section, str, pve_storage.Mention]]:
+    """Yield each volume that a line names, with the section and the key. Names and descriptions of VMs name none."""
     for section in file.sections:
         for line in section.lines:
-            if line.comment is None and line.key != "description":
-                for volume in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
-                    yield section, line.key, volume
+            if line.comment is None and line.key not in _TEXTS:
+                for one in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
+                    yield section, line.key, one
 
 
 def _place(section: Section, key: str) -> str:
@@ -650,16 +677,30 @@ def boot_order(values: t.Mapping[str, str]) -> t.List[str]:
     return [key for key in keys if key]
 
 
-def _boot_disk(values: t.Mapping[str, str]) -> str:
-    """Return the key of the first disk in the boot order, "" if there is none."""
+def _may_boot(values: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys of disks in the boot order, whether the file has them or not."""
     keys = boot_order(values)
-    disks = [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
-    return disks[0] if disks else ""
+    return [key for key in keys if pve_disk.is_disk_key(key) and "media=cdrom" not in values.get(key, "")]
+
+
+def _boot_disk(values: t.Mapping[str, str]) -> str:
+    """Return the key of the first disk in the boot order that the file has, "" if there is none."""
+    return next((key for key in _may_boot(values) if key in values), "")
+
+
+def _stale_in_order(values: t.Mapping[str, str]) -> t.List[str]:
+    """Return the keys in the boot order before that disk. The VM would boot from whatever got one of them."""
+    return [*itertools.takewhile(lambda key: key not in values, _may_boot(values))]
 
 
 def _why_boot_unknown(vmid: int, values: t.Mapping[str, str]) -> str:
     """Return why the file does not say which disk the VM boots from, "" if it says that it is one, or none."""
-    if "order=" in values.get("boot", "") or _boot_disk(values) in values:
+    stale, by_keys = _stale_in_order(values), "order=" in values.get("boot", "")
+    if by_keys and stale:
+        text = f"the boot order of VM {vmid} begins with {', '.join(stale)}, which the VM does not have, so it may boot"
+        rest = [key for key in boot_order(values) if key not in stale] or ["KEY"]
+        return f"{text} from this disk; qm set {vmid} --boot 'order={';'.join(rest)}' takes that out of the order"
+    if by_keys or _boot_disk(values):
         return ""
     text = f"VM {vmid} has no boot order, so Proxmox VE chooses the disk that it boots from, and it may be this one"
     return f"{text}; qm set {vmid} --boot order=KEY names that, such as virtio0"
@@ -670,6 +711,6 @@ def _snapshots(cluster: Cluster, file: VmFile) -> t.Dict[str, t.List[str]]:
     found: t.Dict[str, t.List[str]] = {}
     for name, values in file.snapshots.items():
         for value in values.values():
-            for volume in pve_storage.mentioned(cluster.storages, value):
-                found.setdefault(volume, []).append(name)
+            for one in pve_storage.mentioned(cluster.storages, value):
+                found.setdefault(one.dataset, []).append(name)
     return found

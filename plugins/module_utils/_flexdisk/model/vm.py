@@ -113,6 +113,18 @@ class Use(t.NamedTuple):
     writes: bool = False
 
 
+class GuestDisk(t.NamedTuple):
+    """What a running VM has open at one place."""
+
+    # The UUID of the VM, and the VM in messages.
+    vm: str
+    label: str
+    # The place as the configuration calls it, such as C(scsi1).
+    key: str
+    # The datasets that it can be.
+    volumes: t.Tuple[str, ...]
+
+
 class Waiting(t.NamedTuple):
     """A change of a VM that its hypervisor has begun and not made yet. It is made with the next change of any kind."""
 

@@ -237,7 +237,7 @@ def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:
         if leaver.moves or (config.prefixes and not leaver.disk.detached):
             pool = leaver.disk.volume.pool
             above = host.datasets.get(container(pool)) or host.datasets[pool]
-            _check_encryption(leaver.disk, above, "detached", problems)
+            _check_encryption(leaver.disk, above, "detached", problems, _way_out_of_vm(config, leaver))
             place = detached_place(leaver.disk)
             if place in host.datasets:
                 problems.add("AlreadyExists", f"cannot be moved out: {place} already exists", leaver.disk.label)
@@ -275,12 +275,22 @@ def check_type(target: Target, host: Host, pool: str, capabilities: Capabilities
         _check_encryption(disk, host.datasets.get(container(pool)) or host.datasets[pool], "converted", problems)
 
 
-def _check_encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems) -> None:
+def _way_out_of_vm(config: VmConfig, leaver: Leaver) -> str:
+    """Return how a disk leaves a VM of Proxmox VE that cannot be moved away, as the end of a text."""
+    if not (config.prefixes and leaver.disk.path):
+        return ""
+    command = f"qm disk unlink {config.proxmox['vmid']} --idlist {leaver.disk.key}"
+    if leaver.destroy:
+        return f"; {command} --force 1 destroys it"
+    return f"; {command} takes it out of the VM, and leaves it where it is as unused"
+
+
+def _check_encryption(disk: Disk, destination: Dataset, verb: str, problems: Problems, way: str = "") -> None:
     if leaves_its_root(disk.volume, destination):
         problems.add(
             "EncryptionRoot",
             f"cannot be {verb}: its encryption root is {disk.volume.encryptionroot}, that of {destination.name} is "
-            f"{destination.encryptionroot or 'none'}",
+            f"{destination.encryptionroot or 'none'}{way}",
             disk.label,
         )
 

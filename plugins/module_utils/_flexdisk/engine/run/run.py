@@ -130,9 +130,13 @@ class Task:
     def _compared(self, plan: VmPlan) -> VmPlan:
         """Return a plan that knows what the running guest has of its disks, where that may be something else."""
         guests = self.hypervisor.guests
-        if guests is None or plan.problems or plan.stops or plan.before.config.state != "running":
+        if guests is None or plan.problems:
             return plan
         try:
+            asked = guest_sizes.asked(plan)
+            plan = plan if asked is None else guest_sizes.free(plan, guests.opened(asked))
+            if plan.problems or plan.stops or plan.before.config.state != "running":
+                return plan
             return guest_sizes.compared(plan, guests.disk_sizes(plan.vm))
         except FlexdiskError as exc:
             return guest_sizes.unknown(plan, exc)

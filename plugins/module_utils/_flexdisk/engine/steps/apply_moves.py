@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 import uuid
 
@@ -47,11 +48,12 @@ def _remove_from_vm(step: DiskDeparture, tools: Tools, change: Change, facts: t.
     if not tools.capabilities.removal_destroys:
         if step.path:
             tools.hypervisor.forget_disk(vm.config.uuid, step.path)
-        elif step.volume in uses(tools.hypervisor.vm(vm.config.uuid)):
+        elif not vm.config.prefixes and step.volume in uses(tools.hypervisor.vm(vm.config.uuid)):
             raise FlexdiskError("Changed", f"the VM uses {step.volume} since it was read")
         used = tools.read(step.volume, step.guid).used
         tools.lower_reservation(vm, used)
-        renames.rename_out(zfs, step.volume, step.target)
+        with contextlib.ExitStack() if step.path else tools.unused(vm, step.volume):
+            renames.rename_out(zfs, step.volume, step.target)
         zfs.set_facts(step.target, facts)
         if vm.config.prefixes:
             tools.hypervisor.forget_disk(vm.config.uuid, tools.capabilities.device_prefix + step.volume)
@@ -111,7 +113,8 @@ def forget_disk(step: ForgetDisk, tools: Tools, change: Change) -> None:
 def attach_disk(step: AttachDisk, tools: Tools, change: Change) -> None:
     zfs, volume = tools.zfs, step.attached.volume
     now = tools.read(step.source, step.guid)
-    after_move = resize_before_move(step, tools, change.geometry)
+    with tools.unused(change.vm, step.source):
+        after_move = resize_before_move(step, tools, change.geometry)
     tools.make_room(change.after)
     if step.source != step.volume:
         renames.rename(zfs, step.source, step.volume)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import typing as t
 
@@ -73,6 +74,15 @@ class Tools:
         if place not in self._containers:
             make_container(self.zfs, self.capabilities, pool)
             self._containers.add(place)
+
+    @contextlib.contextmanager
+    def unused(self, vm: Vm, volume: str) -> t.Iterator[None]:
+        """Keep a volume from being used, while it changes, where a configuration can name any volume."""
+        guests = self.hypervisor.guests if vm.config.prefixes else None
+        with contextlib.ExitStack() as stack:
+            if guests is not None:
+                stack.enter_context(guests.unused(vm.config.uuid, volume))
+            yield
 
     def settle(self, after: Vm) -> None:
         """Give the VM's dataset the quota and reservation that after has. Some VMs have no dataset."""
