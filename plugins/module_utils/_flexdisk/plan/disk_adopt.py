@@ -23,6 +23,7 @@ from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
 from .steps import Step, StepReport, VmPlan
+from .unseen import why_taken
 from .vm_steps import GiveUp, Remember, WritePackage
 
 
@@ -41,7 +42,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
         _Candidate(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)
     ]
     adopted = [disk for disk in vm.disks if not disk.hidden and released_identity.has_whole_identity(disk.volume)]
-    _check_names(vm, adopted, candidates, declared, problems)
+    _check_names(host, vm, adopted, candidates, declared, problems)
     _check_uuids(host, candidates, problems)
     known = _with_uuids(vm, candidates)
     seq = Sequence(known, host.geometry[vm.config.pool])
@@ -254,6 +255,7 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 
 
 def _check_names(
+    host: Host,
     vm: Vm,
     adopted: t.Sequence[Disk],
     candidates: t.Sequence[_Candidate],
@@ -278,6 +280,9 @@ def _check_names(
                 name,
             )
         taken.setdefault(name, volume)
+        why = why_taken(vm, name, candidate.uuid, host)
+        if why:
+            problems.add("NameConflict", why, name)
 
 
 def _place(disk: Disk) -> str:

@@ -33,7 +33,7 @@ from .recovery import stays_down
 from .relocation import adopt, as_configured, by_other_names, not_managed, without_dataset
 from .resolve import Resolved, resolve
 from .steps import VmPlan
-from .unseen import check_given_up, check_names, check_out_of_place, check_readable
+from .unseen import check_copies, check_given_up, check_names, check_out_of_place, check_readable
 from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
 from .warnings import warnings_of
 
@@ -142,7 +142,8 @@ def plan_matched(
     _duplicates(host, vm, [disk for _spec, disk in matched.pairs], problems)
     check_out_of_place(vm, spec, matched, host, problems)
     check_given_up(vm, spec, matched, problems)
-    check_names(vm, matched, problems)
+    check_names(vm, matched, host, problems)
+    check_copies(vm, matched, problems)
     check_readable(vm, matched, host.geometry, problems)
     resolved = resolve(vm, spec, matched, host, capabilities, problems)
     sound = not problems
