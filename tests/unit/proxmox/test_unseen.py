@@ -12,10 +12,11 @@ import pytest
 
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 
-from .test_leaving import GONE, LEAVES, ROOT, record
+from .test_elsewhere import with_other
+from .test_leaving import GONE, LEAVES, ROOT, facts, record
 from .test_lost import foreign, killed
 from .test_registry import adoption, task
-from .world import DATA, STORAGE, VM, Killed, World, faults
+from .world import DATA, FILE, STORAGE, VM, Killed, World, faults
 
 VOLUME = "tank/vms/vm-100-disk-0"
 NEW_PLACE = "rpool/data/vm-100-disk-1"
@@ -324,3 +325,52 @@ def test_the_old_volume_of_a_moved_disk_is_not_taken_for_it(serial):
     assert text in str(task(world, {"name": "data", "vm": "web", "state": "attached"}, check=True).problems)
     world.done(ROOT, {"pci_slot": "scsi1", "name": "moved"})
     world.done(ROOT, {"name": "moved"}, {"name": "data"})
+
+
+# -- ways out
+
+
+def test_a_restore_after_a_killed_detach_names_a_way_out():
+    """The volume had been renamed, and the VM has a new one with the same serial."""
+    world = known()
+    killed(world, ["zfs", "rename"], ROOT, **LEAVES)
+    world.run("zfs", "create", "-s", "-V", "2G", VOLUME)
+    world.file = FILE
+    place = f"tank/flexdisk/{DATA}"
+    text = world.refusal(ROOT, {"name": "data"})
+    assert f"If {place} is the right one, give scsi1 another serial (qm set 100 --scsi1)" in text
+    assert f"zfs destroy {place}" in text
+    world.run("qm", "set", "100", "--scsi1", "thick:vm-100-disk-0,serial=RESTORED")
+    world.done(ROOT, {"pci_slot": "scsi1", "name": "restored"})
+    world.done(ROOT, {"name": "restored"}, {"name": "data"})
+    assert (world.disks()["data"].uuid, world.disks()["data"].preserve) == (DATA, True)
+
+
+def test_a_copy_of_a_backup_names_a_way_out():
+    world = known()
+    words = [word for key, value in facts(world, VOLUME).items() for word in ("-o", f"flexdisk:{key}={value}")]
+    world.run("zfs", "create", "tank/backup")
+    world.run("zfs", "create", "-s", *words, "-V", "2G", "tank/backup/vm-100-disk-0")
+    world.done(ROOT, {"name": "data", "preserve": False})
+    world.done(ROOT, GONE)
+    text = "zfs inherit flexdisk:vm tank/backup/vm-100-disk-0"
+    assert text in world.refusal(ROOT, GONE)
+    world.run(*text.split())
+    world.four_steps(ROOT, GONE)
+    world.four_steps(ROOT, {"name": "data", "size": "1GiB"})
+
+
+def test_two_disks_of_a_vm_get_no_common_serial():
+    """A serial has less digits than a UUID."""
+    world = with_other()
+    alike = DATA[:-1] + "9"
+    world.done(ROOT, KEPT)
+    world.done(ROOT, **LEAVES)
+    adopted = {"vm": "other", "disks": [{"pci_slot": "scsi0", "uuid": alike, "name": "x"}]}
+    assert adoption(world, [adopted]).outcome.problems == []
+    assert f"has its serial {SERIAL}" in world.refusal({"uuid": DATA, "name": "data"}, vm={"vm": "other"})
+    world = foreign("", running=False)
+    world.run("zfs", "create", "-s", "-V", "1G", "rpool/data/vm-100-disk-5")
+    world.run("qm", "set", "100", "--scsi5", "local-zfs:vm-100-disk-5")
+    disks = [{"pci_slot": "scsi1", "uuid": DATA, "name": "a"}, {"pci_slot": "scsi5", "uuid": alike, "name": "b"}]
+    assert f"gives it serial {SERIAL}" in adoption(world, [{"vm": "web", "disks": disks}]).outcome.problems[0].message

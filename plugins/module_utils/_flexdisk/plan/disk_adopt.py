@@ -44,6 +44,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     adopted = [disk for disk in vm.disks if not disk.hidden and released_identity.has_whole_identity(disk.volume)]
     _check_names(host, vm, adopted, candidates, declared, problems)
     _check_uuids(host, candidates, problems)
+    _check_serials(vm, candidates, problems)
     known = _with_uuids(vm, candidates)
     seq = Sequence(known, host.geometry[vm.config.pool])
     # Without a dataset of the VM, the next change of its disks writes serials: an interrupted one leaves traces.
@@ -302,6 +303,18 @@ def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Probl
         if len(places[candidate.uuid]) > 1:
             volumes = ", ".join(sorted(places[candidate.uuid]))
             problems.add("Ambiguous", f"the uuid {candidate.uuid} is on several volumes: {volumes}", candidate.name)
+
+
+def _check_serials(vm: Vm, candidates: t.Sequence[_Candidate], problems: Problems) -> None:
+    """Refuse UUIDs that give two disks of a VM one serial, where that is all that its configuration has of them."""
+    known = {disk.uuid: disk.volume.name for disk in (*vm.disks, *vm.orphans, *vm.detached) if disk.uuid}
+    for candidate in candidates if vm.config.prefixes else ():
+        uuid, serial = candidate.uuid, identity.serial_of(candidate.uuid)
+        for other, volume in known.items() if uuid else ():
+            if other != uuid and identity.serial_of(other) == serial and volume != candidate.disk.volume.name:
+                text = f"uuid {uuid} gives it serial {serial}, as {other} gives {volume}; choose another"
+                problems.add("Ambiguous", text, candidate.name)
+        known[uuid] = candidate.disk.volume.name
 
 
 def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:

@@ -68,7 +68,8 @@ def check_out_of_place(vm: Vm, spec: VmDisksDeclaration, match: Match, host: Hos
 def _where(host: Host, volume: Dataset) -> str:
     users = labels(host.usage.of(volume.name))
     where = f"is also used by {users}" if users else "is not called as the disks of the VM are (zfs rename)"
-    return f"{where}; it is neither made anew nor given up while that is so"
+    copy = "" if users else f". If it is only a copy, as of a backup, zfs inherit flexdisk:vm {volume.name} says so"
+    return f"{where}; it is neither made anew nor given up while that is so{copy}"
 
 
 def check_given_up(vm: Vm, spec: VmDisksDeclaration, match: Match, problems: Problems) -> None:
