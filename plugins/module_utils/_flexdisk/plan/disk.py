@@ -30,7 +30,7 @@ from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
 from .resolve import creation_interrupted, unfinished_disk_text
 from .steps import VmPlan
-from .unseen import why_not_gone, why_taken, why_unreadable
+from .unseen import volumes_of, why_not_gone, why_taken, why_unreadable
 
 
 @dataclass
@@ -166,8 +166,10 @@ class Registry:
     def _gone(self, job: Job) -> None:
         """Refuse to say that a disk is gone that cannot be seen at the moment."""
         declared, spec = job.declared, job.declared.spec
+        name, uuid = spec.name or "", spec.uuid or ""
+        volumes = volumes_of(self._host, name, uuid)
         for vm in [job.owner] if job.owner is not None else self._host.vms:
-            why = why_not_gone(vm, self._host, spec.name or "", spec.uuid or "")
+            why = why_not_gone(vm, self._host, name, uuid, volumes)
             if why:
                 self._add(declared, "NotSupported", f"{vm.label}: {why}")
 

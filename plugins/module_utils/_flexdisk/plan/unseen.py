@@ -138,8 +138,15 @@ def why_taken(vm: Vm, name: str, uuid: str = "", host: t.Optional[Host] = None) 
     return ""
 
 
-def why_not_gone(vm: Vm, host: Host, name: str, uuid: str) -> str:
-    """Return why a disk that no task can see is not said to be gone, "" if nothing knows it."""
+def volumes_of(host: Host, name: str, uuid: str) -> t.List[Dataset]:
+    """Return the volumes with a name or uuid, for why_not_gone()."""
+    volumes = [one for one in host.datasets.values() if one.kind == "volume" and "vm" in one.user]
+    named = [one for one in volumes if name and one.user.get("name") == name]
+    return [*named, *(one for one in volumes if uuid and one.user.get("uuid") == uuid)]
+
+
+def why_not_gone(vm: Vm, host: Host, name: str, uuid: str, volumes: t.Sequence[Dataset]) -> str:
+    """Return why a disk that no task can see is not said to be gone, "" if nothing knows it. volumes: volumes_of()."""
     saved = vm_record.known(vm.config)
     for serial, known in vm_record.unseen(vm).items() if vm.config.prefixes else ():
         if (name and known == name) or (uuid and saved[serial].get("uuid") == uuid):
@@ -148,8 +155,8 @@ def why_not_gone(vm: Vm, host: Host, name: str, uuid: str) -> str:
     for other, disk in vm_record.detached_unread(vm).items():
         if other == uuid or (name and disk["name"] == name):
             return _why_detached(vm, other, disk)
-    for volume in _out_of_place(vm, host):
-        if (name and volume.user.get("name") == name) or (uuid and volume.user.get("uuid") == uuid):
+    for volume in _out_of_place(vm, host) if volumes else ():
+        if any(volume is one for one in volumes):
             return f"{volume.name} is this disk, and {_where(host, volume)}"
     return ""
 
