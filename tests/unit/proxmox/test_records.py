@@ -178,6 +178,10 @@ NO_RECORDS = (
     '{"disks": {}, "flexible_disk_size": true}',
     '{"disks": {"zz": {}}}',
     '{"disks": {"%s": {"name": 7}}}' % SERIAL,
+    '{"disks": {}, "detached": []}',
+    '{"disks": {}, "detached": {"%s": {"name": "data"}}}' % DATA,
+    '{"disks": {}, "detached": {"%s": {"name": "data", "volume": 7}}}' % DATA,
+    '{"disks": {}, "detached": {"x": {"name": "data", "volume": "tank/x"}}}',
 )
 
 
@@ -188,7 +192,7 @@ def test_what_is_no_record(number):
 
 
 def test_a_record_is_read_as_it_was_written():
-    made = VmRecord({SERIAL: {"name": "data", "uuid": DATA}}, 1024)
+    made = VmRecord({SERIAL: {"name": "data", "uuid": DATA}}, 1024, {DATA: {"name": "data", "volume": "tank/x"}})
     assert vm_record.parse(vm_record.render(made)) == made
 
 

@@ -194,7 +194,7 @@ class ProxmoxDisks(ProxmoxVms):
         """Replace the record of a VM, or remove one that says nothing. pmxcfs has no modes, and no disk to wait for."""
         path = pve_vm.record_file(vm)
         try:
-            if not record.disks and record.flexible_disk_size is None:
+            if not vm_record.says_something(record):
                 os.unlink(self._root + path)
                 self.vms()
                 return

@@ -45,6 +45,7 @@ _TEXTS = ("description", "hostname", "name", "parent", "tags")
 _DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
 _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
 _IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
+_SMBIOS = re.compile(rb"^smbios1:\s*(\S+)", re.MULTILINE)
 _KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
 
 
@@ -230,8 +231,13 @@ def left_alone(config: VmConfig, why: str) -> VmConfig:
     return replace(nowhere, uses=uses, unsupported=why)
 
 
-def with_unique_uuids(configs: t.Sequence[VmConfig], cluster: Cluster) -> t.List[VmConfig]:
-    """Return the VMs; those with the same UUID are left alone, because nobody knows which one is meant."""
+def with_unique_uuids(
+    configs: t.Sequence[VmConfig], cluster: Cluster, elsewhere: t.Mapping[str, t.Sequence[str]]
+) -> t.List[VmConfig]:
+    """Return the VMs; those with the same UUID are left alone, because nobody knows which one is meant.
+
+    elsewhere: the VMs of other nodes, by their UUIDs. A record (rules/vm_record.py) is of a UUID in the whole cluster.
+    """
     vms: t.Dict[str, t.List[VmConfig]] = {}
     for config in configs:
         vms.setdefault(config.uuid, []).append(config)
@@ -242,6 +248,10 @@ def with_unique_uuids(configs: t.Sequence[VmConfig], cluster: Cluster) -> t.List
             numbers = ", ".join(str(one.proxmox["vmid"]) for one in others)
             why = f"VMs {numbers} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
             config = left_alone(replace(config, uuid=_stand_in(cluster, config.proxmox["vmid"])), why)
+        elif config.uuid in elsewhere:
+            twins = ", ".join((f"{config.proxmox['vmid']} of node {cluster.node}", *elsewhere[config.uuid]))
+            why = f"VMs {twins} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
+            config = left_alone(config, why)
         result.append(config)
     return result
 
@@ -291,6 +301,12 @@ def _uuid(smbios: str) -> str:
     fields = dict(word.partition("=")[::2] for word in smbios.split(","))
     uuid = fields.get("uuid", "").lower()
     return uuid if is_uuid(uuid) else ""
+
+
+def uuid_in(content: bytes) -> str:
+    """Return the UUID of a VM from its file, "" if it has none. Quicker than parse_vm(), for files of other nodes."""
+    line = _SMBIOS.search(content.partition(b"\n[")[0])
+    return _uuid(line.group(1).decode("utf-8", "replace")) if line else ""
 
 
 def _number(text: str, digits: int = 9) -> int:
@@ -540,7 +556,7 @@ class _Disks:
         why = self._why_left_out(key, disk)
         if why:
             self._note_unreadable(key, disk)
-            return _left_out(key, disk.volume, why)
+            return replace(_left_out(key, disk.volume, why), serial=unquote(disk.options.get("serial", "")))
         volume = pve_storage.volume(self._cluster.storages, disk.volume).dataset
         return DiskConfig(
             path=ZVOL + volume,

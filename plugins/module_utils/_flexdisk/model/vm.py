@@ -146,6 +146,8 @@ class VmRecord(t.NamedTuple):
     disks: t.Mapping[str, t.Mapping[str, t.Any]]
     # MiB.
     flexible_disk_size: t.Optional[int] = None
+    # Disks that were detached from the VM, by their uuids: their names, and the volumes where they are.
+    detached: t.Mapping[str, t.Mapping[str, str]] = {}
 
 
 class ListedSnapshot(t.NamedTuple):
@@ -430,6 +432,8 @@ class Vm:
     strays: t.Tuple[str, ...] = ()
     # Paths in a pool that this task has not read.
     unread: t.Tuple[str, ...] = ()
+    # The pools that this task has read, of a VM without a dataset of its own.
+    pools: t.FrozenSet[str] = frozenset()
     # The journal entry of an interrupted run of this host.
     interrupted: t.Optional[Intent] = None
     # How the VM uses a volume among orphans, so that its list of disks is not complete.

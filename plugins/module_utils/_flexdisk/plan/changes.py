@@ -171,7 +171,8 @@ def configure_defaults(vm: Vm, places: bool) -> t.Optional[EditDisks]:
     for disk in vm.disks:
         entry = configured[disk.path]
         lacks: t.Dict[str, t.Union[str, bool]] = {}
-        if not (entry.uuid or disk.hidden or disk.disowned) and disk.volume.guid:
+        known = entry.uuid or vm_record.has_serial(vm.config, entry.serial)
+        if not (known or disk.hidden or disk.disowned) and disk.volume.guid:
             lacks["uuid"] = disk.uuid or identity.uuid_of(disk.volume.guid)
         if places and not entry.pci_slot and disk.pci_slot:
             lacks["pci_slot"] = disk.pci_slot

@@ -16,7 +16,7 @@ from ..model.vm import THICK, Disk, Vm, VmConfig
 from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
 from ..rules.disk_values import check_new_name
-from ..rules.identity import serial_of
+from ..rules.identity import is_serial, serial_of
 from ..rules.inventory import Host
 from ..rules.keys import leaves_its_root
 from ..rules.layout import arriving_prefix, container, copy_place, detached_place
@@ -219,12 +219,17 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
 def _check_twins(resolved: Resolved, problems: Problems) -> None:
     """Refuse a detached disk whose serial an attached one has, as after a restore: nobody knows which one is meant."""
     config = resolved.vm.config
-    serials = {entry.serial: entry for entry in config.disks if entry.volume} if config.prefixes else {}
+    volumes = {entry.volume: entry for entry in config.disks if entry.volume} if config.prefixes else {}
+    named = {disk.uuid: volumes[disk.volume.name] for disk in resolved.vm.disks if disk.volume.name in volumes}
+    # One that got its uuid while the VM ran gets its serial with this change.
+    serials = {serial_of(uuid): entry for uuid, entry in named.items() if uuid and not is_serial(entry.serial)}
+    serials.update({entry.serial: entry for entry in volumes.values()})
     for target in resolved.targets:
         disk = target.disk
         twin = serials.get(serial_of(disk.uuid)) if disk is not None and disk.detached and disk.uuid else None
         if disk is not None and twin is not None:
-            text = f"{disk.volume.name} is detached, and {twin.key} ({twin.volume}) has its serial {twin.serial}, as a"
+            serial = serial_of(disk.uuid)
+            text = f"{disk.volume.name} is detached, and {twin.key} ({twin.volume}) has its serial {serial}, as a"
             text += " restored disk has: either may be meant. Give the attached one another serial (qm set "
             text += f"{config.proxmox['vmid']} --{twin.key}), or, while the VM is stopped, another name by its pci_slot"
             problems.add("Ambiguous", text, target.label)

@@ -30,6 +30,7 @@ from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
 from .resolve import creation_interrupted, unfinished_disk_text
 from .steps import VmPlan
+from .unseen import volumes_of, why_not_gone, why_taken, why_unreadable
 
 
 @dataclass
@@ -151,6 +152,7 @@ class Registry:
             self._add(declared, "ResourceNotFound", text)
             return
         if declared.state == "absent":
+            self._gone(job)
             return
         if declared.state == "present" and declared.spec.name and not declared.spec.uuid:
             self._new(job)
@@ -160,6 +162,16 @@ class Registry:
             self._add(
                 declared, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
             )
+
+    def _gone(self, job: Job) -> None:
+        """Refuse to say that a disk is gone that cannot be seen at the moment."""
+        declared, spec = job.declared, job.declared.spec
+        name, uuid = spec.name or "", spec.uuid or ""
+        volumes = volumes_of(self._host, name, uuid)
+        for vm in [job.owner] if job.owner is not None else self._host.vms:
+            why = why_not_gone(vm, self._host, name, uuid, volumes)
+            if why:
+                self._add(declared, "NotSupported", f"{vm.label}: {why}")
 
     def _nameless(self, job: Job) -> t.Optional[Disk]:
         """Return the disk of the entry's VM without a name, which reports call by the last part of its volume."""
@@ -184,6 +196,13 @@ class Registry:
         if blank_in(pool):
             self._add(job.declared, "NotSupported", blank_in(pool))
             return
+        owner = job.owner
+        if owner is not None:
+            taken = why_taken(owner, job.declared.spec.name or "", host=self._host)
+            unread = "" if taken else why_unreadable(owner, self._host.geometry)
+            if taken or unread:
+                self._add(job.declared, "NameConflict" if taken else "NotSupported", taken or unread)
+                return
         twin = f"{job.declared.spec.name}\t{job.owner.config.uuid if job.owner is not None else ''}"
         if twin in self._seen:
             self._add(job.declared, "InvalidArgument", "listed twice: two new disks have this name")
@@ -279,6 +298,10 @@ class Registry:
         taken = next((other for other in others if name and other.name == name), None)
         if taken is not None:
             self._add(job.declared, "NameConflict", f"the name {name} is already used by {taken.volume.name}")
+        renamed = owner is not None and name != disk.name
+        why = why_taken(t.cast(Vm, owner), name or "", disk.uuid, self._host) if renamed else ""
+        if why:
+            self._add(job.declared, "NameConflict", why)
 
     def _attached(self, job: Job, place: Place) -> None:
         declared, vm = job.declared, t.cast(Vm, job.owner)

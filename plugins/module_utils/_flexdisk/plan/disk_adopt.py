@@ -23,6 +23,7 @@ from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
 from .steps import Step, StepReport, VmPlan
+from .unseen import why_taken
 from .vm_steps import GiveUp, Remember, WritePackage
 
 
@@ -41,8 +42,9 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
         _Candidate(vm, disk, declared.get(disk.volume.name, ReleasedIdentity()), warnings) for disk in _open(vm)
     ]
     adopted = [disk for disk in vm.disks if not disk.hidden and released_identity.has_whole_identity(disk.volume)]
-    _check_names(vm, adopted, candidates, declared, problems)
+    _check_names(host, vm, adopted, candidates, declared, problems)
     _check_uuids(host, candidates, problems)
+    _check_serials(vm, candidates, problems)
     known = _with_uuids(vm, candidates)
     seq = Sequence(known, host.geometry[vm.config.pool])
     # Without a dataset of the VM, the next change of its disks writes serials: an interrupted one leaves traces.
@@ -254,6 +256,7 @@ def _listed(disks: t.Iterable[Disk]) -> str:
 
 
 def _check_names(
+    host: Host,
     vm: Vm,
     adopted: t.Sequence[Disk],
     candidates: t.Sequence[_Candidate],
@@ -278,6 +281,9 @@ def _check_names(
                 name,
             )
         taken.setdefault(name, volume)
+        why = why_taken(vm, name, candidate.uuid, host)
+        if why:
+            problems.add("NameConflict", why, name)
 
 
 def _place(disk: Disk) -> str:
@@ -297,6 +303,18 @@ def _check_uuids(host: Host, candidates: t.Sequence[_Candidate], problems: Probl
         if len(places[candidate.uuid]) > 1:
             volumes = ", ".join(sorted(places[candidate.uuid]))
             problems.add("Ambiguous", f"the uuid {candidate.uuid} is on several volumes: {volumes}", candidate.name)
+
+
+def _check_serials(vm: Vm, candidates: t.Sequence[_Candidate], problems: Problems) -> None:
+    """Refuse UUIDs that give two disks of a VM one serial, where that is all that its configuration has of them."""
+    known = {disk.uuid: disk.volume.name for disk in (*vm.disks, *vm.orphans, *vm.detached) if disk.uuid}
+    for candidate in candidates if vm.config.prefixes else ():
+        uuid, serial = candidate.uuid, identity.serial_of(candidate.uuid)
+        for other, volume in known.items() if uuid else ():
+            if other != uuid and identity.serial_of(other) == serial and volume != candidate.disk.volume.name:
+                text = f"uuid {uuid} gives it serial {serial}, as {other} gives {volume}; choose another"
+                problems.add("Ambiguous", text, candidate.name)
+        known[uuid] = candidate.disk.volume.name
 
 
 def _with_uuids(vm: Vm, candidates: t.Sequence[_Candidate]) -> Vm:

@@ -231,8 +231,10 @@ def _remember(seq: Sequence, resolved: Resolved) -> None:
         seq.add(GiveUp(StepReport(text), serials=tuple(given_up)))
     differs = bool(vm_record.differences(vm.config, vm.disks)) and not vm.config.frozen
     gone = vm_record.gone(vm, (leaver.disk for leaver in resolved.leavers))
-    if vm.config.prefixes and (seq.steps or differs or (gone and not vm.config.frozen)):
-        seq.add(Remember(StepReport(""), serials=gone))
+    detached = vm_record.detached(vm, seq.vm.detached)
+    moved = detached != (vm.config.record.detached if vm.config.record is not None else {})
+    if vm.config.prefixes and (seq.steps or differs or ((gone or moved) and not vm.config.frozen)):
+        seq.add(Remember(StepReport(""), serials=gone, detached=detached))
 
 
 def _arrivals(seq: Sequence, arriving: t.Sequence[Target], capabilities: Capabilities) -> None:

@@ -37,6 +37,8 @@ class Remember(Step):
 
     # The serials of disks that are the VM's no more.
     serials: t.Tuple[str, ...] = ()
+    # The disks that are detached from the VM then, as in the record. None: as they are there.
+    detached: t.Optional[t.Mapping[str, t.Mapping[str, str]]] = None
 
     kind = "remember"
     facts_only = True

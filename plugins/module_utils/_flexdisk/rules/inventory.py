@@ -124,7 +124,11 @@ def _without_own_waiting(config: VmConfig, datasets: t.Mapping[str, Dataset]) ->
     Ours gives a disk the serial that stands for the uuid of its volume, and the settings that this keeps, or takes a
     disk out. It is ours only if the journal has the run that was interrupted (engine/host/journal.py).
     """
-    ours = [one.volume for one in config.waiting if _may_be_ours(one, datasets.get(one.volume))]
+    entries = {entry.volume: entry for entry in config.disks if entry.volume}
+    volumes = {name: _volume(config, entry, datasets) for name, entry in entries.items()}
+    ours = [
+        one.volume for one in config.waiting if _may_be_ours(one, volumes.get(one.volume, datasets.get(one.volume)))
+    ]
     if len(ours) < len(config.waiting):
         return replace(config, frozen=config.frozen or config.why_waiting)
     return usage.besides(config, ours)
@@ -317,7 +321,7 @@ def _link_vm(
     datasets: t.Mapping[str, Dataset],
     tree: _Tree,
     detached: t.Tuple[Disk, ...],
-    pools: t.Container[str],
+    pools: t.Collection[str],
     used: usage.Usage,
 ) -> Vm:
     """Return the VM with its volumes. pools: those that were read. used: the users of all volumes."""
@@ -372,6 +376,7 @@ def _link_vm(
         missing=tuple(missing),
         strays=tuple(strays),
         unread=tuple(unread),
+        pools=frozenset(pools) if config.prefixes else frozenset(),
         overlaid=overlaid,
         doubted=doubted,
         snapshots_below=tuple(below),
