@@ -171,6 +171,127 @@ def test_the_vm_is_started_after_the_plan(world):
     assert written(world) != "0"
 
 
+# -- something else changes the VM meanwhile
+
+_MEANWHILE = {
+    "description": lambda world: world.run("qm", "set", "100", "--description", "edited"),
+    "backup": lambda world: setattr(world, "file", world.file.replace("memory:", "lock: backup\nmemory:", 1)),
+    "snapshot": lambda world: world.run("qm", "snapshot", "100", "other"),
+    "resize": lambda world: world.run("qm", "disk", "resize", "100", "scsi1", "+1G"),
+}
+
+
+@pytest.mark.parametrize("at", ["intent", "qm"])
+@pytest.mark.parametrize("what", sorted(_MEANWHILE))
+def test_a_rollback_that_never_began_is_not_remembered(world, what, at):
+    """Nothing has gone back, so that no task must end it. qm compares no digest: it refuses what it sees itself."""
+    world.write_to(DATA)
+    before, did = written(world), []
+
+    def spoil(number, argv, real):
+        first = argv[:2] == ["zfs", "set"] if at == "intent" else argv[:2] == ["qm", "rollback"]
+        if first and not did:
+            did.append(argv)
+            answer = real(argv) if at == "intent" else None
+            _MEANWHILE[what](world)
+            return answer or (real(argv) if what in ("backup", "snapshot") else Answer(255, "", LOCK))
+        return real(argv)
+
+    world.spoil = spoil
+    failure = world.snapshot(state="rolled_back").failure
+    world.spoil = None
+    assert len(did) == 1
+    assert "it was not rolled back" in failure["message"]
+    assert what == "snapshot" or written(world) == before
+    assert world.vm().interrupted is None
+
+
+def test_a_rollback_that_began_is_remembered_though_the_file_has_changed(world):
+    """One volume has gone back, and then the lock is taken away and qm fails."""
+    world.write_to(DATA)
+    world.write_to(ROOT)
+
+    def half(argv, real):
+        world.admin("pve-kill", "5")
+        real(argv)
+        world.admin("pve-kill", "0")
+        world.file = world.file.replace("lock: rollback\n", "", 1).replace("memory: 512", "memory: 640", 1)
+        return Answer(255, "", "it was killed\n")
+
+    failure = spoiled(world, half)
+    assert sorted({written(world), written(world, ROOT)})[0] == "0" != max(written(world), written(world, ROOT))
+    assert "it was not rolled back" not in failure["message"]
+    assert world.vm().interrupted is not None
+    world.steps(state="rolled_back")
+
+
+@pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
+def test_a_backup_begins_right_after(state):
+    """Nothing lacks, so it is done."""
+    world = Snapshots()
+    world.done({"name": "data"})
+    if state != "present":
+        world.made()
+        world.write_to(DATA)
+
+    def spoil(number, argv, real):
+        answer = real(argv)
+        if argv[0] == "qm":
+            _MEANWHILE["backup"](world)
+        return answer
+
+    world.spoil = spoil
+    outcome = world.made(state=state)
+    world.spoil = None
+    assert outcome.changed
+    assert "lock: backup" in world.file
+    world.run("qm", "unlock", "100")
+    assert world.vm().interrupted is None
+    assert not world.made(state=state).changed
+
+
+@pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
+def test_the_vm_is_started_right_after(state):
+    """The failure says so, and no task goes back again: that would take what the guest has written since."""
+    world = Snapshots()
+    world.done({"name": "data"})
+    if state != "present":
+        world.made()
+        world.write_to(DATA)
+
+    def spoil(number, argv, real):
+        answer = real(argv)
+        if argv[0] == "qm" and argv[1] != "start":
+            world.run("qm", "start", "100")
+            world.write_to(ROOT)
+        return answer
+
+    world.spoil = spoil
+    failure = world.snapshot(state=state).failure
+    world.spoil = None
+    text = "all steps were done, but: the VM was stopped when the task began, and is running by now"
+    assert failure["message"] == text
+    assert world.vm().interrupted is None
+    assert written(world, ROOT) != "0"
+
+
+def test_the_vm_is_started_after_a_rollback_that_has_failed(world):
+    """Nobody knows what its guest has written by now, and what another rollback would take back."""
+    world.write_to(DATA)
+    world.write_to(ROOT)
+
+    def half(argv, real):
+        world.admin("pve-kill", "5")
+        real(argv)
+        world.admin("pve-kill", "0")
+        world.file = world.file.replace("lock: rollback\n", "", 1)
+        world.run("qm", "start", "100")
+        return Answer(255, "", "it was killed\n")
+
+    assert "VM 100 runs by now, and another rollback takes back what it writes, too" in spoiled(world, half)["message"]
+    assert world.vm().interrupted is not None
+
+
 # -- what is no difference
 
 
