@@ -328,7 +328,12 @@ def test_the_first_rollback_after_an_adoption():
     assert "; also as it was then: serial of scsi1, serial of virtio0" in outcome.diff
     (warning,) = outcome.warnings
     assert "scsi1, virtio0 will have the serial of then, which does not stand for its UUID; the next task" in warning
+    assert warning.endswith("of vm_disks about the disk writes that again while the VM is stopped")
     assert "serial=" not in world.file
+    assert {kind for kind in told(world)[0] if "record" in kind or "uuid" in kind} == {"uuid_not_configured"}
+    world.run("qm", "start", "100")
+    assert not world.done({"name": "data"}, {"name": "root"}).changed
+    world.run("qm", "stop", "100")
     assert {name: disk.uuid for name, disk in world.disks().items()} == {n: d.uuid for n, d in before.items()}
     world.four_steps({"name": "data"}, {"name": "root"})
     assert world.file.split("[one]")[0].count("serial=") == 2

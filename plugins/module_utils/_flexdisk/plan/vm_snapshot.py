@@ -117,7 +117,7 @@ def _warnings_about_listed(vm: Vm, name: str) -> t.Iterator[str]:
         yield f"{vm.label}: {orphan.volume.name} is in no disk of the VM and stays as it is"
     if listed is not None and listed.serials:
         text = f"{', '.join(sorted(listed.serials))} will have the serial of then, which does not stand for its UUID"
-        yield f"{vm.label}: {text}; the next task of vm_disks about the disk writes that again"
+        yield f"{vm.label}: {text}; the next task of vm_disks about the disk writes that again while the VM is stopped"
 
 
 def _beyond(vm: Vm, entry: DiskConfig) -> str:
