@@ -557,3 +557,167 @@ def test_a_part_that_was_not_destroyed():
     world.spoil = spoil
     failure = world.snapshot(state="absent").failure
     assert f"the VM does not have snapshot one any more, but {held} is left; zfs destroy does it" in failure["message"]
+
+
+# -- what the advice of a refusal or a finding is worth: it can be followed
+
+
+def begun(world, command, name, torn, *options):
+    """The command of qm is killed, and somebody takes the lock away."""
+    world.admin("pve-kill", str(torn))
+    with contextlib.suppress(AssertionError):
+        world.run("qm", command, "100", name, *options)
+    world.admin("pve-kill", "0")
+    locked = world.vm().config.frozen
+    world.run("qm", "unlock", "100")
+    return locked
+
+
+def test_keep_tells_what_it_does_not_count(world):
+    """A half deleted snapshot, and one that lacks a part, which would stay for ever."""
+    for name in ("daily1", "daily2", "daily3"):
+        world.made(name)
+    world.run("zfs", "destroy", f"{DATA}@daily1")
+    begun(world, "delsnapshot", "daily2", 3)
+    outcome = world.steps("daily4", keep=Keep(last=1))
+    lacking, half = outcome.warnings
+    assert "keep does not count snapshot daily1, which lacks " + DATA + "@daily1; " in lacking
+    assert lacking.endswith("qm delsnapshot 100 daily1 --force 1 deletes it")
+    assert half.endswith("daily2, which is half made or half deleted; vm_snapshot with state=absent deletes it")
+    world.run("qm", "delsnapshot", "100", "daily1", "--force", "1")
+    world.steps("daily2", "absent")
+    assert sorted(world.sections) == ["daily4", "one"]
+    assert world.made("daily4", keep=Keep(last=1)).warnings == []
+
+
+def test_keep_tells_that_the_vm_is_locked(world):
+    world.made("daily1")
+    world.admin("pve-kill", "3")
+    with contextlib.suppress(AssertionError):
+        world.run("qm", "delsnapshot", "100", "daily1")
+    warnings = world.made("", "absent", keep=Keep(last=1, names=("daily*",))).warnings
+    assert any("locked by Proxmox VE (snapshot-delete)" in one for one in warnings)
+
+
+def test_a_snapshot_that_lacks_a_part(world):
+    """Present and absent say the same."""
+    world.run("zfs", "destroy", f"{DATA}@one")
+    command = "qm delsnapshot 100 one --force 1"
+    assert f"snapshot one is there already, and lacks {DATA}@one; {command} deletes it" in world.refused()
+    assert command in world.refused(state="absent")
+    world.run(*command.split())
+    world.steps()
+
+
+@pytest.mark.parametrize("torn", [2, 3, 4, 5])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_half_deleted_snapshot_with_a_disk_that_has_left(world, torn, named):
+    """qm would add it to the unused volumes of the VM, which no plan has."""
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    if not named:
+        world.file = world.file.replace("unused0: thick:vm-100-disk-0\n", "", 1)
+    begun(world, "delsnapshot", "one", torn)
+    command = "qm delsnapshot 100 one --force 1"
+    for said in (world.refused(), world.refused(state="absent"), told(world)[0]["unfinished_snapshot"].message):
+        assert command in said
+    assert told(world)[0]["unfinished_snapshot"].repair is None
+    world.run(*command.split())
+    assert world.sections == []
+    world.steps()
+
+
+@pytest.mark.parametrize("name", ["vm-100-cloudinit", "cloudinit"])
+def test_a_drive_for_cloud_init_that_came_since(world, name):
+    world.run("zfs", "create", "-V", "4M", f"rpool/data/{name}")
+    world.file = world.file.replace("ide2:", f"ide0: local-zfs:{name},media=cdrom,size=4M\nide2:", 1)
+    world.write_to(DATA)
+    assert "qm rollback also brings back ide0 as in snapshot one" in world.refused(state="rolled_back")
+
+
+def test_only_an_option_of_a_disk_has_changed(world):
+    world.run("qm", "set", "100", "--scsi1", world.setting("scsi1").replace(",size=2G", ",cache=none"))
+    assert "the VM would have other disks, other options of them, or boot otherwise" in world.refused(
+        state="rolled_back"
+    )
+
+
+def test_a_half_made_snapshot_with_the_memory(world):
+    """Nothing is known of the memory here."""
+    world = Snapshots(running=True)
+    world.done({"name": "data"})
+    command = "qm delsnapshot 100 one --force 1"
+    assert f"and then {command} deletes what is left of it" in begun(world, "snapshot", "one", 4, "--vmstate", "1")
+    assert "[one]" in world.file
+    assert f"{command} deletes it" in world.refused()
+    found = told(world)[0]["unfinished_snapshot"]
+    assert (f"{command} deletes it" in found.message, found.repair) == (True, None)
+
+
+def test_a_half_made_newer_snapshot(world):
+    """Without --force, qm ends in the middle, because a part of it was never taken."""
+    world.write_to(DATA)
+    killed(world, 0)
+    begun(world, "snapshot", "two", 2)
+    said = world.refused(state="rolled_back")
+    (command,) = re.findall(r"qm delsnapshot 100 two[^;\[]*", said)
+    world.run(*command.split())
+    world.steps(state="rolled_back")
+
+
+def test_newer_snapshots_of_others_are_destroyed_one_by_one(world):
+    for volume in (ROOT, DATA):
+        world.run("zfs", "snapshot", f"{volume}@mine")
+    world.write_to(DATA)
+    commands = re.findall(r"zfs destroy [^;\[ ]*", world.refused(state="rolled_back"))
+    assert len(commands) == 2
+    for command in commands:
+        world.run(*command.split())
+    world.steps(state="rolled_back")
+
+
+def test_the_base_of_a_replication_job_is_not_given_up(world):
+    """Without it, the job sends the whole disk again, or fails."""
+    base = f"{ROOT}@__replicate_100-0_1767225600__"
+    world.run("zfs", "snapshot", base)
+    world.write("replication.cfg", "local: 100-0\n\ttarget pve2\n")
+    world.write_to(DATA)
+    said = world.refused(state="rolled_back")
+    assert f"{base} is the base of replication job 100-0, and goes with it: pvesr delete 100-0 ends the job" in said
+    assert "zfs destroy" not in said
+
+
+@pytest.mark.parametrize("how", ["disabled", "not imported"])
+def test_a_storage_that_cannot_be_reached(world, how):
+    """qm would end in the middle there."""
+    path = world.files / "etc/pve/storage.cfg"
+    why = "scsi1 lies in storage thick, which is not active on node pve1; make it available first"
+    if how == "disabled":
+        world.write("storage.cfg", path.read_text().replace("zfspool: thick\n", "zfspool: thick\n\tdisable\n"))
+    else:
+        (world.files / "proc/spl/kstat/zfs/rpool").mkdir(parents=True)
+        why = "scsi1 lies in storage thick, whose pool tank is not imported; make it available first"
+    world.write_to(ROOT)
+    assert f"a snapshot has all disks of a VM: {why}" in world.refused("two")
+    for state in ("absent", "rolled_back"):
+        said = world.refused(state=state)
+        assert f"snapshot one has a disk that cannot be reached: {why}: qm would end in the middle" in said
+        assert "may know more" not in said
+
+
+def test_the_lock_names_the_snapshots_that_are_being_deleted(world):
+    """Not another one that is half made."""
+    world.made("two")
+    begun(world, "snapshot", "half", 3)
+    locked = begun(world, "delsnapshot", "two", 3)
+    assert locked.endswith("and then vm_snapshot with state=absent deletes what is left of snapshot two")
+
+
+def test_too_little_flexible_disk_space(world):
+    """The rollback does not raise it there, so it is vm_disks that is named."""
+    small = {"name": "data", "size": "1GiB", "dangerous_allow_shrink": True}
+    world.done(small, vm={"flexible_disk_size": "5300MiB"})
+    said = world.refused(state="rolled_back")
+    assert "set it in this task" not in said
+    needed = re.search(r"vm_disks raises it: flexible_disk_size of at least (\d+) MiB", said)[1]
+    world.done(small, vm={"flexible_disk_size": f"{needed}MiB"})
+    world.made(state="rolled_back")

@@ -75,9 +75,8 @@ class _SnapshotTask(Task):
             return []
         wanted, actual = _names(plan.after), _names(vm)
         snapshot_differences = [] if wanted == actual else [f"snapshots: planned {wanted!r}, found {actual!r}"]
-        return [*_power_difference(plan.after, vm), *report.differences(plan.after, _powered_like(plan.after, vm))] + (
-            snapshot_differences
-        )
+        others = report.differences(plan.after, _powered_like(plan.after, vm))
+        return [*_power_difference(plan.after, vm), *others, *snapshot_differences]
 
 
 def _power_difference(expected: Vm, actual: Vm) -> t.Iterator[str]:
