@@ -171,6 +171,127 @@ def test_the_vm_is_started_after_the_plan(world):
     assert written(world) != "0"
 
 
+# -- something else changes the VM meanwhile
+
+_MEANWHILE = {
+    "description": lambda world: world.run("qm", "set", "100", "--description", "edited"),
+    "backup": lambda world: setattr(world, "file", world.file.replace("memory:", "lock: backup\nmemory:", 1)),
+    "snapshot": lambda world: world.run("qm", "snapshot", "100", "other"),
+    "resize": lambda world: world.run("qm", "disk", "resize", "100", "scsi1", "+1G"),
+}
+
+
+@pytest.mark.parametrize("at", ["intent", "qm"])
+@pytest.mark.parametrize("what", sorted(_MEANWHILE))
+def test_a_rollback_that_never_began_is_not_remembered(world, what, at):
+    """Nothing has gone back, so that no task must end it. qm compares no digest: it refuses what it sees itself."""
+    world.write_to(DATA)
+    before, did = written(world), []
+
+    def spoil(number, argv, real):
+        first = argv[:2] == ["zfs", "set"] if at == "intent" else argv[:2] == ["qm", "rollback"]
+        if first and not did:
+            did.append(argv)
+            answer = real(argv) if at == "intent" else None
+            _MEANWHILE[what](world)
+            return answer or (real(argv) if what in ("backup", "snapshot") else Answer(255, "", LOCK))
+        return real(argv)
+
+    world.spoil = spoil
+    failure = world.snapshot(state="rolled_back").failure
+    world.spoil = None
+    assert len(did) == 1
+    assert "it was not rolled back" in failure["message"]
+    assert what == "snapshot" or written(world) == before
+    assert world.vm().interrupted is None
+
+
+def test_a_rollback_that_began_is_remembered_though_the_file_has_changed(world):
+    """One volume has gone back, and then the lock is taken away and qm fails."""
+    world.write_to(DATA)
+    world.write_to(ROOT)
+
+    def half(argv, real):
+        world.admin("pve-kill", "5")
+        real(argv)
+        world.admin("pve-kill", "0")
+        world.file = world.file.replace("lock: rollback\n", "", 1).replace("memory: 512", "memory: 640", 1)
+        return Answer(255, "", "it was killed\n")
+
+    failure = spoiled(world, half)
+    assert sorted({written(world), written(world, ROOT)})[0] == "0" != max(written(world), written(world, ROOT))
+    assert "it was not rolled back" not in failure["message"]
+    assert world.vm().interrupted is not None
+    world.steps(state="rolled_back")
+
+
+@pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
+def test_a_backup_begins_right_after(state):
+    """Nothing lacks, so it is done."""
+    world = Snapshots()
+    world.done({"name": "data"})
+    if state != "present":
+        world.made()
+        world.write_to(DATA)
+
+    def spoil(number, argv, real):
+        answer = real(argv)
+        if argv[0] == "qm":
+            _MEANWHILE["backup"](world)
+        return answer
+
+    world.spoil = spoil
+    outcome = world.made(state=state)
+    world.spoil = None
+    assert outcome.changed
+    assert "lock: backup" in world.file
+    world.run("qm", "unlock", "100")
+    assert world.vm().interrupted is None
+    assert not world.made(state=state).changed
+
+
+@pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
+def test_the_vm_is_started_right_after(state):
+    """The failure says so, and no task goes back again: that would take what the guest has written since."""
+    world = Snapshots()
+    world.done({"name": "data"})
+    if state != "present":
+        world.made()
+        world.write_to(DATA)
+
+    def spoil(number, argv, real):
+        answer = real(argv)
+        if argv[0] == "qm" and argv[1] != "start":
+            world.run("qm", "start", "100")
+            world.write_to(ROOT)
+        return answer
+
+    world.spoil = spoil
+    failure = world.snapshot(state=state).failure
+    world.spoil = None
+    text = "all steps were done, but: the VM was stopped when the task began, and is running by now"
+    assert failure["message"] == text
+    assert world.vm().interrupted is None
+    assert written(world, ROOT) != "0"
+
+
+def test_the_vm_is_started_after_a_rollback_that_has_failed(world):
+    """Nobody knows what its guest has written by now, and what another rollback would take back."""
+    world.write_to(DATA)
+    world.write_to(ROOT)
+
+    def half(argv, real):
+        world.admin("pve-kill", "5")
+        real(argv)
+        world.admin("pve-kill", "0")
+        world.file = world.file.replace("lock: rollback\n", "", 1)
+        world.run("qm", "start", "100")
+        return Answer(255, "", "it was killed\n")
+
+    assert "VM 100 runs by now, and another rollback takes back what it writes, too" in spoiled(world, half)["message"]
+    assert world.vm().interrupted is not None
+
+
 # -- what is no difference
 
 
@@ -207,7 +328,12 @@ def test_the_first_rollback_after_an_adoption():
     assert "; also as it was then: serial of scsi1, serial of virtio0" in outcome.diff
     (warning,) = outcome.warnings
     assert "scsi1, virtio0 will have the serial of then, which does not stand for its UUID; the next task" in warning
+    assert warning.endswith("of vm_disks about the disk writes that again while the VM is stopped")
     assert "serial=" not in world.file
+    assert {kind for kind in told(world)[0] if "record" in kind or "uuid" in kind} == {"uuid_not_configured"}
+    world.run("qm", "start", "100")
+    assert not world.done({"name": "data"}, {"name": "root"}).changed
+    world.run("qm", "stop", "100")
     assert {name: disk.uuid for name, disk in world.disks().items()} == {n: d.uuid for n, d in before.items()}
     world.four_steps({"name": "data"}, {"name": "root"})
     assert world.file.split("[one]")[0].count("serial=") == 2
@@ -431,3 +557,167 @@ def test_a_part_that_was_not_destroyed():
     world.spoil = spoil
     failure = world.snapshot(state="absent").failure
     assert f"the VM does not have snapshot one any more, but {held} is left; zfs destroy does it" in failure["message"]
+
+
+# -- what the advice of a refusal or a finding is worth: it can be followed
+
+
+def begun(world, command, name, torn, *options):
+    """The command of qm is killed, and somebody takes the lock away."""
+    world.admin("pve-kill", str(torn))
+    with contextlib.suppress(AssertionError):
+        world.run("qm", command, "100", name, *options)
+    world.admin("pve-kill", "0")
+    locked = world.vm().config.frozen
+    world.run("qm", "unlock", "100")
+    return locked
+
+
+def test_keep_tells_what_it_does_not_count(world):
+    """A half deleted snapshot, and one that lacks a part, which would stay for ever."""
+    for name in ("daily1", "daily2", "daily3"):
+        world.made(name)
+    world.run("zfs", "destroy", f"{DATA}@daily1")
+    begun(world, "delsnapshot", "daily2", 3)
+    outcome = world.steps("daily4", keep=Keep(last=1))
+    lacking, half = outcome.warnings
+    assert "keep does not count snapshot daily1, which lacks " + DATA + "@daily1; " in lacking
+    assert lacking.endswith("qm delsnapshot 100 daily1 --force 1 deletes it")
+    assert half.endswith("daily2, which is half made or half deleted; vm_snapshot with state=absent deletes it")
+    world.run("qm", "delsnapshot", "100", "daily1", "--force", "1")
+    world.steps("daily2", "absent")
+    assert sorted(world.sections) == ["daily4", "one"]
+    assert world.made("daily4", keep=Keep(last=1)).warnings == []
+
+
+def test_keep_tells_that_the_vm_is_locked(world):
+    world.made("daily1")
+    world.admin("pve-kill", "3")
+    with contextlib.suppress(AssertionError):
+        world.run("qm", "delsnapshot", "100", "daily1")
+    warnings = world.made("", "absent", keep=Keep(last=1, names=("daily*",))).warnings
+    assert any("locked by Proxmox VE (snapshot-delete)" in one for one in warnings)
+
+
+def test_a_snapshot_that_lacks_a_part(world):
+    """Present and absent say the same."""
+    world.run("zfs", "destroy", f"{DATA}@one")
+    command = "qm delsnapshot 100 one --force 1"
+    assert f"snapshot one is there already, and lacks {DATA}@one; {command} deletes it" in world.refused()
+    assert command in world.refused(state="absent")
+    world.run(*command.split())
+    world.steps()
+
+
+@pytest.mark.parametrize("torn", [2, 3, 4, 5])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_half_deleted_snapshot_with_a_disk_that_has_left(world, torn, named):
+    """qm would add it to the unused volumes of the VM, which no plan has."""
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    if not named:
+        world.file = world.file.replace("unused0: thick:vm-100-disk-0\n", "", 1)
+    begun(world, "delsnapshot", "one", torn)
+    command = "qm delsnapshot 100 one --force 1"
+    for said in (world.refused(), world.refused(state="absent"), told(world)[0]["unfinished_snapshot"].message):
+        assert command in said
+    assert told(world)[0]["unfinished_snapshot"].repair is None
+    world.run(*command.split())
+    assert world.sections == []
+    world.steps()
+
+
+@pytest.mark.parametrize("name", ["vm-100-cloudinit", "cloudinit"])
+def test_a_drive_for_cloud_init_that_came_since(world, name):
+    world.run("zfs", "create", "-V", "4M", f"rpool/data/{name}")
+    world.file = world.file.replace("ide2:", f"ide0: local-zfs:{name},media=cdrom,size=4M\nide2:", 1)
+    world.write_to(DATA)
+    assert "qm rollback also brings back ide0 as in snapshot one" in world.refused(state="rolled_back")
+
+
+def test_only_an_option_of_a_disk_has_changed(world):
+    world.run("qm", "set", "100", "--scsi1", world.setting("scsi1").replace(",size=2G", ",cache=none"))
+    assert "the VM would have other disks, other options of them, or boot otherwise" in world.refused(
+        state="rolled_back"
+    )
+
+
+def test_a_half_made_snapshot_with_the_memory(world):
+    """Nothing is known of the memory here."""
+    world = Snapshots(running=True)
+    world.done({"name": "data"})
+    command = "qm delsnapshot 100 one --force 1"
+    assert f"and then {command} deletes what is left of it" in begun(world, "snapshot", "one", 4, "--vmstate", "1")
+    assert "[one]" in world.file
+    assert f"{command} deletes it" in world.refused()
+    found = told(world)[0]["unfinished_snapshot"]
+    assert (f"{command} deletes it" in found.message, found.repair) == (True, None)
+
+
+def test_a_half_made_newer_snapshot(world):
+    """Without --force, qm ends in the middle, because a part of it was never taken."""
+    world.write_to(DATA)
+    killed(world, 0)
+    begun(world, "snapshot", "two", 2)
+    said = world.refused(state="rolled_back")
+    (command,) = re.findall(r"qm delsnapshot 100 two[^;\[]*", said)
+    world.run(*command.split())
+    world.steps(state="rolled_back")
+
+
+def test_newer_snapshots_of_others_are_destroyed_one_by_one(world):
+    for volume in (ROOT, DATA):
+        world.run("zfs", "snapshot", f"{volume}@mine")
+    world.write_to(DATA)
+    commands = re.findall(r"zfs destroy [^;\[ ]*", world.refused(state="rolled_back"))
+    assert len(commands) == 2
+    for command in commands:
+        world.run(*command.split())
+    world.steps(state="rolled_back")
+
+
+def test_the_base_of_a_replication_job_is_not_given_up(world):
+    """Without it, the job sends the whole disk again, or fails."""
+    base = f"{ROOT}@__replicate_100-0_1767225600__"
+    world.run("zfs", "snapshot", base)
+    world.write("replication.cfg", "local: 100-0\n\ttarget pve2\n")
+    world.write_to(DATA)
+    said = world.refused(state="rolled_back")
+    assert f"{base} is the base of replication job 100-0, and goes with it: pvesr delete 100-0 ends the job" in said
+    assert "zfs destroy" not in said
+
+
+@pytest.mark.parametrize("how", ["disabled", "not imported"])
+def test_a_storage_that_cannot_be_reached(world, how):
+    """qm would end in the middle there."""
+    path = world.files / "etc/pve/storage.cfg"
+    why = "scsi1 lies in storage thick, which is not active on node pve1; make it available first"
+    if how == "disabled":
+        world.write("storage.cfg", path.read_text().replace("zfspool: thick\n", "zfspool: thick\n\tdisable\n"))
+    else:
+        (world.files / "proc/spl/kstat/zfs/rpool").mkdir(parents=True)
+        why = "scsi1 lies in storage thick, whose pool tank is not imported; make it available first"
+    world.write_to(ROOT)
+    assert f"a snapshot has all disks of a VM: {why}" in world.refused("two")
+    for state in ("absent", "rolled_back"):
+        said = world.refused(state=state)
+        assert f"snapshot one has a disk that cannot be reached: {why}: qm would end in the middle" in said
+        assert "may know more" not in said
+
+
+def test_the_lock_names_the_snapshots_that_are_being_deleted(world):
+    """Not another one that is half made."""
+    world.made("two")
+    begun(world, "snapshot", "half", 3)
+    locked = begun(world, "delsnapshot", "two", 3)
+    assert locked.endswith("and then vm_snapshot with state=absent deletes what is left of snapshot two")
+
+
+def test_too_little_flexible_disk_space(world):
+    """The rollback does not raise it there, so it is vm_disks that is named."""
+    small = {"name": "data", "size": "1GiB", "dangerous_allow_shrink": True}
+    world.done(small, vm={"flexible_disk_size": "5300MiB"})
+    said = world.refused(state="rolled_back")
+    assert "set it in this task" not in said
+    needed = re.search(r"vm_disks raises it: flexible_disk_size of at least (\d+) MiB", said)[1]
+    world.done(small, vm={"flexible_disk_size": f"{needed}MiB"})
+    world.made(state="rolled_back")

@@ -24,6 +24,9 @@ from .pve_disks import PATIENCE, ProxmoxDisks
 # for its root without a log (measured: tests/lab/suite/test_unwritten.py). In a pool, a write takes more.
 _UNWRITTEN = (0, *(2 << ashift for ashift in range(9, 17)))
 
+# The locks of the commands while they work.
+_LOCKS = {"snapshot": "snapshot", "delsnapshot": "snapshot-delete", "rollback": "rollback"}
+
 _Figures = t.Dict[str, t.Dict[str, str]]
 
 
@@ -56,14 +59,19 @@ class ProxmoxSnapshots(ProxmoxDisks):
         self._finish(argv, answer, lacking)
 
     def roll_back(self, vm: str, name: str, parts: t.Sequence[DatasetId]) -> None:
-        vmid, file = self._before(vm)
+        try:
+            vmid, file = self._before(vm)
+        except FlexdiskError as exc:
+            raise Unchanged(FlexdiskError(exc.code, f"{exc.message}; it was not rolled back")) from exc
         if self._process(vmid):
             raise Unchanged(FlexdiskError("Changed", f"VM {vmid} runs by now; it was not rolled back"))
+        before = self._since(file, name)
         argv = ("qm", "rollback", str(vmid), name)
         answer = self._qm(argv)
         now = self._file(vmid)
-        lacking = self._settings_not_back(now, name) or self._volumes_not_back(now, name, parts)
-        if lacking and answer.rc != 0 and now.digest == file.digest:
+        lacking = self._settings_not_back(now, name) or self._volumes_not_back(argv, answer, now, parts)
+        untouched = self._is_untouched(file, now, before, self._since(now, name))
+        if lacking and answer.rc != 0 and untouched and (now.digest == file.digest or not self._process(vmid)):
             raise Unchanged(pve_qm.failure(argv, answer, "it was not rolled back"))
         self._finish(argv, answer, lacking)
 
@@ -86,11 +94,15 @@ class ProxmoxSnapshots(ProxmoxDisks):
             raise FlexdiskError(exc.code, f"{text}{pve_vm.unlocking(vmid, file)}") from exc
 
     def _finish(self, argv: t.Sequence[str], answer: Answer, lacking: str) -> None:
-        """Raise FlexdiskError if something lacks, with the way out if the VM is locked now. Else read the VMs again."""
+        """Raise FlexdiskError if something lacks, with the way out if the VM is locked now. Else read the VMs again.
+
+        A lock of something else, such as a backup that has begun since, is no failure of the command.
+        """
         vmid = int(argv[2])
         file = self._file(vmid)
-        if lacking or "lock" in file.main.values:
-            failure = pve_qm.failure(argv, answer, lacking or f"VM {vmid} is locked ({file.main.values['lock']})")
+        lock = file.main.values.get("lock", "")
+        if lacking or lock == _LOCKS[argv[1]]:
+            failure = pve_qm.failure(argv, answer, lacking or f"VM {vmid} is locked ({lock})")
             raise FlexdiskError(failure.code, f"{failure.message}{pve_vm.unlocking(vmid, file)}")
         self.vms()
 
@@ -125,15 +137,49 @@ class ProxmoxSnapshots(ProxmoxDisks):
         keys = [*pve_vm.differing(section, values), *pve_vm.pending_keys(file)]
         return f"{', '.join(keys)} of the VM is not as in snapshot {name}" if keys else ""
 
-    def _volumes_not_back(self, file: VmFile, name: str, parts: t.Sequence[DatasetId]) -> str:
-        """Return which volumes are not as in the snapshot, as a sentence; "" if all are."""
+    def _volumes_not_back(
+        self, argv: t.Sequence[str], answer: Answer, file: VmFile, parts: t.Sequence[DatasetId]
+    ) -> str:
+        """Return which volumes are not as in the snapshot, as a sentence; "" if all are.
+
+        Of a VM that runs again by now, what was written is not compared if qm has reported no error: its settings come
+        back last.
+        """
+        vmid, name = int(argv[2]), argv[3]
         volumes = self._volumes(file.snapshots[name])
         figures, unknown = self._figures(volumes)
         if unknown:
             return f"nobody knows whether its disks are as in snapshot {name}: {unknown}"
         guids = {part.name: str(part.guid) for part in parts}
-        changed = [volume for volume in volumes if not _is_at(figures, volume, f"{volume}@{name}", guids)]
-        return f"{', '.join(changed)} is not as in snapshot {name}" if changed else ""
+        runs = bool(self._process(vmid))
+        any_written = runs and pve_qm.failure(argv, answer, "").code == "NotApplied"
+        at = {volume: _is_at(figures, volume, f"{volume}@{name}", guids, any_written) for volume in volumes}
+        changed = [volume for volume in volumes if not at[volume]]
+        if not changed:
+            return ""
+        text = f"{', '.join(changed)} is not as in snapshot {name}"
+        return f"{text}; VM {vmid} runs by now, and another rollback takes back what it writes, too" if runs else text
+
+    def _since(self, file: VmFile, name: str) -> t.Dict[str, int]:
+        """Return the bytes that each volume has written since a snapshot, none if they are not known."""
+        volumes = self._volumes(file.snapshots.get(name, {}))
+        figures, unknown = self._figures(volumes) if volumes else ({}, "")
+        found = (
+            {volume: _written_since(figures, volume, f"{volume}@{name}") for volume in volumes} if not unknown else {}
+        )
+        return {volume: number for volume, number in found.items() if number is not None}
+
+    @staticmethod
+    def _is_untouched(file: VmFile, now: VmFile, before: t.Mapping[str, int], after: t.Mapping[str, int]) -> bool:
+        """Return whether a rollback that was refused has begun with no volume, whatever else has changed the file.
+
+        Then each volume has written as much since the snapshot as before, at least. If that is not known, the file must
+        be the same.
+        """
+        if now.main.values.get("lock") == _LOCKS["rollback"]:
+            return False
+        known = bool(before) and before.keys() == after.keys()
+        return (known or now.digest == file.digest) and all(after[one] >= before[one] for one in before if one in after)
 
     def _figures(self, volumes: t.Sequence[str]) -> t.Tuple[_Figures, str]:
         """Return properties of volumes and their snapshots by name, and why they are not known."""
@@ -148,11 +194,25 @@ class ProxmoxSnapshots(ProxmoxDisks):
         return figures, "" if answer.rc == 0 and whole else answer.stderr.strip() or "zfs has not printed all of them"
 
 
-def _is_at(figures: _Figures, volume: str, part: str, guids: t.Mapping[str, str]) -> bool:
-    """Return whether a volume is as in its snapshot: the one of the plan, the newest, and nothing written since."""
+def _is_at(figures: _Figures, volume: str, part: str, guids: t.Mapping[str, str], any_written: bool) -> bool:
+    """Return whether a volume is as in its snapshot: the one of the plan, the newest, and nothing written since.
+
+    any_written: what was written is not compared.
+    """
     then, now = figures.get(part, {}), figures[volume]
-    if not then or then["guid"] != guids.get(part):
+    if not then or then["guid"] != guids.get(part) or _newer(figures, volume, part):
         return False
+    return (any_written or int(now["written"]) in _UNWRITTEN) and now["volsize"] == then["volsize"]
+
+
+def _newer(figures: _Figures, volume: str, part: str) -> t.List[t.Dict[str, str]]:
+    """Return the figures of the snapshots of a volume that are newer than this one."""
     others = [values for name, values in figures.items() if name.startswith(f"{volume}@") and name != part]
-    newer = [values for values in others if int(values["createtxg"]) > int(then["createtxg"])]
-    return not newer and int(now["written"]) in _UNWRITTEN and now["volsize"] == then["volsize"]
+    return [values for values in others if int(values["createtxg"]) > int(figures[part]["createtxg"])]
+
+
+def _written_since(figures: _Figures, volume: str, part: str) -> t.Optional[int]:
+    """Return the bytes that a volume and its newer snapshots have written since this one, None without it."""
+    if part not in figures:
+        return None
+    return sum(int(values["written"]) for values in (figures[volume], *_newer(figures, volume, part)))

@@ -44,6 +44,8 @@ _OF_DISKS = ("arch", "bios", "boot", "bootdisk", "machine", "scsihw", "smbios1",
 _TEXTS = ("description", "hostname", "name", "parent", "tags")
 _DEFAULT_MEMORY = 512  # MiB of a VM whose file has none
 _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q35 the same slots are behind a bridge
+# A drive that Proxmox VE makes for cloud-init. A rollback makes its volume, or leaves it behind.
+_CLOUD_INIT = re.compile(r"[^,]*:(\S*/)?(vm-\d+-)?cloudinit\b")
 _IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
 _SMBIOS = re.compile(rb"^smbios1:\s*(\S+)", re.MULTILINE)
 _KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
@@ -129,7 +131,7 @@ def _settings_shown(vmid: int, values: t.Mapping[str, str]) -> t.Dict[str, t.Any
 def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnapshot:
     """Return a snapshot in the file of a VM."""
     then, now = file.snapshots[name], file.main.values
-    volumes, beyond = _snapshot_volumes(then, cluster)
+    volumes, beyond, off = _snapshot_volumes(then, cluster)
     if "vmstate" in then:
         beyond.append("the memory of the VM")
     differ = differing(then, now)
@@ -146,6 +148,13 @@ def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnaps
         tuple(settings),
         _settings_shown(vmid, then) if settings else {},
         serials,
+        tuple(off),
+        tuple(
+            volume
+            for key in sorted(then)
+            if pve_disk.is_unused_key(key)
+            for volume in pve_storage.mentioned(cluster.storages, then[key])
+        ),
     )
 
 
@@ -157,7 +166,7 @@ def differing(then: t.Mapping[str, str], now: t.Mapping[str, str]) -> t.List[str
 
 def _is_of_disks(key: str, *sections: t.Mapping[str, str]) -> bool:
     """Return whether a setting decides which disks the VM has. What lies in a drive for discs does not."""
-    if key in _OF_DISKS:
+    if key in _OF_DISKS or any(_CLOUD_INIT.match(values.get(key, "")) for values in sections):
         return True
     return any(key in values and is_snapshotted(key, values) for values in sections)
 
@@ -183,27 +192,48 @@ def _serial_of(disk: pve_disk.PveDisk) -> str:
 
 
 def _unsnapshotted(file: VmFile, cluster: Cluster) -> t.Iterator[str]:
-    for one in _snapshot_volumes(file.main.values, cluster)[1]:
+    _volumes, beyond, off = _snapshot_volumes(file.main.values, cluster)
+    yield from (f"{why}; make it available first" for why in off)
+    for one in beyond:
         yield f"{visible(one)} is no volume of a {pve_storage.ZFS} of this node, and how it gets one was not seen"
 
 
-def _snapshot_volumes(values: t.Mapping[str, str], cluster: Cluster) -> t.Tuple[t.Dict[str, str], t.List[str]]:
-    """Return the volumes that a snapshot with these settings has, by their keys, and its other disks."""
+def _snapshot_volumes(
+    values: t.Mapping[str, str], cluster: Cluster
+) -> t.Tuple[t.Dict[str, str], t.List[str], t.List[str]]:
+    """Return the volumes that a snapshot with these settings has, by their keys, its other disks, and why some cannot
+    be reached.
+    """
     volumes: t.Dict[str, str] = {}
     beyond: t.List[str] = []
+    off: t.List[str] = []
     for key in sorted(key for key in values if is_snapshotted(key, values)):
         try:
             disk = pve_disk.parse(values[key])
             storage = cluster.storages.get(disk.volume.partition(":")[0])
             there = storage is not None and storage.is_active(cluster.node)
+            why_off = _why_off(storage, cluster)
             name = pve_storage.volume(cluster.storages, disk.volume).dataset
         except FlexdiskError:
-            there, name = False, ""
-        if there:
+            there, name, why_off = False, "", ""
+        if why_off:
+            off.append(f"{key} lies in {why_off}")
+        elif there:
             volumes[key] = name
         else:
             beyond.append(f"{key} ({values[key]})")
-    return volumes, beyond
+    return volumes, beyond, off
+
+
+def _why_off(storage: t.Optional[pve_storage.Storage], cluster: Cluster) -> str:
+    """Return which storage of volumes cannot be reached at the moment, and why; "" for any other."""
+    if storage is None or not storage.dataset:
+        return ""
+    if not storage.is_active(cluster.node):
+        return f"storage {storage.name}, which is not active on node {cluster.node}"
+    if cluster.pools is not None and pool_of(storage.dataset) not in cluster.pools:
+        return f"storage {storage.name}, whose pool {pool_of(storage.dataset)} is not imported"
+    return ""
 
 
 def is_snapshotted(key: str, values: t.Mapping[str, str]) -> bool:
@@ -352,10 +382,15 @@ def _why_frozen(vmid: int, file: VmFile, cluster: Cluster, disks: _Disks) -> str
 def unlocking(vmid: int, file: VmFile) -> str:
     """Return how what an interrupted command for snapshots has left is given up, as the end of a text; "" without."""
     lock = file.main.values.get("lock", "")
-    names = sorted(name for name, values in file.snapshots.items() if "snapstate" in values)
+    works = "delete" if lock == "snapshot-delete" else "prepare"
+    begun = {name: values for name, values in file.snapshots.items() if values.get("snapstate") == works}
     text = f"; if no task of Proxmox VE works on it any more, qm unlock {vmid}"
     if lock in ("snapshot", "snapshot-delete"):
-        then = f", and then vm_snapshot with state=absent deletes what is left of snapshot {names[0]}" if names else ""
+        with_memory = [name for name in sorted(begun) if "vmstate" in begun[name]]
+        names = ", ".join(name for name in sorted(begun) if name not in with_memory)
+        ways = [f"vm_snapshot with state=absent deletes what is left of snapshot {names}"] if names else []
+        ways += [f"qm delsnapshot {vmid} {name} --force 1 deletes what is left of it" for name in with_memory]
+        then = f", and then {', and '.join(ways)}" if ways else ""
         return f"{text}{then or ' takes the lock away'}"
     return f"{text}, and then the same rollback again, end it" if lock == "rollback" else ""
 

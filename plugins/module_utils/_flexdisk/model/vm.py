@@ -169,6 +169,10 @@ class ListedSnapshot(t.NamedTuple):
     fields: t.Mapping[str, t.Any] = {}
     # The serials of the disks that have another one now, by key.
     serials: t.Mapping[str, str] = {}
+    # Why some of its disks cannot be reached at the moment: their storages, as sentences.
+    off: t.Tuple[str, ...] = ()
+    # The volumes that a half deleted one names as unused. Those in no disk become unused ones of the VM with its rest.
+    unused: t.Tuple[str, ...] = ()
 
 
 class NewDisks(t.NamedTuple):

@@ -14,7 +14,7 @@ from ..model.text import count
 from ..model.vm import ListedSnapshot, Vm
 from ..rules.inventory import Host
 from ..rules.layout import pool_of, sibling_number, within
-from ..rules.snapshots import listed_as
+from ..rules.snapshots import deletion_command, left_over, listed_as, what_deletes
 from ..rules.usage import labels
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{1,39}")
@@ -28,10 +28,9 @@ def check_taking(host: Host, vm: Vm, name: str, problems: Problems) -> bool:
     one = listed_as(vm, name)
     if one is not None:
         _check_read(host, one.volumes, f"snapshot {name}", problems)
-        lacking = "is not whole" if one.unfinished else f"lacks {', '.join(_missing(host, one))}"
-        if one.unfinished or _missing(host, one):
-            text = f"snapshot {name} is there already, and {lacking}; vm_snapshot with state=absent deletes it"
-            problems.add("Ambiguous", text)
+        why = why_not_whole(host, vm, one)
+        if why:
+            problems.add("Ambiguous", f"snapshot {name} is there already, and {why}")
         return False
     _check_name(name, problems)
     volumes = vm.config.snapshotted
@@ -51,6 +50,14 @@ def check_taking(host: Host, vm: Vm, name: str, problems: Problems) -> bool:
             problems.add("InUse", f"{text}; take one of them out of the VM")
     _check_others(host, vm, volumes.values(), "of whose data the snapshot would be taken, too", problems)
     return True
+
+
+def why_not_whole(host: Host, vm: Vm, one: ListedSnapshot) -> str:
+    """Return what is wrong with a snapshot that is half made, half deleted or lacks a part, and what deletes it."""
+    missing = _missing(host, one)
+    if one.unfinished:
+        return f"is half made or half deleted; {what_deletes(vm, one)}"
+    return f"lacks {', '.join(missing)}; {what_deletes(vm, one, lacks=True)}" if missing else ""
 
 
 def _check_name(name: str, problems: Problems) -> None:
@@ -95,18 +102,26 @@ def check_deletion(host: Host, vm: Vm, name: str, problems: Problems) -> None:
         return
     check_contents(host, one, problems)
     _check_others(host, vm, one.volumes, "which may know the snapshot, too", problems)
-    known = {*vm.config.snapshotted.values()}
-    known.update(volume for other in vm.config.snapshots if other is not one for volume in other.volumes)
-    for volume in (volume for volume in one.volumes if volume not in known):
-        text = f"{volume} is in snapshot {name}, and no disk of the VM any more: qm delsnapshot leaves it as an unusedN"
-        problems.add("NotSupported", f"{text}. Attach it again, or delete the snapshot with qm")
+    left = left_over(vm, one)
+    for volume in (volume for volume in one.volumes if volume in left):
+        then = "it is an unusedN already" if volume in vm.config.unused else "qm delsnapshot leaves it as an unusedN"
+        text = f"{volume} is in snapshot {name}, and no disk of the VM any more: {then}"
+        problems.add(
+            "NotSupported", f"{text}. Attach it again, or delete the snapshot with {deletion_command(vm, one)}"
+        )
+    unused = [volume for volume in one.unused if volume in left]
+    if unused:
+        text = f"snapshot {name} is half deleted, and the rest of it has {', '.join(unused)}, which is no disk of"
+        text = f"{text} the VM any more: qm delsnapshot {_vmid(vm)} {name} --force 1 deletes it"
+        problems.add("NotSupported", f"{text}, and leaves that as an unusedN")
     if one.unfinished and not one.taken_at:
         text = f"snapshot {name} is not whole, and does not say when it was begun, so nobody knows what is part of it"
         problems.add("Ambiguous", f"{text}; qm delsnapshot deletes what is called {name} of all its disks")
     missing = [] if one.unfinished else _missing(host, one)
     if missing:
         text = f"there is no {', '.join(missing)}, so that qm delsnapshot would end in the middle; with --force 1"
-        problems.add("ResourceNotFound", f"{text} it deletes the rest of snapshot {name}")
+        text = f"{text} it deletes the rest of snapshot {name}: qm delsnapshot {_vmid(vm)} {name} --force 1"
+        problems.add("ResourceNotFound", text)
 
 
 def check_rollback(host: Host, vm: Vm, name: str, problems: Problems) -> None:
@@ -123,25 +138,41 @@ def check_rollback(host: Host, vm: Vm, name: str, problems: Problems) -> None:
         problems.add("ResourceNotFound", f"there is no {', '.join(missing)} to go back to")
     if one.disks_differ:
         text = f"qm rollback also brings back {', '.join(one.disks_differ)} as in snapshot {name}: the VM would have"
-        problems.add("NotSupported", f"{text} other disks, or boot otherwise. Let qm do it, if that is wanted")
+        text = f"{text} other disks, other options of them, or boot otherwise"
+        problems.add("NotSupported", f"{text}. Let qm do it, if that is wanted")
     newer = _newer(host, one)
     if newer:
         ours = {f"{volume}@{other.name}" for other in vm.config.snapshots for volume in other.volumes}
         names = {part.partition("@")[2]: None for part in newer if part in ours}
         others = [part for part in newer if part not in ours]
-        ways = [_deletes(vm, [*names])] if names else []
-        ways += [f"zfs destroy {', '.join(others[:_NAMED])}{_more(others)}"] if others else []
+        ways = [*_deletes(host, vm, names)] if names else []
+        ways += _ways(vm, others)
         number = count(len(newer), "snapshot is", "snapshots are")
         text = f"Proxmox VE goes back to the newest snapshot of a disk only, and {number}"
         text = f"{text} newer than {name}: {', '.join(newer[:_NAMED])}{_more(newer)}"
         problems.add("HasSnapshots", f"{text}; {'; '.join(ways)}")
 
 
-def _deletes(vm: Vm, names: t.Sequence[str]) -> str:
-    """Return what deletes snapshots. An interrupted rollback keeps all other tasks from the VM."""
-    if vm.interrupted is None:
-        return f"vm_snapshot with state=absent deletes {', '.join(names)}"
-    return ", ".join(f"qm delsnapshot {_vmid(vm)} {name}" for name in names)
+def _deletes(host: Host, vm: Vm, names: t.Container[str]) -> t.Iterator[str]:
+    """Yield what deletes snapshots of the VM."""
+    every = [other for other in vm.config.snapshots if other.name in names]
+    commands = {other.name: deletion_command(vm, other, bool(_missing(host, other))) for other in every}
+    by_task = [name for name, command in commands.items() if not command]
+    if by_task:
+        yield f"vm_snapshot with state=absent deletes {', '.join(by_task)}"
+    yield from filter(None, commands.values())
+
+
+def _ways(vm: Vm, parts: t.Sequence[str]) -> t.Iterator[str]:
+    """Yield what destroys snapshots that are none of the VM. Those of a replication job go with the job."""
+    jobs = {part: job for part in parts for job in vm.config.proxmox["replication"] if f"@__replicate_{job}_" in part}
+    for job in sorted({*jobs.values()}):
+        bases = ", ".join(part for part in parts if jobs.get(part) == job)
+        yield f"{bases} is the base of replication job {job}, and goes with it: pvesr delete {job} ends the job"
+    others = [part for part in parts if part not in jobs]
+    yield from (f"zfs destroy {part}" for part in others[:_NAMED])
+    if others[_NAMED:]:
+        yield f"the same for {len(others) - _NAMED} more"
 
 
 def check_contents(host: Host, one: ListedSnapshot, problems: Problems) -> None:
@@ -155,6 +186,9 @@ def _more(names: t.Sequence[str]) -> str:
 
 
 def _check_known(one: ListedSnapshot, problems: Problems) -> None:
+    for why in one.off:
+        text = f"snapshot {one.name} has a disk that cannot be reached: {why}; make it available first"
+        problems.add("NotSupported", f"{text}: qm would end in the middle, and leave the VM locked")
     if one.beyond:
         text = f"snapshot {one.name} also has {', '.join(one.beyond)}, of which nothing is known here"
         problems.add("NotSupported", f"{text}; qm delsnapshot and qm rollback may know more")

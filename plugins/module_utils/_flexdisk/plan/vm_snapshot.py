@@ -117,7 +117,7 @@ def _warnings_about_listed(vm: Vm, name: str) -> t.Iterator[str]:
         yield f"{vm.label}: {orphan.volume.name} is in no disk of the VM and stays as it is"
     if listed is not None and listed.serials:
         text = f"{', '.join(sorted(listed.serials))} will have the serial of then, which does not stand for its UUID"
-        yield f"{vm.label}: {text}; the next task of vm_disks about the disk writes that again"
+        yield f"{vm.label}: {text}; the next task of vm_disks about the disk writes that again while the VM is stopped"
 
 
 def _beyond(vm: Vm, entry: DiskConfig) -> str:
@@ -241,7 +241,8 @@ def _prune(host: Host, seq: Sequence, keep: Keep, name: str, declared: bool) -> 
 
     declared: the same task declares that snapshot name exists, so it stays even if it is old.
     """
-    vm, warnings = seq.vm, []
+    vm = seq.vm
+    warnings = [*_not_counted(host, vm, keep, name)]
     every = [s for s in snapshots.snapshots_of(vm) if snapshots.is_complete(vm, s)]
     counted = snapshots.counted(every, keep.names, name)
     stay = snapshots.retained(counted, keep.last, keep.daily, keep.weekly) | ({name} if declared else set())
@@ -249,7 +250,10 @@ def _prune(host: Host, seq: Sequence, keep: Keep, name: str, declared: bool) -> 
     doomed = [s for s in counted if s.name not in stay]
     unclear = snapshots.out_of_order(counted) if doomed and vm.config.prefixes else ""
     if unclear:  # the clock of the host was set back
-        return [f"{vm.label}: keep deletes nothing: {unclear}; vm_snapshot with state=absent deletes them by name"]
+        return [
+            *warnings,
+            f"{vm.label}: keep deletes nothing: {unclear}; vm_snapshot with state=absent deletes them by name",
+        ]
     for snapshot in doomed:
         problems = Problems("")
         pve_snapshots.check_deletion(host, seq.vm, snapshot.name, problems)
@@ -261,6 +265,19 @@ def _prune(host: Host, seq: Sequence, keep: Keep, name: str, declared: bool) -> 
         else:
             seq.add(_deletion(seq.vm, snapshot, why))
     return warnings
+
+
+def _not_counted(host: Host, vm: Vm, keep: Keep, name: str) -> t.Iterator[str]:
+    """Yield warnings about snapshots that the rule would count if they were whole, and about what a command has left
+    of them in a locked VM.
+    """
+    begun = {one.name: one for one in vm.config.snapshots if pve_snapshots.why_not_whole(host, vm, one)}
+    named = snapshots.counted([VmSnapshot(one, (), listed=True) for one in begun], keep.names, name)
+    for one in (begun[snapshot.name] for snapshot in named if snapshot.name != name):
+        text = f"keep does not count snapshot {one.name}, which {pve_snapshots.why_not_whole(host, vm, one)}"
+        yield f"{vm.label}: {text}"
+    if begun and vm.config.frozen:
+        yield f"{vm.label}: {vm.config.frozen}"
 
 
 def _counts(every: t.Sequence[VmSnapshot], counted: t.Sequence[VmSnapshot], keep: Keep, name: str) -> str:
@@ -452,8 +469,10 @@ def _beside(vm: Vm, snapshot: VmSnapshot) -> int:
 def _refuse_excess(after: Vm, problems: Problems) -> None:
     room = space.allocatable(after)
     if room is not None and room < 0:
+        smallest = space.smallest_flexible_mib(after) - after.hidden_mib
+        way = "set it in this task to" if not after.config.prefixes else "vm_disks raises it: flexible_disk_size of"
         problems.add(
             "InsufficientSpace",
-            "after the rollback, disks and snapshots need %s more than flexible_disk_size; set it in this task to at "
-            "least %d MiB" % (render_bytes(-room), space.smallest_flexible_mib(after) - after.hidden_mib),
+            "after the rollback, disks and snapshots need %s more than flexible_disk_size; %s at least %d MiB"
+            % (render_bytes(-room), way, smallest),
         )

@@ -169,6 +169,29 @@ def listed_as(vm: Vm, name: str) -> t.Optional[ListedSnapshot]:
     return next((one for one in vm.config.snapshots if one.name == name), None)
 
 
+def left_over(vm: Vm, one: ListedSnapshot) -> t.List[str]:
+    """Return the volumes of a listed snapshot that nothing but it has: they become unused ones of the VM without it."""
+    known = {*vm.config.snapshotted.values()}
+    known.update(volume for other in vm.config.snapshots if other is not one for volume in other.volumes)
+    return [volume for volume in dict.fromkeys((*one.volumes, *one.unused)) if volume not in known]
+
+
+def deletion_command(vm: Vm, one: ListedSnapshot, lacks: bool = False) -> str:
+    """Return the command that deletes a listed snapshot, "" if vm_snapshot does. lacks: a part of it is not there.
+
+    Nothing is known here of the memory in one, and an interrupted rollback keeps all other tasks from its VM.
+    """
+    if not (lacks or one.beyond or left_over(vm, one)) and vm.interrupted is None:
+        return ""
+    return f"qm delsnapshot {vm.config.proxmox['vmid']} {one.name}{' --force 1' if lacks or one.unfinished else ''}"
+
+
+def what_deletes(vm: Vm, one: ListedSnapshot, lacks: bool = False) -> str:
+    """Return what deletes a listed snapshot. lacks: a part of it is not there."""
+    first = f"{'; '.join(one.off)}; when it is available again, " if one.off else ""
+    return f"{first}{deletion_command(vm, one, lacks) or 'vm_snapshot with state=absent'} deletes it"
+
+
 def volumes_of(vm: Vm) -> t.Tuple[Disk, ...]:
     """Return all volumes that snapshots of the VM may have."""
     return vm.disks + vm.orphans + vm.beside

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from ..model.vm import Vm
+from . import snapshots
 from .findings import OURS, Task
 from .verify_facts import Facts, Findings, of_vm
 
@@ -18,9 +19,10 @@ def unfinished_snapshots(facts: Facts, vm: Vm) -> Findings:
     if config.proxmox.get("lock") in _LOCKS:
         yield of_vm(vm, "unfinished_snapshot", config.frozen, volume="")
         return
-    for name in (one.name for one in config.snapshots if one.unfinished):
-        text = f"snapshot {name} is half made or half deleted; vm_snapshot with state=absent deletes it"
-        yield of_vm(vm, "unfinished_snapshot", text, volume="", repair=_given_up(vm, name))
+    for one in (one for one in config.snapshots if one.unfinished):
+        by_task = not one.off and not snapshots.deletion_command(vm, one)
+        text = f"snapshot {one.name} is half made or half deleted; {snapshots.what_deletes(vm, one)}"
+        yield of_vm(vm, "unfinished_snapshot", text, volume="", repair=_given_up(vm, one.name) if by_task else None)
 
 
 def _given_up(vm: Vm, name: str) -> Task:

@@ -192,8 +192,14 @@ def moved_unread(vm: Vm) -> t.Dict[str, str]:
 
 
 def unseen(vm: Vm) -> t.Dict[str, str]:
-    """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one."""
-    shown = {*_shown(vm.config, vm.disks), *gone(vm)}
+    """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one.
+
+    An attached disk whose volume has the UUID can be seen, also if a rollback has taken its serial away.
+    """
+    attached = {
+        identity.serial_of(disk.uuid) for disk in vm.disks if disk.volume.user.get("uuid", "") == disk.uuid != ""
+    }
+    shown = {*_shown(vm.config, vm.disks), *gone(vm), *attached}
     return {serial: str(saved.get("name") or "") for serial, saved in known(vm.config).items() if serial not in shown}
 
 
