@@ -150,10 +150,10 @@ def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnaps
         serials,
         tuple(off),
         tuple(
-            volume
+            one.dataset
             for key in sorted(then)
             if pve_disk.is_unused_key(key)
-            for volume in pve_storage.mentioned(cluster.storages, then[key])
+            for one in pve_storage.mentioned(cluster.storages, then[key])
         ),
     )
 
