@@ -13,15 +13,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # KiB of the compressed archive. tests/tools/payload.py MODULE shows which files take them.
 BUDGET = {
-    "disk": 361,
+    "disk": 364,
     "disk_adopt": 371,
-    "disk_info": 308,
-    "disk_verify": 380,
-    "group_lease": 190,
+    "disk_info": 309,
+    "disk_verify": 383,
+    "group_lease": 192,
     "guest_growth": 60,
     "guest_growth_info": 70,
-    "host_info": 282,
-    "host_metrics": 243,
+    "host_info": 284,
+    "host_metrics": 246,
     "host_status": 243,
     "host_step": 535,
     "progress_info": 52,
@@ -29,8 +29,8 @@ BUDGET = {
     "vm": 361,
     "vm_disks": 336,
     "vm_info": 307,
-    "vm_snapshot": 381,
-    "zfs_quota": 352,
+    "vm_snapshot": 384,
+    "zfs_quota": 353,
 }
 SLACK = 25  # KiB by which a module may stay below its budget
 
