@@ -136,7 +136,7 @@ def test_a_uuid_in_a_snapshot_of_a_vm_of_another_node():
 # -- disks that cannot be seen
 
 OFF = STORAGE.replace("pool tank/vms\n", "pool tank/vms\n\tdisable 1\n")
-REMOVED = STORAGE.split("\nzfspool: thick")[0]
+REMOVED = STORAGE.partition("\nzfspool: thick")[0]
 LVM = STORAGE + "\nlvmthin: lvm\n\tvgname x\n\tthinpool y\n\tcontent images\n"
 
 

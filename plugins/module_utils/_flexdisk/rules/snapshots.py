@@ -189,7 +189,8 @@ def deletion_command(vm: Vm, one: ListedSnapshot, lacks: bool = False) -> str:
 def what_deletes(vm: Vm, one: ListedSnapshot, lacks: bool = False) -> str:
     """Return what deletes a listed snapshot. lacks: a part of it is not there."""
     first = f"{'; '.join(one.off)}; when it is available again, " if one.off else ""
-    return f"{first}{deletion_command(vm, one, lacks) or 'vm_snapshot with state=absent'} deletes it"
+    command = deletion_command(vm, one, lacks)
+    return f"{first}{command} deletes it" if command else f"{first}vm_snapshot with state=absent deletes it"
 
 
 def volumes_of(vm: Vm) -> t.Tuple[Disk, ...]:

@@ -15,7 +15,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import Vm
 from ...plan import guest_sizes, recovery
 from ...plan.disk_steps import DestroyDetached
-from ...plan.planner import admitted
+from ...plan.planner import admitted, handed_on
 from ...plan.steps import VmPlan
 from ...rules.inventory import Host
 from ...rules.layout import container
@@ -143,7 +143,8 @@ class Task:
 
     def _apply(self, host: Host, ordered: t.Sequence[VmPlan]) -> None:
         journal = Journal(self.zfs, host) if self.journal else None
-        apply_plans(self.zfs, self.hypervisor, host, ordered, self.policy, self.outcome, self.performers, journal)
+        plans = handed_on(ordered)
+        apply_plans(self.zfs, self.hypervisor, host, plans, self.policy, self.outcome, self.performers, journal)
         if journal is not None:
             with contextlib.suppress(FlexdiskError):
                 journal.tidy()
