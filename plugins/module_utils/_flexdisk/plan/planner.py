@@ -322,7 +322,8 @@ def handed_on(plans: t.Sequence[VmPlan]) -> t.List[VmPlan]:
             return step
         return replace(step, detached={u: one for u, one in step.detached.items() if given.get(u, vm) == vm})
 
-    return [replace(plan, steps=tuple(settled(step, plan.vm) for step in plan.steps)) for plan in plans]
+    result = [(plan, tuple(settled(step, plan.vm) for step in plan.steps)) for plan in plans]
+    return [replace(plan, steps=steps) if steps != plan.steps else plan for plan, steps in result]
 
 
 def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:

@@ -101,7 +101,7 @@ class Task:
         host = self.read_host()
         plans = [self._compared(plan) for plan in self.plan(host)]
         outcome.problems += [problem for plan in plans for problem in plan.problems]
-        good = ordered = [plan for plan in plans if not plan.problems]
+        good = ordered = handed_on([plan for plan in plans if not plan.problems])
         if self.admits:
             good, ordered, lacking = admitted(host, good, self.policy.continue_on_refusal)
             outcome.problems += lacking
@@ -143,8 +143,7 @@ class Task:
 
     def _apply(self, host: Host, ordered: t.Sequence[VmPlan]) -> None:
         journal = Journal(self.zfs, host) if self.journal else None
-        plans = handed_on(ordered)
-        apply_plans(self.zfs, self.hypervisor, host, plans, self.policy, self.outcome, self.performers, journal)
+        apply_plans(self.zfs, self.hypervisor, host, ordered, self.policy, self.outcome, self.performers, journal)
         if journal is not None:
             with contextlib.suppress(FlexdiskError):
                 journal.tidy()
