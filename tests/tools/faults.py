@@ -40,11 +40,15 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=int(os.environ.get("FLEXDISK_SEED") or random.randrange(1_000_000)))
     parser.add_argument("--workers", type=int, default=os.cpu_count())
     parser.add_argument("--driver", default=campaign.VMADM, choices=[*campaign.SCENARIOS_OF])
-    every = dict.fromkeys(name for names in campaign.SCENARIOS_OF.values() for name in names)
-    parser.add_argument("--scenario", action="append", choices=[*every])
+    parser.add_argument("--scenario", action="append")
     parser.add_argument("--only", type=Point.parse, help="SCENARIO:KIND:N")
     parser.add_argument("--real", action="store_true", help="run that point through real processes")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    known = campaign.SCENARIOS_OF[arguments.driver]
+    wanted = [*(arguments.scenario or ()), *([arguments.only.scenario] if arguments.only else ())]
+    for name in (one for one in wanted if one not in known):
+        parser.error(f"{arguments.driver} has no scenario {name}; it has: {', '.join(known)}")
+    return arguments
 
 
 def one(job: Job) -> int:

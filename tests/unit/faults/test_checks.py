@@ -7,6 +7,10 @@
 from __future__ import annotations
 
 import pickle
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,8 @@ from tests.faults import checks, driver, world
 from tests.faults.driver import Point
 from tests.faults.node import NodeBackend
 from tests.faults.scenarios import SCENARIOS, WEB
+
+FAULTS = Path(__file__).resolve().parents[2] / "tools" / "faults.py"
 
 DISK = f"zones/{WEB}/disk1"
 
@@ -158,3 +164,18 @@ def test_points_can_be_written_and_read():
     for text in ("grow", "grow:lost", "grow:lost:x", ":lost:1", "grow:lots:1"):
         with pytest.raises(ValueError, match=r"no such point|invalid literal|shorter"):
             Point.parse(text)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--only", "shrunk:lost:1"],
+        ["--scenario", "shrunk"],
+        ["--only", "vm-make:lost:1", "--driver", "proxmox"],
+        ["--scenario", "unused-attach"],
+    ],
+)
+def test_a_driver_has_scenarios_of_its_own(words):
+    done = subprocess.run([sys.executable, FAULTS, *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert re.search(r"(vmadm|proxmox) has no scenario \S+; it has: \S+, ", done.stderr), done.stderr

@@ -225,9 +225,8 @@ def test_a_rollback_that_began_is_remembered_though_the_file_has_changed(world):
     world.steps(state="rolled_back")
 
 
-@pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
-def test_a_backup_begins_right_after(state):
-    """Nothing lacks, so it is done."""
+def right_after(state, act):
+    """Let something happen right after qm has done what a task asks for. Return the world, and how the task ends."""
     world = Snapshots()
     world.done({"name": "data"})
     if state != "present":
@@ -237,13 +236,20 @@ def test_a_backup_begins_right_after(state):
     def spoil(number, argv, real):
         answer = real(argv)
         if argv[0] == "qm":
-            _MEANWHILE["backup"](world)
+            act(world)
         return answer
 
     world.spoil = spoil
-    outcome = world.made(state=state)
+    outcome = world.snapshot(state=state)
     world.spoil = None
-    assert outcome.changed
+    return world, outcome
+
+
+@pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
+def test_a_backup_begins_right_after(state):
+    """Nothing lacks, so it is done."""
+    world, outcome = right_after(state, _MEANWHILE["backup"])
+    assert (outcome.failure, outcome.changed) == (None, True)
     assert "lock: backup" in world.file
     world.run("qm", "unlock", "100")
     assert world.vm().interrupted is None
@@ -253,24 +259,14 @@ def test_a_backup_begins_right_after(state):
 @pytest.mark.parametrize("state", ["present", "absent", "rolled_back"])
 def test_the_vm_is_started_right_after(state):
     """The failure says so, and no task goes back again: that would take what the guest has written since."""
-    world = Snapshots()
-    world.done({"name": "data"})
-    if state != "present":
-        world.made()
-        world.write_to(DATA)
 
-    def spoil(number, argv, real):
-        answer = real(argv)
-        if argv[0] == "qm" and argv[1] != "start":
-            world.run("qm", "start", "100")
-            world.write_to(ROOT)
-        return answer
+    def start(world):
+        world.run("qm", "start", "100")
+        world.write_to(ROOT)
 
-    world.spoil = spoil
-    failure = world.snapshot(state=state).failure
-    world.spoil = None
+    world, outcome = right_after(state, start)
     text = "all steps were done, but: the VM was stopped when the task began, and is running by now"
-    assert failure["message"] == text
+    assert outcome.failure["message"] == text
     assert world.vm().interrupted is None
     assert written(world, ROOT) != "0"
 

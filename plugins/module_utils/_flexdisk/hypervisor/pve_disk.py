@@ -158,7 +158,7 @@ def words(disk: PveDisk) -> t.Tuple[str, ...]:
 
 
 def options_of(text: str, without: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return the options in the text of an element(). without: those of its needs and claims that a VM cannot have."""
+    """Return the options in the text of an element(). without: the needs and claims that the VM cannot meet."""
     lost = {reason.partition("=")[0] for reason in without}
     pairs = (word.partition("=") for word in text.split(",") if word)
     return {name: value for name, _equals, value in pairs if name not in lost}

@@ -32,7 +32,7 @@ _FIRST_DEVICE = 10
 _HOTPLUG = "network,disk,usb"  # the default
 _HOT_SCSI = ("virtio-scsi-pci", "virtio-scsi-single")
 _SUSPENDED = "suspended"
-# What a snapshot has beside the settings of its VM, or a VM beside those of a snapshot.
+# Keys that differ between a VM and each of its snapshots, and that a rollback does not bring back.
 _OF_SNAPSHOTS = (
     *("snaptime", "snapstate", "parent", "description", "lock", "digest"),
     *("vmstate", "runningcpu", "runningmachine", "running-nets-host-mtu"),
@@ -159,7 +159,7 @@ def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnaps
 
 
 def differing(then: t.Mapping[str, str], now: t.Mapping[str, str]) -> t.List[str]:
-    """Return the keys that a rollback would change. then: the settings in the snapshot; now: those of the VM."""
+    """Return the keys that a rollback would change. then: settings of the snapshot. now: settings of the VM."""
     differ = (key for key in sorted({*then, *now}) if _plain_value(key, then) != _plain_value(key, now))
     return [key for key in differ if key not in _OF_SNAPSHOTS and not pve_disk.is_unused_key(key)]
 

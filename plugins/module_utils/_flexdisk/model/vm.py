@@ -43,7 +43,7 @@ class Pci:
     others: t.Mapping[str, str] = field(default_factory=dict)
     # The addresses that guests see, by the slots that are no addresses.
     addresses: t.Mapping[str, str] = field(default_factory=dict)
-    # Those of the candidates whose disks a running VM does not give up, with the reason.
+    # The candidates whose disks stay while the VM runs, each with the reason.
     fixed: t.Mapping[str, str] = field(default_factory=dict)
 
 
@@ -420,7 +420,7 @@ class Vm:
     # Volumes below the VM's dataset that its configuration does not know.
     orphans: t.Tuple[Disk, ...] = ()
     detached: t.Tuple[Disk, ...] = ()
-    # Volumes that snapshots of the VM have, although no task manages them: those of its firmware, and any that left it.
+    # Volumes that no task manages, but snapshots of the VM include: firmware disks, and disks that have left the VM.
     beside: t.Tuple[Disk, ...] = ()
     # Names that no new volume may have, of a VM without a dataset of its own.
     siblings: t.FrozenSet[str] = frozenset()

@@ -135,7 +135,7 @@ def _newest(disk: Disk, renamed: t.Mapping[str, str]) -> str:
 def destroy(leaver: Leaver, by_name: bool = False) -> t.Union[Destroy, DestroyDetached]:
     """Destroy a disk. An attached disk leaves the VM first, as for a detach; only then is its volume destroyed.
 
-    by_name: its name makes a volume that of the VM, also one that is not attached, so that one leaves it as well.
+    by_name: a volume belongs to the VM by its name, so that one that is not attached has to leave, too.
     """
     disk = leaver.disk
     if disk.detached or not (disk.path or by_name):

@@ -209,7 +209,7 @@ def _work(
 
 def _reservations(resolved: Resolved, geometry: PoolGeometry) -> t.Optional[SettleVolumes]:
     """Return the step that gives thick disks of a VM without a dataset of its own their automatic reservations again,
-    None if they have them. A rollback over another size leaves others. Only those of pools that are built as its own.
+    None if they have them. A rollback to another size changes them. Disks in pools of another layout are left out.
     """
     vm, leaving = resolved.vm, [leaver.disk.volume.name for leaver in resolved.leavers]
     if not vm.config.prefixes or vm.config.frozen:

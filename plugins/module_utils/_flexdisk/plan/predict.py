@@ -549,7 +549,7 @@ def _rollback(step: vm_steps.RollBack, vm: Vm, geometry: PoolGeometry) -> Vm:
 
 
 def _with_serials(vm: Vm, serials: t.Mapping[str, str]) -> Vm:
-    """Return the VM with other serials of disks, by key. They stand for no UUIDs, so that of the volume counts."""
+    """Return the VM with other serials of disks, by key. Such a serial is no UUID, so the UUID of the volume counts."""
 
     def each(entry: DiskConfig) -> DiskConfig:
         return replace(entry, serial=serials[entry.key], uuid="") if entry.key in serials else entry
