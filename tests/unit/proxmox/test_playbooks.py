@@ -138,3 +138,18 @@ def test_a_snapshot_is_taken(nodes):
     status, printed = nodes.play("snapshot", *words)
     assert status == 0, printed
     assert "[before]" in (nodes.folder / "pve1/root/etc/pve/nodes/pve1/qemu-server/100.conf").read_text()
+
+
+def test_names_are_taken_off_again(nodes):
+    """The command of docs/proxmox.md, which changes no file of a VM; twice, and then without what it keeps."""
+    config = nodes.folder / "pve1/root/etc/pve/nodes/pve1/qemu-server/100.conf"
+    before = config.read_text()
+    words = ("--limit", "pve1", "-e", '{"flexdisk_adopt_vms": [{"vm": "web"}]}', "-e", "flexdisk_adopt_state=released")
+    for more, changed in (((), True), ((), False), (("-e", "flexdisk_adopt_forget=true"), True)):
+        status, printed = nodes.play("adopt", *words, *more)
+        assert (status, re.search(r"pve1 .*changed=0 ", printed) is None) == (0, changed), printed
+    assert config.read_text() == before
+    volumes = nodes.run(
+        "pve1", "zfs", "get", "-Hrt", "volume", "-s", "local", "-o", "name,property", "all", "rpool/data"
+    )
+    assert "vm-100-disk-0\tflexdisk" not in volumes
