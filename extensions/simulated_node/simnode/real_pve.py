@@ -4,9 +4,10 @@
 
 """The simulated `qm` and `pvesm` over the real `zfs` of a laboratory machine.
 
-`python3 -m simnode.real_pve DIR POOL` makes a node in a new folder DIR: its files are below DIR/root, and DIR/bin has
-the programs qm and pvesm, and zfs and zpool, which are those of the machine. Whoever has DIR/bin first on PATH works on
-that node. Its volumes are in POOL/data. What a QEMU would have open is not open, so ZFS lets it be destroyed.
+`python3 -m simnode.real_pve install DIR POOL` makes a node in a new folder DIR: its files are below DIR/root, and
+DIR/bin has the programs qm and pvesm, and zfs and zpool, which are those of the machine. Whoever has DIR/bin first on
+PATH works on that node. Its volumes are in POOL/data. What a QEMU would have open is not open, so ZFS lets it be
+destroyed. `python3 -m simnode.real_pve serve DIR` serves the monitors of its running VMs.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import os
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, List, Optional, cast
+from typing import Any, Dict, List, Optional, cast
 
 from simnode import pve
 from simnode.__main__ import LOCKS, PVE_FILES
 from simnode.node import Node
-from simnode.pve import on_node
+from simnode.pve import on_node, qmp
 from simnode.pve.errors import PveError
 from simnode.pve.host import DEVICES, Device, Result
 from simnode.real import RealHost, run_command
@@ -94,5 +95,13 @@ def install(directory: Path, pool: str) -> None:
         on_node.install(cast(Node, machine), pool)
 
 
+def _running(directory: str) -> Dict[str, Any]:
+    with _Machine(Path(directory)) as machine:
+        return dict(RealPveHost(cast(Node, machine)).state.get("running", {}))
+
+
 if __name__ == "__main__":
-    install(Path(sys.argv[1]), sys.argv[2])
+    if sys.argv[1] == "serve":
+        qmp.serve(sys.argv[2], _running)
+    else:
+        install(Path(sys.argv[2]), sys.argv[3])

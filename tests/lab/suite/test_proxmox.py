@@ -28,6 +28,7 @@ zfs list -H -t volume -o name,guid | while read name guid; do
     echo "$guid $(dd if=/dev/zvol/$name bs=1M count=1 status=none | sha256sum)"
 done
 """
+PROGRAM = [f"PYTHONPATH={remote.NODE_TARGET}", "python3", "-m", "simnode.real_pve"]
 WEB = [{"name": "root", "boot": True, "size": "2GiB"}, {"name": "data", "pci_slot": "scsi1", "preserve": True}]
 
 
@@ -38,8 +39,8 @@ class Pve:
         self.lab = lab
         lab.reset()
         lab.run(["rm", "-rf", NODE])
-        words = [f"PYTHONPATH={remote.NODE_TARGET}", "python3", "-m", "simnode.real_pve", NODE, lab.pool]
-        lab.run(["env", *words])
+        lab.run(["env", *PROGRAM, "install", NODE, lab.pool])
+        lab.run(["sh", "-c", f"setsid env {' '.join(PROGRAM)} serve {NODE} </dev/null >{NODE}/monitors.log 2>&1 &"])
         self._environment = json.dumps({"flexdisk_environment": {"PATH": f"{NODE}/bin:/usr/sbin:/usr/bin:/sbin:/bin"}})
 
     def qm(self, *words: str, check: bool = True) -> str:
@@ -106,6 +107,7 @@ def pve(lab: Lab) -> Iterator[Pve]:
     made.qm("set", "101", "--boot", "order=virtio0")
     made.fill()
     yield made
+    lab.run(["pkill", "-f", "simnode.[r]eal_pve serve"], check=False)
     lab.run(["rm", "-rf", NODE])
     lab.reset()
 

@@ -15,7 +15,8 @@ import os
 import socket
 import threading
 import time
-from typing import IO, Any, Dict
+from functools import partial
+from typing import IO, Any, Callable, Dict
 
 from simnode.node import Node
 from simnode.pve.on_node import FOLDER, NodeHost
@@ -25,6 +26,7 @@ _VERSION = {"qemu": {"major": 10, "minor": 1, "micro": 2}, "package": "simulated
 GREETING = {"QMP": {"version": _VERSION, "capabilities": []}}
 _LOOK_SECONDS = 0.05
 Reply = Dict[str, Any]
+Qemus = Callable[[], Dict[str, Any]]
 
 
 class Monitor:
@@ -65,8 +67,17 @@ def _block(key: str, one: Any) -> Dict[str, Any]:
     return block
 
 
-def serve(directory: str) -> None:
-    """Serve the sockets of the running VMs of a node in a directory, until this process is ended."""
+def of_node(directory: str) -> Dict[str, Any]:
+    """Return the running QEMUs of a node in a directory by the numbers of their VMs."""
+    with Node.open(directory) as node:
+        return dict(NodeHost(node).state.get("running", {}))
+
+
+def serve(directory: str, running_qemus: Callable[[str], Dict[str, Any]] = of_node) -> None:
+    """Serve the sockets of the running VMs of a node in a directory, until this process is ended.
+
+    `running_qemus` reads them, as of_node() does.
+    """
     folder = os.path.join(directory, FOLDER, SOCKETS)
     os.makedirs(folder, exist_ok=True)
     os.chdir(folder)  # the path of a socket must be short
@@ -79,11 +90,11 @@ def serve(directory: str) -> None:
             server.close()
             os.unlink(f"{vmid}.qmp")
         for vmid in sorted(running - {*servers}):
-            servers[vmid] = _listen(directory, vmid)
+            servers[vmid] = _listen(partial(running_qemus, directory), vmid)
         time.sleep(_LOOK_SECONDS)
 
 
-def _listen(directory: str, vmid: str) -> socket.socket:
+def _listen(qemus: Qemus, vmid: str) -> socket.socket:
     server = socket.socket(socket.AF_UNIX)
     fresh = f".{vmid}.new"
     if os.path.exists(fresh):
@@ -91,28 +102,27 @@ def _listen(directory: str, vmid: str) -> socket.socket:
     server.bind(fresh)
     server.listen()
     os.replace(fresh, f"{vmid}.qmp")  # who sees it can connect
-    threading.Thread(target=_accept, args=(directory, vmid, server), daemon=True).start()
+    threading.Thread(target=_accept, args=(qemus, vmid, server), daemon=True).start()
     return server
 
 
-def _accept(directory: str, vmid: str, server: socket.socket) -> None:
+def _accept(qemus: Qemus, vmid: str, server: socket.socket) -> None:
     while True:
         try:
             connection, _address = server.accept()
         except OSError:
             return
         with connection, connection.makefile("rw") as stream:
-            _converse(directory, vmid, stream)
+            _converse(qemus, vmid, stream)
 
 
-def _converse(directory: str, vmid: str, stream: IO[str]) -> None:
+def _converse(qemus: Qemus, vmid: str, stream: IO[str]) -> None:
     """Answer line after line, until the other side or the QEMU has ended."""
     monitor = Monitor()
     stream.write(json.dumps(GREETING) + "\n")
     stream.flush()
     for line in stream:
-        with Node.open(directory) as node:
-            qemu = NodeHost(node).state.get("running", {}).get(vmid)
+        qemu = qemus().get(vmid)
         if qemu is None:
             return
         stream.write(json.dumps(monitor.answer(qemu, json.loads(line))) + "\n")
