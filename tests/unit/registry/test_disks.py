@@ -114,6 +114,10 @@ def test_a_disk_that_is_not_adopted_has_no_name(bench):
     for state in ("detached", "absent", "attached"):
         said = bench.refused("ResourceNotFound", {"name": volume.rsplit("/", 1)[-1], "vm": "old", "state": state})
         assert said == f"{volume} has no name yet, so no disk is called so; adopt it first, with disk_adopt"
+    for state in ("detached", "attached"):
+        said = bench.refused("ResourceNotFound", {"name": "data", "vm": "old", "state": state})
+        assert said.startswith("the disk does not exist, or is one that has no name yet (")
+        assert volume in said
 
 
 def test_what_goes_with_a_disk_must_be_given_up(bench):

@@ -601,9 +601,13 @@ class _Disks:
             pci_slot=key,
             serial=_serial_of(disk),
             element=pve_disk.element(disk),
-            mentions=(*(f"its snapshot {name}" for name in self._snapshots.get(volume, ())), *self._twice(key, volume)),
+            mentions=(*self._in_snapshots(volume), *self._twice(key, volume)),
             key=key,
         )
+
+    def _in_snapshots(self, volume: str) -> t.Iterator[str]:
+        for name in self._snapshots.get(volume, ()):
+            yield f"its snapshot {name} (vm_snapshot with state=absent deletes it)"
 
     def _twice(self, key: str, volume: str) -> t.Iterator[str]:
         """Yield the other places beside snapshots at which the file names the volume of a disk."""

@@ -159,9 +159,7 @@ class Registry:
         elif by_place:
             self._add(declared, "ResourceNotFound", self._nothing_at(job))
         else:
-            self._add(
-                declared, "ResourceNotFound", "the disk does not exist; state=present with a name and a size creates it"
-            )
+            self._add(declared, "ResourceNotFound", self._unknown(job))
 
     def _gone(self, job: Job) -> None:
         """Refuse to say that a disk is gone that cannot be seen at the moment."""
@@ -175,9 +173,15 @@ class Registry:
 
     def _nameless(self, job: Job) -> t.Optional[Disk]:
         """Return the disk of the entry's VM without a name, which reports call by the last part of its volume."""
-        disks = [d for d in job.owner.disks if not (d.hidden or d.adopted)] if job.owner is not None else []
         name = job.declared.spec.name
-        return next((d for d in disks if names_volume(name, d.name, d.volume.name)), None)
+        return next((d for d in _without_names(job.owner) if names_volume(name, d.name, d.volume.name)), None)
+
+    def _unknown(self, job: Job) -> str:
+        nameless = _without_names(job.owner)
+        if nameless:
+            volumes = ", ".join(disk.volume.name for disk in nameless)
+            return f"the disk does not exist, or is one that has no name yet ({volumes}); disk_adopt gives them names"
+        return "the disk does not exist; state=present with a name and a size creates it"
 
     def _nothing_at(self, job: Job) -> str:
         declared, vm = job.declared, t.cast(Vm, job.owner)
@@ -452,6 +456,10 @@ def _of_disk(declared: PlacedDiskDeclaration, disk: Disk) -> DiskDeclaration:
 def _given(giver: Vm, disk: Disk) -> t.Optional[Disk]:
     """Return the disk as it is after the VM giver has given it up; None if that is refused."""
     return next((d for d in giver.detached if d.volume.guid == disk.volume.guid), None)
+
+
+def _without_names(vm: t.Optional[Vm]) -> t.List[Disk]:
+    return [disk for disk in vm.disks if not (disk.hidden or disk.adopted)] if vm is not None else []
 
 
 def _listed(values: t.Iterable[str]) -> str:
