@@ -99,7 +99,10 @@ def test_snapshots_of_the_volume_are_destroyed_only_if_that_is_said():
 
 
 REFUSED = {
-    "snapshot": (lambda world: world.run("qm", "snapshot", "100", "before"), "in its snapshot before (vm_snapshot with state=absent deletes it), which"),
+    "snapshot": (
+        lambda world: world.run("qm", "snapshot", "100", "before"),
+        "in its snapshot before (vm_snapshot with state=absent deletes it), which",
+    ),
     "protection": (lambda world: world.run("qm", "set", "100", "--protection", "1"), "qm set 100 --protection 0"),
     "lock": (lambda world: world.run("qm", "set", "100", "--lock", "backup"), "locked by Proxmox VE (backup)"),
     "job": (
