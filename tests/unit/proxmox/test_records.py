@@ -180,8 +180,9 @@ NO_RECORDS = (
     '{"disks": {"%s": {"name": 7}}}' % SERIAL,
     '{"disks": {}, "detached": []}',
     '{"disks": {}, "detached": {"%s": {"name": "data"}}}' % DATA,
-    '{"disks": {}, "detached": {"%s": {"name": "data", "volume": 7}}}' % DATA,
-    '{"disks": {}, "detached": {"x": {"name": "data", "volume": "tank/x"}}}',
+    '{"disks": {}, "detached": {"%s": {"name": "data", "volume": 7, "pool": ""}}}' % DATA,
+    '{"disks": {}, "detached": {"x": {"name": "data", "volume": "tank/x", "pool": ""}}}',
+    '{"disks": {}, "detached": {"%s": {"name": "data", "volume": "tank/x"}}}' % DATA,
 )
 
 
@@ -192,7 +193,9 @@ def test_what_is_no_record(number):
 
 
 def test_a_record_is_read_as_it_was_written():
-    made = VmRecord({SERIAL: {"name": "data", "uuid": DATA}}, 1024, {DATA: {"name": "data", "volume": "tank/x"}})
+    made = VmRecord(
+        {SERIAL: {"name": "data", "uuid": DATA}}, 1024, {DATA: {"name": "data", "volume": "tank/x", "pool": "7"}}
+    )
     assert vm_record.parse(vm_record.render(made)) == made
 
 

@@ -146,7 +146,8 @@ class VmRecord(t.NamedTuple):
     disks: t.Mapping[str, t.Mapping[str, t.Any]]
     # MiB.
     flexible_disk_size: t.Optional[int] = None
-    # Disks that were detached from the VM, by their uuids: their names, and the volumes where they are.
+    # Disks that were detached from the VM, by their uuids: their names, the volumes where they are, and the GUIDs of the
+    # pools of these as texts, "" where that is not known.
     detached: t.Mapping[str, t.Mapping[str, str]] = {}
 
 
@@ -436,8 +437,8 @@ class Vm:
     strays: t.Tuple[str, ...] = ()
     # Paths in a pool that this task has not read.
     unread: t.Tuple[str, ...] = ()
-    # The pools that this task has read, of a VM without a dataset of its own.
-    pools: t.FrozenSet[str] = frozenset()
+    # The GUIDs of the pools that this task has read, by their names, of a VM without a dataset of its own.
+    pools: t.Mapping[str, int] = field(default_factory=dict)
     # The journal entry of an interrupted run of this host.
     interrupted: t.Optional[Intent] = None
     # How the VM uses a volume among orphans, so that its list of disks is not complete.

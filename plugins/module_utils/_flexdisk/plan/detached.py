@@ -14,7 +14,7 @@ from ..model.desired import DiskDeclaration, PlacedDiskDeclaration
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import MIB, render_apart, render_mib
 from ..model.vm import FILE, THICK, Disk, Vm, VmConfig
-from ..rules import exchange, identity, restore
+from ..rules import exchange, identity, restore, vm_record
 from ..rules.disk import Place, find_source
 from ..rules.inventory import Host
 from ..rules.layout import container, copy_place, detached_place, final, image_dataset
@@ -25,6 +25,7 @@ from .disk_steps import CreateDetached, EndConversion, FinishDetached
 from .ordering import Sequence
 from .resolve import Leaver, Target, creation_interrupted, current_type, missing_image, unfinished_disk_text
 from .steps import Step, StepReport, VmPlan
+from .vm_steps import Remember
 
 
 @dataclass(frozen=True)
@@ -58,6 +59,27 @@ def plan_detached(host: Host, pool: str, jobs: t.Sequence[Job], capabilities: Ca
     if problems:
         return VmPlan("", before, before, (), tuple(problems))
     return VmPlan("", before, seq.vm, tuple(seq.steps))
+
+
+def records(host: Host, plans: t.Sequence[VmPlan], jobs: t.Sequence[Job]) -> t.Iterator[VmPlan]:
+    """Yield the plans that write the records of the VMs to which the disks of entries belong. They do nothing else.
+
+    plans: those of detached disks. While a VM cannot be changed, its record stays as it is.
+    """
+    owners = {
+        job.place.disk.vm if job.place is not None else job.owner.config.uuid if job.owner else "" for job in jobs
+    }
+    after = {plan.before.config.pool: plan.after.detached for plan in plans}
+    for vm in host.vms:
+        config = vm.config
+        if config.uuid not in owners or not config.prefixes or config.frozen or vm.interrupted is not None:
+            continue
+        planned = [disk for disks in after.values() for disk in disks if disk.vm == config.uuid]
+        detached = vm_record.detached(vm, [*planned, *(d for d in vm.detached if d.volume.pool not in after)])
+        new = tuple(sorted({disk.volume.pool for disk in planned if not disk.uuid}))
+        if new or detached != (config.record.detached if config.record is not None else {}):
+            step = Remember(StepReport(""), detached=detached, pools_of_new=new)
+            yield VmPlan(config.uuid, vm, vm, (step,))
 
 
 def _check_clones(jobs: t.Sequence[Job], problems: Problems) -> None:

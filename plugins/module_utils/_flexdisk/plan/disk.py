@@ -25,7 +25,7 @@ from ..rules.slots import slot_problems
 from ..rules.space import drift_cause
 from ..rules.usage import check_whole, labels
 from . import arrivals
-from .detached import Job, plan_detached
+from .detached import Job, plan_detached, records
 from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
 from .resolve import creation_interrupted, unfinished_disk_text
@@ -337,7 +337,10 @@ class Registry:
 
     def _plans(self) -> t.List[VmPlan]:
         """Return the plans in order: a VM gives a disk up before another takes it; then those that free space first."""
-        plans = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
+        loose = [self._detached_plan(pool, jobs) for pool, jobs in self._loose.items()]
+        jobs = [job for jobs in self._loose.values() for job in jobs]
+        recorded = [plan for plan in records(self._host, loose, jobs) if plan.vm not in self._visits]
+        plans = [*loose, *recorded]
         done: t.Dict[str, VmPlan] = {}
         waiting = list(self._visits.values())
         while waiting:

@@ -23,7 +23,7 @@ from . import changes, ordering
 from .disk_steps import ReleaseDisk, SyncFacts
 from .ordering import Sequence
 from .steps import Step, StepReport, VmPlan
-from .unseen import why_taken
+from .unseen import check_release, why_taken
 from .vm_steps import GiveUp, Remember, WritePackage
 
 
@@ -81,6 +81,7 @@ def plan_release(host: Host, vm: Vm, forget: bool) -> VmPlan:
                 f"{disk.volume.name} is not attached and would become unknown; vm_disks attaches or detaches it",
                 disk.label,
             )
+    check_release(vm, problems)
     seq = Sequence(vm, host.geometry[vm.config.pool])
     for disk in vm.disks:
         seq.add(_release(vm, disk, problems))

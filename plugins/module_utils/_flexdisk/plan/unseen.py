@@ -106,9 +106,28 @@ def _record_file(vm: Vm) -> str:
 
 def _why_detached(vm: Vm, uuid: str, disk: t.Mapping[str, str]) -> str:
     volume, pool = disk["volume"], pool_of(disk["volume"])
-    text = f"{disk['name'] or 'a disk'} (uuid {uuid}) was detached to {volume}, and pool {pool} is not read: it is"
-    text += " neither made anew nor given up while that is so. An active storage of this node in the pool changes that."
-    return f"{text} If it is gone for good, take it out of {_record_file(vm)}"
+    if pool in vm.pools:
+        why = f"not in the pool {pool} of this node, but in one with GUID {disk['pool']}, as of another node"
+        way = "That node still has it"
+    else:
+        why, way = f"and pool {pool} is not read", "An active storage of this node in the pool changes that"
+    text = (
+        f"{disk['name'] or 'a disk'} (uuid {uuid}) was detached to {volume}, {why}: it is neither made anew, given up"
+    )
+    return f"{text} nor released while that is so. {way}. If it is gone for good, take it out of {_record_file(vm)}"
+
+
+def check_release(vm: Vm, problems: Problems) -> None:
+    """Refuse to release disks while the record has some that cannot be seen: their identities would be lost."""
+    if not vm.config.prefixes:
+        return
+    for serial, name in vm_record.unseen(vm).items():
+        uuid = vm_record.known(vm.config)[serial].get("uuid")
+        text = f"only the record of the VM has it (serial {serial}), and its identity would be lost. Make its storage"
+        text += f" active, or give it up by vm_disks: - {{uuid: {uuid}, state: absent}}"
+        problems.add("NotSupported", text, name or serial)
+    for uuid, disk in vm_record.detached_unread(vm).items():
+        problems.add("NotSupported", _why_detached(vm, uuid, disk), disk["name"] or uuid)
 
 
 def why_taken(vm: Vm, name: str, uuid: str = "", host: t.Optional[Host] = None) -> str:

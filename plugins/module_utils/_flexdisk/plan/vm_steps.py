@@ -39,6 +39,8 @@ class Remember(Step):
     serials: t.Tuple[str, ...] = ()
     # The disks that are detached from the VM then, as in the record. None: as they are there.
     detached: t.Optional[t.Mapping[str, t.Mapping[str, str]]] = None
+    # The pools in which the same task has made detached disks of the VM. They get their UUIDs then.
+    pools_of_new: t.Tuple[str, ...] = ()
 
     kind = "remember"
     facts_only = True

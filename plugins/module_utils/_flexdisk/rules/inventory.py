@@ -376,7 +376,7 @@ def _link_vm(
         missing=tuple(missing),
         strays=tuple(strays),
         unread=tuple(unread),
-        pools=frozenset(pools) if config.prefixes else frozenset(),
+        pools={name: datasets[name].guid for name in pools} if config.prefixes else {},
         overlaid=overlaid,
         doubted=doubted,
         snapshots_below=tuple(below),

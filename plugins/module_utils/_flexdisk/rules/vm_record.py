@@ -47,9 +47,9 @@ def parse(content: bytes) -> VmRecord:
 def _parsed_detached(raw: t.Any) -> t.Dict[str, t.Dict[str, str]]:
     """Return the detached disks of a record. Raises ValueError. raw: whatever the file has."""
     if not isinstance(raw, dict) or not all(
-        isinstance(one, dict) and {*one} == {"name", "volume"} for one in raw.values()
+        isinstance(one, dict) and {*one} == {"name", "volume", "pool"} for one in raw.values()
     ):
-        raise ValueError("its detached disks have no names or volumes")
+        raise ValueError("its detached disks have no names, volumes or pools")
     texts = [text for one in raw.values() for text in one.values()]
     if not all(isinstance(text, str) for text in texts) or not all(identity.is_uuid(uuid) for uuid in raw):
         raise ValueError("its detached disks have no names or uuids")
@@ -145,18 +145,31 @@ def detached(vm: Vm, after: t.Iterable[Disk]) -> t.Dict[str, t.Dict[str, str]]:
     moved = {last_part(target): target for target in moved_unread(vm).values()}
     names = {str(saved.get("uuid") or ""): str(saved.get("name") or "") for saved in known(vm.config).values()}
     return {
-        **{uuid: {"name": names[uuid], "volume": target} for uuid, target in moved.items() if uuid in names},
+        **{uuid: detached_to(vm, names[uuid], target) for uuid, target in moved.items() if uuid in names},
         **{uuid: dict(one) for uuid, one in detached_unread(vm).items()},
-        **{disk.uuid: {"name": disk.name, "volume": disk.volume.name} for disk in after if disk.uuid},
+        **{disk.uuid: detached_to(vm, disk.name, disk.volume.name) for disk in after if disk.uuid},
     }
 
 
+def detached_to(vm: Vm, name: str, volume: str) -> t.Dict[str, str]:
+    """Return what the record has of a disk that is detached from the VM."""
+    return {"name": name, "volume": volume, "pool": str(vm.pools.get(pool_of(volume), ""))}
+
+
 def detached_unread(vm: Vm) -> t.Dict[str, t.Mapping[str, str]]:
-    """Return the detached disks of the record in pools that were not read, by their uuids."""
+    """Return the detached disks of the record in pools that were not read, by their uuids.
+
+    A pool of another node may have the same name. It has another GUID.
+    """
     known_there = vm.config.record.detached if vm.config.record is not None else {}
     seen = {disk.uuid for disk in (*vm.disks, *vm.orphans, *vm.detached)}
-    unread = {uuid: one for uuid, one in known_there.items() if pool_of(one["volume"]) not in vm.pools}
+    unread = {uuid: one for uuid, one in known_there.items() if not _is_read(vm, one)}
     return {uuid: one for uuid, one in unread.items() if uuid not in seen}
+
+
+def _is_read(vm: Vm, detached_disk: t.Mapping[str, str]) -> bool:
+    guid = vm.pools.get(pool_of(detached_disk["volume"]))
+    return guid is not None and detached_disk["pool"] in ("", str(guid))
 
 
 def gone(vm: Vm, leavers: t.Iterable[Disk] = ()) -> t.Tuple[str, ...]:
@@ -166,7 +179,11 @@ def gone(vm: Vm, leavers: t.Iterable[Disk] = ()) -> t.Tuple[str, ...]:
     A disk that left by another hand, or that has never left, is not gone: no line may have its serial, no unused volume
     may be where it cannot be read, and the pools of its volume must have been read.
     """
-    read = [(source, target) for _guid, source, target in _moves(vm) if {pool_of(source), pool_of(target)} <= vm.pools]
+    read = [
+        (source, target)
+        for _guid, source, target in _moves(vm)
+        if {pool_of(source), pool_of(target)} <= vm.pools.keys()
+    ]
     uuids = {last_part(target) for _source, target in read}
     lines = {entry.serial for entry in (*vm.config.disks, *vm.config.unreadable)}
     here = {disk.uuid for disk in (*vm.disks, *vm.orphans)}
@@ -187,18 +204,22 @@ def _moves(vm: Vm) -> t.Sequence[t.Tuple[int, str, str]]:
 
 def moved_unread(vm: Vm) -> t.Dict[str, str]:
     """Return where an interrupted run may have moved disks that were not read, by their serials."""
-    moves = [target for _guid, source, target in _moves(vm) if not {pool_of(source), pool_of(target)} <= vm.pools]
+    moves = [
+        target for _guid, source, target in _moves(vm) if not {pool_of(source), pool_of(target)} <= vm.pools.keys()
+    ]
     return {identity.serial_of(last_part(target)): target for target in moves}
 
 
 def unseen(vm: Vm) -> t.Dict[str, str]:
     """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one.
 
-    An attached disk whose volume has the UUID can be seen, also if a rollback has taken its serial away.
+    An attached disk whose volume has the UUID, or has saved it in a release, can be seen, also if a rollback has taken
+    its serial away.
     """
-    attached = {
-        identity.serial_of(disk.uuid) for disk in vm.disks if disk.volume.user.get("uuid", "") == disk.uuid != ""
-    }
+    uuids = {disk.uuid for disk in vm.disks if disk.volume.user.get("uuid", "") == disk.uuid}
+    saved_there = (released_identity.saved_identity(disk.volume) for disk in vm.disks)
+    uuids |= {saved.uuid for saved in saved_there if saved is not None}
+    attached = {identity.serial_of(uuid) for uuid in uuids if uuid}
     shown = {*_shown(vm.config, vm.disks), *gone(vm), *attached}
     return {serial: str(saved.get("name") or "") for serial, saved in known(vm.config).items() if serial not in shown}
 

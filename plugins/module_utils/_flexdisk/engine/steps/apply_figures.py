@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
-from ...model.vm import DiskConfig
+import typing as t
+
+from ...model.vm import DiskConfig, Vm
 from ...plan.vm_steps import (
     AddPorts,
     GiveUp,
@@ -21,6 +23,8 @@ from ...plan.vm_steps import (
     Start,
     Stop,
 )
+from ...rules import vm_record
+from ...rules.layout import container
 from ...rules.replicas import SPACE
 from ...zfs import exact
 from . import autoboot, power, renames
@@ -74,7 +78,17 @@ def add_ports(step: AddPorts, tools: Tools, change: Change) -> None:
 
 
 def remember(step: Remember, tools: Tools, change: Change) -> None:
-    write_record(tools, change.after, step.serials, step.detached)
+    detached = step.detached
+    if step.pools_of_new:
+        detached = {**(detached or {}), **_detached_now(tools, change.after, step.pools_of_new)}
+    write_record(tools, change.after, step.serials, detached)
+
+
+def _detached_now(tools: Tools, vm: Vm, pools: t.Sequence[str]) -> t.Dict[str, t.Mapping[str, str]]:
+    """Return the detached disks of the VM in pools, as its record has them."""
+    found = tools.zfs.datasets(*(container(pool) for pool in pools), snapshots=False)
+    own = [volume for volume in found if volume.user.get("vm") == vm.config.uuid and volume.user.get("uuid")]
+    return {one.user["uuid"]: vm_record.detached_to(vm, one.user.get("name", ""), one.name) for one in own}
 
 
 def give_up(step: GiveUp, tools: Tools, change: Change) -> None:
