@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks of Proxmox VE that are in the record of their VM, and on another node, detached, or in a storage that is off."""
+"""Disks in the record of their VM that are on another node, detached, or in a storage that is off."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from .test_leaving import GONE, LEAVES, ROOT, detached, record, there
 from .test_registry import adoption, steps, task
-from .test_unseen import KEPT, LVM, OFF, known, moved
+from .test_unseen import LVM, OFF, known, moved
 from .world import DATA, STORAGE, VM, World
 
 SIZED = {"name": "data", "size": "2GiB"}

@@ -11,7 +11,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.errors import Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact, render_mib
-from ..model.text import count
+from ..model.text import count, visible
 from ..model.vm import THICK, Disk, Vm, VmConfig
 from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
@@ -217,19 +217,22 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
 
 
 def _check_twins(resolved: Resolved, problems: Problems) -> None:
-    """Refuse a detached disk whose serial an attached one has, as after a restore: nobody knows which one is meant."""
+    """Refuse a disk that is not attached and whose serial an attached one has, as after a restore: nobody knows which
+    one is meant. The attached one may be in any storage.
+    """
     config = resolved.vm.config
     volumes = {entry.volume: entry for entry in config.disks if entry.volume} if config.prefixes else {}
     named = {disk.uuid: volumes[disk.volume.name] for disk in resolved.vm.disks if disk.volume.name in volumes}
     # One that got its uuid while the VM ran gets its serial with this change.
     serials = {serial_of(uuid): entry for uuid, entry in named.items() if uuid and not is_serial(entry.serial)}
-    serials.update({entry.serial: entry for entry in volumes.values()})
+    beyond = [one for one in (*config.disks, *config.unreadable) if one.serial] if config.prefixes else []
+    serials.update({entry.serial: entry for entry in (*beyond, *volumes.values())})
     for target in resolved.targets:
         disk = target.disk
-        twin = serials.get(serial_of(disk.uuid)) if disk is not None and disk.detached and disk.uuid else None
+        twin = serials.get(serial_of(disk.uuid)) if disk is not None and not disk.path and disk.uuid else None
         if disk is not None and twin is not None:
-            serial = serial_of(disk.uuid)
-            text = f"{disk.volume.name} is detached, and {twin.key} ({twin.volume}) has its serial {serial}, as a"
+            serial, where = serial_of(disk.uuid), twin.volume or visible(twin.path)
+            text = f"{disk.volume.name} is not attached, and {twin.key} ({where}) has its serial {serial}, as a"
             text += " restored disk has: either may be meant. Give the attached one another serial (qm set "
             text += f"{config.proxmox['vmid']} --{twin.key}), or, while the VM is stopped, another name by its pci_slot"
             problems.add("Ambiguous", text, target.label)

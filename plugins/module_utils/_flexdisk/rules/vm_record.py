@@ -202,6 +202,18 @@ def _moves(vm: Vm) -> t.Sequence[t.Tuple[int, str, str]]:
     return vm.interrupted.moves if vm.interrupted is not None else ()
 
 
+def is_moved(vm: Vm, disk: Disk) -> bool:
+    """Whether an interrupted run was about to move the volume of a disk."""
+    return any(guid == disk.volume.guid for guid, _source, _target in _moves(vm))
+
+
+def serials_away(vm: Vm) -> t.Set[str]:
+    """Return the serials of the VM's disks that are not attached."""
+    uuids = {disk.uuid for disk in (*vm.detached, *vm.orphans)}
+    uuids.update(vm.config.record.detached if vm.config.record is not None else {})
+    return {identity.serial_of(uuid) for uuid in uuids if uuid}
+
+
 def moved_unread(vm: Vm) -> t.Dict[str, str]:
     """Return where an interrupted run may have moved disks that were not read, by their serials."""
     moves = [
