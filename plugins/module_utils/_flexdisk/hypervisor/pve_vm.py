@@ -63,6 +63,12 @@ class Cluster(t.NamedTuple):
     """The names of the replication jobs of each VM."""
     pools: t.Optional[t.FrozenSet[str]] = None
     """The pools that are imported, None if that is not known."""
+    zvols: t.Mapping[str, str] = {}
+    """The datasets of volumes that files of VMs name by the numbers of their devices, such as C(zd16)."""
+
+    def mentioned(self, text: str) -> t.List[pve_storage.Mention]:
+        """Return all volumes that a text names."""
+        return pve_storage.mentioned(self.storages, pve_storage.with_lasting_paths(text, self.zvols))
 
 
 def parse_cluster(node: str, storages: str, ha: str, replication: str) -> Cluster:
@@ -150,10 +156,7 @@ def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnaps
         serials,
         tuple(off),
         tuple(
-            one.dataset
-            for key in sorted(then)
-            if pve_disk.is_unused_key(key)
-            for one in pve_storage.mentioned(cluster.storages, then[key])
+            one.dataset for key in sorted(then) if pve_disk.is_unused_key(key) for one in cluster.mentioned(then[key])
         ),
     )
 
@@ -701,7 +704,7 @@ def _named(cluster: Cluster, file: VmFile) -> t.Iterator[t.Tuple[Section, str, p
     for section in file.sections:
         for line in section.lines:
             if line.comment is None and line.key not in _TEXTS:
-                for one in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
+                for one in cluster.mentioned(line.value if line.key else line.raw):
                     yield section, line.key, one
 
 
@@ -766,6 +769,6 @@ def _snapshots(cluster: Cluster, file: VmFile) -> t.Dict[str, t.List[str]]:
     found: t.Dict[str, t.List[str]] = {}
     for name, values in file.snapshots.items():
         for value in values.values():
-            for one in pve_storage.mentioned(cluster.storages, value):
+            for one in cluster.mentioned(value):
                 found.setdefault(one.dataset, []).append(name)
     return found

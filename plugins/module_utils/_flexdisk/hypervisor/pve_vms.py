@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
@@ -16,7 +17,7 @@ from ..model.errors import FlexdiskError
 from ..model.resources import Resources, checked
 from ..model.sizes import MIB
 from ..model.vm import VmConfig
-from . import pve_disk, pve_vm
+from . import pve_disk, pve_storage, pve_vm
 from .protocol import Guests, Records, Resizing, Snapshots, WaitingChanges, WholeVms
 
 _LOCAL = pve_vm.LOCAL
@@ -59,9 +60,10 @@ class ProxmoxVms:
         self._elsewhere: t.Optional[t.Mapping[str, t.Sequence[str]]] = None
 
     def vms(self) -> t.List[VmConfig]:
-        cluster = self._cluster()
+        files = [*self._files("qemu-server")]
+        cluster = self._cluster()._replace(zvols=self._zvols([content for _vmid, content in files]))
         configs = []
-        for vmid, content in self._files("qemu-server"):
+        for vmid, content in files:
             try:
                 configs.append(pve_vm.parse_vm(vmid, content, cluster, self._process(vmid)))
             except FlexdiskError as exc:
@@ -106,6 +108,31 @@ class ProxmoxVms:
         names = ("storage.cfg", "ha/resources.cfg", "replication.cfg")
         cluster = pve_vm.parse_cluster(self._node(), *(self._text(f"{pve_vm.CLUSTER}/{name}") for name in names))
         return cluster._replace(pools=self._pools())
+
+    def _zvols(self, texts: t.Iterable[bytes]) -> t.Dict[str, str]:
+        """Return the datasets of the volumes that texts name by the numbers of their devices.
+
+        Raises FlexdiskError UnexpectedOutput if a device is there, and nothing says which volume it is.
+        """
+        matches = (
+            pve_storage.NUMBERED.finditer(text.decode("utf-8", "replace")) for text in texts if b"/dev/zd" in text
+        )
+        named = {match[1] for found in matches for match in found}
+        known = self._zvol_links() if named else {}
+        for device in sorted(named - {*known}):
+            if os.path.exists(f"{self._root}/dev/{device}"):
+                text = f"a VM has /dev/{device}, and no link in /dev/zvol says which volume that is (udevadm trigger)"
+                raise FlexdiskError("UnexpectedOutput", text)
+        return {device: known[device] for device in named if device in known}
+
+    def _zvol_links(self) -> t.Dict[str, str]:
+        top, found = f"{self._root}/dev/zvol", {}
+        for folder, _folders, names in os.walk(top):
+            for name in names:
+                path = os.path.join(folder, name)
+                with contextlib.suppress(OSError):
+                    found[os.path.basename(os.readlink(path))] = os.path.relpath(path, top)
+        return found
 
     def _pools(self) -> t.Optional[t.FrozenSet[str]]:
         """Return the pools that are imported, None if that is not known."""
