@@ -26,7 +26,7 @@ from ..rules import vm_record
 from ..rules.identity import serial_of
 from ..rules.layout import within
 from ..rules.usage import uses
-from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_storage, pve_vm, whole_files
+from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
