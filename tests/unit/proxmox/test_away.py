@@ -10,9 +10,10 @@ import json
 
 import pytest
 
+from .test_elsewhere import with_other
 from .test_leaving import GONE, LEAVES, ROOT, detached, record, there
 from .test_registry import adoption, steps, task
-from .test_unseen import LVM, OFF, known, moved
+from .test_unseen import KEPT, LVM, OFF, known, moved
 from .world import DATA, STORAGE, VM, World
 
 SIZED = {"name": "data", "size": "2GiB"}
@@ -157,3 +158,15 @@ def test_a_vm_that_cannot_be_changed_keeps_its_record():
     assert task(world, {"uuid": DATA, "name": "archive"}).problems == []
     assert away(world) == before
     assert [*detached(world)] == ["archive"]
+
+
+def test_a_detached_disk_that_another_vm_has_got():
+    """It is not in the way of a new one of its name, also while its storage is off."""
+    world = with_other()
+    world.done(ROOT, KEPT)
+    world.done(ROOT, **LEAVES)
+    world.done({"uuid": DATA, "name": "data"}, vm={"vm": "other"})
+    assert [*away(world)] == [DATA]
+    world.write("storage.cfg", OFF)
+    world.four_steps(ROOT, {"name": "data", "size": "1GiB"})
+    assert away(world) == {}

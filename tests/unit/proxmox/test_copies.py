@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.identity import serial_of
 
 from .test_elsewhere import other_file, with_other
-from .test_leaving import GONE, LEAVES, ROOT
+from .test_leaving import GONE, LEAVES, ROOT, there
 from .test_lost import VOLUME, foreign
 from .test_registry import task
 from .test_unseen import KEPT, LVM, NEW_PLACE, known, moved
@@ -111,6 +111,24 @@ def test_a_twin_in_another_vm():
     line = f"scsi1: lvm:vm-101-disk-0,serial={SERIAL},size=2G\n"
     world.write("nodes/pve1/qemu-server/101.conf", other_file(world) + line)
     assert f"has its serial {SERIAL}" in world.refusal({"uuid": DATA, "name": "data"}, vm={"vm": "other"})
+
+
+@pytest.mark.parametrize("where", ["", *sorted(BEYOND)])
+def test_a_twin_is_not_destroyed_by_its_name(where):
+    world = known()
+    world.done(ROOT, {"name": "data"}, vm={"unlisted": "detach"})
+    world.done(ROOT, **LEAVES)
+    world.write("storage.cfg", STORAGES)
+    world.run("zfs", "create", "-V", "2G", VOLUME)
+    line = f"scsi1: {BEYOND.get(where, 'thick:vm-100-disk-0')},serial={SERIAL},size=2G\nscsihw"
+    world.file = world.file.replace("scsihw", line)
+    place = f"tank/flexdisk/{DATA}"
+    world.run("zfs", "set", "flexdisk:preserve=false", place)
+    assert f"say - {{uuid: {DATA}, state: absent}}, without a name" in world.refusal(ROOT, GONE)
+    (problem,) = task(world, {"name": "data", "vm": "web", "state": "absent"}).problems
+    assert "has its serial" in problem.message
+    world.done(ROOT, {"uuid": DATA, "state": "absent"})
+    assert not there(world, place)
 
 
 def test_the_serial_of_a_restored_disk_stays():

@@ -47,6 +47,7 @@ _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q3
 # A drive that Proxmox VE makes for cloud-init. A rollback makes its volume, or leaves it behind.
 _CLOUD_INIT = re.compile(r"[^,]*:(\S*/)?(vm-\d+-)?cloudinit\b")
 _IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
+_KEEPS_UUID = "the one whose disks have names here keeps it, and qm set gives the others another"
 _SMBIOS = re.compile(rb"^smbios1:\s*(\S+)", re.MULTILINE)
 _KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
 
@@ -279,11 +280,11 @@ def with_unique_uuids(
         others = vms[config.uuid]
         if len(others) > 1:
             numbers = ", ".join(str(one.proxmox["vmid"]) for one in others)
-            why = f"VMs {numbers} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
+            why = f"VMs {numbers} have the same UUID {config.uuid} in smbios1; {_KEEPS_UUID}"
             config = left_alone(replace(config, uuid=_stand_in(cluster, config.proxmox["vmid"])), why)
         elif config.uuid in elsewhere:
             twins = ", ".join((f"{config.proxmox['vmid']} of node {cluster.node}", *elsewhere[config.uuid]))
-            why = f"VMs {twins} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
+            why = f"VMs {twins} have the same UUID {config.uuid} in smbios1; {_KEEPS_UUID}"
             config = left_alone(config, why)
         result.append(config)
     return result
@@ -338,8 +339,8 @@ def _uuid(smbios: str) -> str:
 
 def uuid_in(content: bytes) -> str:
     """Return the UUID of a VM from its file, "" if it has none. Quicker than parse_vm(), for files of other nodes."""
-    line = _SMBIOS.search(content.partition(b"\n[")[0])
-    return _uuid(line.group(1).decode("utf-8", "replace")) if line else ""
+    lines = _SMBIOS.findall(content.partition(b"\n[")[0])
+    return _uuid(lines[-1].decode("utf-8", "replace")) if lines else ""  # Proxmox VE takes the last one
 
 
 def _number(text: str, digits: int = 9) -> int:

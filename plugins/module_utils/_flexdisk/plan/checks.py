@@ -217,25 +217,42 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
 
 
 def _check_twins(resolved: Resolved, problems: Problems) -> None:
-    """Refuse a disk that is not attached and whose serial an attached one has, as after a restore: nobody knows which
-    one is meant. The attached one may be in any storage.
+    """Refuse to attach a disk whose serial an attached one has."""
+    for disk, label in ((target.disk, target.label) for target in resolved.targets if target.disk is not None):
+        twin = twin_of(resolved.vm, disk)
+        if twin:
+            vmid, key = resolved.vm.config.proxmox["vmid"], twin.partition(" ")[0]
+            way = f"Give the attached one another serial (qm set {vmid} --{key}), or, while the VM is stopped, another"
+            problems.add("Ambiguous", f"{_either(disk, twin)}. {way} name by its pci_slot", label)
+
+
+def why_not_destroyed(vm: Vm, name: t.Optional[str], disk: Disk) -> str:
+    """Return why an entry with a name does not destroy a disk: an attached one has its serial. "" if it does."""
+    twin = twin_of(vm, disk) if name else ""
+    way = f"If that is to be destroyed, say - {{uuid: {disk.uuid}, state: absent}}, without a name"
+    return f"{_either(disk, twin)}. {way}" if twin else ""
+
+
+def _either(disk: Disk, twin: str) -> str:
+    text = f"{disk.volume.name} is not attached, and {twin} has its serial {serial_of(disk.uuid)}"
+    return f"{text}, as a restored disk has: either may be meant"
+
+
+def twin_of(vm: Vm, disk: Disk) -> str:
+    """Return the attached disk that has the serial of one that is not attached, as after a restore, "" for none. It may
+    be in any storage. Nobody knows which of the two is meant by a name.
     """
-    config = resolved.vm.config
-    volumes = {entry.volume: entry for entry in config.disks if entry.volume} if config.prefixes else {}
-    named = {disk.uuid: volumes[disk.volume.name] for disk in resolved.vm.disks if disk.volume.name in volumes}
+    config = vm.config
+    if not config.prefixes or disk.path or not disk.uuid:
+        return ""
+    volumes = {entry.volume: entry for entry in config.disks if entry.volume}
+    named = {disk.uuid: volumes[disk.volume.name] for disk in vm.disks if disk.volume.name in volumes}
     # One that got its uuid while the VM ran gets its serial with this change.
     serials = {serial_of(uuid): entry for uuid, entry in named.items() if uuid and not is_serial(entry.serial)}
-    beyond = [one for one in (*config.disks, *config.unreadable) if one.serial] if config.prefixes else []
+    beyond = [one for one in (*config.disks, *config.unreadable) if one.serial]
     serials.update({entry.serial: entry for entry in (*beyond, *volumes.values())})
-    for target in resolved.targets:
-        disk = target.disk
-        twin = serials.get(serial_of(disk.uuid)) if disk is not None and not disk.path and disk.uuid else None
-        if disk is not None and twin is not None:
-            serial, where = serial_of(disk.uuid), twin.volume or visible(twin.path)
-            text = f"{disk.volume.name} is not attached, and {twin.key} ({where}) has its serial {serial}, as a"
-            text += " restored disk has: either may be meant. Give the attached one another serial (qm set "
-            text += f"{config.proxmox['vmid']} --{twin.key}), or, while the VM is stopped, another name by its pci_slot"
-            problems.add("Ambiguous", text, target.label)
+    twin = serials.get(serial_of(disk.uuid))
+    return f"{twin.key} ({twin.volume or visible(twin.path)})" if twin is not None else ""
 
 
 def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:

@@ -233,7 +233,8 @@ def check_copies(vm: Vm, match: Match, problems: Problems) -> None:
     named = [disk for entry, disk in match.pairs if entry.name]
     unnamed = [disk for disk in vm.disks if not (disk.hidden or disk.name or any(disk is one for one in named))]
     for entry, disk in match.pairs:
-        if not entry.present or not any(disk is one for one in vm.orphans) or vm_record.is_moved(vm, disk):
+        own = any(disk is one for one in vm.orphans) and not former_vm(vm, disk)
+        if not (entry.present and own) or vm_record.is_moved(vm, disk):
             continue
         for other in (one for one in unnamed if one.size >= disk.size):
             alike = other.size == disk.size and disk.pci_slot in ("", other.pci_slot)
