@@ -13,7 +13,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 from .test_elsewhere import other_file, with_other
 from .test_leaving import GONE, LEAVES, ROOT, there
 from .test_lost import VOLUME, foreign
-from .test_registry import task
+from .test_registry import adoption, task
 from .test_unseen import KEPT, LVM, NEW_PLACE, known, moved
 from .world import DATA, FILE, VM, World
 
@@ -194,3 +194,45 @@ def test_after_a_rollback_to_before_the_adoption():
         assert "scsi1 (rpool/data/vm-100-disk-1) of the VM has no identity, and may be this" in world.refusal(
             ROOT, disk
         )
+
+
+# -- one name for two disks
+
+
+def idle(serial):
+    """A disk that lies unused; with a serial of its own, no record knows it. And a new one, for its name."""
+    world = foreign(serial) if serial is not None else World()
+    world.done(ROOT, {"pci_slot": "scsi1", **KEPT}, {"name": "new", "size": "1GiB"})
+    world.run("qm", "set", "100", "--delete", "scsi1")
+    return world
+
+
+@pytest.mark.parametrize("serial", [None, "MYDISK", ""])
+def test_the_name_of_an_unused_disk_is_taken(serial):
+    """A disk of the same name would be the first to go if that is given up, and the unused one the next."""
+    world = idle(serial)
+    uuid = old_uuid(world)
+    said = f"{VOLUME} is called so, and the VM does not use it. Attach it by its name first, or give it up:"
+    new = world.disks()["new"].uuid
+    assert f"{said} - {{uuid: {uuid}, state: absent}} destroys it" in world.refusal(ROOT, {"uuid": new, "name": "data"})
+    assert said in task(world, {"uuid": new, "name": "data", "vm": "web", "state": "attached"}).problems[0].message
+    world.run("qm", "set", "100", "--scsi5", "thick:1")
+    named = [{"vm": "web", "disks": [{"pci_slot": "scsi5", "name": "data"}]}]
+    assert said in adoption(world, named).outcome.problems[0].message
+    assert "belongs to" in world.refusal(ROOT, {"pci_slot": "scsi5", "name": "data"})
+    world.run("qm", "set", "100", "--delete", "scsi5")
+    world.run("zfs", "destroy", "tank/vms/vm-100-disk-1")
+    world.four_steps(ROOT, {"name": "new"}, {"name": "data"})
+    assert {disk.name: disk.uuid for disk in world.vm().disks}["data"] == uuid
+
+
+def test_one_of_two_disks_of_one_name_is_not_destroyed_by_it():
+    world = World()
+    world.done(ROOT, {"name": "data"})
+    world.run("zfs", "create", "-V", "1G", "rpool/data/vm-100-disk-7")
+    for fact in (f"vm={VM}", "name=data", "uuid=bbbbbbbb-0000-4000-8000-000000000007"):
+        world.run("zfs", "set", f"flexdisk:{fact}", "rpool/data/vm-100-disk-7")
+    assert f"say - {{uuid: {DATA}, state: absent}}, without a name" in world.refusal(ROOT, GONE)
+    world.done(ROOT, {"uuid": DATA, "state": "absent"})
+    assert not there(world, VOLUME)
+    assert there(world, "rpool/data/vm-100-disk-7")

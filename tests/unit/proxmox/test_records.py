@@ -242,6 +242,8 @@ def test_disk_verify_shows_where_the_two_differ():
     world.done()
     assert findings(world) == {}
     world.run("qm", "set", "100", "--delete", "scsi1")
+    assert findings(world) == {}
+    world.run("qm", "set", "100", "--delete", "unused0")
     assert list(findings(world).values()) == [f"the record has other with serial {SERIAL}, which no disk has"]
 
 

@@ -178,7 +178,7 @@ def configure_defaults(vm: Vm, places: bool, listed: t.Collection[str] = ()) -> 
     for disk in vm.disks:
         entry = configured[disk.path]
         lacks: t.Dict[str, t.Union[str, bool]] = {}
-        known = entry.uuid or vm_record.has_serial(vm.config, entry.serial)
+        known = entry.uuid or entry.serial in vm_record.known(vm.config)
         known = known or (entry.serial in away and disk.volume.name not in listed)
         if not (known or disk.hidden or disk.disowned) and disk.volume.guid:
             lacks["uuid"] = disk.uuid or identity.uuid_of(disk.volume.guid)

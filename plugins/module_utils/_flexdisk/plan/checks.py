@@ -22,6 +22,7 @@ from ..rules.keys import leaves_its_root
 from ..rules.layout import arriving_prefix, container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
+from ..rules.unmanaged import former_vm
 from ..rules.usage import also_attached, labels, why_renamed
 from . import disk_travel, predict
 from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
@@ -222,15 +223,22 @@ def _check_twins(resolved: Resolved, problems: Problems) -> None:
         twin = twin_of(resolved.vm, disk)
         if twin:
             vmid, key = resolved.vm.config.proxmox["vmid"], twin.partition(" ")[0]
-            way = f"Give the attached one another serial (qm set {vmid} --{key}), or, while the VM is stopped, another"
-            problems.add("Ambiguous", f"{_either(disk, twin)}. {way} name by its pci_slot", label)
+            way = f"Give the attached one another serial (qm set {vmid} --{key}, with the rest of its line), or, while"
+            problems.add(
+                "Ambiguous", f"{_either(disk, twin)}. {way} the VM is stopped, another name by its pci_slot", label
+            )
 
 
 def why_not_destroyed(vm: Vm, name: t.Optional[str], disk: Disk) -> str:
-    """Return why an entry with a name does not destroy a disk: an attached one has its serial. "" if it does."""
-    twin = twin_of(vm, disk) if name else ""
-    way = f"If that is to be destroyed, say - {{uuid: {disk.uuid}, state: absent}}, without a name"
-    return f"{_either(disk, twin)}. {way}" if twin else ""
+    """Return why an entry with a name does not destroy a disk: another has its serial, or its name. "" if it does."""
+    if not name or not vm.config.prefixes:
+        return ""
+    twin, way = twin_of(vm, disk), f"say - {{uuid: {disk.uuid}, state: absent}}, without a name"
+    if twin:
+        return f"{_either(disk, twin)}. If that is to be destroyed, {way}"
+    others = [one for one in (*vm.disks, *vm.orphans, *vm.detached) if one.name == name and one.uuid != disk.uuid]
+    names = ", ".join(one.volume.name for one in others if not former_vm(vm, one))
+    return f"{names} is called so, too. If {disk.volume.name} is to be destroyed, {way}" if names else ""
 
 
 def _either(disk: Disk, twin: str) -> str:

@@ -209,8 +209,8 @@ def _way_out(vm: Vm, uuid: str) -> str:
         return _way_out_of_detached(vm, uuid, attached[0], away[0])
     if not (vm.config.prefixes and len(attached) == 1 and left):
         return ""
-    ways = "; ".join(f"zfs inherit flexdisk:uuid {name}" for name in left)
-    text = f"; {attached[0]} is attached. If the VM has the right one, take the uuid off the other"
+    ways = "; ".join(f"zfs inherit flexdisk:{fact} {name}" for name in left for fact in ("name", "uuid"))
+    text = f"; {attached[0]} is attached. If the VM has the right one, take name and uuid off the other"
     return f"{text} ({ways}), or destroy that when nobody needs it"
 
 

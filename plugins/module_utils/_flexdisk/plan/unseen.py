@@ -177,6 +177,9 @@ def why_taken(vm: Vm, name: str, uuid: str = "", host: t.Optional[Host] = None) 
     for other, disk in vm_record.detached_unread(vm).items():
         if disk["name"] == name and other != uuid:
             return _why_detached(vm, other, disk)
+    for idle in (one for one in vm.orphans if one.name == name and one.uuid != uuid and not former_vm(vm, one)):
+        text = f"{idle.volume.name} is called so, and the VM does not use it. Attach it by its name first, or give it"
+        return f"{text} up: - {{uuid: {idle.uuid}, state: absent}} destroys it"
     if host is None:
         return ""
     for volume in _out_of_place(vm, host):

@@ -93,11 +93,6 @@ def with_identity(config: VmConfig, entry: DiskConfig, volume: Dataset) -> Datas
     return replace(volume, user={**user, released_identity.RELEASED_PROPERTY: encode_json(saved)})
 
 
-def has_serial(config: VmConfig, serial: str) -> bool:
-    """Whether the record has a disk with this serial, and one disk of the VM has it: no task replaces it."""
-    return serial in known(config) and _is_single(config, serial)
-
-
 def _is_single(config: VmConfig, serial: str) -> bool:
     """Whether one disk of the VM has the serial. Nobody knows which of several would be meant."""
     return sum(entry.serial == serial for entry in config.disks) == 1
@@ -241,9 +236,10 @@ def unseen(vm: Vm) -> t.Dict[str, str]:
     """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one.
 
     An attached disk whose volume has the UUID, or has saved it in a release, can be seen, also if a rollback has taken
-    its serial away.
+    its serial away. So can one that the VM does not use, or that is detached.
     """
     uuids = {disk.uuid for disk in vm.disks if disk.volume.user.get("uuid", "") == disk.uuid}
+    uuids |= {disk.uuid for disk in (*vm.orphans, *vm.detached)}
     saved_there = (released_identity.saved_identity(disk.volume) for disk in vm.disks)
     uuids |= {saved.uuid for saved in saved_there if saved is not None}
     attached = {identity.serial_of(uuid) for uuid in uuids if uuid}
