@@ -113,7 +113,7 @@ def check_begun(vm: Vm, problems: Problems) -> None:
     if exchange.begun(vm):
         problems.add("InUse", exchange.why_refused(vm))
     if vm.interrupted is not None and vm.interrupted.rollback:
-        problems.add("InUse", interrupted_run_text(vm.interrupted))
+        problems.add("InUse", interrupted_run_text(vm.interrupted, vm))
     # A run with a journal entry is no release, so facts that it has written only in part are no interrupted release.
     ours = vm.interrupted is not None and not vm.interrupted.late
     for disk in (d for d in vm.disks if not ours and released_identity.release_interrupted(d.volume)):
