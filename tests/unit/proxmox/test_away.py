@@ -12,7 +12,7 @@ import pytest
 
 from .test_leaving import GONE, LEAVES, ROOT, detached, record, there
 from .test_registry import adoption, steps, task
-from .test_unseen import LVM, OFF, known, moved
+from .test_unseen import KEPT, LVM, OFF, known, moved
 from .world import DATA, STORAGE, VM, World
 
 SIZED = {"name": "data", "size": "2GiB"}
