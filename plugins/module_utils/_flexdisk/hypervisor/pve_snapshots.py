@@ -15,17 +15,15 @@ import typing as t
 from ..model.command import Answer, Runner
 from ..model.dataset import DatasetId
 from ..model.errors import FlexdiskError, Unchanged
+from ..model.vm import SinceSnapshot
+from ..rules import rollbacks
 from . import pve_qm, pve_storage, pve_vm
 from .pve_config import VmFile
 from .pve_disk import parse
 from .pve_disks import PATIENCE, ProxmoxDisks
 
-# What a volume has written since a snapshot after a rollback to it: nothing, or two sectors, of 512 bytes to 64 KiB,
-# for its root without a log (measured: tests/lab/suite/test_unwritten.py). In a pool, a write takes more.
-_UNWRITTEN = (0, *(2 << ashift for ashift in range(9, 17)))
-
 # The locks of the commands while they work.
-_LOCKS = {"snapshot": "snapshot", "delsnapshot": "snapshot-delete", "rollback": "rollback"}
+_LOCKS = {"snapshot": "snapshot", "delsnapshot": "snapshot-delete", "rollback": rollbacks.LOCK}
 
 _Figures = t.Dict[str, t.Dict[str, str]]
 
@@ -65,13 +63,18 @@ class ProxmoxSnapshots(ProxmoxDisks):
             raise Unchanged(FlexdiskError(exc.code, f"{exc.message}; it was not rolled back")) from exc
         if self._process(vmid):
             raise Unchanged(FlexdiskError("Changed", f"VM {vmid} runs by now; it was not rolled back"))
-        before = self._since(file, name)
+        before, _why = self._compared(file, name)
         argv = ("qm", "rollback", str(vmid), name)
         answer = self._qm(argv)
         now = self._file(vmid)
-        lacking = self._settings_not_back(now, name) or self._volumes_not_back(argv, answer, now, parts)
-        untouched = self._is_untouched(file, now, before, self._since(now, name))
-        if lacking and answer.rc != 0 and untouched and (now.digest == file.digest or not self._process(vmid)):
+        after, why_unknown = self._compared(now, name)
+        lacking = pve_vm.why_not_back(now, name)
+        lacking = lacking or self._volumes_not_back(argv, answer, after, why_unknown, parts)
+        same_file = now.digest == file.digest
+        untouched = now.main.values.get("lock") != rollbacks.LOCK and rollbacks.has_not_begun(
+            before.values(), after.values(), same_file
+        )
+        if lacking and answer.rc != 0 and untouched and (same_file or not self._process(vmid)):
             raise Unchanged(pve_qm.failure(argv, answer, "it was not rolled back"))
         self._finish(argv, answer, lacking)
 
@@ -128,17 +131,13 @@ class ProxmoxSnapshots(ProxmoxDisks):
         missing = [part for part in (f"{volume}@{name}" for volume in self._volumes(section)) if not self._exists(part)]
         return f"snapshot {name} lacks {', '.join(missing)}" if missing else ""
 
-    @staticmethod
-    def _settings_not_back(file: VmFile, name: str) -> str:
-        """Return which settings of the VM are not as in the snapshot, as a sentence; "" if all are."""
-        section, values = file.snapshots.get(name, {}), file.main.values
-        if values.get("parent") != name or not any(pve_vm.is_snapshotted(key, section) for key in section):
-            return f"the VM is not at snapshot {name}"
-        keys = [*pve_vm.differing(section, values), *pve_vm.pending_keys(file)]
-        return f"{', '.join(keys)} of the VM is not as in snapshot {name}" if keys else ""
-
     def _volumes_not_back(
-        self, argv: t.Sequence[str], answer: Answer, file: VmFile, parts: t.Sequence[DatasetId]
+        self,
+        argv: t.Sequence[str],
+        answer: Answer,
+        after: t.Mapping[str, SinceSnapshot],
+        unknown: str,
+        parts: t.Sequence[DatasetId],
     ) -> str:
         """Return which volumes are not as in the snapshot, as a sentence; "" if all are.
 
@@ -146,40 +145,26 @@ class ProxmoxSnapshots(ProxmoxDisks):
         back last.
         """
         vmid, name = int(argv[2]), argv[3]
-        volumes = self._volumes(file.snapshots[name])
-        figures, unknown = self._figures(volumes)
         if unknown:
             return f"nobody knows whether its disks are as in snapshot {name}: {unknown}"
-        guids = {part.name: str(part.guid) for part in parts}
+        guids = {part.name: part.guid for part in parts}
         runs = bool(self._process(vmid))
         any_written = runs and pve_qm.failure(argv, answer, "").code == "NotApplied"
-        at = {volume: _is_at(figures, volume, f"{volume}@{name}", guids, any_written) for volume in volumes}
-        changed = [volume for volume in volumes if not at[volume]]
+        changed = [
+            volume
+            for volume, one in after.items()
+            if one.snapshot != guids.get(f"{volume}@{name}") or not rollbacks.is_back(one, any_written)
+        ]
         if not changed:
             return ""
         text = f"{', '.join(changed)} is not as in snapshot {name}"
         return f"{text}; VM {vmid} runs by now, and another rollback takes back what it writes, too" if runs else text
 
-    def _since(self, file: VmFile, name: str) -> t.Dict[str, int]:
-        """Return the bytes that each volume has written since a snapshot, none if they are not known."""
+    def _compared(self, file: VmFile, name: str) -> t.Tuple[t.Dict[str, SinceSnapshot], str]:
+        """Return the volumes of a snapshot, compared with it, and why they are not known."""
         volumes = self._volumes(file.snapshots.get(name, {}))
         figures, unknown = self._figures(volumes) if volumes else ({}, "")
-        found = (
-            {volume: _written_since(figures, volume, f"{volume}@{name}") for volume in volumes} if not unknown else {}
-        )
-        return {volume: number for volume, number in found.items() if number is not None}
-
-    @staticmethod
-    def _is_untouched(file: VmFile, now: VmFile, before: t.Mapping[str, int], after: t.Mapping[str, int]) -> bool:
-        """Return whether a rollback that was refused has begun with no volume, whatever else has changed the file.
-
-        Then each volume has written as much since the snapshot as before, at least. If that is not known, the file must
-        be the same.
-        """
-        if now.main.values.get("lock") == _LOCKS["rollback"]:
-            return False
-        known = bool(before) and before.keys() == after.keys()
-        return (known or now.digest == file.digest) and all(after[one] >= before[one] for one in before if one in after)
+        return {} if unknown else {volume: _since(figures, volume, f"{volume}@{name}") for volume in volumes}, unknown
 
     def _figures(self, volumes: t.Sequence[str]) -> t.Tuple[_Figures, str]:
         """Return properties of volumes and their snapshots by name, and why they are not known."""
@@ -194,25 +179,12 @@ class ProxmoxSnapshots(ProxmoxDisks):
         return figures, "" if answer.rc == 0 and whole else answer.stderr.strip() or "zfs has not printed all of them"
 
 
-def _is_at(figures: _Figures, volume: str, part: str, guids: t.Mapping[str, str], any_written: bool) -> bool:
-    """Return whether a volume is as in its snapshot: the one of the plan, the newest, and nothing written since.
-
-    any_written: what was written is not compared.
-    """
-    then, now = figures.get(part, {}), figures[volume]
-    if not then or then["guid"] != guids.get(part) or _newer(figures, volume, part):
-        return False
-    return (any_written or int(now["written"]) in _UNWRITTEN) and now["volsize"] == then["volsize"]
-
-
-def _newer(figures: _Figures, volume: str, part: str) -> t.List[t.Dict[str, str]]:
-    """Return the figures of the snapshots of a volume that are newer than this one."""
-    others = [values for name, values in figures.items() if name.startswith(f"{volume}@") and name != part]
-    return [values for values in others if int(values["createtxg"]) > int(figures[part]["createtxg"])]
-
-
-def _written_since(figures: _Figures, volume: str, part: str) -> t.Optional[int]:
-    """Return the bytes that a volume and its newer snapshots have written since this one, None without it."""
-    if part not in figures:
-        return None
-    return sum(int(values["written"]) for values in (figures[volume], *_newer(figures, volume, part)))
+def _since(figures: _Figures, volume: str, part: str) -> SinceSnapshot:
+    """Return a volume, compared with its snapshot. Without one, it has no guid, and nothing else counts."""
+    now, then = figures[volume], figures.get(part)
+    if then is None:
+        return SinceSnapshot(int(now["guid"]), 0, int(now["written"]), False)
+    others = [values for name, values in figures.items() if name.startswith(f"{volume}@")]
+    newer = [values for values in others if int(values["createtxg"]) > int(then["createtxg"])]
+    written = sum(int(values["written"]) for values in (now, *newer))
+    return SinceSnapshot(int(now["guid"]), int(then["guid"]), written, now["volsize"] == then["volsize"])

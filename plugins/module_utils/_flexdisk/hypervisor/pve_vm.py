@@ -107,6 +107,7 @@ def parse_vm(vmid: int, content: bytes, cluster: Cluster, process: str) -> VmCon
         why_waiting=_why_waiting(vmid, file),
         uses=disks.uses,
         digest=VmFile(content).digest,
+        generation=values.get("vmgenid", ""),
         run_id=process,
         prefixes=disks.prefixes,
         unused=disks.unused_volumes,
@@ -159,6 +160,7 @@ def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnaps
         tuple(
             one.dataset for key in sorted(then) if pve_disk.is_unused_key(key) for one in cluster.mentioned(then[key])
         ),
+        not why_not_back(file, name),
     )
 
 
@@ -166,6 +168,26 @@ def differing(then: t.Mapping[str, str], now: t.Mapping[str, str]) -> t.List[str
     """Return the keys that a rollback would change. then: settings of the snapshot. now: settings of the VM."""
     differ = (key for key in sorted({*then, *now}) if _plain_value(key, then) != _plain_value(key, now))
     return [key for key in differ if key not in _OF_SNAPSHOTS and not pve_disk.is_unused_key(key)]
+
+
+def why_not_back(file: VmFile, name: str) -> str:
+    """Return which settings of the VM are not as in a snapshot, as a sentence; "" if all are.
+
+    Snapshots that were taken since are no difference.
+    """
+    section, values = file.snapshots.get(name, {}), file.main.values
+    if not _is_at(file, name) or not any(is_snapshotted(key, section) for key in section):
+        return f"the VM is not at snapshot {name}"
+    keys = [*differing(section, values), *pending_keys(file)]
+    return f"{', '.join(keys)} of the VM is not as in snapshot {name}" if keys else ""
+
+
+def _is_at(file: VmFile, name: str) -> bool:
+    """Return whether the VM was at a snapshot last, or has had none but newer ones since."""
+    at, left = file.main.values.get("parent", ""), dict(file.snapshots)
+    while at != name and at in left:
+        at = left.pop(at).get("parent", "")
+    return at == name
 
 
 def _is_of_disks(key: str, *sections: t.Mapping[str, str]) -> bool:

@@ -10,6 +10,7 @@ import os
 import re
 import time
 import typing as t
+from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.dataset import ZVOL
@@ -66,7 +67,8 @@ class ProxmoxVms:
         configs = []
         for vmid, content in files:
             try:
-                configs.append(pve_vm.parse_vm(vmid, content, cluster, self._process(vmid)))
+                config = pve_vm.parse_vm(vmid, content, cluster, self._process(vmid))
+                configs.append(replace(config, written_at=self._written_at(pve_vm.file_of(vmid))))
             except FlexdiskError as exc:
                 raise FlexdiskError(exc.code, f"VM {vmid}: {exc.message}") from exc
         containers = [pve_vm.container(vmid, content, cluster) for vmid, content in self._files("lxc")]
@@ -178,6 +180,12 @@ class ProxmoxVms:
             return None
         except OSError as exc:
             raise _unreadable(path, exc) from exc
+
+    def _written_at(self, path: str) -> int:
+        """Return when a file was written, in seconds since 1970; 0 if it is not known."""
+        with contextlib.suppress(OSError):
+            return int(os.stat(self._root + path).st_mtime)
+        return 0
 
     def _text(self, path: str) -> str:
         return (self._bytes(path) or b"").decode("utf-8", "replace")

@@ -174,6 +174,8 @@ class ListedSnapshot(t.NamedTuple):
     off: t.Tuple[str, ...] = ()
     # The volumes that a half deleted one names as unused. Those in no disk become unused ones of the VM with its rest.
     unused: t.Tuple[str, ...] = ()
+    # All settings of the VM are as in it, and the VM went back to it last, or it was taken last.
+    is_back: bool = False
 
 
 class NewDisks(t.NamedTuple):
@@ -247,6 +249,10 @@ class VmConfig:
     bootrom: str = ""
     # Changes with the configuration.
     digest: str = ""
+    # Seconds since 1970 when the hypervisor wrote it, 0 if not known.
+    written_at: int = field(default=0, compare=False)
+    # Changes with each rollback by the hypervisor, "" if the VM has none.
+    generation: str = ""
     # MiB.
     memory: int = 0
     vcpus: int = 0
@@ -372,6 +378,17 @@ class Disk:
         return bool(stored) and stored != self.uuid
 
 
+class SinceSnapshot(t.NamedTuple):
+    """A volume, compared with a snapshot of it."""
+
+    # Their guids.
+    volume: int
+    snapshot: int
+    # Bytes that the volume and its newer snapshots have written since.
+    written: int
+    same_size: bool = True
+
+
 class Intent(t.NamedTuple):
     """What a run writes to the journal before it changes a VM."""
 
@@ -403,6 +420,11 @@ class Intent(t.NamedTuple):
     asked: str = ""
     # The run has ended, and the guest had not shut down.
     late: bool = False
+    # Before a rollback by the hypervisor: the volumes, compared with the snapshot, the configuration of the VM and when
+    # it was written, and the generation of the VM.
+    before: t.Tuple[SinceSnapshot, ...] = ()
+    config: str = ""
+    generation: str = ""
 
     @property
     def changes_power(self) -> bool:

@@ -61,7 +61,7 @@ def plan_adoption(host: Host, vm: Vm, spec: AdoptionDeclaration) -> VmPlan:
     if vm.config.prefixes and (seq.steps or vm_record.differences(vm.config, vm.disks)):
         seq.add(Remember(StepReport("")))
     if seq.steps and vm.interrupted is not None:
-        problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted))
+        problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted, vm))
     warnings += [f"{vm.label}: disk {d.label} has no uuid yet" for d in seq.vm.disks if not (d.hidden or d.uuid)]
     return _plan(vm, seq, problems, warnings)
 

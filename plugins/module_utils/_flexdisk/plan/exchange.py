@@ -148,7 +148,7 @@ def _check_power(vm: Vm, policy: Policy, problems: Problems) -> None:
     if state:
         problems.add("VmInTransition", state)
     if vm.interrupted is not None and _of_other_run(vm):
-        problems.add("InUse", interrupted_run_text(vm.interrupted))
+        problems.add("InUse", interrupted_run_text(vm.interrupted, vm))
     if vm.config.frozen:
         problems.add("NotSupported", f"{vm.config.frozen}; it cannot be changed")
     if vm.config.state == "running" and not policy.allow_restart:

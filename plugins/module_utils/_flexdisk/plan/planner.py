@@ -32,9 +32,9 @@ from .disk_steps import AttachDisk, Convert, DestroyDetached, ExchangeDisks
 from .recovery import stays_down
 from .relocation import adopt, as_configured, by_other_names, not_managed, without_dataset
 from .resolve import Resolved, resolve
-from .steps import Step, VmPlan
+from .steps import VmPlan
 from .unseen import check_copies, check_given_up, check_names, check_out_of_place, check_readable
-from .vm_steps import ClearRemains, Relocate, Remember, RemoveUnfinished, RollBack
+from .vm_steps import ClearRemains, Relocate, RemoveUnfinished, RollBack
 from .warnings import warnings_of
 
 
@@ -113,7 +113,7 @@ def check_begun(vm: Vm, problems: Problems) -> None:
     if exchange.begun(vm):
         problems.add("InUse", exchange.why_refused(vm))
     if vm.interrupted is not None and vm.interrupted.rollback:
-        problems.add("InUse", interrupted_run_text(vm.interrupted))
+        problems.add("InUse", interrupted_run_text(vm.interrupted, vm))
     # A run with a journal entry is no release, so facts that it has written only in part are no interrupted release.
     ours = vm.interrupted is not None and not vm.interrupted.late
     for disk in (d for d in vm.disks if not ours and released_identity.release_interrupted(d.volume)):
@@ -315,19 +315,6 @@ def admitted(
             return shared, ordered, problems
         named = {problem.vm for problem in wrong}
         left = [plan for plan in left if plan.name not in named]
-
-
-def handed_on(plans: t.Sequence[VmPlan]) -> t.List[VmPlan]:
-    """Return the plans of a task, with records that do not keep a disk as detached which another VM gets by then."""
-    given = {step.attached.uuid: plan.vm for plan in plans for step in plan.steps if isinstance(step, AttachDisk)}
-
-    def settled(step: Step, vm: str) -> Step:
-        if not isinstance(step, Remember) or not step.detached:
-            return step
-        return replace(step, detached={u: one for u, one in step.detached.items() if given.get(u, vm) == vm})
-
-    result = [(plan, tuple(settled(step, plan.vm) for step in plan.steps)) for plan in plans]
-    return [replace(plan, steps=steps) if steps != plan.steps else plan for plan, steps in result]
 
 
 def lacking(host: Host, ordered: t.Sequence[VmPlan]) -> t.List[Problem]:

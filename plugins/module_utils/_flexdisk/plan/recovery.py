@@ -10,10 +10,9 @@ from dataclasses import replace
 
 from ..model.capabilities import Capabilities
 from ..model.vm import Intent, Vm
-from ..rules.identity import PREFIX
+from ..rules import rollbacks
 from ..rules.inventory import Host
-from ..rules.journal import intent_property
-from ..rules.layout import container
+from ..rules.journal import OF_ROLLBACKS, removal_command
 from ..rules.power import interrupted_run_text, why_kept_down, why_not_started
 from ..rules.unused import left_unused
 from .steps import Step, StepReport, VmPlan
@@ -110,7 +109,8 @@ def intent_result(entry: t.Optional[Intent]) -> t.Dict[str, t.Any]:
     if entry is None:
         return {"readable": False}
     moves = [{"guid": guid, "from": source, "to": target} for guid, source, target in entry.moves]
-    return dict(entry._asdict(), readable=True, steps=list(entry.steps), moves=moves)
+    shown = {key: value for key, value in entry._asdict().items() if key not in OF_ROLLBACKS}
+    return dict(shown, readable=True, steps=list(entry.steps), moves=moves)
 
 
 def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
@@ -134,18 +134,20 @@ def warnings(host: Host, declared: t.Collection[str]) -> t.List[str]:
             if vm.config.state == "stopped":
                 result.append(f"{vm.label}: {_ended_too_late(entry, 'has failed')}")
             continue
+        elif entry.rollback and vm.interrupted is None and entry.host == host.name:
+            result.append(f"{vm.label}: {rollbacks.settled_text(vm, entry)}")
+            continue
+        elif entry.rollback and vm.interrupted is not None and vm.config.prefixes:
+            result.append(f"{vm.label}: {rollbacks.interrupted_text(vm, entry)}")
+            continue
         elif vm.interrupted is None:
             message = f"a run on host {entry.host} was interrupted at {entry.since}; only that host finishes it"
         else:
             message = why_kept_down(vm) or interrupted_run_text(entry)
-        result.append(f"{vm.label}: {message} ({_inherit(pool, uuid)} removes it)")
+        result.append(f"{vm.label}: {message} ({removal_command(pool, uuid)} removes it)")
     return result
 
 
 def gives_up(vm: Vm) -> str:
     """Return the command that removes the entry of a VM from the journal."""
-    return _inherit(vm.config.pool, vm.config.uuid)
-
-
-def _inherit(pool: str, uuid: str) -> str:
-    return f"zfs inherit {PREFIX}{intent_property(uuid)} {container(pool)}"
+    return removal_command(vm.config.pool, vm.config.uuid)

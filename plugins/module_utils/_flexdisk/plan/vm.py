@@ -370,7 +370,8 @@ def plan_deletion(
 def _check_rollback(vm: Vm, staying: t.Sequence[Disk], problems: Problems) -> None:
     """Refuse to keep disks that an interrupted rollback may not have reached. Destroyed ones do not matter."""
     if vm.interrupted is not None and vm.interrupted.rollback and staying:
-        text = f"{interrupted_run_text(vm.interrupted)}, before {', '.join(disk.label for disk in staying)} is detached"
+        labels_of_staying = ", ".join(disk.label for disk in staying)
+        text = f"{interrupted_run_text(vm.interrupted, vm)}, before {labels_of_staying} is detached"
         problems.add("InUse", text)
 
 

@@ -14,7 +14,7 @@ from ..model.errors import Problem, Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact
 from ..model.text import count
 from ..model.vm import DiskConfig, Vm
-from ..rules import exchange, pins, snapshots, space
+from ..rules import exchange, pins, rollbacks, snapshots, space
 from ..rules.identity import render_time
 from ..rules.inventory import Host
 from ..rules.layout import pool_of
@@ -44,7 +44,7 @@ def plan_snapshot(
     if stopped_late and spec.state != "rolled_back":
         seq.add(recovery.recover(vm))
     if vm.interrupted is not None and not (stopped_late or _resumes(vm, spec)):
-        problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted))
+        problems.add("InUse", exchange.why_refused(vm) or interrupted_run_text(vm.interrupted, vm))
     elif spec.state == "present":
         _take(host, seq, spec, now, problems)
     elif spec.state == "absent" and spec.name:
@@ -80,12 +80,15 @@ def _check_others(vm: Vm, problems: Problems) -> None:
 
 def _way_out(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[Problem]:
     """Yield how to end an interrupted rollback that is refused."""
-    if _resumes(vm, spec):
+    if vm.interrupted is not None and _resumes(vm, spec) and vm.config.prefixes:
+        yield Problem("InUse", interrupted_run_text(vm.interrupted, vm), vm.config.alias or vm.config.uuid)
+    elif _resumes(vm, spec):
         text = f"the rollback to snapshot {spec.name} was interrupted, so the VM's disks may be of different times"
         text += f". If nothing makes it possible again, {recovery.gives_up(vm)} accepts the disks as they are now: it "
-        text += "changes no data, and the VM stays stopped until somebody starts it"
-        if not vm.config.prefixes:
-            text += ". Or give the VM up: the module vm with state=absent"
+        text += "changes no data"
+        if vm.config.state == "stopped":
+            text += ", and the VM stays stopped until somebody starts it"
+        text += ". Or give the VM up: the module vm with state=absent"
         yield Problem("InUse", text, vm.config.alias or vm.config.uuid)
 
 
@@ -112,7 +115,10 @@ def _warnings(vm: Vm, spec: SnapshotDeclaration) -> t.Iterator[str]:
 
 def _warnings_about_listed(vm: Vm, name: str) -> t.Iterator[str]:
     """Yield warnings about a rollback by Proxmox VE. It is refused if the VM would have other disks after it."""
-    listed = snapshots.listed_as(vm, name)
+    listed, left = snapshots.listed_as(vm, name), vm.interrupted
+    if left is not None and left.rollback:
+        text = f"the rollback that was interrupted at {left.since} is done again, and takes back"
+        yield f"{vm.label}: {text} {rollbacks.taken_back(vm, left)}. {rollbacks.keeps_disks(vm)} instead"
     for orphan in vm.orphans:
         yield f"{vm.label}: {orphan.volume.name} is in no disk of the VM and stays as it is"
     if listed is not None and listed.serials:

@@ -10,8 +10,9 @@ import typing as t
 from dataclasses import replace
 
 from ..model.dataset import Dataset
-from ..model.vm import Intent, VmConfig
+from ..model.vm import Intent, SinceSnapshot, VmConfig
 from . import identity
+from .layout import container
 from .property_text import LIMIT, check_value, decode_object, encode_json
 from .snapshots import is_name
 from .unwritten import unwritten
@@ -23,12 +24,19 @@ LATEST = 3600
 UNTOLD = 36 * 3600
 UNKNOWN = "unknown"
 _TEXT = re.compile(r"\A[^\x00-\x1f\x7f]{1,255}\Z")
+# Fields about rollbacks by the hypervisor. Other entries do not have them, so that earlier versions can read those.
+OF_ROLLBACKS = ("before", "config", "generation")
 _DATASET = re.compile(r"\A[A-Za-z][A-Za-z0-9_.:/ -]{0,255}\Z")
 
 
 def intent_property(vm: str) -> str:
     """Return the name of the VM's property, without our prefix."""
     return "intent." + vm
+
+
+def removal_command(pool: str, vm: str) -> str:
+    """Return the command that removes the entry of a VM by hand."""
+    return f"zfs inherit {identity.PREFIX}{intent_property(vm)} {container(pool)}"
 
 
 def written_entries(properties: t.Iterable[str]) -> t.Iterator[t.Tuple[str, str]]:
@@ -53,6 +61,7 @@ def encode(entry: Intent) -> str:
     """Return the value of the property. The lists, which only people read, are cut to what ZFS can store."""
     steps = ["".join(c if c.isprintable() else " " for c in step[:200]) for step in entry.steps]
     data = dict(entry._asdict(), steps=steps, moves=list(entry.moves))
+    data = {key: value for key, value in data.items() if value or key not in OF_ROLLBACKS}
     while True:
         text = encode_json(data)
         longest = max(("steps", "moves"), key=lambda key: len(str(data[key])))
@@ -65,7 +74,8 @@ def decode(value: str) -> t.Optional[Intent]:
     """Return the entry, None for anything that this collection would not have written."""
     try:
         data = decode_object(value)
-        entry = Intent(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"]))))
+        before = tuple(SinceSnapshot(*one) for one in data.get("before", ()))
+        entry = Intent(**dict(data, steps=tuple(data["steps"]), moves=tuple(map(tuple, data["moves"])), before=before))
         return entry if _valid(entry) else None
     except (KeyError, TypeError, ValueError):
         return None
@@ -155,7 +165,14 @@ def _valid(entry: Intent) -> bool:
         and (not entry.deletes or bool(_TEXT.match(entry.deletes)))
         and all(_TEXT.match(step) for step in entry.steps)
         and all(
-            isinstance(guid, int) and not isinstance(guid, bool) and _DATASET.match(source) and _DATASET.match(target)
+            _is_number(guid) and _DATASET.match(source) and _DATASET.match(target)
             for guid, source, target in entry.moves
         )
+        and all(map(_is_number, (number for one in entry.before for number in one[:3])))
+        and all(isinstance(one.same_size, bool) for one in entry.before)
+        and all(isinstance(text, str) and (not text or _TEXT.match(text)) for text in (entry.config, entry.generation))
     )
+
+
+def _is_number(value: t.Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from ..model.errors import FlexdiskError
 from ..model.vm import SAVED, Intent, Vm, VmConfig
-from . import exchange
+from . import exchange, rollbacks
 from .differences import in_conversion
 from .failover import AT_HOME_PROPERTY
 from .keys import KEY_NOT_LOADED, key_missing
@@ -137,7 +137,7 @@ def why_kept_down(vm: Vm) -> str:
     if begun or left is None:
         return begun
     if left.rollback:
-        return interrupted_run_text(left)
+        return interrupted_run_text(left, vm)
     if not left.boots or vm.boots or any(in_conversion(vm, d) for d in vm.detached):
         return ""
     return (
@@ -147,8 +147,12 @@ def why_kept_down(vm: Vm) -> str:
     )
 
 
-def interrupted_run_text(entry: Intent) -> str:
-    """Return the message about an interrupted run of this host: what is unfinished, and what completes it."""
+def interrupted_run_text(entry: Intent, vm: t.Optional[Vm] = None) -> str:
+    """Return the message about an interrupted run of this host: what is unfinished, and what completes it. vm: its VM,
+    None if it is not known.
+    """
+    if entry.rollback and vm is not None and vm.config.prefixes:
+        return rollbacks.interrupted_text(vm, entry)
     if entry.rollback:
         return (
             f"a rollback to snapshot {entry.rollback} was interrupted at {entry.since}, so its "

@@ -276,7 +276,7 @@ def changed_since(vm: Vm, snapshot: VmSnapshot, datasets: t.Mapping[str, Dataset
 
     datasets: all of the host.
     """
-    if any(part.written or not is_synced(part.name.partition("@")[2]) for part in newer(vm, snapshot)):
+    if any(_is_difference(vm, one, datasets) for one in newer(vm, snapshot)):
         return True
     for disk in volumes_of(vm):
         part = snapshot.of(disk.volume.name)
@@ -286,6 +286,16 @@ def changed_since(vm: Vm, snapshot: VmSnapshot, datasets: t.Mapping[str, Dataset
         if written or disk.volume.volsize != part.volsize:
             return True
     return False
+
+
+def _is_difference(vm: Vm, newer_one: Dataset, datasets: t.Mapping[str, Dataset]) -> bool:
+    """Return whether a newer snapshot is a difference.
+
+    Rollbacks of Proxmox VE destroy none, so there it is one only if it holds data.
+    """
+    if vm.config.prefixes:
+        return is_changed(newer_one.written, empty_size(datasets, newer_one.pool))
+    return bool(newer_one.written) or not is_synced(newer_one.name.partition("@")[2])
 
 
 def out_of_order(snapshots: t.Iterable[VmSnapshot]) -> str:

@@ -31,12 +31,13 @@ def intent_of(host: Host, uuid: str) -> t.Optional[Intent]:
 
 
 def is_over(host: Host, vm: t.Optional[Vm], entry: t.Optional[Intent]) -> bool:
-    """Whether a run of this host has ended, and its record only waits: its guest still runs, or was stopped much later.
+    """Whether a run of this host has ended, and its record only waits: its guest still runs, or was stopped much later;
+    or nothing is left to do of a rollback.
     vm: as it is now, None if the host cannot use it.
     """
     if vm is None or entry is None or entry.host != host.name or is_unfinished(vm.config):
         return False
-    return entry.late and vm.interrupted is None
+    return (entry.late or bool(entry.rollback)) and vm.interrupted is None
 
 
 def reason(host: Host, config: VmConfig) -> str:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import typing as t
 
 from ..model.dataset import Dataset
-from .inventory import Host
 from .layout import container
+
+if t.TYPE_CHECKING:
+    from .inventory import Host
 
 # logicalused of a volume that nobody has written to, by logicalreferenced of an empty file system of the same pool,
 # which tells its sector size, and by whether both are encrypted. Where a ZFS has other figures, nothing is unwritten.

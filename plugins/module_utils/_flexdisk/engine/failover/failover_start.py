@@ -327,7 +327,7 @@ def _why_unsure(vm: Vm, claims: Claims, unasked: bool, here: str) -> str:
 
 
 def _interrupted(vm: Vm) -> str:
-    return interrupted_run_text(vm.interrupted) if vm.interrupted is not None else ""
+    return interrupted_run_text(vm.interrupted, vm) if vm.interrupted is not None else ""
 
 
 def _shall_start(vm: Vm) -> bool:

@@ -15,11 +15,13 @@ from ...model.vm import Intent, Vm
 from ...plan.disk_steps import AttachDisk, DiskDeparture
 from ...plan.steps import VmPlan
 from ...plan.vm_steps import Relocate, RollBack
-from ...rules import identity, journal
+from ...rules import identity, journal, rollbacks
 from ...rules.inventory import Host
 from ...rules.layout import container
 from ...rules.usage import as_it_ran
 from ...zfs.commands import Zfs
+
+_BEGINS_WITHIN = 60  # seconds: a command of the hypervisor that a killed run has started may wait for a lock
 
 
 def host_name() -> str:
@@ -80,6 +82,8 @@ def _with_intent(vm: Vm, intent: t.Optional[Intent]) -> Vm:
     The work of a killed run is continued. An intent that an ended run has left for a late shutdown counts only if the
     VM is down because of it. Either way, a VM is started only if it is down because of that run.
     """
+    if intent is not None and _is_settled(vm, intent, time.time()):
+        return vm
     if intent is not None and vm.config.prefixes:  # no task sets autoboot there: whoever has changed it meant it
         intent = intent._replace(autoboot=vm.config.autoboot)
     if intent is not None and intent.late and vm.config.state == "running":
@@ -91,6 +95,13 @@ def _with_intent(vm: Vm, intent: t.Optional[Intent]) -> Vm:
     vm = replace(vm, interrupted=intent)
     # The VM ran when that run was planned, so the hypervisor reported its disks completely then.
     return as_it_ran(vm) if vm.halted and vm.doubted else vm
+
+
+def _is_settled(vm: Vm, intent: Intent, now: float) -> bool:
+    """Return whether nothing is left to do of a rollback by the hypervisor: it is complete, or has never begun."""
+    how = rollbacks.outcome(vm, intent) if intent.rollback and vm.config.prefixes else rollbacks.UNKNOWN
+    waits = how == rollbacks.NOT_BEGUN and now - identity.seconds_of(intent.since) < _BEGINS_WITHIN
+    return how != rollbacks.UNKNOWN and not waits
 
 
 class Journal:
@@ -135,6 +146,7 @@ class Journal:
             member=(plan.after.member or "") if _creates(plan) else "",
             deletes=_deletes(plan),
             asked=journal.run_id(vm.config) if asks else earlier.asked if earlier is not None else "",
+            **_before_rollback(plan),
         )
         self._store(pool, plan.vm, intent)
 
@@ -204,9 +216,11 @@ def _key(vm: Vm) -> t.Tuple[str, str]:
 
 
 def _is_obsolete(vm: Vm, intent: t.Optional[Intent], host: str) -> bool:
-    """Return whether a guest that was asked to shut down has refused, or the VM was started again since."""
-    late = intent is not None and intent.late and intent.host == host
-    return late and vm.interrupted is None and vm.asked is None
+    """Return whether a guest that was asked to shut down has refused, or the VM was started again since; or whether
+    nothing is left to do of a rollback.
+    """
+    over = intent is not None and (intent.late or bool(intent.rollback)) and intent.host == host
+    return over and vm.interrupted is None and vm.asked is None
 
 
 def _still_matters(earlier: Intent, plan: VmPlan) -> bool:
@@ -217,7 +231,7 @@ def _still_matters(earlier: Intent, plan: VmPlan) -> bool:
 
 def _as_ended(intent: Intent) -> Intent:
     """Return the intent of a run that has ended, except that a guest may still shut down because of it."""
-    return intent._replace(late=True, steps=(), moves=(), rollback="", creates="")
+    return intent._replace(late=True, steps=(), moves=(), rollback="", creates="", before=(), config="", generation="")
 
 
 def _creates(plan: VmPlan) -> str:
@@ -233,6 +247,17 @@ def _rollback(plan: VmPlan) -> str:
     earlier = plan.before.interrupted
     repeated = earlier.rollback if earlier is not None and _deletes(plan) else ""
     return next((step.name for step in plan.steps if isinstance(step, RollBack)), repeated)
+
+
+def _before_rollback(plan: VmPlan) -> t.Dict[str, t.Any]:
+    """Return what is known from before a rollback by the hypervisor. If it is repeated, from before the first."""
+    vm, name = plan.before, _rollback(plan)
+    if vm.interrupted is not None and vm.interrupted.rollback:
+        return {key: getattr(vm.interrupted, key) for key in journal.OF_ROLLBACKS}
+    if not (name and vm.config.prefixes):
+        return {}
+    known = rollbacks.compared(vm, name), rollbacks.written_config(vm.config), vm.config.generation
+    return dict(zip(journal.OF_ROLLBACKS, known))
 
 
 def _deletes(plan: VmPlan) -> str:

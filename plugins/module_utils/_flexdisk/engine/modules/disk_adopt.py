@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from ...hypervisor.protocol import Hypervisor
 from ...model.desired import AdoptionDeclaration, Approval, Policy
 from ...model.errors import FlexdiskError, Problem
-from ...model.vm import Vm
+from ...model.vm import Intent, Vm
 from ...parse.disk_adopt import parse_adoption
 from ...plan import recovery
 from ...plan.disk_adopt import plan_adoption, plan_release, released, would_become_unknown
@@ -23,6 +23,7 @@ from ...rules import released_identity
 from ...rules.inventory import Host
 from ...rules.power import interrupted_run_text
 from ...rules.skipped import lines
+from ...rules.unfinished import is_over
 from ...zfs.commands import Zfs
 from ..run import report
 from ..run.outcome import Outcome
@@ -106,7 +107,7 @@ class _IdentityTask(Task):
     def _releases(self, host: Host, vms: t.Sequence[Vm]) -> t.List[VmPlan]:
         """Plan a release. A VM with the intent of an interrupted run gets no plan, only a problem."""
         self.outcome.problems += _unknown(host, None if self._raw is None else [vm.config.uuid for vm in vms])
-        interrupted = {uuid for _pool, uuid in host.intents}
+        interrupted = {uuid for (_pool, uuid), entry in host.intents.items() if not _is_settled(host, uuid, entry)}
         plans = [plan_release(host, vm, self._forget) for vm in vms]
         return [plan for plan in plans if plan.problems or plan.vm not in interrupted]
 
@@ -181,15 +182,21 @@ def _unknown(host: Host, asked: t.Optional[t.Collection[str]]) -> t.List[Problem
         if disk.vm not in vms:  # a detached disk of a VM is a problem of the VM's plan
             result.append(Problem("InUse", would_become_unknown(disk), disk.vm, disk.label))
     for (pool, uuid), intent in sorted(host.intents.items()):
-        if asked is None or uuid in asked:
+        if (asked is None or uuid in asked) and not _is_settled(host, uuid, intent):
             is_ours = intent is not None and intent.host == host.name
             message = (
-                interrupted_run_text(intent)
+                interrupted_run_text(intent, vms.get(uuid))
                 if intent and is_ours
                 else f"an interrupted run left its record in pool {pool}"
             )
             result.append(Problem("InUse", message, vms[uuid].label if uuid in vms else uuid))
     return result
+
+
+def _is_settled(host: Host, uuid: str, entry: t.Optional[Intent]) -> bool:
+    """Return whether an entry is about a rollback of which nothing is left to do."""
+    vm = next((one for one in host.vms if one.config.uuid == uuid), None)
+    return entry is not None and bool(entry.rollback) and is_over(host, vm, entry)
 
 
 def _facts(vm: Vm) -> t.Dict[str, t.Tuple[str, ...]]:

@@ -15,7 +15,7 @@ from ...model.errors import FlexdiskError
 from ...model.vm import Vm
 from ...plan import guest_sizes, recovery
 from ...plan.disk_steps import DestroyDetached
-from ...plan.planner import admitted, handed_on
+from ...plan.planner import admitted
 from ...plan.steps import VmPlan
 from ...rules.inventory import Host
 from ...rules.layout import container
@@ -101,7 +101,7 @@ class Task:
         host = self.read_host()
         plans = [self._compared(plan) for plan in self.plan(host)]
         outcome.problems += [problem for plan in plans for problem in plan.problems]
-        good = ordered = handed_on([plan for plan in plans if not plan.problems])
+        good = ordered = [plan for plan in plans if not plan.problems]
         if self.admits:
             good, ordered, lacking = admitted(host, good, self.policy.continue_on_refusal)
             outcome.problems += lacking
