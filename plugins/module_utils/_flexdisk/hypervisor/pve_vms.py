@@ -18,7 +18,6 @@ from ..model.errors import FlexdiskError
 from ..model.resources import Resources, checked
 from ..model.sizes import MIB
 from ..model.vm import VmConfig
-from ..rules import vm_record
 from . import pve_disk, pve_storage, pve_vm
 from .protocol import Guests, Records, Resizing, Snapshots, WaitingChanges, WholeVms
 
@@ -73,7 +72,7 @@ class ProxmoxVms:
                 raise FlexdiskError(exc.code, f"VM {vmid}: {exc.message}") from exc
         containers = [pve_vm.container(vmid, content, cluster) for vmid, content in self._files("lxc")]
         unique = pve_vm.with_unique_uuids(configs, cluster, self._of_other_nodes())
-        return [*vm_record.without_given(self._with_record(one) for one in unique), *containers]
+        return [*(self._with_record(one) for one in unique), *containers]
 
     def _with_record(self, config: VmConfig) -> VmConfig:
         """Return a VM with its record. That of a UUID which a VM of another node has too may be of either."""

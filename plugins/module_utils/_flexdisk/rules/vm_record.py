@@ -56,21 +56,6 @@ def _parsed_detached(raw: t.Any) -> t.Dict[str, t.Dict[str, str]]:
     return {uuid: dict(one) for uuid, one in raw.items()}
 
 
-def without_given(configs: t.Iterable[VmConfig]) -> t.List[VmConfig]:
-    """Return the VMs with records that do not have as detached what another VM has got since, by its record."""
-    configs = list(configs)
-    owners = {saved.get("uuid"): config.uuid for config in configs for saved in known(config).values()}
-    return [_without_given(config, owners) for config in configs]
-
-
-def _without_given(config: VmConfig, owners: t.Mapping[t.Any, str]) -> VmConfig:
-    away = config.record.detached if config.record is not None else {}
-    left = {uuid: one for uuid, one in away.items() if owners.get(uuid, config.uuid) == config.uuid}
-    if config.record is None or len(left) == len(away):
-        return config
-    return replace(config, record=config.record._replace(detached=left))
-
-
 def says_something(record: VmRecord) -> bool:
     """Whether a record says anything. One that does not is no file."""
     return bool(record.disks or record.detached or record.flexible_disk_size is not None)
