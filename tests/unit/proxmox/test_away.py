@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Disks of Proxmox VE that are in the record of their VM, and on another node, detached, or in a storage that is off."""
+"""Disks in the record of their VM that are on another node, detached, or in a storage that is off."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import json
 
 import pytest
 
+from .test_elsewhere import with_other
 from .test_leaving import GONE, LEAVES, ROOT, detached, record, there
 from .test_registry import adoption, steps, task
 from .test_unseen import KEPT, LVM, OFF, known, moved
@@ -157,3 +158,15 @@ def test_a_vm_that_cannot_be_changed_keeps_its_record():
     assert task(world, {"uuid": DATA, "name": "archive"}).problems == []
     assert away(world) == before
     assert [*detached(world)] == ["archive"]
+
+
+def test_a_detached_disk_that_another_vm_has_got():
+    """It is not in the way of a new one of its name, also while its storage is off."""
+    world = with_other()
+    world.done(ROOT, KEPT)
+    world.done(ROOT, **LEAVES)
+    world.done({"uuid": DATA, "name": "data"}, vm={"vm": "other"})
+    assert [*away(world)] == [DATA]
+    world.write("storage.cfg", OFF)
+    world.four_steps(ROOT, {"name": "data", "size": "1GiB"})
+    assert away(world) == {}

@@ -221,7 +221,8 @@ def test_a_vm_without_a_uuid_or_with_that_of_another(pve):
     reasons = {vm["alias"]: vm["reason"] for vm in found["skipped_vms"]}
     assert reasons["old"] == "its configuration has no UUID; qm set 300 --smbios1 uuid=UUID gives it one"
     assert {reasons["db"], reasons["twin"]} == {
-        f"VMs 101, 301 have the same UUID {DB} in smbios1; give all but one another with qm set"
+        f"VMs 101, 301 have the same UUID {DB} in smbios1; "
+        "the one whose disks have names here keeps it, and qm set gives the others another"
     }
     assert len({vm["uuid"] for vm in found["skipped_vms"]}) == 3
 

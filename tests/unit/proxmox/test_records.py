@@ -242,6 +242,8 @@ def test_disk_verify_shows_where_the_two_differ():
     world.done()
     assert findings(world) == {}
     world.run("qm", "set", "100", "--delete", "scsi1")
+    assert findings(world) == {}
+    world.run("qm", "set", "100", "--delete", "unused0")
     assert list(findings(world).values()) == [f"the record has other with serial {SERIAL}, which no disk has"]
 
 
@@ -297,6 +299,9 @@ def test_what_is_gone_for_good_is_given_up_by_name():
     world.done(SHOP)
     moved_to_another_storage(world)
     world.run("qm", "set", "100", "--delete", "scsi1")
+    said = world.refusal({"name": "data", "state": "absent"})
+    assert f"of the VM has no identity, and may be this disk. If so, give it serial={SERIAL}" in said
+    world.run("qm", "set", "100", "--delete", "unused0")
     done = world.four_steps({"name": "data", "state": "absent"})
     assert "- data forgotten" in done.diff
     assert SERIAL not in record(world)["disks"]
@@ -329,6 +334,7 @@ def gone_for_good():
     world.done(SHOP)
     moved_to_another_storage(world)
     world.run("qm", "set", "100", "--delete", "scsi1")
+    world.run("qm", "set", "100", "--delete", "unused0")
     return world
 
 

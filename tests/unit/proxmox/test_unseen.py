@@ -126,6 +126,24 @@ def test_a_uuid_of_a_vm_of_another_node():
     world.four_steps(ROOT, KEPT)
 
 
+def test_a_disk_of_a_vm_that_is_skipped_is_not_said_to_be_gone():
+    """The task names it by its UUID alone, and no VM that is read has it."""
+    for attached in (True, False):
+        world = known()
+        on_another_node(world, world.file)
+        if not attached:
+            world.run("qm", "set", "100", "--delete", "scsi1")
+        (problem,) = task(world, {"uuid": DATA, "state": "absent"}).problems
+        assert f"{VOLUME} has this uuid, and no VM whose disks this task manages has it" in problem.message
+
+
+def test_the_last_of_two_lines_has_the_uuid():
+    world = known()
+    two = f"smbios1: uuid={DATA}\nsmbios1: uuid={VM}\n"
+    on_another_node(world, world.file.replace(f"smbios1: uuid={VM}\n", two))
+    assert f"have the same UUID {VM}" in world.refusal(ROOT)
+
+
 def test_a_uuid_in_a_snapshot_of_a_vm_of_another_node():
     """It is what that VM was."""
     world = known()

@@ -152,6 +152,55 @@ def test_an_unused_volume_that_a_running_vm_has_open_is_not_touched(plugged):
     world.four_steps(ROOT, SMALLER)
 
 
+def test_a_disk_that_another_running_vm_has_open_is_not_taken():
+    """Its line was taken out of the file of that VM by hand. That guest would lose its data, or write into ours."""
+    world = with_other()
+    world.done(ROOT, DATA_DISK)
+    world.run("qm", "start", "101")
+    world.run("qm", "set", "101", "--scsi3", "thick:vm-100-disk-0")
+    lines = other_file(world).splitlines(keepends=True)
+    text = "".join(line for line in lines if not line.startswith("scsi3:"))
+    world.write("nodes/pve1/qemu-server/101.conf", text)
+    said = f"the running VM other ({OTHER}) has {VOLUME} open as scsi3, whatever its configuration says"
+    for disks, more in (((ROOT, SMALLER), {}), ((ROOT, GONE), {}), ((ROOT,), LEAVES)):
+        assert f"data: {said}; a stop and a start of that VM ends this [InUse]" in world.refusal(*disks, **more)
+    world.four_steps({"name": "root", "size": "5GiB"})
+    world.run("qm", "stop", "101")
+    world.four_steps(ROOT, SMALLER)
+
+
+NUMBERS = {
+    "line": "scsi3: /dev/zd16,size=2G",
+    "partition": "scsi3: /dev/zd16p1,size=2G",
+    "args": "args: -drive file=/dev/zd16,if=none",
+    "snapshot": "[before]\nscsi3: /dev/zd16,size=2G\nsnaptime: 1",
+}
+
+
+@pytest.mark.parametrize("form", sorted(NUMBERS))
+@pytest.mark.parametrize("unused", [False, True])
+def test_a_volume_that_is_named_by_the_number_of_its_device(form, unused):
+    """Only the links of the host say which one that is."""
+    world = with_other()
+    world.done(ROOT, DATA_DISK)
+    if unused:
+        world.run("qm", "set", "100", "--delete", "scsi1")
+    world.write("nodes/pve1/qemu-server/101.conf", other_file(world) + NUMBERS[form] + "\n")
+    link = world.files / f"dev/zvol/{VOLUME}"
+    link.parent.mkdir(parents=True)
+    link.symlink_to("../../../zd16")
+    for disks, more in (((ROOT, GONE), {}), ((ROOT, SMALLER), {}), ((ROOT,), {"vm": {"unlisted": "destroy"}})):
+        before = there(world, VOLUME)
+        world.converge(*disks, **more)
+        assert there(world, VOLUME) == before is True
+        assert world.volsize(VOLUME) == 2048
+    assert "other (" in world.refusal(ROOT, GONE)
+    link.unlink()
+    (world.files / "dev/zd16").write_text("")
+    with pytest.raises(FlexdiskError, match=r"a VM has /dev/zd16, and no link in /dev/zvol says which volume that is"):
+        world.converge(ROOT, GONE)
+
+
 def test_no_new_disk_comes_to_a_place_that_a_running_vm_has_taken(plugged):
     world, key = plugged
     new = {"name": "new", "size": "1GiB", "pci_slot": key}

@@ -26,7 +26,7 @@ from ..rules import vm_record
 from ..rules.identity import serial_of
 from ..rules.layout import within
 from ..rules.usage import uses
-from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_storage, pve_vm, whole_files
+from . import pve_disk, pve_lock, pve_monitor, pve_qm, pve_vm, whole_files
 from .pve_config import VmFile
 from .pve_vms import ProxmoxVms
 
@@ -169,11 +169,12 @@ class ProxmoxDisks(ProxmoxVms):
         return {entry.path: sizes[entry.key] for entry in config.disks if entry.volume and entry.key in sizes}
 
     def opened(self, vm: str = "") -> t.List[GuestDisk]:
-        storages, result = self._cluster().storages, []
+        cluster, result = self._cluster(), []
         for config in (one for one in self._seen.values() if vm in ("", one.uuid)):
             vmid = config.proxmox.get("vmid", 0)
             for block in self._blocks(vmid) if vmid and self._process(vmid) else ():
-                volumes = tuple(one.dataset for one in pve_storage.mentioned(storages, block.text))
+                known = cluster._replace(zvols=self._zvols([block.text.encode()]))
+                volumes = tuple(one.dataset for one in known.mentioned(block.text))
                 key = next((part for part in block.parts if pve_disk.is_disk_key(part)), "")
                 result.append(GuestDisk(config.uuid, config.label, key, volumes))
         return result

@@ -24,6 +24,8 @@ _MENTION = re.compile(
     rf"(?:base-[0-9]{{1,9}}-[^\s,;=/]{{1,255}}/)?(?P<volume>{_OF_VM})"
     rf"|(?P<bare>{_OF_VM})"
 )
+# The device of a volume by its number, or a partition of it.
+NUMBERED = re.compile(r"/dev/(zd[0-9]{1,9})(?:p[0-9]+)?(?![0-9A-Za-z])")
 _PARTITION = re.compile(r"-part[0-9]+")
 
 
@@ -134,6 +136,14 @@ def mentioned(storages: t.Mapping[str, Storage], text: str) -> t.List[Mention]:
             doubt = f"no storage is called {name}" if name else "nothing tells its storage"
             found += [Mention(one, doubt) for one in _anywhere(storages, bare or match["volume"])]
     return found
+
+
+def with_lasting_paths(text: str, zvols: t.Mapping[str, str]) -> str:
+    """Return a text with the paths of volumes in place of those with numbers, which are others after a restart.
+
+    zvols: the datasets by what Linux calls their devices, such as C(zd16).
+    """
+    return NUMBERED.sub(lambda match: f"/dev/zvol/{zvols[match[1]]}" if match[1] in zvols else match[0], text)
 
 
 def _devices(path: str) -> t.List[str]:

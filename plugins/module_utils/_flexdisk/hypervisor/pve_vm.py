@@ -47,6 +47,7 @@ _I440FX = re.compile(r"(type=)?(pc|pc-i440fx-[^,]*)?(,.*)?")  # "machine"; on q3
 # A drive that Proxmox VE makes for cloud-init. A rollback makes its volume, or leaves it behind.
 _CLOUD_INIT = re.compile(r"[^,]*:(\S*/)?(vm-\d+-)?cloudinit\b")
 _IN_ORDER = "it is in the boot order, from which Proxmox VE takes no disk while the VM runs"
+_KEEPS_UUID = "the one whose disks have names here keeps it, and qm set gives the others another"
 _SMBIOS = re.compile(rb"^smbios1:\s*(\S+)", re.MULTILINE)
 _KEY_ORDER = re.compile(r"([a-z]+)(\d+)")
 
@@ -63,6 +64,12 @@ class Cluster(t.NamedTuple):
     """The names of the replication jobs of each VM."""
     pools: t.Optional[t.FrozenSet[str]] = None
     """The pools that are imported, None if that is not known."""
+    zvols: t.Mapping[str, str] = {}
+    """The datasets of volumes that files of VMs name by the numbers of their devices, such as C(zd16)."""
+
+    def mentioned(self, text: str) -> t.List[pve_storage.Mention]:
+        """Return all volumes that a text names."""
+        return pve_storage.mentioned(self.storages, pve_storage.with_lasting_paths(text, self.zvols))
 
 
 def parse_cluster(node: str, storages: str, ha: str, replication: str) -> Cluster:
@@ -151,10 +158,7 @@ def _listed(vmid: int, name: str, file: VmFile, cluster: Cluster) -> ListedSnaps
         serials,
         tuple(off),
         tuple(
-            one.dataset
-            for key in sorted(then)
-            if pve_disk.is_unused_key(key)
-            for one in pve_storage.mentioned(cluster.storages, then[key])
+            one.dataset for key in sorted(then) if pve_disk.is_unused_key(key) for one in cluster.mentioned(then[key])
         ),
         not why_not_back(file, name),
     )
@@ -298,11 +302,11 @@ def with_unique_uuids(
         others = vms[config.uuid]
         if len(others) > 1:
             numbers = ", ".join(str(one.proxmox["vmid"]) for one in others)
-            why = f"VMs {numbers} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
+            why = f"VMs {numbers} have the same UUID {config.uuid} in smbios1; {_KEEPS_UUID}"
             config = left_alone(replace(config, uuid=_stand_in(cluster, config.proxmox["vmid"])), why)
         elif config.uuid in elsewhere:
             twins = ", ".join((f"{config.proxmox['vmid']} of node {cluster.node}", *elsewhere[config.uuid]))
-            why = f"VMs {twins} have the same UUID {config.uuid} in smbios1; give all but one another with qm set"
+            why = f"VMs {twins} have the same UUID {config.uuid} in smbios1; {_KEEPS_UUID}"
             config = left_alone(config, why)
         result.append(config)
     return result
@@ -357,8 +361,8 @@ def _uuid(smbios: str) -> str:
 
 def uuid_in(content: bytes) -> str:
     """Return the UUID of a VM from its file, "" if it has none. Quicker than parse_vm(), for files of other nodes."""
-    line = _SMBIOS.search(content.partition(b"\n[")[0])
-    return _uuid(line.group(1).decode("utf-8", "replace")) if line else ""
+    lines = _SMBIOS.findall(content.partition(b"\n[")[0])
+    return _uuid(lines[-1].decode("utf-8", "replace")) if lines else ""  # Proxmox VE takes the last one
 
 
 def _number(text: str, digits: int = 9) -> int:
@@ -723,7 +727,7 @@ def _named(cluster: Cluster, file: VmFile) -> t.Iterator[t.Tuple[Section, str, p
     for section in file.sections:
         for line in section.lines:
             if line.comment is None and line.key not in _TEXTS:
-                for one in pve_storage.mentioned(cluster.storages, line.value if line.key else line.raw):
+                for one in cluster.mentioned(line.value if line.key else line.raw):
                     yield section, line.key, one
 
 
@@ -788,6 +792,6 @@ def _snapshots(cluster: Cluster, file: VmFile) -> t.Dict[str, t.List[str]]:
     found: t.Dict[str, t.List[str]] = {}
     for name, values in file.snapshots.items():
         for value in values.values():
-            for one in pve_storage.mentioned(cluster.storages, value):
+            for one in cluster.mentioned(value):
                 found.setdefault(one.dataset, []).append(name)
     return found

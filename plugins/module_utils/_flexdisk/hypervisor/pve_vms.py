@@ -18,7 +18,8 @@ from ..model.errors import FlexdiskError
 from ..model.resources import Resources, checked
 from ..model.sizes import MIB
 from ..model.vm import VmConfig
-from . import pve_disk, pve_vm
+from ..rules import vm_record
+from . import pve_disk, pve_storage, pve_vm
 from .protocol import Guests, Records, Resizing, Snapshots, WaitingChanges, WholeVms
 
 _LOCAL = pve_vm.LOCAL
@@ -61,9 +62,10 @@ class ProxmoxVms:
         self._elsewhere: t.Optional[t.Mapping[str, t.Sequence[str]]] = None
 
     def vms(self) -> t.List[VmConfig]:
-        cluster = self._cluster()
+        files = [*self._files("qemu-server")]
+        cluster = self._cluster()._replace(zvols=self._zvols([content for _vmid, content in files]))
         configs = []
-        for vmid, content in self._files("qemu-server"):
+        for vmid, content in files:
             try:
                 config = pve_vm.parse_vm(vmid, content, cluster, self._process(vmid))
                 configs.append(replace(config, written_at=self._written_at(pve_vm.file_of(vmid))))
@@ -71,7 +73,7 @@ class ProxmoxVms:
                 raise FlexdiskError(exc.code, f"VM {vmid}: {exc.message}") from exc
         containers = [pve_vm.container(vmid, content, cluster) for vmid, content in self._files("lxc")]
         unique = pve_vm.with_unique_uuids(configs, cluster, self._of_other_nodes())
-        return [*(self._with_record(one) for one in unique), *containers]
+        return [*vm_record.without_given(self._with_record(one) for one in unique), *containers]
 
     def _with_record(self, config: VmConfig) -> VmConfig:
         """Return a VM with its record. That of a UUID which a VM of another node has too may be of either."""
@@ -109,6 +111,31 @@ class ProxmoxVms:
         names = ("storage.cfg", "ha/resources.cfg", "replication.cfg")
         cluster = pve_vm.parse_cluster(self._node(), *(self._text(f"{pve_vm.CLUSTER}/{name}") for name in names))
         return cluster._replace(pools=self._pools())
+
+    def _zvols(self, texts: t.Iterable[bytes]) -> t.Dict[str, str]:
+        """Return the datasets of the volumes that texts name by the numbers of their devices.
+
+        Raises FlexdiskError UnexpectedOutput if a device is there, and nothing says which volume it is.
+        """
+        matches = (
+            pve_storage.NUMBERED.finditer(text.decode("utf-8", "replace")) for text in texts if b"/dev/zd" in text
+        )
+        named = {match[1] for found in matches for match in found}
+        known = self._zvol_links() if named else {}
+        for device in sorted(named - {*known}):
+            if os.path.exists(f"{self._root}/dev/{device}"):
+                text = f"a VM has /dev/{device}, and no link in /dev/zvol says which volume that is (udevadm trigger)"
+                raise FlexdiskError("UnexpectedOutput", text)
+        return {device: known[device] for device in named if device in known}
+
+    def _zvol_links(self) -> t.Dict[str, str]:
+        top, found = f"{self._root}/dev/zvol", {}
+        for folder, _folders, names in os.walk(top):
+            for name in names:
+                path = os.path.join(folder, name)
+                with contextlib.suppress(OSError):
+                    found[os.path.basename(os.readlink(path))] = os.path.relpath(path, top)
+        return found
 
     def _pools(self) -> t.Optional[t.FrozenSet[str]]:
         """Return the pools that are imported, None if that is not known."""

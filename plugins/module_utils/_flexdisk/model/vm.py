@@ -146,8 +146,8 @@ class VmRecord(t.NamedTuple):
     disks: t.Mapping[str, t.Mapping[str, t.Any]]
     # MiB.
     flexible_disk_size: t.Optional[int] = None
-    # Disks that were detached from the VM, by their uuids: their names, the volumes where they are, and the GUIDs of the
-    # pools of these as texts, "" where that is not known.
+    # Disks that were detached from the VM, by their uuids: their names, the volumes where they are, and the GUIDs of
+    # the pools of these as texts, "" where that is not known.
     detached: t.Mapping[str, t.Mapping[str, str]] = {}
 
 

@@ -159,19 +159,27 @@ def remove_name(disk: Disk) -> WriteIdentity:
 # -- the configuration
 
 
-def configure_defaults(vm: Vm, places: bool) -> t.Optional[EditDisks]:
+def configure_defaults(vm: Vm, places: bool, listed: t.Collection[str] = ()) -> t.Optional[EditDisks]:
     """Return the step that configures UUIDs that an old vmadm left out and, with places=True, the slots that bhyve has
     chosen.
 
     A disk without a configured slot would move when another disk is removed. The uuid follows from the guid, so that it
     can be predicted.
+
+    Args:
+        vm: the VM.
+        places: whether slots are configured.
+        listed: the volumes of the disks that the task lists. Of others, a serial that a disk away from the VM has, too,
+            as after a restore, is not replaced: it shows that the two are the same disk.
     """
     edits, labels, serials = [], [], []
+    away = vm_record.serials_away(vm) if vm.config.prefixes else ()
     configured = {entry.path: entry for entry in vm.config.disks}
     for disk in vm.disks:
         entry = configured[disk.path]
         lacks: t.Dict[str, t.Union[str, bool]] = {}
-        known = entry.uuid or vm_record.has_serial(vm.config, entry.serial)
+        known = entry.uuid or entry.serial in vm_record.known(vm.config)
+        known = known or (entry.serial in away and disk.volume.name not in listed)
         if not (known or disk.hidden or disk.disowned) and disk.volume.guid:
             lacks["uuid"] = disk.uuid or identity.uuid_of(disk.volume.guid)
         if places and not entry.pci_slot and disk.pci_slot:

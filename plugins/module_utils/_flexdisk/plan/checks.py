@@ -11,7 +11,7 @@ from ..model.capabilities import Capabilities
 from ..model.dataset import Dataset
 from ..model.errors import Problems
 from ..model.sizes import MIB, render_apart, render_bytes, render_change, render_exact, render_mib
-from ..model.text import count
+from ..model.text import count, visible
 from ..model.vm import THICK, Disk, Vm, VmConfig
 from ..rules import slots, space
 from ..rules.differences import crosses, in_conversion
@@ -22,6 +22,7 @@ from ..rules.keys import leaves_its_root
 from ..rules.layout import arriving_prefix, container, copy_place, detached_place
 from ..rules.replicas import hosts
 from ..rules.reservation import PoolGeometry
+from ..rules.unmanaged import former_vm
 from ..rules.usage import also_attached, labels, why_renamed
 from . import disk_travel, predict
 from .resolve import Leaver, Resolved, Target, slots_after, staying_bytes
@@ -217,22 +218,49 @@ def _check_renamed(resolved: Resolved, problems: Problems) -> None:
 
 
 def _check_twins(resolved: Resolved, problems: Problems) -> None:
-    """Refuse a detached disk whose serial an attached one has, as after a restore: nobody knows which one is meant."""
-    config = resolved.vm.config
-    volumes = {entry.volume: entry for entry in config.disks if entry.volume} if config.prefixes else {}
-    named = {disk.uuid: volumes[disk.volume.name] for disk in resolved.vm.disks if disk.volume.name in volumes}
+    """Refuse to attach a disk whose serial an attached one has."""
+    for disk, label in ((target.disk, target.label) for target in resolved.targets if target.disk is not None):
+        twin = twin_of(resolved.vm, disk)
+        if twin:
+            vmid, key = resolved.vm.config.proxmox["vmid"], twin.partition(" ")[0]
+            way = f"Give the attached one another serial (qm set {vmid} --{key}, with the rest of its line), or, while"
+            problems.add(
+                "Ambiguous", f"{_either(disk, twin)}. {way} the VM is stopped, another name by its pci_slot", label
+            )
+
+
+def why_not_destroyed(vm: Vm, name: t.Optional[str], disk: Disk) -> str:
+    """Return why an entry with a name does not destroy a disk: another has its serial, or its name. "" if it does."""
+    if not name or not vm.config.prefixes:
+        return ""
+    twin, way = twin_of(vm, disk), f"say - {{uuid: {disk.uuid}, state: absent}}, without a name"
+    if twin:
+        return f"{_either(disk, twin)}. If that is to be destroyed, {way}"
+    others = [one for one in (*vm.disks, *vm.orphans, *vm.detached) if one.name == name and one.uuid != disk.uuid]
+    names = ", ".join(one.volume.name for one in others if not former_vm(vm, one))
+    return f"{names} is called so, too. If {disk.volume.name} is to be destroyed, {way}" if names else ""
+
+
+def _either(disk: Disk, twin: str) -> str:
+    text = f"{disk.volume.name} is not attached, and {twin} has its serial {serial_of(disk.uuid)}"
+    return f"{text}, as a restored disk has: either may be meant"
+
+
+def twin_of(vm: Vm, disk: Disk) -> str:
+    """Return the attached disk that has the serial of one that is not attached, as after a restore, "" for none. It may
+    be in any storage. Nobody knows which of the two is meant by a name.
+    """
+    config = vm.config
+    if not config.prefixes or disk.path or not disk.uuid:
+        return ""
+    volumes = {entry.volume: entry for entry in config.disks if entry.volume}
+    named = {disk.uuid: volumes[disk.volume.name] for disk in vm.disks if disk.volume.name in volumes}
     # One that got its uuid while the VM ran gets its serial with this change.
     serials = {serial_of(uuid): entry for uuid, entry in named.items() if uuid and not is_serial(entry.serial)}
-    serials.update({entry.serial: entry for entry in volumes.values()})
-    for target in resolved.targets:
-        disk = target.disk
-        twin = serials.get(serial_of(disk.uuid)) if disk is not None and disk.detached and disk.uuid else None
-        if disk is not None and twin is not None:
-            serial = serial_of(disk.uuid)
-            text = f"{disk.volume.name} is detached, and {twin.key} ({twin.volume}) has its serial {serial}, as a"
-            text += " restored disk has: either may be meant. Give the attached one another serial (qm set "
-            text += f"{config.proxmox['vmid']} --{twin.key}), or, while the VM is stopped, another name by its pci_slot"
-            problems.add("Ambiguous", text, target.label)
+    beyond = [one for one in (*config.disks, *config.unreadable) if one.serial]
+    serials.update({entry.serial: entry for entry in (*beyond, *volumes.values())})
+    twin = serials.get(serial_of(disk.uuid))
+    return f"{twin.key} ({twin.volume or visible(twin.path)})" if twin is not None else ""
 
 
 def _check_moves(resolved: Resolved, host: Host, problems: Problems) -> None:

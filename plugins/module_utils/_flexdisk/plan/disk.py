@@ -25,6 +25,7 @@ from ..rules.slots import slot_problems
 from ..rules.space import drift_cause
 from ..rules.usage import check_whole, labels
 from . import arrivals
+from .checks import why_not_destroyed
 from .detached import Job, plan_detached, records
 from .entries import Entry
 from .planner import check_begun, demand, find_vm, lacking, plan_matched, rank
@@ -170,6 +171,10 @@ class Registry:
             why = why_not_gone(vm, self._host, name, uuid, volumes)
             if why:
                 self._add(declared, "NotSupported", f"{vm.label}: {why}")
+        if not self._entry(declared).refused:
+            for volume in (one for one in volumes if uuid and one.user.get("uuid") == uuid):
+                text = f"{volume.name} has this uuid, and no VM whose disks this task manages has it"
+                self._add(declared, "NotSupported", f"{text}: it is not said to be gone")
 
     def _nameless(self, job: Job) -> t.Optional[Disk]:
         """Return the disk of the entry's VM without a name, which reports call by the last part of its volume."""
@@ -280,6 +285,10 @@ class Registry:
             text = f"{place.description}: only a detached disk can be destroyed; use state=detached first"
             self._add(job.declared, "InUse", text)
             return
+        owner = next((vm for vm in self._host.vms if vm.config.uuid == place.disk.vm), None)
+        why = why_not_destroyed(owner, job.declared.spec.name, place.disk) if owner is not None else ""
+        if why:
+            self._add(job.declared, "Ambiguous", why)
         self._loose.setdefault(place.disk.volume.pool, []).append(job)
 
     def _check_owners(self, job: Job, place: Place) -> None:

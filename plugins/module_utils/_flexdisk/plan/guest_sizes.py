@@ -11,14 +11,16 @@ from dataclasses import replace
 from ..model.errors import FlexdiskError, Problems
 from ..model.sizes import render_apart
 from ..model.vm import GuestDisk
-from .disk_steps import AttachDisk, CreateDisk, DestroyDetached, DiskArrival, DiskDeparture, EditDisks, Resize
+from .disk_steps import AttachDisk, CreateDisk, DestroyDetached, DiskArrival, DiskDeparture, EditDisks, Resize, Shrink
 from .steps import Step, VmPlan
-from .vm_steps import Recover
+from .vm_steps import Recover, RollBack
 
 # Steps after which it is asked what the guest has.
 _OF_DISKS = (AttachDisk, CreateDisk, DiskDeparture, EditDisks, Recover, Resize)
+# Steps that take a volume away from the VM, or data that it has.
+_TAKING = (DiskDeparture, RollBack, Shrink)
 # Steps that give a volume to a VM, or take it away.
-_OF_VOLUMES = (DestroyDetached, DiskArrival, DiskDeparture)
+_OF_VOLUMES = (DestroyDetached, DiskArrival, *_TAKING)
 _WAY_OUT = "a stop and a start of the VM"
 
 
@@ -57,7 +59,7 @@ def unknown(plan: VmPlan, why: FlexdiskError) -> VmPlan:
 def asked(plan: VmPlan) -> t.Optional[str]:
     """Return the UUID of the VM that free() must know, "" for all VMs, and None if it need not be asked."""
     steps = [step for step in plan.steps if isinstance(step, _OF_VOLUMES)] if plan.before.config.prefixes else []
-    if any(_unused(step, plan) for step in steps):
+    if any(_unused(step, plan) or isinstance(step, _TAKING) for step in steps):
         return ""
     arrives = any(isinstance(step, DiskArrival) for step in steps)
     return plan.vm if arrives and not plan.stops else None
@@ -66,7 +68,8 @@ def asked(plan: VmPlan) -> t.Optional[str]:
 def free(plan: VmPlan, opened: t.Sequence[GuestDisk]) -> VmPlan:
     """Return the plan, refused if a running VM has open what its configuration does not say, and the plan needs it.
 
-    That is a volume that looks unused, or the place of a disk that comes. opened: what these VMs have open.
+    That is a volume that looks unused, a disk that another VM has open, or the place of a disk that comes. opened: what
+    these VMs have open.
     """
     problems, keys = Problems(plan.name), {entry.key for entry in plan.before.config.disks}
     opened = [one for one in opened if not (plan.stops and one.vm == plan.vm)]
@@ -75,10 +78,21 @@ def free(plan: VmPlan, opened: t.Sequence[GuestDisk]) -> VmPlan:
         for name, one in ((name, one) for name in _unused(step, plan) for one in opened if name in one.volumes):
             text = f"{name} looks unused, but the running VM {one.label} has it as {one.key or 'a device'}"
             problems.add("InUse", f"{text}; a stop and a start of that VM ends this", step.disk)
+        for name, one in ((name, one) for name in _taken(step) for one in opened if name in one.volumes):
+            if one.vm != plan.vm and name not in _unused(step, plan):
+                text = f"the running VM {one.label} has {name} open as {one.key or 'a device'}, whatever its"
+                problems.add("InUse", f"{text} configuration says; a stop and a start of that VM ends this", step.disk)
         if isinstance(step, DiskArrival) and step.attachment.pci_slot in mine:
             text = f"the running VM still has a disk at {step.attachment.pci_slot} that its configuration lacks"
             problems.add("InUse", f"{text}; a stop and a start of the VM ends this", step.disk)
     return _refused(plan, problems) if problems else plan
+
+
+def _taken(step: Step) -> t.Tuple[str, ...]:
+    """Return the volumes that a step takes away from the VM, or whose data it takes."""
+    if isinstance(step, RollBack):
+        return tuple(part.name.partition("@")[0] for part in step.parts)
+    return step.volumes if isinstance(step, _TAKING) else ()
 
 
 def _unused(step: Step, plan: VmPlan) -> t.List[str]:

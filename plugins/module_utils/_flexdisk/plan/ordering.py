@@ -148,7 +148,9 @@ def _overdue(resolved: Resolved, changing: bool) -> t.List[Step]:
     """
     steps: t.List[Step] = [*departures.remove_ghosts(resolved.vm)]
     steps += changes.ports(slots.new_ports(*slots_after(resolved), resolved.vm.config.pci))
-    edits = changes.configure_defaults(resolved.vm, changing) if resolved.targets or resolved.leavers else None
+    listed = [target.disk.volume.name for target in resolved.targets if target.disk is not None]
+    concerned = bool(resolved.targets or resolved.leavers)
+    edits = changes.configure_defaults(resolved.vm, changing, listed) if concerned else None
     return [*steps, edits] if edits is not None else steps
 
 

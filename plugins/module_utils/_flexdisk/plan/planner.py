@@ -27,7 +27,7 @@ from ..rules.reservation import PoolGeometry
 from ..rules.unfinished import is_unfinished, unfinished_vm_text
 from ..rules.usage import check_whole
 from . import ordering, predict
-from .checks import check
+from .checks import check, why_not_destroyed
 from .disk_steps import AttachDisk, Convert, DestroyDetached, ExchangeDisks
 from .recovery import stays_down
 from .relocation import adopt, as_configured, by_other_names, not_managed, without_dataset
@@ -144,6 +144,10 @@ def plan_matched(
     check_given_up(vm, spec, matched, problems)
     check_names(vm, matched, host, problems)
     check_copies(vm, matched, problems)
+    for entry, disk in matched.pairs:
+        why = "" if entry.present else why_not_destroyed(vm, entry.name, disk)
+        if why:
+            problems.add("Ambiguous", why, disk.label)
     check_readable(vm, matched, host.geometry, problems)
     resolved = resolve(vm, spec, matched, host, capabilities, problems)
     sound = not problems
@@ -205,8 +209,8 @@ def _way_out(vm: Vm, uuid: str) -> str:
         return _way_out_of_detached(vm, uuid, attached[0], away[0])
     if not (vm.config.prefixes and len(attached) == 1 and left):
         return ""
-    ways = "; ".join(f"zfs inherit flexdisk:uuid {name}" for name in left)
-    text = f"; {attached[0]} is attached. If the VM has the right one, take the uuid off the other"
+    ways = "; ".join(f"zfs inherit flexdisk:{fact} {name}" for name in left for fact in ("name", "uuid"))
+    text = f"; {attached[0]} is attached. If the VM has the right one, take name and uuid off the other"
     return f"{text} ({ways}), or destroy that when nobody needs it"
 
 

@@ -13,12 +13,16 @@ import typing as t
 from ..model.dataset import Dataset
 from ..model.desired import DiskDeclaration, VmDisksDeclaration
 from ..model.errors import Problems
-from ..model.vm import DiskConfig, Vm
+from ..model.text import visible
+from ..model.vm import Disk, DiskConfig, Vm
 from ..rules import identity, vm_record
 from ..rules.inventory import Host
 from ..rules.layout import pool_of, within
 from ..rules.matching import Match
+from ..rules.unmanaged import former_vm
 from ..rules.usage import labels
+
+_FIRMWARE = ("efidisk", "tpmstate")
 
 
 def given_up(vm: Vm, spec: VmDisksDeclaration, match: Match) -> t.Dict[str, str]:
@@ -97,7 +101,28 @@ def _why_not_given_up(vm: Vm, serial: str) -> str:
         return f"an interrupted run may have moved it to {moved[serial]}, and not all pools of this move are read"
     lost = [*_unused_unread(vm, vm.pools), *vm_record.unused_elsewhere(vm.config)]
     text = f"{', '.join(lost)} of the VM cannot be read, and may be this disk (if it is not, take the disk out of"
-    return f"{text} {_record_file(vm)})" if lost else ""
+    return f"{text} {_record_file(vm)})" if lost else _why_nameless(vm, serial)
+
+
+def _why_nameless(vm: Vm, serial: str) -> str:
+    """Return which volumes of the VM without any identity may be a disk that only the record knows, "" for none. It may
+    have lost its properties by a move, and its serial by hand or by a rollback.
+    """
+    attached = [disk for disk in vm.disks if not (disk.hidden or disk.adopted or _has_serial(vm, disk))]
+    idle = [disk for disk in vm.orphans if not disk.adopted and not former_vm(vm, disk)]
+    if not (attached or idle):
+        return ""
+    names = [f"{disk.key} ({disk.volume.name})" for disk in attached] + [disk.volume.name for disk in idle]
+    keys = [disk.key for disk in attached] or ["KEY"]
+    text = f"{', '.join(names)} of the VM {'have' if names[1:] else 'has'} no identity, and may be this disk. If so,"
+    text += f" give it serial={serial} while the VM is stopped (qm set {vm.config.proxmox.get('vmid')} --{keys[0]}"
+    return f"{text} VOLUME,serial={serial}). If not, give it a name first, or take the disk out of {_record_file(vm)}"
+
+
+def _has_serial(vm: Vm, disk: Disk) -> bool:
+    """Whether an attached disk has the serial of a disk that the record knows."""
+    entry = next((one for one in vm.config.disks if one.path == disk.path), None)
+    return entry is not None and entry.serial in vm_record.known(vm.config)
 
 
 def _record_file(vm: Vm) -> str:
@@ -143,12 +168,18 @@ def why_taken(vm: Vm, name: str, uuid: str = "", host: t.Optional[Host] = None) 
         return ""
     own = identity.serial_of(uuid) if uuid else ""
     for serial in (s for s, known in vm_record.unseen(vm).items() if known == name and s != own):
-        text = f"the record of the VM has {name} with serial {serial}, and no disk that"
-        text += " can be seen has it. Attach it with this serial, or make its storage active, and it is there"
+        text = f"the record of the VM has {name} with serial {serial}, and no disk that can be seen has it"
+        nameless = _why_nameless(vm, serial)
+        if nameless:
+            return f"{text}: {nameless}"
+        text += ". Attach it with this serial, or make its storage active, and it is there"
         return f"{text} again. If it is gone for good, give it up first: - {{name: {name}, state: absent}}"
     for other, disk in vm_record.detached_unread(vm).items():
         if disk["name"] == name and other != uuid:
             return _why_detached(vm, other, disk)
+    for idle in (one for one in vm.orphans if one.name == name and one.uuid != uuid and not former_vm(vm, one)):
+        text = f"{idle.volume.name} is called so, and the VM does not use it. Attach it by its name first, or give it"
+        return f"{text} up: - {{uuid: {idle.uuid}, state: absent}} destroys it"
     if host is None:
         return ""
     for volume in _out_of_place(vm, host):
@@ -205,16 +236,32 @@ def check_copies(vm: Vm, match: Match, problems: Problems) -> None:
     named = [disk for entry, disk in match.pairs if entry.name]
     unnamed = [disk for disk in vm.disks if not (disk.hidden or disk.name or any(disk is one for one in named))]
     for entry, disk in match.pairs:
-        if not entry.present or not any(disk is one for one in vm.orphans):
+        own = any(disk is one for one in vm.orphans) and not former_vm(vm, disk)
+        if not (entry.present and own) or vm_record.is_moved(vm, disk):
             continue
-        for other in (one for one in unnamed if disk.pci_slot in ("", one.pci_slot) and one.size == disk.size):
-            text = (
-                f"{disk.volume.name} is attached to nothing, and {other.key} ({other.volume.name}), which has no name,"
-            )
-            text += (
-                f" may be a newer copy of it (qm disk move). Name that first: - {{pci_slot: {other.key}, name: NAME}}"
-            )
-            problems.add("Ambiguous", text, entry.label)
+        for other in (one for one in unnamed if one.size >= disk.size):
+            alike = other.size == disk.size and disk.pci_slot in ("", other.pci_slot)
+            if alike or entry.name:
+                way = f"Name that first: - {{pci_slot: {other.key}, name: NAME}}"
+                way += "" if alike else f", or say - {{uuid: {disk.uuid}}}, without a name, if the old one is meant"
+                text = f"{other.key} ({other.volume.name}), which has no name, may be a newer copy of it (qm disk move)"
+                problems.add("Ambiguous", f"{_idle(disk)}, and {text}. {way}", entry.label)
+        for line in _left_alone(vm, disk) if entry.name else ():
+            text = f"{line.key} ({visible(line.path)}), which is left alone, may be a newer copy of it (qm disk move)"
+            way = f"Say - {{uuid: {disk.uuid}}}, without a name, if the old one is meant"
+            problems.add("Ambiguous", f"{_idle(disk)}, and {text}. {way}", entry.label)
+
+
+def _idle(disk: Disk) -> str:
+    return f"{disk.volume.name} is attached to nothing"
+
+
+def _left_alone(vm: Vm, disk: Disk) -> t.List[DiskConfig]:
+    """Return the attached disks that are left alone, and may be this one. The record tells whether one is another."""
+    known = {*vm_record.known(vm.config)} - {identity.serial_of(disk.uuid)}
+    left_out = [one for one in vm.config.disks if one.left_out and not one.key.startswith(_FIRMWARE)]
+    lines = {one.key: one for one in (*left_out, *vm.config.unreadable) if one.path not in vm.config.unused}
+    return [one for one in lines.values() if one.serial not in known]
 
 
 def check_readable(vm: Vm, match: Match, pools: t.Container[str], problems: Problems) -> None:

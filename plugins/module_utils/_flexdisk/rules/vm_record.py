@@ -56,6 +56,21 @@ def _parsed_detached(raw: t.Any) -> t.Dict[str, t.Dict[str, str]]:
     return {uuid: dict(one) for uuid, one in raw.items()}
 
 
+def without_given(configs: t.Iterable[VmConfig]) -> t.List[VmConfig]:
+    """Return the VMs with records that do not have as detached what another VM has got since, by its record."""
+    configs = list(configs)
+    owners = {saved.get("uuid"): config.uuid for config in configs for saved in known(config).values()}
+    return [_without_given(config, owners) for config in configs]
+
+
+def _without_given(config: VmConfig, owners: t.Mapping[t.Any, str]) -> VmConfig:
+    away = config.record.detached if config.record is not None else {}
+    left = {uuid: one for uuid, one in away.items() if owners.get(uuid, config.uuid) == config.uuid}
+    if config.record is None or len(left) == len(away):
+        return config
+    return replace(config, record=config.record._replace(detached=left))
+
+
 def says_something(record: VmRecord) -> bool:
     """Whether a record says anything. One that does not is no file."""
     return bool(record.disks or record.detached or record.flexible_disk_size is not None)
@@ -76,11 +91,6 @@ def with_identity(config: VmConfig, entry: DiskConfig, volume: Dataset) -> Datas
     # Stamps alone are of a run that was interrupted, and those in the record go on.
     user = {key: value for key, value in volume.user.items() if key not in _STAMPS}
     return replace(volume, user={**user, released_identity.RELEASED_PROPERTY: encode_json(saved)})
-
-
-def has_serial(config: VmConfig, serial: str) -> bool:
-    """Whether the record has a disk with this serial, and one disk of the VM has it: no task replaces it."""
-    return serial in known(config) and _is_single(config, serial)
 
 
 def _is_single(config: VmConfig, serial: str) -> bool:
@@ -202,6 +212,18 @@ def _moves(vm: Vm) -> t.Sequence[t.Tuple[int, str, str]]:
     return vm.interrupted.moves if vm.interrupted is not None else ()
 
 
+def is_moved(vm: Vm, disk: Disk) -> bool:
+    """Whether an interrupted run was about to move the volume of a disk."""
+    return any(guid == disk.volume.guid for guid, _source, _target in _moves(vm))
+
+
+def serials_away(vm: Vm) -> t.Set[str]:
+    """Return the serials of the VM's disks that are not attached."""
+    uuids = {disk.uuid for disk in (*vm.detached, *vm.orphans)}
+    uuids.update(vm.config.record.detached if vm.config.record is not None else {})
+    return {identity.serial_of(uuid) for uuid in uuids if uuid}
+
+
 def moved_unread(vm: Vm) -> t.Dict[str, str]:
     """Return where an interrupted run may have moved disks that were not read, by their serials."""
     moves = [
@@ -214,9 +236,10 @@ def unseen(vm: Vm) -> t.Dict[str, str]:
     """Return the names in the record of disks that cannot be seen at the moment, by their serials; "" without one.
 
     An attached disk whose volume has the UUID, or has saved it in a release, can be seen, also if a rollback has taken
-    its serial away.
+    its serial away. So can one that the VM does not use, or that is detached.
     """
     uuids = {disk.uuid for disk in vm.disks if disk.volume.user.get("uuid", "") == disk.uuid}
+    uuids |= {disk.uuid for disk in (*vm.orphans, *vm.detached)}
     saved_there = (released_identity.saved_identity(disk.volume) for disk in vm.disks)
     uuids |= {saved.uuid for saved in saved_there if saved is not None}
     attached = {identity.serial_of(uuid) for uuid in uuids if uuid}
