@@ -89,6 +89,10 @@ TABLES = {  # who carries out a step of a plan, and which storage a VM has
 }
 FACTS = {  # that an interrupted run was going back to a snapshot
     "engine/host/journal.py _rollback: earlier.rollback": 1,
+    "engine/host/journal.py _before_rollback: vm.interrupted.rollback": 1,
+    "engine/host/journal.py _is_obsolete: intent.rollback": 1,
+    "engine/host/journal.py _is_settled: intent.rollback": 1,
+    "engine/modules/disk_adopt.py _is_settled: entry.rollback": 1,
     "engine/steps/apply.py Applier.__init__: plan.before.interrupted.rollback": 1,
 }
 # Words of commands in the rooms above and in what they send to other hosts, beside the commands themselves
