@@ -77,6 +77,12 @@ def _number(value: str) -> int:
     return int(value) if value.isdigit() else 0
 
 
+def untold(found: Iterable[str], last: Mapping[str, Any]) -> list[str]:
+    """Differences but those of which the last run warns: a QEMU that nobody can tell the size of its disk any more."""
+    told = any("the running VM still has" in text for text in last.get("warnings", ()))
+    return [one for one in found if not (told and "/ram/" in one)]
+
+
 def differences(wanted: Any, actual: Any, path: str = "") -> Iterator[str]:
     """Where two comparable worlds differ."""
     if isinstance(wanted, Mapping) and isinstance(actual, Mapping):

@@ -126,8 +126,8 @@ def verdict(baseline: Baseline, backend: Backend, contents: Sequence[checks.Cont
     complaints = checks.lost_data(backend, contents, now) + checks.quota_law(now)
     actual = world.comparable(now, baseline.known)
     rest = world.comparable(replace(now, contents={}), baseline.known)
-    complaints += list(checks.differences(baseline.wanted, actual))[:MOST_DIFFERENCES]
     third = backend.task(baseline.scenario.task)
+    complaints += checks.untold(checks.differences(baseline.wanted, actual), third)[:MOST_DIFFERENCES]
     complaints += checks.idle(third, backend.calls(), "last")
     # That no command changed anything has just been checked: contents are not read once more.
     if world.comparable(world.read(backend, contents=False), baseline.known) != rest:

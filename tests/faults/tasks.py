@@ -50,7 +50,7 @@ def run(task: Arguments, zfs: Zfs, hypervisor: Vmadm, check: bool) -> Result:
 
 def _result(outcome: Any) -> Result:
     failed = results.ending(outcome)
-    return results.result(outcome) if failed is None else dict(failed, failed=True)
+    return {**results.result(outcome), "warnings": outcome.warnings} if failed is None else dict(failed, failed=True)
 
 
 def _vm_disks(given: Arguments, zfs: Zfs, hypervisor: Vmadm, policy: Policy, check: bool) -> Result:

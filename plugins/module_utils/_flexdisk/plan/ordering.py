@@ -234,8 +234,7 @@ def _remember(seq: Sequence, resolved: Resolved) -> None:
     differs = bool(vm_record.differences(vm.config, vm.disks)) and not vm.config.frozen
     gone = vm_record.gone(vm, (leaver.disk for leaver in resolved.leavers))
     detached = vm_record.detached(vm, seq.vm.detached)
-    known = vm.config.record.detached if vm.config.record is not None else {}
-    moved = any(detached.get(uuid) != one for uuid, one in known.items())  # others are added with the next change
+    moved = detached != (vm.config.record.detached if vm.config.record is not None else {})
     if vm.config.prefixes and (seq.steps or differs or ((gone or moved) and not vm.config.frozen)):
         seq.add(Remember(StepReport(""), serials=gone, detached=detached))
 

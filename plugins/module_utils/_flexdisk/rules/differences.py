@@ -10,7 +10,7 @@ from dataclasses import fields
 
 from ..model.dataset import Dataset
 from ..model.desired import DiskDeclaration
-from ..model.vm import FILE, Disk, Vm, VmConfig
+from ..model.vm import FILE, Disk, Vm, VmConfig, VmRecord
 from . import disk_properties, identity
 
 Change = t.Tuple[t.Any, t.Any]
@@ -62,11 +62,17 @@ def fact_changes(spec: DiskDeclaration, disk: Disk) -> t.Dict[str, Change]:
     return {**name, **disk_properties.differing(spec.user_properties, disk.user_properties)}
 
 
+def _of_attached(record: t.Optional[VmRecord]) -> t.Optional[VmRecord]:
+    return record and record._replace(detached={})
+
+
 def since_read(vm: Vm, config: VmConfig, datasets: t.Iterable[Dataset]) -> t.List[str]:
     """Return what has changed since the VM was read: its configuration, or guid, createtxg, volsize of volumes."""
     parts = []
-    for name in (f.name for f in fields(VmConfig)):
+    for name in (f.name for f in fields(VmConfig) if f.name != "written_at"):
         was, now = getattr(vm.config, name), getattr(config, name)
+        if name == "record":  # what is detached goes out of it when another VM gets it, in the same task, too
+            was, now = _of_attached(was), _of_attached(now)
         if was != now:
             plain = isinstance(was, (bool, int, str)) and name != "digest"
             parts.append(f"{name} {was} -> {now}" if plain else f"{name} of the configuration")
