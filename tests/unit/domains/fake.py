@@ -62,6 +62,7 @@ class FakeDomains:
         self.pools: dict[str, str] = {}
         self.backed_up: dict[str, list[str]] = {}  # targets by uuid
         self.memory, self.own, self.cpus = 65536, 4096, 16
+        self.qemu = 7002022
         self.kept: list[str] = []
         self.known_secrets: list[str] | None = []
         self.starts = 0
@@ -96,6 +97,7 @@ class FakeDomains:
 
     def boot(self, uuid: str) -> None:
         """As its operator starts it."""
+        self._check_writable(self.configs[uuid])
         self.lives[uuid] = copy.deepcopy(self.configs[uuid])
         self.starts += 1
         self.lives[uuid].set("id", str(self.starts))
@@ -104,6 +106,12 @@ class FakeDomains:
         self.guest_sizes.update({(uuid, p): self._volsize(p) or 0 for p in self.paths(uuid, True)})
         self.states.pop(uuid, None)
         self._ended(uuid)
+
+    def _check_writable(self, root: ET.Element) -> None:
+        """QEMU opens disks for writing."""
+        for disk in root.findall("devices/disk") if self._disks else ():
+            if self._disks and self._disks.is_read_only(source(disk)):
+                raise failed(f"Could not open '{source(disk)}': Read-only file system")
 
     def halt(self, uuid: str) -> None:
         del self.lives[uuid]
@@ -130,6 +138,7 @@ class FakeDomains:
         if self.status(uuid).state != "running":
             return
         there = {path: self._disks.last(path) for path in self.paths(uuid, True)}
+        assert not any(map(self._disks.is_read_only, there)), "a disk of a running guest is read-only"
         known = self.records.setdefault(uuid, min(there.values()))  # a guest that has booted looks at its disks
         assert {*there.values()} == {known}, f"memory with {known} over disks with {there}"
         self.records[uuid] += 1
@@ -384,6 +393,9 @@ class FakeDomains:
         self.ended_saved.add(uuid)
         return ""
 
+    def qemu_version(self) -> int:
+        return self.qemu
+
     def ended_with_save(self, uuid: str) -> bool:
         return self.status(uuid).state == "stopped" and uuid in self.ended_saved
 
@@ -410,6 +422,7 @@ class FakeDomains:
         lacking = [source(d) for d in root.findall("devices/disk") if not self.device(source(d))]
         if lacking:
             raise failed(f"Could not open {lacking}")
+        self._check_writable(root)
         if self.cannot_restore:
             raise failed(f"internal error: process exited while connecting to monitor: {self.cannot_restore}")
         self.starts += 1

@@ -19,6 +19,12 @@ _SHUT_OFF, _ENDED_WITH_SAVE = 5, 5  # a state of domains, and a reason for it
 # Devices with which libvirt saves no domain, or whose state is not in the file.
 _NOT_SAVED = ("hostdev", "shmem", "filesystem", "tpm", "vsock", "memory")
 _OF_THE_HOST = ("host-passthrough", "maximum")  # CPUs that another host shows only if its own is the same
+_MACHINE = ("kind", "arch", "machine", "cpu")  # of domain_travel.Needs; libvirt would run an emulator of another host
+_NOTHING_ELSE: t.Dict[str, t.Any] = {
+    **dict.fromkeys(("networks", "bridges", "devices", "filters", "paths"), ()),
+    "ports": frozenset(),
+    "emulator": "",
+}
 
 
 class MemoryDomains(HostDomains, t.Protocol):
@@ -45,6 +51,9 @@ class MemoryDomains(HostDomains, t.Protocol):
     def resume(self, uuid: str) -> None:
         """Let a guest go on that stands still."""
 
+    def qemu_version(self) -> int:
+        """Return the version of the host's QEMU, as libvirt counts it: major * 1000000 + minor * 1000 + release."""
+
 
 class MemoryConnection(HostConnection):
     """All calls to libvirt, with those about the memory of guests."""
@@ -70,9 +79,13 @@ class MemoryConnection(HostConnection):
         with self._domain(uuid, "resumption") as domain:
             domain.resume()
 
+    def qemu_version(self) -> int:
+        with self._call("the version of QEMU"):
+            return int(self._connection.getVersion())
 
-class GuestMemory:
-    """The memory of guests, as the engine saves and restores it. Raises FlexdiskError."""
+
+class LibvirtMemory:
+    """The memory of guests of libvirt (protocol.GuestMemory). Raises FlexdiskError."""
 
     def __init__(self, domains: MemoryDomains) -> None:
         self._domains = domains
@@ -83,6 +96,22 @@ class GuestMemory:
         backup = self._domains.backup(vm)
         jobs = [one for one in Text(backup).root.walk() if one.attributes.get("backup") == "yes"] if backup else []
         return [*not_saved(live), *(["a block job (backup)"] if jobs else [])]
+
+    def traveller(self, vm: str) -> t.Dict[str, t.Any]:
+        """As in GuestMemory: also its machine and CPU as they run, and the version of QEMU."""
+        live = self._domains.xml(vm, True)
+        needs = domain_travel.needs(live)
+        result: t.Dict[str, t.Any] = {key: getattr(needs, key) for key in _MACHINE}
+        memory = domain.parse_vm(live, "", "running", False, True).memory
+        return {**result, "memory": memory, "qemu": self._domains.qemu_version()}
+
+    def lacks(self, traveller: t.Mapping[str, t.Any]) -> t.List[str]:
+        """As in GuestMemory."""
+        machine: t.Dict[str, t.Any] = {key: traveller[key] for key in _MACHINE}
+        needs = domain_travel.Needs(**machine, **_NOTHING_ELSE)
+        theirs, own = traveller["qemu"], self._domains.qemu_version()
+        older = [f"QEMU {_version(theirs)} or later (it has {_version(own)})"] if own < theirs else []
+        return [*self._domains.lacks(needs), *older]
 
     def save(self, vm: str, path: str) -> None:
         """Save the memory of a running guest in a file. Afterwards, the VM is stopped."""
@@ -127,6 +156,10 @@ class GuestMemory:
         state = self._domains.status(vm).state
         if state != wanted:
             raise FlexdiskError("NotApplied", f"the VM is {state}, not {wanted}, although libvirt reported no error")
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000000}.{number // 1000 % 1000}.{number % 1000}"
 
 
 def not_saved(live: Element) -> t.List[str]:

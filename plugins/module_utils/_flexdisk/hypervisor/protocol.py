@@ -56,8 +56,49 @@ class WaitingChanges(t.Protocol):
         """
 
 
+class GuestMemory(t.Protocol):
+    """The memory of guests that move. A file is restored as often as this is asked for: rules/saved_memory.py decides.
+
+    Each method raises FlexdiskError.
+    """
+
+    def refuses(self, vm: str) -> t.List[str]:
+        """Return what keeps the memory of a running guest from being saved here and restored elsewhere. Read only."""
+
+    def traveller(self, vm: str) -> t.Dict[str, t.Any]:
+        """Return what another host must know to say whether it can restore a running guest: memory (MiB), and more."""
+
+    def lacks(self, traveller: t.Mapping[str, t.Any]) -> t.List[str]:
+        """Return what this host lacks to restore a guest of another host, as text.
+
+        traveller: what traveller() has returned on the other host, after saved_memory.read_traveller().
+        """
+
+    def save(self, vm: str, path: str) -> None:
+        """Save the memory of a running guest in a file, and end its run. If that fails, the guest goes on."""
+
+    def ended_with_save(self, vm: str) -> bool:
+        """Whether the hypervisor knows that the last run of a stopped VM has ended with a save of its memory."""
+
+    def saved_domain(self, vm: str, path: str, allowed: t.Collection[str]) -> str:
+        """Return what restore() takes: the VM as it ran when its memory was saved, with its disks of now. Read only.
+
+        allowed: as for WholeVms.refuses(), because the file may come from a hostile host.
+        """
+
+    def restore(self, vm: str, path: str, saved: str) -> None:
+        """Restore the memory of a stopped VM. The guest stands still. saved: what saved_domain() has returned."""
+
+    def resume(self, vm: str) -> None:
+        """Let the guest go on."""
+
+
 class WholeVms(t.Protocol):
     """Commands that make, change, delete and move whole VMs."""
+
+    @property
+    def guest_memory(self) -> t.Optional[GuestMemory]:
+        """What saves and restores the memory of guests. None if the hypervisor cannot, or in a module that does not."""
 
     def draft(self, new: NewVm) -> VmConfig:
         """Return the configuration that a new VM will have, without its disks. This changes nothing."""

@@ -16,7 +16,7 @@ from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError, Problem
 from . import identity
 from .failover import FAILOVER_PROPERTY, term_of
-from .layout import last_part, moves_container, pool_of
+from .layout import last_part, memory_dataset, moves_container, pool_of
 from .replicas import is_host
 
 MOVE_PROPERTY = "move"
@@ -61,9 +61,15 @@ class Move(t.NamedTuple):
         return self.alias or self.vm
 
 
-def result(move: Move) -> t.Dict[str, str]:
-    """Return what results show of a move."""
-    return {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
+def result(move: Move, memory: bool) -> t.Dict[str, t.Any]:
+    """Return what results show of a move. memory: as for why_frozen()."""
+    shown = {"uuid": move.vm, "alias": move.alias, "phase": move.phase, "host": move.host, "since": move.since}
+    return {**shown, "memory_saved": memory}
+
+
+def has_memory(move: Move, datasets: t.Container[str], pools: t.Iterable[str]) -> bool:
+    """Return whether the memory of its guest is saved here. datasets: all that there are. pools: theirs."""
+    return any(memory_dataset(pool, move.vm) in datasets for pool in pools)
 
 
 def encode(move: Move) -> str:
@@ -186,14 +192,15 @@ def why_moved_away(known: t.Mapping[str, Move], wanted: str) -> t.Optional[Probl
     return None
 
 
-def why_frozen(move: Move) -> str:
-    """Return why no other task changes a VM while it moves."""
+def why_frozen(move: Move, memory: bool = False) -> str:
+    """Return why no other task changes a VM while it moves. memory: that of its guest is saved here."""
     if move.taken:
         return f"{move.host} has taken it over; flexdisk_failover_state=returned of the playbook failover_vm goes on"
     if move.back_to:
         return f"it is being taken over from {move.host}; the playbook failover_vm goes on"
     way = "from" if move.phase == COMING else "to"
-    return f"it is being moved {way} {move.host}; the playbook move_vm goes on"
+    saved = " with the saved memory of its guest" if memory else ""
+    return f"it is being moved {way} {move.host}{saved}; the playbook move_vm goes on"
 
 
 def to_ask(move: Move) -> t.List[str]:

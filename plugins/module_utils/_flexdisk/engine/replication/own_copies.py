@@ -8,6 +8,8 @@ from __future__ import annotations
 import typing as t
 
 from ...model.errors import FlexdiskError
+from ...rules import saved_memory
+from ...rules.layout import last_part, memory_below
 from ...rules.moves import MOVE_PROPERTY, is_place
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -43,10 +45,26 @@ def drop_own_copy(zfs: Zfs, copies: Copies, name: str, guid: int) -> None:
                 raise
 
 
+def drop_memory(zfs: Zfs, copies: Copies, place: str) -> None:
+    """Destroy the saved memory of a guest, if there is any. place: the dataset of its move.
+
+    The guest runs, or somebody has given its memory up, or another host has it.
+    """
+    name = memory_below(place)
+    if zfs.exists(name):
+        guid = int(copies.table([name], ("guid",), "filesystem", depth=0)[name]["guid"][0])
+        drop_own_copy(zfs, copies, name, guid)
+    zfs.files.remove_folder(saved_memory.folder(last_part(place)))  # a run that was killed may have left it
+
+
 def drop_move_entry(zfs: Zfs, copies: Copies, place: str, guid: int) -> None:
-    """Remove the entry of a move. If others hold a snapshot of its dataset, the dataset stays, without the entry."""
+    """Remove the entry of a move, and the saved memory of the guest, which is of no use any more.
+
+    If others hold a snapshot of the dataset of the entry, that stays, without the entry.
+    """
     if not is_place(place):
         raise ValueError(f"{place} is no place of a move")
+    drop_memory(zfs, copies, place)
     try:
         drop_own_copy(zfs, copies, place, guid)
     except ZfsError as exc:

@@ -1,0 +1,414 @@
+# Copyright (c) 2026, flexdisk.hypervisor contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A guest goes to another host with its memory, killed at every command. Both hosts are asked after each of them."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import memory_dataset
+
+from .controller import Controller
+from .test_move import POLICY, config, findings, linux, smartos, startable, swap, two_disks
+from .world import VM, Fuse, Killed
+
+MEMORY = memory_dataset("zones", VM)
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 7  # an odd number: before and after a command by turns
+STARTS = "Give the VM its disks, and start it"
+STAYS = "Give the VM back what it had"
+
+
+class Move:
+    """The role vm_move, and what must be true at any time."""
+
+    def __init__(self, world: Any) -> None:
+        self.world = world
+        self.written = 0
+        for _record in range(3):
+            self.writes()
+        world.guard = self.check
+        self.controller: Controller = None  # type: ignore[assignment]
+
+    def writes(self) -> None:
+        """The guest writes its next record, wherever it runs."""
+        for host in self.hosts:
+            if VM in host.domains.lives:
+                host.quietly(lambda host=host: host.domains.write(VM))
+                self.written = max(self.written, host.domains.records.get(VM, 0))
+
+    @property
+    def hosts(self) -> tuple[Any, Any]:
+        return self.world.home, self.world.peer
+
+    @property
+    def restored(self) -> list[int]:
+        """The numbers of the files that were restored, on both hosts."""
+        return [number for host in self.hosts for number in host.domains.restored]
+
+    @property
+    def boots(self) -> int:
+        """How often a VM was started without memory, on both hosts."""
+        return sum(name == "create" for host in self.hosts for name, _arguments in host.domains.calls)
+
+    def check(self) -> None:
+        """Never able to run on two hosts, never a memory that is restored twice."""
+        assert sum(VM in host.domains.lives for host in self.hosts) < 2, "it is there twice"
+        assert not all(map(startable, self.hosts)), "both can start it"
+        assert len(self.restored) == len({*self.restored}), "its memory was restored twice"
+
+    def does(self, check: bool = False, **more: Any) -> dict[str, Any]:
+        """One run of the role."""
+        world = self.world
+        self.controller = Controller(world, {**world.named, world.home_name: world.home, world.peer_name: world.peer})
+        stop = {"stop_timeout": POLICY.stop_timeout, "allow_force_stop": POLICY.allow_force_stop}
+        sync = self.controller.sync(world.home_name, world.peer_name, [])
+        return self.controller.does("move", {"vm": VM, "sync": sync, "how": "suspended", **stop, **more}, check)
+
+    def moves(self, **more: Any) -> dict[str, Any]:
+        return self.does(**more)
+
+    def stays(self, **more: Any) -> dict[str, Any]:
+        return self.does(state="stays", **more)
+
+    def ends(self, host: Any) -> None:
+        """The guest runs there with all that it had, writes on, and nothing is left of its memory."""
+        self.world.fuse = Fuse()
+        assert host.domains.status(VM).state == "running"
+        assert host.domains.last_record(VM) == self.written, "a record is lost"
+        self.writes()
+        assert host.domains.records[VM] == self.written
+        for one in self.hosts:
+            assert not one.has(MEMORY)
+            assert not [folder for folder in one.files.folders if folder.endswith(VM) and "memory" in folder]
+        assert "inherited_property" not in findings(self.world)
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch) -> Callable[[], Move]:
+    """Makes the same two hosts again each time."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    world = two_disks(tmp_path, monkeypatch)
+    before = world.saved()
+
+    def made() -> Move:
+        world.guard = lambda: None
+        world.restore(before)
+        world.fuse = Fuse()
+        return Move(world)
+
+    return made
+
+
+def test_a_guest_moves_with_its_memory(make):
+    move = make()
+    before = config(move.world.home)
+    ended = move.moves()
+    assert (ended["memory"], move.boots, len(move.world.peer.domains.goes_on)) == ("restored", 0, 1)
+    assert f"{VM} is on hv02; its guest goes on; it was down for" in move.controller.messages[-1]
+    move.ends(move.world.peer)
+    assert config(move.world.peer) == before
+    assert observe(move.world.peer.zfs(), move.world.peer.driver(), all_pools=True).moves == {}
+    move.moves()
+    assert not move.controller.answers[STARTS].changed
+
+
+def _count(move: Move, do: Callable[[], Any]) -> int:
+    move.world.fuse = Fuse()
+    do()
+    return int(move.world.fuse.counted)
+
+
+def _killed(move: Move, number: int, after: bool, do: Callable[[], Any]) -> None:
+    move.world.fuse = Fuse(number, after)
+    with pytest.raises(Killed):
+        do()
+    move.world.fuse = Fuse()
+
+
+def _points(make: Callable[[], Move], do: Callable[[Move], Any]) -> list[tuple[int, bool]]:
+    move = make()
+    return [*itertools.product(range(1, _count(move, lambda: do(move)) + 1), (False, True))]
+
+
+@pytest.mark.parametrize("then", ["the same command", "stays"])
+def test_killed_at_every_command(make, then):
+    """One whole running VM at the end. Only a kill between the first word of a restore and its end costs the memory."""
+    points, boots, went_on = _points(make, Move.moves)[::EVERY], 0, 0
+    for number, after in points:
+        move = make()
+        _killed(move, number, after, move.moves)
+        host = move.world.peer
+        if then == "stays":
+            try:
+                move.stays()
+                host = move.world.home
+            except Stopped:  # it has left
+                move.moves()
+        else:
+            move.moves()
+        assert move.boots <= 1, (number, after)
+        assert not (move.boots and move.restored), "a guest that was restored is booted"
+        boots += move.boots
+        went_on += len(host.domains.goes_on)
+        move.ends(host)
+    print(f"{then}: {len(points)} kills, {went_on} went on, {boots} boots")
+    assert boots <= 2 * 2
+
+
+# -- faults
+
+
+def _power_off(host: Any) -> None:
+    """The host loses power, and is there again. Guests with autoboot are started by libvirt, if it can."""
+    if VM in host.domains.lives:
+        host.power_off(VM)
+    host.reboot()
+
+
+@pytest.mark.parametrize("which", ["home", "peer"])
+@pytest.mark.parametrize("then", ["the same command", "stays"])
+def test_a_host_that_boots_in_the_middle(make, which, then):
+    """Saved memory outlives that, with its disks. What was restored by then is lost, and the VM is booted."""
+    points = _points(make, Move.moves)[:: 3 * EVERY]
+    lost = 0
+    for number, after in points:
+        move = make()
+        _killed(move, number, after, move.moves)
+        host = getattr(move.world, which)
+        ran = VM in host.domains.lives
+        _power_off(host)
+        if ran and host is move.world.home and not host.has(MEMORY):
+            host.domains.boot(VM)
+        ended = move.world.peer
+        if then == "stays" and not _refused(move.stays):
+            ended = move.world.home
+        elif _refused(move.moves):  # the daemon does not know any more whether the save had come to its end
+            assert _refused(move.stays)
+            move.stays(allow_memory_loss=True)
+            ended = move.world.home
+        lost += move.boots
+        if ended.domains.status(VM).state == "stopped":
+            ended.domains.boot(VM)  # it had run, and has lost its power
+        move.ends(ended)
+    print(f"{which}, {then}: {len(points)} points, {lost} boots")
+
+
+def _refused(do: Callable[[], Any]) -> str:
+    """Why it is refused, "" if it is not."""
+    try:
+        do()
+    except Stopped as exc:
+        return str(exc)
+    return ""
+
+
+def test_a_save_that_fails(make):
+    """The guest goes on where it is, and nothing is left."""
+    move = make()
+    move.world.home.domains.cannot_save = "Input/output error"
+    assert "Input/output error" in _refused(move.moves)
+    move.world.home.domains.cannot_save = ""
+    assert (move.boots, move.restored) == (0, [])
+    move.ends(move.world.home)
+    move.moves()
+    move.ends(move.world.peer)
+
+
+def test_a_transfer_that_fails(make):
+    """The guest goes on where it was, with its memory."""
+    move = make()
+    real = move.world.home.carry
+
+    def fails(first: Any, second: Any, carried: Any) -> Any:
+        sender, receiver = real(first, second, carried)
+        failed = any(word.startswith(MEMORY) for word in first)
+        return sender, replace(receiver, rc=255, stderr="connection lost") if failed else receiver
+
+    move.world.home.carry = fails
+    assert "connection lost" in _refused(move.moves)
+    assert (move.boots, len(move.world.home.domains.goes_on)) == (0, 1)
+    del move.world.home.carry
+    move.ends(move.world.home)
+    move.moves()
+    move.ends(move.world.peer)
+    assert move.boots == 0
+
+
+def test_a_restore_that_fails_boots_the_vm(make):
+    """It is there, and its memory is lost. The message says so, and why."""
+    move = make()
+    move.world.peer.domains.cannot_restore = "CPU feature is missing"
+    ended = move.moves()
+    assert ended["memory"] == "lost"
+    assert "memory lost, so it has booted" in move.controller.messages[-1]
+    assert "CPU feature is missing" in move.controller.messages[-1]
+    assert (move.boots, move.restored) == (1, [])
+    move.world.peer.domains.cannot_restore = ""
+    move.ends(move.world.peer)
+
+
+def test_disks_that_were_made_writable_need_a_word(make):
+    """Nobody knows what was written to them, so the guest does not go on over them."""
+    move = make()
+    for number, after in reversed(_points(make, Move.moves)):
+        move = make()
+        _killed(move, number, after, move.moves)
+        peer = move.world.peer
+        if peer.has(MEMORY) and '"saved"' in peer.ok("zfs", "get", "-Hpo", "value", "flexdisk:memory", MEMORY):
+            break
+    for disk in peer.disks(VM):
+        peer.ok("zfs", "inherit", "readonly", disk["dataset"])
+    assert "flexdisk_allow_memory_loss=true" in _refused(move.moves)
+    assert peer.domains.status(VM).state == "stopped"
+    ended = move.moves(allow_memory_loss=True)
+    assert (ended["memory"], move.boots, move.restored) == ("lost", 1, [])
+    move.ends(peer)
+
+
+def test_the_other_way_of_moving_goes_on_with_what_was_saved(make):
+    """Whoever gives the command without the word does not lose the memory."""
+    kept = 0
+    for number, after in _points(make, Move.moves)[:: 3 * EVERY]:
+        move = make()
+        _killed(move, number, after, move.moves)
+        saved = move.world.home.has(MEMORY)
+        boots_before = move.boots
+        move.moves(how="stopped")
+        if saved:
+            kept += 1
+            assert move.boots == boots_before
+        move.ends(move.world.peer)
+    assert kept
+
+
+def test_memory_of_an_older_move_is_not_restored(make):
+    """It was sent, and the move given up. The guest has gone on since."""
+    points = _points(make, Move.moves)
+    for number, after in points[len(points) // 3 :]:
+        move = make()
+        _killed(move, number, after, move.moves)
+        if move.world.peer.has(MEMORY):
+            break
+    move.stays()
+    move.ends(move.world.home)
+    move.moves(how="stopped")
+    assert len(move.restored) == 1
+    move.ends(move.world.peer)
+
+
+def test_there_and_back(make):
+    move = make()
+    for _way in range(2):
+        assert move.moves()["memory"] == "restored"
+        move.ends(move.world.peer)
+        swap(move.world)
+    assert move.boots == 0
+    move.ends(move.world.home)
+
+
+# -- what is refused before the VM is touched
+
+
+def _domain(move: Move) -> Any:
+    return move.world.home.domains.lives[VM]
+
+
+def _older(move: Move) -> None:
+    move.world.peer.domains.qemu = 6002000
+
+
+def _machine(move: Move) -> None:
+    move.world.peer.domains.lacking.add("pc-q35-7.2")
+
+
+def _cpu_of_the_host(move: Move) -> None:
+    _domain(move).append(ET.fromstring("<cpu mode='host-passthrough'/>"))
+
+
+def _block_job(move: Move) -> None:
+    move.world.home.domains.backed_up[VM] = ["vda"]
+
+
+def _full(which: str) -> Callable[[Move], None]:
+    def fill(move: Move) -> None:
+        host = getattr(move.world, which)
+        free = int(host.ok("zfs", "get", "-Hpo", "value", "available", "zones"))
+        host.ok("zfs", "create", "-o", f"refreservation={free - (100 << 20)}", "zones/full")
+
+    return fill
+
+
+@pytest.mark.parametrize(
+    ("how", "text"),
+    [
+        (_older, r"lacks what its memory needs: QEMU 7.2.22 or later \(it has 6.2.0\)"),
+        (_machine, "lacks what its memory needs: .*pc-q35-7.2"),
+        (_cpu_of_the_host, r"its memory cannot go with it: a CPU of the host \(host-passthrough\)"),
+        (_block_job, "its memory cannot go with it: a block job"),
+        (_full("home"), "its memory takes up to 128 MiB in pool zones, which has 100 MiB free"),
+        (_full("peer"), "pool zones of hv02"),
+    ],
+    ids=["qemu", "machine", "cpu", "block-job", "room-here", "room-there"],
+)
+@pytest.mark.parametrize("check", [True, False])
+def test_what_is_refused(make, how, text, check):
+    move = make()
+    how(move)
+    assert re.search(text, _refused(lambda: move.does(check)))
+    for host in move.hosts:
+        assert "save_memory" not in [name for name, _arguments in host.domains.calls]
+    move.world.home.domains.backed_up.clear()
+    move.ends(move.world.home)
+
+
+def test_all_problems_are_reported_together(make):
+    move = make()
+    for how in (_cpu_of_the_host, _block_job, _full("home")):
+        how(move)
+    refused = _refused(lambda: move.does(True))
+    assert all(text in refused for text in ("host-passthrough", "a block job", "128 MiB in pool zones"))
+
+
+def test_a_disk_in_a_file_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    move = Move(linux(tmp_path, monkeypatch))
+    assert "its disk is a file, and only volumes" in _refused(lambda: move.does(True))
+
+
+def test_vmadm_cannot(tmp_path, monkeypatch):
+    """The VM is not shut down instead: whoever asks for a move without a boot is told that there is none."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    world = smartos(tmp_path, monkeypatch)
+    move = Move.__new__(Move)
+    move.world = world
+    assert "vmadm cannot save the memory of a guest" in _refused(lambda: move.does(True))
+    assert "flexdisk_move_how=stopped" in _refused(move.moves)
+    assert world.home.runs(VM)
+    world.home.ok("vmadm", "stop", VM, "-F")
+    move.moves()
+    assert world.peer.power(VM) == "stopped"
+
+
+def test_check_mode_tells_what_is_sent_and_how_long_it_takes(make):
+    move = make()
+    move.world.sync()
+    ended = move.does(True)
+    lines = ended["outlook"]["lines"]
+    assert f"leave: the memory of {VM} (64 MiB) is saved on hv01; its guest stands still" in lines
+    assert "last sync: what was written since is sent, and then the memory" in lines
+    assert "arrive: the replicas become its disks on hv02, and its guest goes on" in lines
+    assert any(line.startswith("pause: ") and "64 MiB" in line for line in lines), lines
+    assert move.world.home.domains.status(VM).state == "running"
