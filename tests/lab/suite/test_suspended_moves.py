@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import subprocess
 from collections.abc import Iterator
 
@@ -170,8 +171,17 @@ def test_killed_after_the_save(lab: Lab, peer: Lab, both: Both) -> None:
 
 
 def test_there_and_back(lab: Lab, peer: Lab, both: Both) -> None:
-    """The guest sees a pause, and nothing else. A second run is idle."""
+    """The guest sees a pause, and nothing else. A second run is idle. If a program has a volume open, the guest stays:
+    ZFS would let others write to that.
+    """
     writer = Writer(lab)
+    device = shlex.quote(disks(lab)["logs"]["path"])
+    opener = lab.run(["sh", "-c", f"sleep 36000 < {device} > /dev/null 2>&1 & echo $!"]).stdout.strip()
+    printed = play(both, peer, status=2)
+    lab.run(["kill", opener])
+    assert re.search(r"another program has zones/\S+ open, so read-only disks would not keep the VM", printed)
+    writer.goes_on(lab)
+    nothing_left(lab, peer)
     for home, target in ((lab, peer), (peer, lab)):
         assert "its guest goes on" in play(both, target, "--check")
         printed = play(both, target)
