@@ -35,7 +35,7 @@ from .test_move import POLICY, config, findings, linux, smartos, startable, swap
 from .world import OTHER, PASSPHRASE, VM, Fuse, Killed
 
 MEMORY = memory_dataset("zones", VM)
-EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 7  # an odd number: before and after a command by turns
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 21  # an odd number: before and after a command by turns
 STARTS = "Give the VM its disks, and start it"
 STAYS = "Give the VM back what it had"
 
@@ -145,6 +145,24 @@ def _killed(move: Move, number: int, after: bool, do: Callable[[], Any]) -> None
     with pytest.raises(Killed):
         do()
     move.world.fuse = Fuse()
+
+
+def _killed_when_saved(move: Move, sent: bool = False) -> None:
+    """The run dies when it is about to send the memory, or has sent it."""
+    real = move.world.home.carry
+
+    def dies(first: Any, second: Any, carried: Any) -> Any:
+        if not any(word.startswith(MEMORY) for word in first):
+            return real(first, second, carried)
+        if sent:
+            real(first, second, carried)
+        raise Killed
+
+    move.world.home.carry = dies
+    with pytest.raises(Killed):
+        move.moves()
+    del move.world.home.carry
+    assert move.world.home.has(MEMORY)
 
 
 def _points(make: Callable[[], Move], do: Callable[[Move], Any]) -> list[tuple[int, bool]]:
@@ -272,12 +290,16 @@ def test_a_restore_that_fails_boots_the_vm(make):
 def test_disks_that_were_made_writable_need_a_word(make):
     """Nobody knows what was written to them, so the guest does not go on over them."""
     move = make()
-    for number, after in reversed(_points(make, Move.moves)):
-        move = make()
-        _killed(move, number, after, move.moves)
-        peer = move.world.peer
-        if peer.has(MEMORY) and '"saved"' in peer.ok("zfs", "get", "-Hpo", "value", "flexdisk:memory", MEMORY):
-            break
+    peer = move.world.peer
+
+    def dies(_path: str) -> str:
+        raise Killed
+
+    peer.domains.memory_xml = dies  # it is read before the restore begins
+    with pytest.raises(Killed):
+        move.moves()
+    del peer.domains.memory_xml
+    assert '"saved"' in peer.ok("zfs", "get", "-Hpo", "value", "flexdisk:memory", MEMORY)
     for disk in peer.disks(VM):
         peer.ok("zfs", "inherit", "readonly", disk["dataset"])
     assert "flexdisk_allow_memory_loss=true" in _refused(move.moves)
@@ -305,12 +327,9 @@ def test_the_other_way_of_moving_goes_on_with_what_was_saved(make):
 
 def test_memory_of_an_older_move_is_not_restored(make):
     """It was sent, and the move given up. The guest has gone on since."""
-    points = _points(make, Move.moves)
-    for number, after in points[len(points) // 3 :]:
-        move = make()
-        _killed(move, number, after, move.moves)
-        if move.world.peer.has(MEMORY):
-            break
+    move = make()
+    _killed_when_saved(move, sent=True)
+    assert move.world.peer.has(MEMORY)
     move.stays()
     move.ends(move.world.home)
     move.moves(how="stopped")
@@ -424,22 +443,6 @@ def test_check_mode_tells_what_is_sent_and_how_long_it_takes(make):
 
 
 # -- a run that is killed once the memory is saved
-
-
-def _killed_when_saved(move: Move, **more: Any) -> None:
-    """The run dies when it is about to send the memory."""
-    real = move.world.home.carry
-
-    def dies(first: Any, second: Any, carried: Any) -> Any:
-        if any(word.startswith(MEMORY) for word in first):
-            raise Killed
-        return real(first, second, carried)
-
-    move.world.home.carry = dies
-    with pytest.raises(Killed):
-        move.moves(**more)
-    del move.world.home.carry
-    assert move.world.home.has(MEMORY)
 
 
 def _read_only(host: Any) -> list[str]:
