@@ -93,9 +93,7 @@ class Disks:
 
     def is_read_only(self, path: str) -> bool:
         """Whether nobody can open a volume for writing."""
-        return (
-            path.startswith(_DEVICE) and self._ok("zfs", "get", "-Ho", "value", "readonly", self._dataset(path)) == "on"
-        )
+        return path.startswith(_DEVICE) and self._files.is_read_only(path)
 
     def write(self, path: str, record: int) -> None:
         """The guest writes its next record behind the others: 4 KiB each."""

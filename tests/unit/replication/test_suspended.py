@@ -16,17 +16,26 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_ending import (
+    EndRequest,
+)
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.failover.failover_return import (
+    FailoverReturn,
+)
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.host.observe import observe
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import memory_dataset
 
 from .controller import Controller
-from .test_move import POLICY, config, findings, linux, smartos, startable, swap, two_disks
-from .world import VM, Fuse, Killed
+from .linux import LinuxWorld
+from .test_failover import kept, protect, said_by, start, take
+from .test_move import POLICY, config, findings, linux, smartos, startable, swap, two_disks, with_keys
+from .world import OTHER, PASSPHRASE, VM, Fuse, Killed
 
 MEMORY = memory_dataset("zones", VM)
-EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 7  # an odd number: before and after a command by turns
+EVERY = 1 if os.environ.get("FLEXDISK_FULL") else 21  # an odd number: before and after a command by turns
 STARTS = "Give the VM its disks, and start it"
 STAYS = "Give the VM back what it had"
 
@@ -136,6 +145,24 @@ def _killed(move: Move, number: int, after: bool, do: Callable[[], Any]) -> None
     with pytest.raises(Killed):
         do()
     move.world.fuse = Fuse()
+
+
+def _killed_when_saved(move: Move, sent: bool = False) -> None:
+    """The run dies when it is about to send the memory, or has sent it."""
+    real = move.world.home.carry
+
+    def dies(first: Any, second: Any, carried: Any) -> Any:
+        if not any(word.startswith(MEMORY) for word in first):
+            return real(first, second, carried)
+        if sent:
+            real(first, second, carried)
+        raise Killed
+
+    move.world.home.carry = dies
+    with pytest.raises(Killed):
+        move.moves()
+    del move.world.home.carry
+    assert move.world.home.has(MEMORY)
 
 
 def _points(make: Callable[[], Move], do: Callable[[Move], Any]) -> list[tuple[int, bool]]:
@@ -263,12 +290,16 @@ def test_a_restore_that_fails_boots_the_vm(make):
 def test_disks_that_were_made_writable_need_a_word(make):
     """Nobody knows what was written to them, so the guest does not go on over them."""
     move = make()
-    for number, after in reversed(_points(make, Move.moves)):
-        move = make()
-        _killed(move, number, after, move.moves)
-        peer = move.world.peer
-        if peer.has(MEMORY) and '"saved"' in peer.ok("zfs", "get", "-Hpo", "value", "flexdisk:memory", MEMORY):
-            break
+    peer = move.world.peer
+
+    def dies(_path: str) -> str:
+        raise Killed
+
+    peer.domains.memory_xml = dies  # it is read before the restore begins
+    with pytest.raises(Killed):
+        move.moves()
+    del peer.domains.memory_xml
+    assert '"saved"' in peer.ok("zfs", "get", "-Hpo", "value", "flexdisk:memory", MEMORY)
     for disk in peer.disks(VM):
         peer.ok("zfs", "inherit", "readonly", disk["dataset"])
     assert "flexdisk_allow_memory_loss=true" in _refused(move.moves)
@@ -296,12 +327,9 @@ def test_the_other_way_of_moving_goes_on_with_what_was_saved(make):
 
 def test_memory_of_an_older_move_is_not_restored(make):
     """It was sent, and the move given up. The guest has gone on since."""
-    points = _points(make, Move.moves)
-    for number, after in points[len(points) // 3 :]:
-        move = make()
-        _killed(move, number, after, move.moves)
-        if move.world.peer.has(MEMORY):
-            break
+    move = make()
+    _killed_when_saved(move, sent=True)
+    assert move.world.peer.has(MEMORY)
     move.stays()
     move.ends(move.world.home)
     move.moves(how="stopped")
@@ -412,3 +440,92 @@ def test_check_mode_tells_what_is_sent_and_how_long_it_takes(make):
     assert "arrive: the replicas become its disks on hv02, and its guest goes on" in lines
     assert any(line.startswith("pause: ") and "64 MiB" in line for line in lines), lines
     assert move.world.home.domains.status(VM).state == "running"
+
+
+# -- a run that is killed once the memory is saved
+
+
+def _read_only(host: Any) -> list[str]:
+    return [host.ok("zfs", "get", "-Ho", "value", "readonly", disk["dataset"]) for disk in host.disks(VM)]
+
+
+def test_with_failover_a_host_that_has_booted_needs_a_word(make):
+    """start_host starts such a VM, and knows of no memory. Until the word is given, nothing is touched."""
+    move = make()
+    home = move.world.home
+    kept(move.world)
+    _killed_when_saved(move)
+    _power_off(home)
+    answers = {"hv02": said_by(move.world.peer)}
+    text = "Its memory is saved, and cannot be restored after that; flexdisk_allow_memory_loss=true gives it up"
+    assert "give its move up with flexdisk_move_state=stays first" in _refused(move.moves)
+    for _again in range(2):
+        assert text in _refused(move.stays)
+        assert start(move.world, answers).started == []
+        assert (home.domains.status(VM).state, home.has(MEMORY), _read_only(home)) == ("stopped", True, ["on"] * 2)
+    move.stays(allow_memory_loss=True)
+    assert (move.boots, move.restored, home.domains.status(VM).state) == (0, [], "stopped")
+    assert (home.has(MEMORY), _read_only(home)) == (False, ["off"] * 2)
+    assert start(move.world, answers).started == [f"db01 ({VM})"]
+    move.ends(home)
+
+
+def test_with_failover_the_same_command_goes_on(make):
+    """The host has not booted: the memory goes with the VM."""
+    move = make()
+    kept(move.world)
+    _killed_when_saved(move)
+    assert move.moves()["memory"] == "restored"
+    assert move.boots == 0
+    move.ends(move.world.peer)
+
+
+def test_an_old_home_keeps_no_memory(make):
+    """It died with the memory of the guest, and another host has taken the VM over. The memory is never restored."""
+    move = make()
+    world = move.world
+    protect(world)
+    written = move.written
+    _killed_when_saved(move)
+    _power_off(world.home)
+    world.guard = lambda: None  # both have it until the old home gives it up
+    take(world)
+    request = EndRequest("db01", read_claims({"hv02": said_by(world.peer, "db01")}))
+    back = FailoverReturn(world.home.zfs(), world.home.driver(), world.home)
+    assert back.look(request).problems == []
+    assert world.home.has(MEMORY)
+    back.end(request)
+    assert move.restored == []
+    assert world.peer.domains.last_record(VM) == written
+    move.written = written
+    move.ends(world.peer)
+
+
+# -- encrypted pools
+
+
+@pytest.mark.parametrize("passphrases", [(PASSPHRASE, OTHER), (PASSPHRASE, "")], ids=["both", "only-here"])
+def test_the_memory_of_an_encrypted_guest_is_never_in_clear(tmp_path, monkeypatch, passphrases):
+    """It goes to a pool with another key. Where it would lie in clear, it does not come, in check mode neither."""
+    monkeypatch.setattr(records, "_FOLDER", str(tmp_path))
+    monkeypatch.setattr(LinuxWorld, "passphrases", passphrases)
+    move = Move(with_keys(two_disks(tmp_path, monkeypatch)))
+    peer = move.world.peer
+    if not passphrases[1]:
+        text = "its memory comes from an encrypted pool, and would lie unencrypted in pool zones of hv02"
+        assert text in _refused(lambda: move.does(True))
+        assert text in _refused(move.moves)
+        assert "save_memory" not in [name for name, _arguments in move.world.home.domains.calls]
+        move.ends(move.world.home)
+        return
+    roots = set()
+    real = peer.domains.restore_memory
+
+    def restores(*arguments: Any) -> Any:
+        roots.add(peer.ok("zfs", "get", "-Ho", "value", "encryptionroot", MEMORY))
+        return real(*arguments)
+
+    monkeypatch.setattr(peer.domains, "restore_memory", restores)
+    assert move.moves()["memory"] == "restored"
+    assert roots == {"zones"}
+    move.ends(peer)

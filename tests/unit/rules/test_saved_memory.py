@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory as memory
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.saved_memory import (
     LOST,
@@ -91,6 +92,50 @@ def test_memory_belongs_to_replicas_of_its_set(there, disks, belongs):
     names = {"old": "flexdisk-sync-0a1b2c3d-1", "new": "flexdisk-sync-0a1b2c3d-2", "other": "hourly"}
     sets = [[names[one] for one in names_] for names_ in (there, *disks)]
     assert memory.is_of_set(sets[0], sets[1:]) == belongs
+
+
+# -- what another host says of a guest
+
+TRAVELLER = {
+    "kind": "kvm",
+    "arch": "x86_64",
+    "machine": "pc-q35-7.2",
+    "cpu": "<cpu/>",
+    "encrypted": False,
+    "memory": 64,
+    "qemu": 7002022,
+}
+
+
+def test_what_a_host_says_of_a_guest_is_read_without_what_else_it_says():
+    assert memory.read_traveller({**TRAVELLER, "emulator": "/tmp/own"}) == TRAVELLER
+    assert memory.read_traveller({**TRAVELLER, "kind": "qemu", "encrypted": True})["encrypted"] is True
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *[(key, value) for key in TRAVELLER for value in (None, [], {}, ["kvm"])],
+        *[("kind", value) for value in ("", "xen", True)],
+        *[(key, value) for key in ("arch", "machine", "cpu") for value in (7, True)],
+        *[("encrypted", value) for value in (0, 1, "", "no")],
+        *[(key, value) for key in ("memory", "qemu") for value in (0, -1, 1 << 40, 64.0, "64", True)],
+    ],
+)
+def test_a_hostile_word_of_a_guest_is_refused(key, value):
+    with pytest.raises(FlexdiskError) as caught:
+        memory.read_traveller({**TRAVELLER, key: value})
+    assert caught.value.code == "InvalidArgument"
+
+
+@pytest.mark.parametrize(
+    "word",
+    [None, "", "kvm", 7, [], {}, [TRAVELLER], *[{k: v for k, v in TRAVELLER.items() if k != key} for key in TRAVELLER]],
+)
+def test_what_is_not_a_whole_description_of_a_guest_is_refused(word):
+    with pytest.raises(FlexdiskError) as caught:
+        memory.read_traveller(word)
+    assert caught.value.code == "InvalidArgument"
 
 
 # -- what is next

@@ -9,12 +9,14 @@ From the moment in which the memory is known to be whole until somebody begins t
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ...hypervisor.protocol import GuestMemory, Hypervisor, whole_vms
+from ...model.dataset import ZVOL
 from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
-from ...model.vm import Vm
+from ...model.vm import FILE, Vm
 from ...rules import saved_memory as rules
 from ...rules.layout import memory_dataset, moves_container
 from ...rules.power import check_start
@@ -30,6 +32,7 @@ _FILE = "memory"
 # Beside the memory of the guest: its devices, such as the memory of graphics.
 _DEVICES_MIB = 64
 _READ_ONLY = "readonly"
+_MOST_SECONDS = 15  # the guest stands still
 _MEMORY_LOST = "MemoryLost"
 _BY_HAND = "it was started by hand since its memory was saved"
 _NOT_KNOWN = "nobody knows whether it was started since its memory was saved"
@@ -117,6 +120,10 @@ class MovedMemory:
         self._zfs.set(memory_dataset(vm.config.pool, self._uuid), refreservation="none")
         for name in _disks(vm)[:1]:
             self._zfs.set(name, *_disks(vm)[1:], readonly="on")
+        held = self._wait_until(vm, True, _MOST_SECONDS)
+        if held:
+            text = f"another program has {', '.join(held)} open, so read-only disks would not keep the VM from being"
+            raise FlexdiskError("InUse", f"VM {vm.label}: {text} started without its memory; end that program")
         if self._memory.ended_with_save(self._uuid):
             self._write(vm, rules.advance(journal, SAVED))
         else:
@@ -169,6 +176,7 @@ class MovedMemory:
         saved = self._memory.saved_domain(self._uuid, self._path, self._allowed)  # what can be refused, is
         self._write(vm, rules.advance(journal, rules.RESTORING))
         self._zfs.inherit(_disks(vm), _READ_ONLY)  # a run that is killed here costs the memory: nothing is read before
+        self._wait_until(vm, False, self._patience)
         progress.current().now(vm.label, "", "its memory is restored")
         try:
             self._memory.restore(self._uuid, self._path, saved)
@@ -188,6 +196,7 @@ class MovedMemory:
             self.lost = self.lost or _why_lost(journal)
             self._write(vm, rules.advance(journal, rules.LOST))
         self._make_writable(vm)
+        self._wait_until(vm, False, self._patience)
         progress.current().now(vm.label, "", "start")
         power.start(self._hypervisor, vm, self._requester)
 
@@ -232,6 +241,20 @@ class MovedMemory:
         names = self._read_only(vm)
         if names:
             self._zfs.inherit(names, _READ_ONLY)
+
+    def _wait_until(self, vm: Vm, read_only: bool, seconds: int) -> t.List[str]:
+        """Wait until the kernel treats the volumes so. Return those that another program has open even then.
+
+        udev looks into each device that was renamed or closed, and is done soon.
+        """
+        names = [disk.volume.name for disk in vm.disks if not disk.hidden and disk.type != FILE]
+        for _second in range(seconds):
+            with contextlib.suppress(FlexdiskError):  # a device without its name: the next step says so
+                names = [name for name in names if self._zfs.files.is_read_only(ZVOL + name) is not read_only]
+            if not names:
+                break
+            self._hypervisor.pause(1)
+        return names
 
     def _write(self, vm: Vm, journal: Journal) -> None:
         self._zfs.set_facts(memory_dataset(vm.config.pool, self._uuid), {MEMORY_PROPERTY: rules.encode(journal)})
