@@ -26,7 +26,6 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.mode
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory as rules
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import memory_dataset
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.power import ARRIVAL, GIVEN_UP
-from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.commands import Zfs
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.zfs.copies import Copies
 
 from .linux import LinuxHost
@@ -118,7 +117,7 @@ class Pair:
         """The VM arrives, or stays."""
         there = self.memory(self.here, ARRIVAL if self.left else GIVEN_UP)
         if self.left and self.here.has(STATE) and self.journal() == "-":
-            self.here.quietly(lambda: there.arrived("zones"))
+            self.here.quietly(lambda: there.arrived("zones", [f"zones/{VM}/disk{n}" for n in range(2)]))
         there.run(give_up)
         return there
 
@@ -132,6 +131,7 @@ class Pair:
         domains.write(VM)
         assert domains.records[VM] == before + 1
         assert not self.here.has(STATE)
+        assert _readonly(self) == ["off"] * 2
         assert rules.folder(VM) not in self.here.files.folders
         calls = len(domains.calls)
         self.run()
@@ -282,30 +282,91 @@ def _code(do: Callable[[], Any]) -> str:
     return ""
 
 
-@pytest.mark.parametrize("ends", [True, False])
-def test_somebody_starts_it_right_before_its_disks_are_read_only(make, ends, monkeypatch):
-    """The guest that ran since is the newer one. If it still runs, it is not left with disks that it cannot write."""
+@pytest.mark.parametrize("then", ["stops", "is saved elsewhere", "runs on"])
+def test_somebody_lets_it_go_on_right_before_it_is_saved(make, then, monkeypatch):
+    """The run is killed there. What the guest writes since is never lost: no older memory is restored over it."""
     pair = make()
-    domains, real, started = pair.home.domains, Zfs.set, []
+    domains = pair.home.domains
 
-    def starts(zfs: Zfs, name: str, *more: str, **properties: Any) -> None:
-        if "readonly" in properties and not started:
-            started.append(domains.boot(VM))
-            domains.write(VM)
-            if ends:
-                domains.halt(VM)
-        real(zfs, name, *more, **properties)
+    def killed(*_arguments: Any) -> None:
+        raise Killed
 
-    monkeypatch.setattr(Zfs, "set", starts)
-    assert _code(lambda: pair.memory(pair.home).save()) == ("MemoryLost" if ends else "")
+    monkeypatch.setattr(domains, "save_memory", killed)
+    with pytest.raises(Killed):
+        pair.leave()
     monkeypatch.undo()
-    if ends:
-        assert _code(pair.run) == "MemoryLost"
-        assert domains.restored == []
-        assert "nobody knows" in pair.run(give_up=True).lost
-    else:
+    assert (domains.status(VM).state, _readonly(pair)) == ("paused", ["on"] * 2)
+    pair.home.quietly(lambda: domains.resume(VM))
+    domains.write(VM)  # it has its disks open since they could be written
+    pair.records = domains.last_record(VM)
+    if then == "is saved elsewhere":
+        pair.home.ok("zfs", "create", "-o", "mountpoint=/srv/own", "zones/own")
+        pair.home.quietly(lambda: domains.save_memory(VM, "/srv/own/file"))
+        assert _code(lambda: pair.memory(pair.home).save()) == "MemoryLost"
+        with pytest.raises(FlexdiskError, match="saved by hand, into another file"):
+            pair.run()
+        assert "another file" in pair.run(give_up=True).lost
+    elif then == "stops":
+        domains.halt(VM)
+        assert not pair.memory(pair.home).save()
         pair.run()
+    else:
+        assert pair.memory(pair.home).save()
+        assert pair.run().restored
+    assert cold_boots(pair) == (then != "runs on")
     pair.ends()
+
+
+def test_an_older_file_is_never_restored(make):
+    """It was whole when the run was killed. Somebody has made the disks writable, and saved the guest by hand since."""
+    pair = make()
+    domains = pair.home.domains
+    _killed_when(pair, lambda: domains.status(VM).state == "stopped")
+    assert rules.decode(pair.journal()).word == rules.SAVING
+    assert not pair.boot()
+    pair.writable()
+    assert pair.boot()
+    domains.write(VM)
+    pair.records = domains.last_record(VM)
+    pair.home.ok("zfs", "create", "-o", "mountpoint=/srv/own", "zones/own")
+    pair.home.quietly(lambda: domains.save_memory(VM, "/srv/own/file"))
+    pair.home.ok("zfs", "set", "readonly=on", *(f"zones/{VM}/disk{n}" for n in range(2)))
+    assert _code(lambda: pair.memory(pair.home).save()) == "MemoryLost"
+    assert _code(pair.run) == "MemoryLost"
+    assert domains.restored == []
+    pair.run(give_up=True)
+    pair.ends()
+
+
+@pytest.mark.parametrize("fault", ["daemon", "boot"])
+def test_memory_outlives_a_fault_right_after_the_save(make, fault):
+    """Nothing has written to its disks, so it is theirs, although libvirt does not know how the run has ended."""
+    pair = make()
+    domains = pair.home.domains
+    _killed_when(pair, lambda: domains.status(VM).state == "stopped")
+    domains.restart_daemon() if fault == "daemon" else pair.home.reboot()
+    pair.leave()
+    assert pair.run().restored
+    assert cold_boots(pair) == 0
+    pair.ends()
+
+
+def _killed_when(pair: Pair, condition: Callable[[], bool]) -> None:
+    """The run dies at the first command after which this is true."""
+
+    def guard() -> None:
+        pair.check()
+        if pair.home.quietly(condition):
+            raise Killed
+
+    pair.world.guard = guard
+    with pytest.raises(Killed):
+        pair.leave()
+    pair.world.guard = pair.check
+
+
+def _readonly(pair: Pair) -> list[str]:
+    return [pair.here.ok("zfs", "get", "-Ho", "value", "readonly", f"zones/{VM}/disk{n}") for n in range(2)]
 
 
 class Open(dict[str, bool]):
@@ -476,13 +537,14 @@ def test_snapshots_of_others_change_nothing(make):
 
 
 def test_a_save_that_fails(make):
-    """The guest goes on, and what was made for its memory goes."""
+    """The guest goes on as soon as its move is given up, and what was made for its memory goes."""
     pair = make()
     pair.home.domains.cannot_save = "Input/output error"
     with pytest.raises(FlexdiskError, match="Input/output error"):
         pair.leave()
-    assert pair.home.domains.status(VM).state == "running"
-    pair.run()
+    assert pair.home.domains.status(VM).state == "paused"
+    assert pair.run().lost == ""
+    assert cold_boots(pair) == 0
     pair.ends()
 
 
@@ -511,22 +573,22 @@ def test_a_restore_that_fails_boots_the_guest(make):
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "code"),
+    ("old", "new", "text"),
     [
-        ("<emulator>/usr/bin/qemu-system-x86_64", "<emulator>/tmp/own", "NotPermitted"),
-        (VM, "aaaaaaaa-0000-4000-8000-000000000303", "Changed"),
+        ("<emulator>/usr/bin/qemu-system-x86_64", "<emulator>/tmp/own", "asks for emulator /tmp/own"),
+        (VM, "aaaaaaaa-0000-4000-8000-000000000303", "has the memory of another domain"),
     ],
 )
-def test_what_is_in_the_file_is_what_another_host_says(make, old, new, code):
-    """It is refused before anything has begun."""
+def test_what_is_in_the_file_is_what_another_host_says(make, old, new, text):
+    """It is refused before anything has begun. The word boots the VM without it."""
     pair = make()
     pair.leave()
     domains = pair.peer.domains
     real = domains.memory_xml
     domains.memory_xml = lambda path: re.sub(re.escape(old), new, real(path))
-    assert _code(pair.run) == code
+    with pytest.raises(FlexdiskError, match=f"{text}.* flexdisk_allow_memory_loss=true"):
+        pair.run()
     assert (domains.status(VM).state, domains.restored) == ("stopped", [])
-    domains.memory_xml = real
-    pair.run()
-    assert cold_boots(pair) == 0
+    assert text in pair.run(give_up=True).lost
+    assert (cold_boots(pair), domains.restored) == (1, [])
     pair.ends()

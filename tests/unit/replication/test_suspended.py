@@ -102,6 +102,7 @@ class Move:
         for one in self.hosts:
             assert not one.has(MEMORY)
             assert not [folder for folder in one.files.folders if folder.endswith(VM) and "memory" in folder]
+        assert _read_only(host) == ["off"] * 2
         assert "inherited_property" not in findings(self.world)
 
 

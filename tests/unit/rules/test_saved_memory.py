@@ -30,7 +30,7 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rule
 
 VM = "aaaaaaaa-0000-4000-8000-000000000202"
 STATES = ("running", "paused", "stopped", "crashed", "saved")
-EVERY_GUEST = [Guest(*parts) for parts in itertools.product(STATES, (False, True), (False, True))]
+EVERY_GUEST = [Guest(*parts) for parts in itertools.product(STATES, *[(False, True)] * 4)]
 
 
 # -- the journal
@@ -97,10 +97,7 @@ def test_memory_belongs_to_replicas_of_its_set(there, disks, belongs):
 # -- what another host says of a guest
 
 TRAVELLER = {
-    "kind": "kvm",
-    "arch": "x86_64",
-    "machine": "pc-q35-7.2",
-    "cpu": "<cpu/>",
+    "domain": "<domain/>",
     "encrypted": False,
     "memory": 64,
     "qemu": 7002022,
@@ -108,16 +105,15 @@ TRAVELLER = {
 
 
 def test_what_a_host_says_of_a_guest_is_read_without_what_else_it_says():
-    assert memory.read_traveller({**TRAVELLER, "emulator": "/tmp/own"}) == TRAVELLER
-    assert memory.read_traveller({**TRAVELLER, "kind": "qemu", "encrypted": True})["encrypted"] is True
+    assert memory.read_traveller({**TRAVELLER, "saved": True}) == TRAVELLER
+    assert memory.read_traveller({**TRAVELLER, "encrypted": True})["encrypted"] is True
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         *[(key, value) for key in TRAVELLER for value in (None, [], {}, ["kvm"])],
-        *[("kind", value) for value in ("", "xen", True)],
-        *[(key, value) for key in ("arch", "machine", "cpu") for value in (7, True)],
+        *[("domain", value) for value in (7, True)],
         *[("encrypted", value) for value in (0, 1, "", "no")],
         *[(key, value) for key in ("memory", "qemu") for value in (0, -1, 1 << 40, 64.0, "64", True)],
     ],
@@ -153,7 +149,8 @@ def test_memory_is_restored_only_where_it_belongs_and_nothing_runs(guest):
     for word in ("", *WORDS):
         if memory.to_run(word, guest) == memory.RESTORE:
             assert guest.state == "stopped"
-            assert guest.ended_with_save if word == SAVING else guest.guarded
+            assert guest.guarded
+            assert guest.has_file or word == SAVED
             assert word in (SAVING, SAVED)
 
 
@@ -164,7 +161,7 @@ def test_only_what_is_saved_and_whole_leaves(guest):
             assert guest.state == "stopped"
             assert not word or (word, guest.guarded) == (SAVED, True)
         if memory.to_leave(word, guest) == memory.KEEP:
-            assert (word, guest.state, guest.ended_with_save) == (SAVING, "stopped", True)
+            assert (word, guest.state, guest.has_file, guest.guarded) == (SAVING, "stopped", True, True)
 
 
 @pytest.mark.parametrize("guest", EVERY_GUEST)
@@ -176,7 +173,7 @@ def test_a_guest_that_runs_is_never_started(guest):
             assert action == memory.DONE
         if action == memory.BOOT:
             assert guest.state == "stopped"
-            assert word not in (SAVING, SAVED)
+            assert word not in (SAVING, SAVED) or (word == SAVING and not guest.has_file)
 
 
 # -- two hosts, on which anything may happen at any moment
@@ -192,13 +189,17 @@ class Host:
     saving: bool = False
     word: str = ""
     read_only: bool = False
+    figures: int = -1
+    """The version that the journal knows."""
     image: tuple[int, int] | None = None
     """Its number, and the version of the disks to which the memory belongs."""
     memory: int = -1
     """The version that the guest knows, if it was restored and has not gone on."""
 
     def guest(self) -> Guest:
-        return Guest(self.state, self.ended_with_save and self.state == "stopped", self.read_only)
+        guarded = self.read_only and self.figures == self.version
+        ended = self.ended_with_save and self.state == "stopped"
+        return Guest(self.state, guarded, self.image is not None, self.saving, ended)
 
     def start(self) -> None:
         assert self.state == "stopped", "it is there already"
@@ -234,26 +235,34 @@ class Pair:
         while not self.moved:
             action = memory.to_leave(host.word, host.guest())
             if action == memory.SAVE:
-                host.word, host.read_only = SAVING, False
+                host.word, host.figures, host.image = SAVING, -1, None
                 yield
-                if host.state != "running":
+                if host.state not in ("running", "paused"):
+                    return
+                host.state = "paused"
+                yield
+                host.read_only = True
+                yield
+                host.figures = host.version
+                yield
+                if host.state not in ("running", "paused"):
                     return
                 host.state, host.saving = "paused", True
                 yield
                 self.finish_save(host)
             elif action == memory.KEEP:
-                host.read_only = True
-                yield
-                if not host.guest().ended_with_save:
-                    host.read_only = False
-                    return
                 host.word = SAVED
+            elif action == memory.FORGET:
+                host.read_only = False
+                yield
+                host.word = ""
             elif action == memory.SEND:
                 yield
                 if memory.to_leave(host.word, host.guest()) != memory.SEND:
                     return
                 self.moved = True
                 self.target = Host("stopped", host.version, word=host.word, read_only=bool(host.word), image=host.image)
+                self.target.figures = host.version
                 self.source = Host()
             else:
                 return
@@ -274,6 +283,11 @@ class Pair:
                 assert host.image is not None
                 self.restored.append(host.image[0])
                 host.state, host.memory, host.ended_with_save = "paused", host.image[1], False
+            elif action == memory.GO_ON:
+                host.read_only = False
+                yield
+                if host.state == "paused":
+                    host.state = "running"
             elif action == memory.RESUME:
                 host.word = RESTORED
                 yield
@@ -315,17 +329,21 @@ def _here(pair: Pair) -> Host:
 def _by_hand(pair: Pair, what: str) -> None:
     """What an operator, a guest or a fault does on the host that has the VM."""
     host = _here(pair)
-    if what == "writes" and host.state == "running" and not host.read_only:
+    if what == "writes" and host.state == "running":
         host.version += 1
         host.memory = -1
     elif what == "starts" and host.state == "stopped" and not host.read_only:
         host.start()
+    elif what == "goes on" and host.state == "paused" and not host.saving:
+        assert host.memory in (-1, host.version), "memory over other disks"
+        host.state = "running"
+    elif what == "is saved elsewhere" and host.state in ("running", "paused") and not host.saving:
+        host.state, host.ended_with_save = "stopped", True
     elif what == "writable":
         host.read_only = False
     elif what == "ends" and host.state in ("running", "paused") and not host.saving:
         host.state, host.ended_with_save = "stopped", False
     elif what == "daemon":
-        host.state = "running" if host.saving else host.state
         host.saving = host.ended_with_save = False
     elif what == "boots" and host.state != "absent":
         host.state, host.saving, host.ended_with_save = "stopped", False, False
@@ -340,7 +358,9 @@ RUNS = st.one_of(
 )
 EVENTS = st.builds(
     lambda what: lambda pair: _by_hand(pair, what),
-    st.sampled_from(["writes", "starts", "ends", "daemon", "boots", "writable", "saved", "saved"]),
+    st.sampled_from(
+        ["writes", "starts", "goes on", "is saved elsewhere", "ends", "daemon", "boots", "writable", "saved", "saved"]
+    ),
 )
 
 

@@ -63,19 +63,29 @@ class GuestMemory(t.Protocol):
     """
 
     def refuses(self, vm: str) -> t.List[str]:
-        """Return what keeps the memory of a running guest from being saved here and restored elsewhere. Read only."""
+        """Return what keeps the memory of a guest from being saved here and restored elsewhere. Read only."""
 
-    def traveller(self, vm: str) -> t.Dict[str, t.Any]:
-        """Return what another host must know to say whether it can restore a running guest: memory (MiB), and more."""
+    def traveller(self, vm: str, path: str = "") -> t.Dict[str, t.Any]:
+        """Return what another host must know to say whether it can restore a guest: memory (MiB), and more. Read only.
 
-    def lacks(self, traveller: t.Mapping[str, t.Any]) -> t.List[str]:
-        """Return what this host lacks to restore a guest of another host, as text.
-
-        traveller: what traveller() has returned on the other host, after saved_memory.read_traveller().
+        path: the file, if it was saved.
         """
 
+    def lacks(self, vm: str, traveller: t.Mapping[str, t.Any], allowed: t.Collection[str]) -> t.List[str]:
+        """Return what keeps this host from restoring a guest of another host, as text. Read only.
+
+        traveller: what traveller() has returned on the other host, after saved_memory.read_traveller(). allowed: as for
+        saved_domain().
+        """
+
+    def pause(self, vm: str) -> None:
+        """Let a running guest stand still. All that it has written is on its disks then."""
+
+    def is_saving(self, vm: str) -> bool:
+        """Whether the hypervisor is at work on a save, or something else that takes its time."""
+
     def save(self, vm: str, path: str) -> None:
-        """Save the memory of a running guest in a file, and end its run. If that fails, the guest goes on."""
+        """Save the memory of a guest that stands still in a file, and end its run. If that fails, it still does."""
 
     def ended_with_save(self, vm: str) -> bool:
         """Whether the hypervisor knows that the last run of a stopped VM has ended with a save of its memory."""

@@ -406,7 +406,7 @@ def link(
     return Host(*made, moves=known, known=frozenset(config.uuid for config in everyone))
 
 
-def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move], datasets: t.Container[str]) -> VmConfig:
+def _frozen(config: VmConfig, known: t.Mapping[str, moves.Move], datasets: t.Mapping[str, Dataset]) -> VmConfig:
     move = known.get(config.uuid)
     why = identity.blank_in(config.pool)
     if move is not None:

@@ -18,6 +18,7 @@ from . import identity
 from .failover import FAILOVER_PROPERTY, term_of
 from .layout import last_part, memory_dataset, moves_container, pool_of
 from .replicas import is_host
+from .saved_memory import is_there
 
 MOVE_PROPERTY = "move"
 STAYED_PROPERTY = "stayed"
@@ -67,9 +68,9 @@ def result(move: Move, memory: bool) -> t.Dict[str, t.Any]:
     return {**shown, "memory_saved": memory}
 
 
-def has_memory(move: Move, datasets: t.Container[str], pools: t.Iterable[str]) -> bool:
+def has_memory(move: Move, datasets: t.Mapping[str, Dataset], pools: t.Iterable[str]) -> bool:
     """Return whether the memory of its guest is saved here. datasets: all that there are. pools: theirs."""
-    return any(memory_dataset(pool, move.vm) in datasets for pool in pools)
+    return any(is_there(datasets, memory_dataset(pool, move.vm)) for pool in pools)
 
 
 def encode(move: Move) -> str:

@@ -6,18 +6,22 @@
 A hypervisor restores a file with memory as often as it is asked to. A guest that goes on twice, or over disks that were
 written to since, destroys its file systems. So a journal on the dataset with the file says how far it has come:
 
-saving      the guest is about to be saved, or is being saved, or was saved by a run that did not get further
+saving      the guest stands still, its disks are read-only for whoever opens them next, and it is saved into this file
 saved       the file is whole, and all disks are read-only: no hypervisor starts the VM, and nobody writes to them
 restoring   somebody has begun to restore it, and the disks can be written to: from now on, nobody begins again
 restored    the guest is in memory again, and has not gone on
 running     the guest has gone on
 lost        the VM is started without the memory
+
+The file is new, and was begun after the disks had become read-only. So as long as they still are, and look as they did
+then, no later run of the VM has written to them, whoever was killed meanwhile.
 """
 
 from __future__ import annotations
 
 import typing as t
 
+from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
 from . import identity
 from .property_text import decode_object, encode_object
@@ -27,12 +31,14 @@ MEMORY_PROPERTY = "memory"
 SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST = "saving", "saved", "restoring", "restored", "running", "lost"
 WORDS = (SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST)
 """In their order: a journal never goes back."""
+ENDED = "ended"
+"""Instead of a journal: the file is of no use any more, but others keep its file system from being destroyed."""
 _BEGUN = (RESTORING, RESTORED, RUNNING, LOST)
 _FOLDER = "/var/lib/flexdisk/memory"
 _PRIVATE = {"canmount": "noauto", "atime": "off", "setuid": "off", "devices": "off", "exec": "off"}
 
 SAVE = "save"
-"""Save the guest. It runs."""
+"""Save the guest. It runs, or stands still."""
 KEEP = "keep"
 """The guest is saved: make its disks read-only, and write down that it is."""
 SEND = "send"
@@ -45,6 +51,10 @@ DONE = "done"
 """The guest runs. The file is of no use any more."""
 BOOT = "boot"
 """Start the VM without the memory, as after a power failure. There is no other way to go on."""
+FORGET = "forget"
+"""Nothing was saved: the guest had ended before. The VM is as any VM that is stopped."""
+GO_ON = "go_on"
+"""Nothing was saved yet, and the guest stands still: let it go on."""
 GIVE_UP = "give_up"
 """The memory cannot be restored. To start the VM without it needs the word of somebody who knows that."""
 WAIT = "wait"
@@ -60,6 +70,8 @@ class Journal(t.NamedTuple):
     """One of WORDS."""
     vm: str
     """The UUID of the VM."""
+    disks: str = ""
+    """What ZFS shows of its disks as long as nobody writes to them."""
 
 
 class Guest(t.NamedTuple):
@@ -67,10 +79,14 @@ class Guest(t.NamedTuple):
 
     state: str
     """As in VmConfig."""
-    ended_with_save: bool = False
-    """The hypervisor knows that nobody has started the VM since its guest was saved."""
     guarded: bool = False
-    """All its disks are read-only."""
+    """All its disks are read-only, and as they were when it was saved."""
+    has_file: bool = False
+    """There is a file, whole or not."""
+    is_saving: bool = False
+    """The hypervisor is at work on a save."""
+    ended_with_save: bool = False
+    """The hypervisor says that its last run has ended with a save, into whatever file."""
 
 
 def folder(vm: str) -> str:
@@ -81,6 +97,11 @@ def folder(vm: str) -> str:
 def properties(vm: str) -> t.Dict[str, str]:
     """Return the properties of the file system with the memory of a VM. vm: its UUID."""
     return {**_PRIVATE, "mountpoint": folder(vm)}
+
+
+def is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:
+    """Return whether a dataset has the memory of a guest that has not ended. datasets: all that there are."""
+    return name in datasets and datasets[name].user.get(MEMORY_PROPERTY) != ENDED
 
 
 def key_name(vm: str) -> str:
@@ -99,7 +120,7 @@ def decode(text: str) -> t.Optional[Journal]:
         journal = Journal(**decode_object(text))
     except (TypeError, ValueError):
         return None
-    is_text = isinstance(journal.word, str) and isinstance(journal.vm, str)
+    is_text = all(isinstance(one, str) for one in journal)
     return journal if is_text and journal.word in WORDS and identity.is_uuid(journal.vm) else None
 
 
@@ -121,10 +142,10 @@ def is_of_set(memory: t.Sequence[str], disks: t.Iterable[t.Sequence[str]]) -> bo
 
 def read_traveller(given: t.Any) -> t.Dict[str, t.Any]:
     """Return what another host says of a guest whose memory is to come. Raises FlexdiskError InvalidArgument."""
-    kinds: t.Mapping[str, type] = {**dict.fromkeys(("kind", "arch", "machine", "cpu"), str), "encrypted": bool}
+    kinds: t.Mapping[str, type] = {"domain": str, "encrypted": bool}
     try:
         result = {key: given[key] for key in (*kinds, "memory", "qemu")}
-        good = all(isinstance(result[key], kind) for key, kind in kinds.items()) and result["kind"] in ("kvm", "qemu")
+        good = all(isinstance(result[key], kind) for key, kind in kinds.items())
         if not good or any(type(result[key]) is not int or not 0 < result[key] < 1 << 40 for key in ("memory", "qemu")):
             raise ValueError("a field has another type")
     except (KeyError, TypeError, ValueError) as exc:
@@ -139,13 +160,18 @@ def to_leave(word: str, guest: Guest) -> str:
         return STAYS
     if word == SAVED:
         return SEND if guest.state == "stopped" and guest.guarded else GIVE_UP
-    if guest.state == "running":
+    if guest.state == "running" or (word and guest.state == "paused" and not guest.is_saving):
         return SAVE
     if guest.state != "stopped":
         return WAIT
-    if not word:
-        return SEND
-    return KEEP if guest.ended_with_save else GIVE_UP
+    return _after_save(guest, KEEP, FORGET) if word else SEND
+
+
+def _after_save(guest: Guest, whole: str, nothing: str) -> str:
+    """Return what is next once a guest has ended that was about to be saved."""
+    if not guest.has_file and not guest.ended_with_save:
+        return nothing
+    return whole if guest.has_file and guest.guarded else GIVE_UP
 
 
 def to_run(word: str, guest: Guest) -> str:
@@ -159,10 +185,13 @@ def to_run(word: str, guest: Guest) -> str:
         return BOOT if guest.state == "stopped" else WAIT
     if word in _BEGUN:
         return _after_restore(word, guest.state)
+    if word == SAVING and guest.state == "paused" and not guest.is_saving:
+        return GO_ON
     if guest.state != "stopped":
         return WAIT
-    whole = guest.ended_with_save if word == SAVING else guest.guarded
-    return RESTORE if whole else GIVE_UP
+    if word == SAVING:
+        return _after_save(guest, RESTORE, BOOT)
+    return RESTORE if guest.guarded else GIVE_UP
 
 
 def _after_restore(word: str, state: str) -> str:

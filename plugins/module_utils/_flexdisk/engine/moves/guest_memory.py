@@ -4,7 +4,8 @@
 """The memory of a guest that moves lies in a dataset of its own, and is restored at most once (rules/saved_memory.py).
 
 Whatever is killed, the same call goes on: save() on the host that the VM leaves, and run() where the guest goes on.
-From the moment in which the memory is known to be whole until somebody begins to restore it, all disks are read-only.
+From before the save until somebody begins to restore the memory, all disks are read-only. The guest itself has them
+open since it could write, and stands still: so nobody is hurt, and once the save has ended, nobody can open them.
 """
 
 from __future__ import annotations
@@ -18,25 +19,29 @@ from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
 from ...model.vm import FILE, Vm
 from ...rules import saved_memory as rules
-from ...rules.layout import memory_dataset, moves_container
+from ...rules.inventory import Host
+from ...rules.layout import container, memory_dataset, moves_container
 from ...rules.power import check_start
 from ...rules.saved_memory import MEMORY_PROPERTY, SAVED, SAVING, Guest, Journal
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ..host import progress
 from ..host.observe import observe
-from ..replication.own_copies import drop_memory
+from ..replication.own_copies import clear_memory, drop_memory
 from ..steps import power
 
 _FILE = "memory"
 # Beside the memory of the guest: its devices, such as the memory of graphics.
 _DEVICES_MIB = 64
 _READ_ONLY = "readonly"
+_FIGURES = ("guid", "referenced", "logicalreferenced")
 _MOST_SECONDS = 15  # the guest stands still
 _MEMORY_LOST = "MemoryLost"
 _BY_HAND = "it was started by hand since its memory was saved"
-_NOT_KNOWN = "nobody knows whether it was started since its memory was saved"
-_WRITABLE = "its disks were made writable since its memory was saved, so they may have been changed"
+_NOTHING = "nothing of its memory was saved, because its guest had ended before"
+_CHANGED = "its disks were made writable or changed since its memory was saved"
+MEMORY_GONE = "its saved memory is gone"
+_ELSEWHERE = "its memory was saved by hand, into another file"
 _BOOTED = "a run that was interrupted had started it without its memory"
 _WAY_OUT = "flexdisk_allow_memory_loss=true starts it without the memory, as after a power failure"
 
@@ -44,6 +49,11 @@ _WAY_OUT = "flexdisk_allow_memory_loss=true starts it without the memory, as aft
 def size_with_devices(memory_mib: int) -> int:
     """Return the bytes that the saved memory of a guest takes at most."""
     return (memory_mib + _DEVICES_MIB) * MIB
+
+
+def is_encrypted(host: Host, pool: str) -> bool:
+    """Whether the memory of a guest lies encrypted in a pool."""
+    return bool((host.datasets.get(container(pool)) or host.datasets[pool]).encryptionroot)
 
 
 class MovedMemory:
@@ -76,104 +86,134 @@ class MovedMemory:
         self.restored = False
         """Whether the guest goes on with its memory. run() sets it."""
         self.lost = ""
-        """Why the VM runs without the memory that was saved, "" if it does not. run() sets it."""
+        """Why the VM goes on without the memory that was saved, "" if it does not."""
+        self.left = ""
+        """Why the saved memory could not be destroyed, "" if it was."""
+        self._went_on = self._is_saving = False
 
     # -- the host that the VM leaves
 
-    def save(self) -> bool:
-        """Save the guest, and make its disks read-only. Return False if it does not run. Raises FlexdiskError."""
+    def save(self, give_up: bool = False) -> bool:
+        """Save the guest, and keep everybody from its disks. Return False if there is no memory to go with the VM.
+
+        give_up: as for run(). Raises FlexdiskError.
+        """
         for _second in range(self._patience):
             vm, journal = self._now()
-            action = rules.to_leave(journal.word if journal else "", self._guest(vm, journal))
+            guest = self._guest(vm, journal)
+            action = rules.to_leave(journal.word if journal else "", guest)
             if action == rules.SEND:
                 return journal is not None
             if action == rules.SAVE:
-                self._save(vm, journal)
+                self._save(vm, guest)
             elif action == rules.KEEP:
-                self._keep(vm, t.cast(Journal, journal))
+                self._keep(vm, t.cast(Journal, journal), give_up)
             elif action == rules.WAIT:
                 self._hypervisor.pause(1)
             elif action == rules.STAYS:
-                text = f"VM {vm.label}: its move was given up, and its memory is being restored here"
-                raise FlexdiskError("InUse", f"{text}; flexdisk_move_state=stays goes on")
+                raise self._stays(vm)
+            elif action == rules.FORGET or give_up:
+                self.lost = self._why_lost(journal, guest)
+                self.drop(vm)
             else:
-                raise self._lost(vm, journal)
+                raise self._refusal(vm, self._why_lost(journal, guest))
         raise self._not_ready(vm)
 
-    def _save(self, vm: Vm, journal: t.Optional[Journal]) -> None:
+    def _save(self, vm: Vm, guest: Guest) -> None:
+        """Let the guest stand still, close its disks, and save it into a new file."""
         name = memory_dataset(vm.config.pool, self._uuid)
-        if journal is None:
-            options = {**rules.properties(self._uuid), "refreservation": str(size_with_devices(vm.config.memory))}
-            text = rules.encode(Journal(SAVING, self._uuid))
-            self._zfs.create_filesystem(name, options, {MEMORY_PROPERTY: text})
-        else:
-            self._make_writable(vm)
+        clear_memory(self._zfs, self._copies, f"{moves_container(vm.config.pool)}/{self._uuid}")
+        size = size_with_devices(self._memory.traveller(self._uuid)["memory"])
+        options = {**rules.properties(self._uuid), "refreservation": str(size)}
+        self._zfs.create_filesystem(name, options, {MEMORY_PROPERTY: rules.encode(Journal(SAVING, self._uuid))})
         self._mount(vm)
+        if guest.state == "running":
+            self._memory.pause(self._uuid)
+        for first, *more in [_disks(vm)] if vm.disks else []:
+            self._zfs.set(first, *more, readonly="on")  # all that was written before is in the figures now
+        self._write(vm, Journal(SAVING, self._uuid, self._figures(vm)))
         progress.current().now(vm.label, "", "its memory is saved")
         self._memory.save(self._uuid, self._path)
 
-    def _keep(self, vm: Vm, journal: Journal) -> None:
-        """Write down that all is saved, unless somebody has started the VM before its disks were read-only.
+    def _keep(self, vm: Vm, journal: Journal, give_up: bool) -> None:
+        """Write down that all is saved, if nobody can open the disks any more, and the file can be restored.
 
         The file has its space now. As long as that were reserved, the snapshot that is sent would need it once more.
         """
-        self._zfs.set(memory_dataset(vm.config.pool, self._uuid), refreservation="none")
-        for name in _disks(vm)[:1]:
-            self._zfs.set(name, *_disks(vm)[1:], readonly="on")
-        held = self._wait_until(vm, True, _MOST_SECONDS)
-        if held:
-            text = f"another program has {', '.join(held)} open, so read-only disks would not keep the VM from being"
+        open_still = self._wait_until(vm, True, _MOST_SECONDS)
+        if open_still:
+            text = (
+                f"another program has {', '.join(open_still)} open, so read-only disks would not keep the VM from being"
+            )
             raise FlexdiskError("InUse", f"VM {vm.label}: {text} started without its memory; end that program")
-        if self._memory.ended_with_save(self._uuid):
+        self._mount(vm)
+        reason = self._why_not_restored(vm)
+        if reason and not give_up:
+            raise self._refusal(vm, reason)
+        if reason:
+            self.lost = reason
+            self.drop(vm)
+            return
+        self._zfs.set(memory_dataset(vm.config.pool, self._uuid), refreservation="none")
+        if self._is_guarded(vm, journal):  # also after all that was written before the last command
             self._write(vm, rules.advance(journal, SAVED))
-        else:
-            self._make_writable(vm)
 
     # -- the host where the guest goes on
 
-    def arrived(self, pool: str) -> None:
-        """Write down that the file and the disks have come to this pool as they were saved."""
-        text = rules.encode(Journal(SAVED, self._uuid))
+    def arrived(self, pool: str, replicas: t.Sequence[str]) -> None:
+        """Write down that the file and the disks have come to this pool as they were saved. replicas: the disks."""
+        text = rules.encode(Journal(SAVED, self._uuid, self._figures_of(replicas)))
         self._zfs.set_facts(memory_dataset(pool, self._uuid), {MEMORY_PROPERTY: text})
 
     def run(self, give_up: bool = False) -> None:
         """Let the guest go on, and destroy the saved memory.
 
-        give_up: start the VM without its memory if that does not belong to its disks any more. Raises FlexdiskError.
+        give_up: start the VM without its memory if that cannot be restored. Raises FlexdiskError.
         """
         for _second in range(self._patience):
             vm, journal = self._now()
-            action = rules.to_run(journal.word if journal else "", self._guest(vm, journal))
+            guest = self._guest(vm, journal)
+            action = rules.to_run(journal.word if journal else "", guest)
             if action in (rules.RESTORE, rules.RESUME):
                 check_start(vm, self._requester)
             if action == rules.DONE:
-                self._done(vm, journal)
+                self._done(vm, journal, guest)
                 return
             if action == rules.RESTORE:
-                self._restore(vm, t.cast(Journal, journal))
+                self._restore(vm, t.cast(Journal, journal), give_up)
             elif action == rules.RESUME:
                 self._resume(vm, t.cast(Journal, journal))
+            elif action == rules.GO_ON:
+                self._go_on(vm)
             elif action == rules.BOOT or (action == rules.GIVE_UP and give_up):
-                self._boot(vm, journal)
+                self._boot(vm, journal, self._why_lost(journal, guest))
             elif action == rules.WAIT:
                 self._hypervisor.pause(1)
             else:
-                raise self._lost(vm, journal)
+                raise self._refusal(vm, self._why_lost(journal, guest))
         raise self._not_ready(vm)
 
-    def _done(self, vm: Vm, journal: t.Optional[Journal]) -> None:
+    def _done(self, vm: Vm, journal: t.Optional[Journal], guest: Guest) -> None:
         word = journal.word if journal is not None else ""
-        self.restored = word == rules.RUNNING
-        if word in (SAVED, rules.LOST):
-            self.lost = self.lost or (_BY_HAND if word == SAVED else _BOOTED)
-        if journal is not None:
-            self._make_writable(vm)
-        self._drop(vm)
+        self.restored = word in (rules.RESTORED, rules.RUNNING)
+        by_hand = word in (SAVED, rules.RESTORING) or (word == SAVING and guest.has_file and not self._went_on)
+        if by_hand or word == rules.LOST:
+            self.lost = self.lost or (_BY_HAND if by_hand else _BOOTED)
+        self.drop(vm)
 
-    def _restore(self, vm: Vm, journal: Journal) -> None:
+    def _restore(self, vm: Vm, journal: Journal, give_up: bool) -> None:
         """Restore the guest, for the first and only time. If it cannot be, the VM is booted next."""
         self._mount(vm)
-        saved = self._memory.saved_domain(self._uuid, self._path, self._allowed)  # what can be refused, is
+        saved, reason = "", ""
+        try:
+            saved = self._memory.saved_domain(self._uuid, self._path, self._allowed)  # what can be refused, is
+        except FlexdiskError as exc:
+            reason = exc.message
+        if reason and not give_up:
+            raise self._refusal(vm, reason)
+        if reason:
+            self._boot(vm, journal, reason)
+            return
         self._write(vm, rules.advance(journal, rules.RESTORING))
         self._zfs.inherit(_disks(vm), _READ_ONLY)  # a run that is killed here costs the memory: nothing is read before
         self._wait_until(vm, False, self._patience)
@@ -191,22 +231,52 @@ class MovedMemory:
         self._memory.resume(self._uuid)
         self._write(vm, rules.advance(journal, rules.RUNNING))
 
-    def _boot(self, vm: Vm, journal: t.Optional[Journal]) -> None:
+    def _go_on(self, vm: Vm) -> None:
+        make_writable(self._zfs, self._copies, vm)
+        self._memory.resume(self._uuid)
+        self._went_on = True
+
+    def _boot(self, vm: Vm, journal: t.Optional[Journal], reason: str) -> None:
         if journal is not None and journal.word not in (rules.RUNNING, rules.LOST):
-            self.lost = self.lost or _why_lost(journal)
+            self.lost = self.lost or reason
             self._write(vm, rules.advance(journal, rules.LOST))
-        self._make_writable(vm)
+        make_writable(self._zfs, self._copies, vm)
         self._wait_until(vm, False, self._patience)
         progress.current().now(vm.label, "", "start")
         power.start(self._hypervisor, vm, self._requester)
 
     def drop(self, vm: Vm) -> None:
-        """Destroy the saved memory, if there is any: somebody has given it up."""
-        self._make_writable(vm)
-        self._drop(vm)
+        """Destroy the saved memory, if there is any: the guest runs, or somebody has given it up."""
+        make_writable(self._zfs, self._copies, vm)
+        place = f"{moves_container(vm.config.pool)}/{self._uuid}"
+        self.left = drop_memory(self._zfs, self._copies, place)
 
-    def _drop(self, vm: Vm) -> None:
-        drop_memory(self._zfs, self._copies, f"{moves_container(vm.config.pool)}/{self._uuid}")
+    # -- look
+
+    def check(self, leaves: bool, give_up: bool) -> None:
+        """Raise what save() or run() would refuse at once. Read only. leaves: save(), else run()."""
+        vm, journal = self._now()
+        guest = self._guest(vm, journal)
+        action = (rules.to_leave if leaves else rules.to_run)(journal.word if journal else "", guest)
+        if action == rules.STAYS:
+            raise self._stays(vm)
+        reason = self._why_lost(journal, guest) if action == rules.GIVE_UP else ""
+        if action in (rules.KEEP, rules.RESTORE) and self.is_mounted(vm):
+            reason = self._why_not_restored(vm)
+        if reason and not give_up:
+            raise self._refusal(vm, reason)
+
+    def traveller(self, host: Host, vm: Vm) -> t.Optional[t.Dict[str, t.Any]]:
+        """Return what the target must know of memory that is being saved, or was. None if it cannot be read now."""
+        saved = vm.config.state == "stopped"
+        if saved and not (self.is_mounted(vm) and self._has_file(vm)):
+            return None
+        shown = self._memory.traveller(self._uuid, self._path if saved else "")
+        return {**shown, "encrypted": is_encrypted(host, vm.config.pool), "saved": saved}
+
+    def is_mounted(self, vm: Vm) -> bool:
+        """Whether the file can be read without a change of the host."""
+        return self._zfs.files.mounted(rules.folder(self._uuid), memory_dataset(vm.config.pool, self._uuid))
 
     # -- what is there
 
@@ -215,12 +285,15 @@ class MovedMemory:
         return f"{rules.folder(self._uuid)}/{_FILE}"
 
     def _now(self) -> t.Tuple[Vm, t.Optional[Journal]]:
+        self._is_saving = self._memory.is_saving(
+            self._uuid
+        )  # before its state is read, which the end of a save changes
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = next((one for one in host.vms if one.config.uuid == self._uuid), None)
         if vm is None:
             raise FlexdiskError("ResourceNotFound", f"VM {self._uuid} is not on this host")
         name = memory_dataset(vm.config.pool, self._uuid)
-        if name not in host.datasets:
+        if not rules.is_there(host.datasets, name):
             return vm, None
         text = self._zfs.local_fact(name, MEMORY_PROPERTY)
         journal = rules.decode(text)
@@ -229,28 +302,38 @@ class MovedMemory:
         return vm, journal
 
     def _guest(self, vm: Vm, journal: t.Optional[Journal]) -> Guest:
-        guarded = journal is not None and journal.word == SAVED and self._read_only(vm) == _disks(vm)
-        return Guest(vm.config.state, self._memory.ended_with_save(self._uuid), guarded)
+        state = vm.config.state
+        if journal is None or journal.word not in (SAVING, SAVED):
+            return Guest(state)
+        ended = state == "stopped" and self._memory.ended_with_save(self._uuid)
+        return Guest(state, self._is_guarded(vm, journal), self._has_file(vm), self._is_saving, ended)
 
-    def _read_only(self, vm: Vm) -> t.List[str]:
-        """Return the disks that somebody has made read-only."""
-        table = self._copies.table(_disks(vm), (_READ_ONLY,), "filesystem,volume", depth=0)
-        return [name for name in _disks(vm) if table[name][_READ_ONLY] == ("on", "local")]
+    def _is_guarded(self, vm: Vm, journal: Journal) -> bool:
+        return read_only(self._copies, vm) == _disks(vm) and journal.disks == self._figures(vm)
 
-    def _make_writable(self, vm: Vm) -> None:
-        names = self._read_only(vm)
-        if names:
-            self._zfs.inherit(names, _READ_ONLY)
+    def _has_file(self, vm: Vm) -> bool:
+        """Whether there is a file. After a boot it is not mounted, and the figures of ZFS tell."""
+        if self.is_mounted(vm):
+            return self._zfs.files.size(self._path) > 0
+        name = memory_dataset(vm.config.pool, self._uuid)
+        return int(self._copies.table([name], ("referenced",), "filesystem", depth=0)[name]["referenced"][0]) > MIB
 
-    def _wait_until(self, vm: Vm, read_only: bool, seconds: int) -> t.List[str]:
-        """Wait until the kernel treats the volumes so. Return those that another program has open even then.
+    def _figures(self, vm: Vm) -> str:
+        return self._figures_of(_disks(vm))
+
+    def _figures_of(self, names: t.Sequence[str]) -> str:
+        table = self._copies.table(names, _FIGURES, "volume", depth=0)
+        return ",".join(sorted("/".join(row[key][0] for key in _FIGURES) for row in table.values()))
+
+    def _wait_until(self, vm: Vm, closed: bool, seconds: int) -> t.List[str]:
+        """Wait until the kernel treats the volumes as read-only or not. Return those that a program has open even then.
 
         udev looks into each device that was renamed or closed, and is done soon.
         """
         names = [disk.volume.name for disk in vm.disks if not disk.hidden and disk.type != FILE]
         for _second in range(seconds):
             with contextlib.suppress(FlexdiskError):  # a device without its name: the next step says so
-                names = [name for name in names if self._zfs.files.is_read_only(ZVOL + name) is not read_only]
+                names = [name for name in names if self._zfs.files.is_read_only(ZVOL + name) is not closed]
             if not names:
                 break
             self._hypervisor.pause(1)
@@ -260,17 +343,36 @@ class MovedMemory:
         self._zfs.set_facts(memory_dataset(vm.config.pool, self._uuid), {MEMORY_PROPERTY: rules.encode(journal)})
 
     def _mount(self, vm: Vm) -> None:
-        name, folder = memory_dataset(vm.config.pool, self._uuid), rules.folder(self._uuid)
-        if not self._zfs.files.mounted(folder, name):
+        name = memory_dataset(vm.config.pool, self._uuid)
+        if not self.is_mounted(vm):
             self._zfs.mount(name)
-        if not self._zfs.files.mounted(folder, name):
-            raise FlexdiskError("Changed", f"{name} is mounted, but not at {folder}")
+        if not self.is_mounted(vm):
+            raise FlexdiskError("Changed", f"{name} is mounted, but not at {rules.folder(self._uuid)}")
 
-    def _lost(self, vm: Vm, journal: t.Optional[Journal]) -> FlexdiskError:
-        reason = _why_lost(journal) if journal is not None else _NOT_KNOWN
-        if vm.config.state != "stopped":
-            reason = f"{_BY_HAND}, and is {vm.config.state}"
+    def _why_not_restored(self, vm: Vm) -> str:
+        """Return why the file cannot be restored, "" if nothing is known. It must be mounted."""
+        try:
+            self._memory.saved_domain(self._uuid, self._path, self._allowed)
+        except FlexdiskError as exc:
+            return exc.message
+        return ""
+
+    def _why_lost(self, journal: t.Optional[Journal], guest: Guest) -> str:
+        word = journal.word if journal is not None else ""
+        if word not in (SAVING, SAVED):
+            return f"its memory was {word} when a run was interrupted, and is restored only once"
+        if guest.state != "stopped":
+            return f"{_BY_HAND}, and is {guest.state}"
+        if not guest.has_file:
+            return MEMORY_GONE if word == SAVED else _ELSEWHERE if guest.ended_with_save else _NOTHING
+        return _CHANGED
+
+    def _refusal(self, vm: Vm, reason: str) -> FlexdiskError:
         return FlexdiskError(_MEMORY_LOST, f"VM {vm.label}: {reason}; its memory is not restored. {_WAY_OUT}")
+
+    def _stays(self, vm: Vm) -> FlexdiskError:
+        text = f"VM {vm.label}: its move was given up, and its memory is being restored here"
+        return FlexdiskError("InUse", f"{text}; flexdisk_move_state=stays goes on")
 
     def _not_ready(self, vm: Vm) -> FlexdiskError:
         text = f"VM {vm.label} is still {vm.config.state} after {self._patience} s"
@@ -285,13 +387,19 @@ def _guest_memory(hypervisor: Hypervisor) -> GuestMemory:
     return memory
 
 
-def _why_lost(journal: Journal) -> str:
-    if journal.word == SAVING:
-        return _NOT_KNOWN
-    if journal.word == SAVED:
-        return _WRITABLE
-    return f"its memory was {journal.word} when a run was interrupted, and is restored only once"
-
-
 def _disks(vm: Vm) -> t.List[str]:
     return [disk.volume.name for disk in vm.disks if not disk.hidden]
+
+
+def read_only(copies: Copies, vm: Vm) -> t.List[str]:
+    """Return the disks that somebody has made read-only."""
+    table = copies.table(_disks(vm), (_READ_ONLY,), "filesystem,volume", depth=0)
+    return [name for name in _disks(vm) if table[name][_READ_ONLY] == ("on", "local")]
+
+
+def make_writable(zfs: Zfs, copies: Copies, vm: Vm) -> bool:
+    """Make the disks writable again. Return whether one was read-only."""
+    names = read_only(copies, vm)
+    if names:
+        zfs.inherit(names, _READ_ONLY)
+    return bool(names)

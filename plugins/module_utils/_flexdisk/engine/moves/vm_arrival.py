@@ -39,6 +39,7 @@ from ...rules.keys import KEY_NOT_LOADED, key_missing, locked_pool
 from ...rules.layout import (
     container,
     detached_dataset,
+    memory_below,
     memory_dataset,
     moves_container,
     pool_of,
@@ -70,12 +71,12 @@ from ..host.observe import observe
 from ..modules import vm
 from ..replication import records
 from ..replication import trust as keys
-from ..replication.own_copies import drop_memory, drop_move_entry, drop_own_copy
+from ..replication.own_copies import clear_memory, drop_memory, drop_move_entry, drop_own_copy, why_memory_stays
 from ..replication.receivers import end_receiver
 from ..replication.replica_info import HOLD, by_dataset, check_alone, stored_replicas
 from ..run.outcome import Outcome
 from ..steps import file_disks, power, renames
-from .guest_memory import MovedMemory, size_with_devices
+from .guest_memory import MEMORY_GONE, MovedMemory, is_encrypted, make_writable, size_with_devices
 from .move_marks import rewrite_move, write_move
 from .platform_disks import make_again
 
@@ -127,6 +128,8 @@ class MoveTarget:
         """Whether the guest goes on with its memory. arrive() sets it."""
         self.memory_lost = ""
         """Why arrive() has started the VM without the memory that was saved, "" if it has not."""
+        self.memory_left = ""
+        """Why the saved memory could not be destroyed, "" if it was."""
 
     # -- expect
 
@@ -157,7 +160,7 @@ class MoveTarget:
         move = host.moves.get(record.uuid)
         coming = move is not None and move.phase == COMING
         if not taking:
-            problems += self._memory_problems(record)
+            problems += self._memory_problems(record, memory)
         reason = why_not_cancelled(host, move, taking)
         if reason:
             problems.append(Problem("InUse", reason, name))
@@ -179,12 +182,14 @@ class MoveTarget:
         restores = whole_vms(self._hypervisor).guest_memory
         if restores is None:
             return  # it is no libvirt, which is a problem already
-        lacks = restores.lacks(memory)
+        lacks = restores.lacks(record.uuid, memory, self._policy.incoming_allowed)
         if lacks:
             text = f"{self._host_label} lacks what its memory needs: {', '.join(lacks)}"
             yield Problem("NotSupported", text, record.label)
-        above = host.datasets.get(container(pool)) or host.datasets[pool]
-        if memory["encrypted"] and not above.encryptionroot:
+        stays = why_memory_stays(self._copies, host.datasets, f"{moves_container(pool)}/{record.uuid}")
+        if stays:
+            yield Problem("InUse", f"{self._host_label}: {stays}", record.label)
+        if memory["encrypted"] and not is_encrypted(host, pool):
             text = f"its memory comes from an encrypted pool, and would lie unencrypted in pool {pool}"
             yield Problem("EncryptionRoot", f"{text} of {self._host_label}", record.label)
         needs, free = size_with_devices(memory["memory"]), host.available(pool)
@@ -194,11 +199,12 @@ class MoveTarget:
             text = f"it takes %s in pool {pool} of {self._host_label} with its saved memory, and %s is free"
             yield Problem("InsufficientSpace", text % render_apart(needs, free), record.label)
 
-    def _memory_problems(self, record: Record) -> t.Iterator[Problem]:
-        """Yield a problem if the free memory does not suffice for a VM that runs."""
+    def _memory_problems(self, record: Record, memory: t.Optional[_Dict]) -> t.Iterator[Problem]:
+        """Yield a problem if the free memory does not suffice for a VM that runs. memory: as for refusals()."""
         free = self._hypervisor.resources().free_memory
-        if record.state == "running" and record.memory > free:
-            text = f"memory: {render_pair(record.memory, free)} on {self._host_label}"
+        needs = max(record.memory, memory["memory"] if memory is not None else 0)
+        if record.state == "running" and needs > free:
+            text = f"memory: {render_pair(needs, free)} on {self._host_label}"
             yield Problem("InsufficientMemory", text, record.label)
 
     def _missing_features(self, record: Record) -> t.List[Problem]:
@@ -243,7 +249,8 @@ class MoveTarget:
         """
         problems = self.refusals(record, pool, taking=bool(back_to), memory=memory)
         _raise_all(problems or self._key_problems(record, pool, back_to))
-        self._drop_memory(record.uuid, pool)
+        end_receiver(self._runner, saved_memory.key_name(record.uuid))
+        clear_memory(self._zfs, self._copies, f"{moves_container(pool)}/{record.uuid}")  # that an earlier move has left
         if not back_to:
             self._check_parts(record, pool)
         if records.differs(record.uuid, record_as_result(record)):
@@ -253,11 +260,6 @@ class MoveTarget:
         self._make_shell(record, pool, False)
         self._check_room(record)
         self._rehearse(record, pool, back_to)
-
-    def _drop_memory(self, uuid: str, pool: str) -> None:
-        """Destroy the memory of the guest that an earlier move has left here."""
-        end_receiver(self._runner, saved_memory.key_name(uuid))
-        drop_memory(self._zfs, self._copies, f"{moves_container(pool)}/{uuid}")
 
     def _key_problems(self, record: Record, pool: str, back_to: str = "") -> t.List[Problem]:
         """Return a problem for each key that is not loaded. The VM cannot start without the keys of its replicas, and
@@ -454,7 +456,7 @@ class MoveTarget:
             records.remove(uuid)
             was = host.moves[uuid].was
             if was:
-                self._drop_memory(uuid, pool_of(place))
+                drop_memory(self._zfs, self._copies, place)
                 self._zfs.set_facts(place, {MOVE_PROPERTY: was})
             else:
                 drop_move_entry(self._zfs, self._copies, place, host.datasets[place].guid)
@@ -549,10 +551,9 @@ class MoveTarget:
         host: as it was before anything became a disk.
         """
         name = memory_dataset(pool, record.uuid)
-        if name not in host.datasets:
+        if not saved_memory.is_there(host.datasets, name):
             return None
-        patience, allowed = max(60, self._policy.stop_timeout), self._policy.incoming_allowed
-        memory = MovedMemory(self._zfs, self._copies, self._hypervisor, record.uuid, ARRIVAL, patience, allowed)
+        memory = self._moved_memory(record.uuid)
         if self._zfs.local_fact(name, saved_memory.MEMORY_PROPERTY) and not taking:
             return memory
         replicas = [f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks]
@@ -561,10 +562,21 @@ class MoveTarget:
             if one.kind == "snapshot" and one.parent in names:
                 names[one.parent].append(one.name.partition("@")[2])
         if taking or not saved_memory.is_of_set(names.pop(name), names.values()):
-            self._drop_memory(record.uuid, pool)
+            drop_memory(self._zfs, self._copies, f"{moves_container(pool)}/{record.uuid}")
             return None
-        memory.arrived(pool)
+        memory.arrived(pool, replicas)
         return memory
+
+    def check_memory(self, uuid: str, allow_memory_loss: bool) -> None:
+        """Raise what arrive() would refuse because of the memory that has come with a VM. Read only."""
+        host = observe(self._zfs, self._hypervisor, all_pools=True)
+        place = _expected(host, uuid)
+        if place and saved_memory.is_there(host.datasets, memory_below(place)):
+            self._moved_memory(uuid).check(False, allow_memory_loss)
+
+    def _moved_memory(self, uuid: str) -> MovedMemory:
+        patience, allowed = max(60, self._policy.stop_timeout), self._policy.incoming_allowed
+        return MovedMemory(self._zfs, self._copies, self._hypervisor, uuid, ARRIVAL, patience, allowed)
 
     def _attach_disks(self, record: Record, pool: str, there: t.Optional[VmConfig]) -> t.Optional[Host]:
         """Attach the disks to the VM. Disks of the platform come first, so that they get their own slots.
@@ -694,7 +706,10 @@ class MoveTarget:
             if arrival.memory is not None:
                 arrival.memory.run(arrival.allow_memory_loss)
                 self.memory_restored, self.memory_lost = arrival.memory.restored, arrival.memory.lost
-            elif record.state == "running" and made.config.state == "stopped":
+                self.memory_left = arrival.memory.left
+            elif self._opens(made):
+                self.memory_lost = MEMORY_GONE
+            if arrival.memory is None and record.state == "running" and made.config.state == "stopped":
                 progress.current().now(record.label, "", "start")
                 power.start(self._hypervisor, made, ARRIVAL)
         finally:  # a start turns it on, also one that fails
@@ -711,6 +726,12 @@ class MoveTarget:
             int(self._copies.table([place], ("guid",), "filesystem", 0)[place]["guid"][0]),
         )
         self.remove_records(record.uuid)
+
+    def _opens(self, made: Vm) -> bool:
+        """Make disks writable whose memory somebody has destroyed. Return whether one was read-only."""
+        if made.config.state != "stopped" or whole_vms(self._hypervisor).guest_memory is None:
+            return False
+        return make_writable(self._zfs, self._copies, made)
 
     def _write_replica_notes(self, record: Record, made: Vm, move: Move) -> None:
         """Write on the disks which hosts have replicas, and remove their properties as replicas."""

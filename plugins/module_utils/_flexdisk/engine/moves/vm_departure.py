@@ -63,6 +63,7 @@ from ...rules.replicas import (
     is_changed,
     is_synced,
 )
+from ...rules.saved_memory import is_there
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -70,13 +71,13 @@ from ..host import progress
 from ..host.journal import Journal, forget_vm
 from ..host.observe import observe
 from ..replication import trust as keys
-from ..replication.own_copies import drop_memory, drop_move_entry
+from ..replication.own_copies import drop_memory, drop_move_entry, why_memory_stays
 from ..replication.replica_info import HOLD, stored_replicas, uuid_of
 from ..run.outcome import Outcome
 from ..run.run import Context, Task
 from ..steps import file_disks, power, renames
 from ..steps.perform import Performers
-from .guest_memory import MovedMemory, size_with_devices
+from .guest_memory import MEMORY_GONE, MovedMemory, is_encrypted, make_writable, read_only, size_with_devices
 from .move_marks import rewrite_move, write_move
 
 _Dict = t.Dict[str, t.Any]
@@ -101,18 +102,29 @@ class MoveSource:
         """Whether save_memory() has something to do. leave() sets it."""
         self.memory_is_saved = False
         """Whether the guest's memory was saved. save_memory() sets it."""
+        self.memory_restored = False
+        """Whether the guest goes on here with its memory. stay() sets it."""
         self.memory_lost = ""
-        """Why stay() has started the VM without the memory that was saved, "" if it has not."""
+        """Why the VM goes on without the memory that was saved, "" if it does not."""
+        self.memory_left = ""
+        """Why the saved memory could not be destroyed, "" if it was."""
 
     # -- look
 
     def look(
-        self, name: str, here: str, target: str = "", seen: t.Optional[_Seen] = None, suspends: bool = False
+        self,
+        name: str,
+        here: str,
+        target: str = "",
+        seen: t.Optional[_Seen] = None,
+        suspends: bool = False,
+        allow_memory_loss: bool = False,
     ) -> _Dict:
         """Return what this host has of a VM: the VM with its record, or the entry of its move. Read only.
 
         here: the name of this host for the other one, target. seen: what other hosts say of the VM. suspends: the
-        memory of the guest is to go with it. Then `memory` is what the target must know of a guest that runs.
+        memory of the guest is to go with it. Then, or if memory was saved, `memory` is what the target must know of it.
+        allow_memory_loss: as for stay().
         """
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         vm = find_vm(host, name)
@@ -132,8 +144,7 @@ class MoveSource:
         move = host.moves.get(vm.config.uuid)
         description = whole_vms(self._hypervisor).description(vm.config.uuid)
         record = self.record(host, vm, description, here, target)
-        running = suspends and vm.config.state == "running"
-        memory, not_saved = memory_to_send(self._hypervisor, host, vm) if running else (None, [])
+        memory, problems = self._memory_to_send(host, vm, suspends, allow_memory_loss)
         return {
             "vm": vm.config.uuid,
             "memory": memory,
@@ -143,11 +154,30 @@ class MoveSource:
             "asks": self._hosts_to_ask(move),
             "record": record,
             "digest": digest(record),
-            "refusals": self._refusals(host, vm, description) + _seen_elsewhere(vm, target, seen or {}) + not_saved,
+            "refusals": self._refusals(host, vm, description) + _seen_elsewhere(vm, target, seen or {}) + problems,
             "lost": [one.name for one in strange_snapshots(vm)],
             "unmanaged": "",
             "known": [],
         }
+
+    def _memory_to_send(
+        self, host: Host, vm: Vm, suspends: bool, allow_memory_loss: bool
+    ) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
+        """Return what the target must know of the memory that goes with the VM, and why it cannot. Read only."""
+        uuid, running = vm.config.uuid, vm.config.state == "running"
+        move = host.moves.get(uuid)
+        if not _has_memory(host, vm):
+            return memory_to_send(self._hypervisor, self._copies, host, vm) if running and suspends else (None, [])
+        if move is None or move.phase != LEAVING:
+            return None, []
+        memory = self._memory(uuid)
+        try:
+            memory.check(True, allow_memory_loss)
+        except FlexdiskError as exc:
+            return None, [Problem(exc.code, exc.message, vm.label)]
+        if running:
+            return memory_to_send(self._hypervisor, self._copies, host, vm)
+        return memory.traveller(host, vm), []
 
     def _hosts_to_ask(self, move: t.Optional[Move]) -> t.List[str]:
         return moves.to_ask(move) if move is not None else []
@@ -221,25 +251,34 @@ class MoveSource:
         if running and vm.config.failover and not vm.at_home:  # it runs, so it is; it is known also while it is down
             power.note_home(self._zfs, self._hypervisor, vm)
         self._saves_memory = _has_memory(host, vm) or (running and suspends)
+        if not (running or self._saves_memory) and self._is_closed(vm):
+            self.memory_lost = MEMORY_GONE
         if running and not self._saves_memory:
             progress.current().now(move.label, "", "stop")
             self._hypervisor.stop(uuid, self._policy.stop_timeout, self._policy.allow_force_stop)
         return description
 
-    def save_memory(self, uuid: str) -> None:
-        """Save the memory of the guest after leave(), if that is to go with it, or an interrupted run has begun so."""
+    def save_memory(self, uuid: str, allow_memory_loss: bool = False) -> None:
+        """Save the memory of the guest after leave(), if that is to go with it, or an interrupted run has begun so.
+
+        allow_memory_loss: as for stay().
+        """
         if self._saves_memory:
-            self.memory_is_saved = self._memory(uuid).save()
+            memory = self._memory(uuid)
+            self.memory_is_saved = memory.save(allow_memory_loss)
+            self.memory_lost, self.memory_left = memory.lost, memory.left
 
     def _memory(self, uuid: str) -> MovedMemory:
         patience = max(60, self._policy.stop_timeout)
         allowed = self._policy.incoming_allowed
         return MovedMemory(self._zfs, self._copies, self._hypervisor, uuid, GIVEN_UP, patience, allowed)
 
-    def would_stay(self, uuid: str) -> bool:
+    def would_stay(self, uuid: str, allow_memory_loss: bool = False) -> bool:
         """Return whether stay() has a move to give up. Raises what stay() raises. Read only."""
         host, vm = self._vm(uuid)
         self._check_stays(host, vm)
+        if uuid in host.moves and _has_memory(host, vm) and not self._gives_up(vm, allow_memory_loss):
+            self._memory(uuid).check(False, allow_memory_loss)
         return uuid in host.moves
 
     def stay(self, uuid: str, allow_memory_loss: bool = False) -> bool:
@@ -265,7 +304,19 @@ class MoveSource:
             file_disks.ensure(self._zfs, disk.volume, disk.size)
         if _has_memory(host, vm):
             self._go_on(vm, allow_memory_loss)
-        elif move.state == "running":
+        else:
+            self._start_again(host, vm, move)
+        if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
+            self._hypervisor.set_autoboot(uuid, move.autoboot)
+        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
+        return True
+
+    def _start_again(self, host: Host, vm: Vm, move: Move) -> None:
+        """Start a VM again that ran, and whose memory was not saved, or is gone."""
+        if self._is_closed(vm):
+            make_writable(self._zfs, self._copies, vm)
+            self.memory_lost = MEMORY_GONE
+        if move.state == "running":
             progress.current().now(move.label, "", "start it again")
             # A VM with failover whose host has booted since waits for start_host.
             if not self._is_down(vm):
@@ -276,21 +327,32 @@ class MoveSource:
                 self.left_down = (
                     f"VM {vm.label} ran before its move, and is stopped now: {why_not_started(vm, GIVEN_UP)[1]}"
                 )
-        if not vm.config.failover and self._hypervisor.vm(uuid).autoboot != move.autoboot:
-            self._hypervisor.set_autoboot(uuid, move.autoboot)
-        self._drop_mark(host, f"{moves_container(vm.config.pool)}/{uuid}")
-        return True
+
+    def _is_closed(self, vm: Vm) -> bool:
+        """Whether a disk is read-only, as while memory is saved."""
+        return whole_vms(self._hypervisor).guest_memory is not None and bool(read_only(self._copies, vm))
 
     def _go_on(self, vm: Vm, allow_memory_loss: bool) -> None:
         """Let the guest go on with the memory that was saved.
 
         A VM with failover whose host has booted since waits for start_host, which knows of no memory.
         """
-        memory, (code, reason) = self._memory(vm.config.uuid), why_not_started(vm, GIVEN_UP)
-        if not code or vm.config.state == "running":
+        memory = self._memory(vm.config.uuid)
+        reason = self._gives_up(vm, allow_memory_loss)
+        if reason:
+            memory.drop(vm)
+            self.memory_lost = "its host has booted since it was saved"
+            self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {reason}"
+        else:
             memory.run(allow_memory_loss)
-            self.memory_lost = memory.lost
-            return
+            self.memory_lost, self.memory_restored = memory.lost, memory.restored
+        self.memory_left = memory.left
+
+    def _gives_up(self, vm: Vm, allow_memory_loss: bool) -> str:
+        """Return why the VM must not be started here by this task, so that its memory is given up; "" if it may."""
+        code, reason = why_not_started(vm, GIVEN_UP)
+        if not code or vm.config.state == "running":
+            return ""
         if code != NOT_HOME:
             raise FlexdiskError(
                 code, f"VM {vm.label}: {reason}; its memory is saved, and the same command restores it then"
@@ -298,9 +360,7 @@ class MoveSource:
         if not allow_memory_loss:
             text = f"{reason}. Its memory is saved, and cannot be restored after that; flexdisk_allow_memory_loss=true"
             raise FlexdiskError("MemoryLost", f"VM {vm.label}: {text} gives it up")
-        memory.drop(vm)
-        self.memory_lost = "its host has booted since it was saved"
-        self.left_down = f"VM {vm.label} ran before its move, and is stopped now: {reason}"
+        return reason
 
     def _check_stays(self, host: Host, vm: Vm) -> None:
         move = host.moves.get(vm.config.uuid)
@@ -394,13 +454,6 @@ class MoveSource:
         if vm is None:
             remove_leftovers(self._zfs, self._hypervisor, host, uuid)
         self._rename_to_replicas(uuid, now or observe(self._zfs, self._hypervisor, all_pools=True))
-        self._drop_memory(host, uuid)
-
-    def _drop_memory(self, host: Host, uuid: str) -> None:
-        """Destroy the memory of a guest that the target has. host: as it was before the VM ended."""
-        for place in (name for name in host.datasets if moves.is_place(name) and last_part(name) == uuid):
-            if memory_below(place) in host.datasets:
-                drop_memory(self._zfs, self._copies, place)
 
     def _mark_as_replicas(self, vm: Vm, move: Move) -> None:
         """Write the properties of a replica on the disks. Their snapshots count as received from the VM's new host."""
@@ -449,9 +502,16 @@ class MoveSource:
     # -- tidy
 
     def tidy(self, uuid: str) -> bool:
-        """Destroy older sets of snapshots on the replicas of a VM that has left. Return whether there were any."""
+        """Destroy what is of no use any more once a VM is on its target. Return whether there was anything.
+
+        This is the memory of its guest, and older sets of snapshots on its replicas.
+        """
         tops = self._copies.tops(("guid",))
         gone = False
+        for place in [name for name in tops if moves.is_place(name) and last_part(name) == uuid]:
+            if self._zfs.exists(memory_below(place)):
+                self.memory_left = drop_memory(self._zfs, self._copies, place)
+                gone = not self.memory_left
         for one in stored_replicas(self._copies, [name for name in tops if name == container(pool_of(name))]):
             if one.vm == uuid:
                 pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))
@@ -502,14 +562,15 @@ class MoveSource:
         return host, vm
 
 
-def memory_to_send(hypervisor: Hypervisor, host: Host, vm: Vm) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
+def memory_to_send(
+    hypervisor: Hypervisor, copies: Copies, host: Host, vm: Vm
+) -> t.Tuple[t.Optional[_Dict], t.List[Problem]]:
     """Return what the target must know of the memory of a running guest, and why it cannot be saved. Read only."""
     memory = whole_vms(hypervisor).guest_memory
     if memory is None:
         text = f"{hypervisor.capabilities.name} cannot save the memory of a guest, so it moves only stopped"
         return None, [Problem("NotSupported", f"{text} (flexdisk_move_how=stopped)", vm.label)]
-    above = host.datasets.get(container(vm.config.pool)) or host.datasets[vm.config.pool]
-    traveller = {**memory.traveller(vm.config.uuid), "encrypted": bool(above.encryptionroot)}
+    traveller = {**memory.traveller(vm.config.uuid), "encrypted": is_encrypted(host, vm.config.pool), "saved": False}
     problems = [
         Problem("NotSupported", f"its memory cannot go with it: {text}", vm.label)
         for text in memory.refuses(vm.config.uuid)
@@ -518,6 +579,8 @@ def memory_to_send(hypervisor: Hypervisor, host: Host, vm: Vm) -> t.Tuple[t.Opti
         if disk.type == FILE:
             text = "its disk is a file, and only volumes can be kept as they are while the memory is saved"
             problems.append(Problem("NotSupported", text, vm.label, disk.label))
+    stays = why_memory_stays(copies, host.datasets, f"{moves_container(vm.config.pool)}/{vm.config.uuid}")
+    problems += [Problem("InUse", stays, vm.label)] if stays else []
     needs, free = size_with_devices(traveller["memory"]), host.available(vm.config.pool)
     if needs > free:
         text = "its memory takes up to %s in pool " + vm.config.pool + ", which has %s free"
@@ -527,7 +590,7 @@ def memory_to_send(hypervisor: Hypervisor, host: Host, vm: Vm) -> t.Tuple[t.Opti
 
 def _has_memory(host: Host, vm: Vm) -> bool:
     """Return whether memory of the guest was saved, or a run has begun to save it."""
-    return memory_dataset(vm.config.pool, vm.config.uuid) in host.datasets
+    return is_there(host.datasets, memory_dataset(vm.config.pool, vm.config.uuid))
 
 
 class EndOfVm(Task):

@@ -137,11 +137,13 @@ def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
         source.check_can_leave(uuid, params["peer_name"], arguments.seen, params["unasked"])
     if step == "arrive" and params["peers"] is not None:
         target.check_can_arrive(uuid, params["name"] or host_name(), arguments.seen, params["unasked"])
+    if call.check_mode and step == "arrive":
+        target.check_memory(uuid, params["allow_memory_loss"])
     if call.check_mode and step == "arrive" and params["peers"] is not None:
         comes = target.is_expected(uuid)
         return Answer({"changed": comes, "msg": "the VM arrives, and starts if it ran" if comes else _DONE[step]})
     if call.check_mode and step in ("stay", "cancel"):
-        changes = source.would_stay(uuid) if step == "stay" else target.would_cancel(uuid)
+        changes = source.would_stay(uuid, params["allow_memory_loss"]) if step == "stay" else target.would_cancel(uuid)
         return Answer({"changed": changes, "msg": _DONE[step] if changes else _IDLE[step]})
     if call.check_mode and step != "forget":
         return Answer({"changed": False, "msg": "nothing is moved in check mode"})
@@ -154,11 +156,14 @@ def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
     if step == "stay":
         result.update(stayed=source.given_up.number, term=source.given_up.term)
     lost = source.memory_lost or target.memory_lost
-    if step in ("stay", "arrive"):
-        result["memory"] = "lost" if lost else "restored" if target.memory_restored else ""
+    restored = source.memory_restored or target.memory_restored
+    if step in ("stay", "stop", "leave", "arrive"):
+        result["memory"] = "lost" if lost else "restored" if restored else ""
         result["memory_lost"] = lost
-    warnings = [f"VM {uuid}: memory lost, so it has booted: {lost}"] if lost and not source.left_down else []
-    return Answer(result, None, [*warnings, *filter(None, [source.left_down])])
+    warnings = [f"VM {uuid}: memory lost: {lost}"] if lost else []
+    return Answer(
+        result, None, [*warnings, *filter(None, [source.left_down, source.memory_left or target.memory_left])]
+    )
 
 
 def _change(source: MoveSource, target: MoveTarget, call: Call, log: _Log, arguments: MoveArguments) -> bool:
@@ -179,8 +184,8 @@ def _change(source: MoveSource, target: MoveTarget, call: Call, log: _Log, argum
     elif step == "stop":
         pool = t.cast(VmTransfer, arguments.transfer).peer
         source.leave(uuid, params["name"], params["peer_name"], pool, params["digest"], params["suspends"])
-        with _or_stays(source, uuid, contextlib.nullcontext()):
-            source.save_memory(uuid)
+        with _or_stays(source, params, contextlib.nullcontext()):
+            source.save_memory(uuid, params["allow_memory_loss"])
     elif step == "leave":
         _leave(source, call, log, arguments)
     else:
@@ -203,17 +208,17 @@ def _leave(source: MoveSource, call: Call, log: _Log, arguments: MoveArguments) 
     with lock.transfers(call.runner, [uuid], f"the move to {peer}") as transfer_lock:
         with locked():
             description = source.leave(uuid, here, peer, transfer.peer, params["digest"], params["suspends"])
-            with _or_stays(source, uuid, contextlib.nullcontext()):
-                source.save_memory(uuid)
+            with _or_stays(source, params, contextlib.nullcontext()):
+                source.save_memory(uuid, params["allow_memory_loss"])
                 taken = last_transfer.take(transfer if source.memory_is_saved else replace(transfer, memory=None))
-        with _or_stays(source, uuid, locked()), progress.reporting(transfer_lock, log, arguments.limit) as meter:
+        with _or_stays(source, params, locked()), progress.reporting(transfer_lock, log, arguments.limit) as meter:
             last_transfer.send(taken, arguments.address, params["host_keys"], meter, here)
-        with _or_stays(source, uuid, locked()), locked():
+        with _or_stays(source, params, locked()), locked():
             source.go(uuid, peer, taken, description, params["variables"] or "")
 
 
 @contextlib.contextmanager
-def _or_stays(source: MoveSource, uuid: str, locked: t.ContextManager[t.Any]) -> t.Iterator[None]:
+def _or_stays(source: MoveSource, params: _Params, locked: t.ContextManager[t.Any]) -> t.Iterator[None]:
     """Give the move up if the body fails while the VM is down. The controller may be gone and not do so itself.
 
     locked: the lock that stay() needs.
@@ -221,9 +226,10 @@ def _or_stays(source: MoveSource, uuid: str, locked: t.ContextManager[t.Any]) ->
     try:
         yield
     except FlexdiskError as exc:
+        uuid = params["vm"]
         try:
             with locked:
-                source.stay(uuid)
+                source.stay(uuid, params["allow_memory_loss"])
             why_down = source.left_down
         except FlexdiskError as other:
             why_down = (
@@ -237,7 +243,8 @@ def _look(source: MoveSource, call: Call, arguments: MoveArguments) -> Answer:
     params = arguments.params
 
     def read() -> t.Dict[str, t.Any]:
-        return source.look(params["vm"], params["name"], params["peer_name"] or "", arguments.seen, params["suspends"])
+        words = (params["suspends"], params["allow_memory_loss"])
+        return source.look(params["vm"], params["name"], params["peer_name"] or "", arguments.seen, *words)
 
     task = f"a look at VM {params['vm']}"
     seen = read_settled(call, params, task, read, lambda seen: not seen["vm"] and not seen["move"])

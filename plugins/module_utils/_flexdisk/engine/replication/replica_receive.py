@@ -32,7 +32,7 @@ from ..host.journal import host_name
 from ..host.runner import search_path
 from . import trust as keys
 from .at_once import at_once
-from .own_copies import destroy_with_holds, drop_memory, drop_own_copy
+from .own_copies import clear_memory, destroy_with_holds, drop_own_copy
 from .receivers import end_receiver, pid_file
 from .replica_info import HOLD, StoredReplica, check_alone, stored_replicas
 from .way_back import roll_back_replica
@@ -112,7 +112,7 @@ class Receiver:
             if disk.sent:
                 lines[disk.uuid] = self._authorized_line(vm, disk, replica, amount)
         for vm in (vm for vm in vms if vm.memory is not None):
-            drop_memory(self._zfs, self._copies, f"{moves_container(vm.pool)}/{vm.uuid}")  # of a run that was killed
+            clear_memory(self._zfs, self._copies, f"{moves_container(vm.pool)}/{vm.uuid}")  # of a run that was killed
             lines[saved_memory.key_name(vm.uuid)] = self._memory_line(vm, amount)
         lines.update({vm.uuid: self._question_line(vm, amount) for vm in vms if vm.asks})
         keys.add_authorized(self._authorized, lines)

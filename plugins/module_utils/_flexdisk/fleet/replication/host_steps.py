@@ -93,11 +93,13 @@ _PLANS = "address port peer_pool bandwidth_limit"
 
 STEPS: t.Mapping[str, t.Mapping[str, Step]] = {
     "move": {  # a VM goes to another host
-        "look": _step("vm name", "peer_name peers suspends"),
+        "look": _step("vm name", "peer_name peers suspends allow_memory_loss"),
         "expect": _step("vm record target_pool", "name incoming_allowed memory"),
-        "stop": _step(_LEAVES, f"suspends {_STOPS}"),
+        "stop": _step(_LEAVES, f"suspends allow_memory_loss {_STOPS}"),
         "renew": _step("vm record"),
-        "leave": _step(f"{_LEAVES} address host_keys", f"port bandwidth_limit variables suspends {_STOPS}"),
+        "leave": _step(
+            f"{_LEAVES} address host_keys", f"port bandwidth_limit variables suspends allow_memory_loss {_STOPS}"
+        ),
         "go": _step("vm peer_name", f"peers unasked {_STOPS}"),
         "arrive": _step(
             "vm peer_name", f"name peers unasked authorized_keys incoming_allowed allow_memory_loss {_STOPS}"

@@ -100,6 +100,15 @@ class _Known(t.NamedTuple):
         return str((self.seen["move"] or {}).get("phase", ""))
 
 
+class _Left(t.NamedTuple):
+    """How a VM has left its host in this run."""
+
+    stopped: float = 0.0
+    """When it was about to be stopped, 0.0 if that was done before."""
+    memory_lost: str = ""
+    """Why it goes without the memory that was saved, "" if it does not."""
+
+
 def move_vm(move: Move, run: Run) -> Flow:
     """Move the VM, or give its move or tombstone up. The result has outlook (check mode), downtime and forgotten."""
     if move.state == "forgotten":
@@ -116,14 +125,16 @@ def move_vm(move: Move, run: Run) -> Flow:
     if message:
         yield Message("Say that a move goes on that was interrupted", message)
     shown: _Dict = {}
-    stopped = 0.0
+    left = _Left()
     if known.phase == MOVED:
         yield from _go_on(move, run, known)
     else:
-        shown, stopped = yield from _leave(move, run, known)
+        shown, left = yield from _leave(move, run, known)
+    if run.check and known.phase == MOVED:
+        yield _arrival(move, known)
     if run.check:
         return shown
-    ended: _Dict = yield from _arrive(move, known, stopped)
+    ended: _Dict = yield from _arrive(move, known, left)
     return ended
 
 
@@ -132,7 +143,7 @@ def _look(move: Move, run: Run) -> Part:
     wanted = [host for host in move.hosts if host != move.source and host not in move.seen]
     others = yield from _ask(run, move.vm, wanted if move.state == "moved" else [], move.seen)
     arguments = move.source_arguments("look", vm=move.vm, name=move.source, peer_name=move.target, peers=others)
-    arguments.update(suspends=move.suspends and move.state == "moved")
+    arguments.update(suspends=move.suspends and move.state == "moved", allow_memory_loss=move.allow_memory_loss)
     looked = yield Call("Look at the VM", move.source, "move", arguments, _SEEN, hidden=True)
     seen = looked.result
     going = seen["move"] or {}
@@ -170,7 +181,7 @@ def _ask(
 
 
 def _leave(move: Move, run: Run, known: _Known) -> Part:
-    """Bring the disks over and end the VM on its host. Return what check mode shows, and when its stop began."""
+    """Bring the disks over and end the VM on its host. Return what check mode shows, and how it has left."""
     record, pool = known.seen["record"], move.target_pool or known.seen["pool"]
     arguments = move.target_arguments("expect", vm=known.uuid, name=move.target, record=record, target_pool=pool)
     arguments.update(move.lock_options, incoming_allowed=move.incoming_allowed, memory=known.seen["memory"])
@@ -182,10 +193,12 @@ def _leave(move: Move, run: Run, known: _Known) -> Part:
     runs = record["state"] == "running"
     if run.check:
         takes = record["quota"] + (record["flexible"] or 0) * 1048576
-        memory = int((known.seen["memory"] or {}).get("memory", 0)) * 1048576
-        lines = outlook.lines(planned, move.vm, move.host_names, runs, takes, known.seen["lost"], memory)
+        sent = known.seen["memory"] or {}
+        memory = int(sent.get("memory", 0)) * 1048576
+        saved = bool(sent.get("saved"))
+        lines = outlook.lines(planned, move.vm, move.host_names, runs, takes, known.seen["lost"], memory, saved)
         yield Message("Say what would happen", lines)
-        return {"outlook": {"lines": lines, "downtime": outlook.downtime(planned, runs, memory)}}, 0.0
+        return {"outlook": {"lines": lines, "downtime": outlook.downtime(planned, runs, memory)}}, _Left()
     try:
         _refuse(move, known, (yield expects._replace(name="Make the VM on the target, without disks")))
         if runs:
@@ -210,26 +223,28 @@ def _refuse(move: Move, known: _Known, expected: Answer) -> None:
 
 
 def _switch(move: Move, sync: Sync, known: _Known) -> Part:
-    """Stop the VM, send what it has written last, and end it where it was. Return when it was about to be stopped."""
+    """Stop the VM, send what it has written last, and end it where it was. Return how it has left."""
     transfer, host_keys = yield from announce(sync, move.suspends)
     leave_arguments = move.source_arguments(
         "leave", vm=known.uuid, name=move.source, digest=known.seen["digest"], peer_name=move.target
     )
-    leave_arguments.update(move.stop_options, transfer=transfer, suspends=move.suspends)
-    stopped, variables = 0.0, None
+    leave_arguments.update(move.stop_options, transfer=transfer)
+    leave_arguments.update(suspends=move.suspends, allow_memory_loss=move.allow_memory_loss)
+    left, variables = _Left(), None
     if known.seen["record"]["description"].get("variables"):
         stop_arguments = {**leave_arguments, "step": "stop"}
-        asked = yield Call("Stop the VM before its UEFI variables are read", move.source, "move", stop_arguments)
-        stopped, variables = asked.began, (yield from _bring_variables(move, known.uuid))
+        name = "Stop the VM before its UEFI variables are read"
+        asked = yield Call(name, move.source, "move", stop_arguments, _ENDED)
+        left = _Left(asked.began, asked.result.get("memory_lost", ""))
+        variables = yield from _bring_variables(move, known.uuid)
     leave_arguments.update(address=sync.address, port=sync.port, host_keys=host_keys)
     leave_arguments.update(bandwidth_limit=sync.bandwidth_limit, variables=variables)
     # From here to its start on the target, the VM is down: each is one call of a module, and needs no other one.
-    left = yield Call(
-        "Stop the VM, send what it has written last, and end it here", move.source, "move", leave_arguments
-    )
-    if not left.changed:
-        raise Stopped(left.msg)  # what follows must not run while the VM is there
-    return stopped or left.began
+    name = "Stop the VM, send what it has written last, and end it here"
+    gone = yield Call(name, move.source, "move", leave_arguments, _ENDED)
+    if not gone.changed:
+        raise Stopped(gone.msg)  # what follows must not run while the VM is there
+    return _Left(left.stopped or gone.began, left.memory_lost or gone.result.get("memory_lost", ""))
 
 
 def _bring_variables(move: Move, uuid: str) -> Part:
@@ -254,18 +269,21 @@ def _go_on(move: Move, run: Run, known: _Known) -> Part:
     yield Call(name, move.source, "move", arguments)
 
 
-def _arrive(move: Move, known: _Known, stopped: float) -> Part:
-    """Start the VM on its new host, and tidy up where it was."""
+def _arrival(move: Move, known: _Known) -> Call:
     keys = {"authorized_keys": move.sync.authorized_keys}
-    arrive_arguments = move.target_arguments(
-        "arrive", vm=known.uuid, peer_name=move.source, **keys, **move.stop_options
-    )
-    arrive_arguments.update(incoming_allowed=move.incoming_allowed, allow_memory_loss=move.allow_memory_loss)
-    came = yield Call("Give the VM its disks, and start it", move.target, "move", arrive_arguments, _ENDED)
+    arguments = move.target_arguments("arrive", vm=known.uuid, peer_name=move.source, **keys, **move.stop_options)
+    arguments.update(incoming_allowed=move.incoming_allowed, allow_memory_loss=move.allow_memory_loss)
+    return Call("Give the VM its disks, and start it", move.target, "move", arguments, _ENDED)
+
+
+def _arrive(move: Move, known: _Known, left: _Left) -> Part:
+    """Start the VM on its new host, and tidy up where it was."""
+    came = yield _arrival(move, known)
     before = known.seen["move"]
     runs = (before or known.seen["record"])["state"] == "running"
-    memory = outlook.MemoryEnd(came.result.get("memory", ""), came.result.get("memory_lost", ""))
-    ended = outlook.move_end(move.vm, move.host_names, before, runs, stopped, came.ended, memory)
+    lost = left.memory_lost or came.result.get("memory_lost", "")
+    memory = outlook.MemoryEnd("lost" if lost else came.result.get("memory", ""), lost)
+    ended = outlook.move_end(move.vm, move.host_names, before, runs, left.stopped, came.ended, memory)
     yield Message("Say how long the VM was down", ended.line)
     tidy_arguments = move.source_arguments("tidy", vm=known.uuid, **move.stop_options)
     # The VM is there, and the next sync does it, too.

@@ -61,7 +61,14 @@ def downtime(sync: _Raw, running: bool, memory: int = 0) -> str:
 
 
 def lines(
-    sync: _Raw, vm: str, hosts: Hosts, running: bool, takes: int, lost: t.Sequence[str] = (), memory: int = 0
+    sync: _Raw,
+    vm: str,
+    hosts: Hosts,
+    running: bool,
+    takes: int,
+    lost: t.Sequence[str] = (),
+    memory: int = 0,
+    saved: bool = False,
 ) -> t.List[str]:
     """Return the phases of a move, the downtime, and the space on both sides.
 
@@ -69,13 +76,13 @@ def lines(
         takes: bytes that the VM itself takes there.
         lost: snapshots that others have taken of its own dataset.
         memory: as for downtime().
+        saved: the memory is saved already.
     """
     leaves = f"leave: {vm} is stopped on {hosts.source}" if running else f"leave: {vm} is kept from being started"
     starts = ", and it starts" if running else ""
     if memory:
-        leaves = (
-            f"leave: the memory of {vm} ({render_bytes(memory)}) is saved on {hosts.source}; its guest stands still"
-        )
+        done = "is saved already" if saved else "is saved"
+        leaves = f"leave: the memory of {vm} ({render_bytes(memory)}) {done} on {hosts.source}; its guest stands still"
         starts = ", and its guest goes on"
     return [
         f"sync: {sync['msg']}, while it runs" if running else f"sync: {sync['msg']}",
