@@ -26,6 +26,8 @@ from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engi
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.engine.replication import records
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.calls import Stopped
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.fleet.replication.claims import read_claims
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.model.errors import FlexdiskError
+from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules import saved_memory
 from ansible_collections.flexdisk.hypervisor.plugins.module_utils._flexdisk.rules.layout import memory_dataset
 
 from .controller import Controller
@@ -530,3 +532,277 @@ def test_the_memory_of_an_encrypted_guest_is_never_in_clear(tmp_path, monkeypatc
     assert move.moves()["memory"] == "restored"
     assert roots == {"zones"}
     move.ends(peer)
+
+
+# -- what must not happen again: memory that is not this file's, or that is lost without a word
+
+
+def _word(host: Any) -> str:
+    """The journal of the memory on a host, "" without."""
+    text = (
+        host.quietly(lambda: host.ok("zfs", "get", "-Hpo", "value", "flexdisk:memory", MEMORY))
+        if host.has(MEMORY)
+        else ""
+    )
+    journal = saved_memory.decode(text)
+    return journal.word if journal else ""
+
+
+def _killed_when(move: Move, condition: Callable[[], bool]) -> None:
+    """The run dies at the first command after which this is true."""
+    asked: list[bool] = []
+
+    def guard() -> None:
+        move.check()
+        if not asked:
+            asked.append(True)
+            true = condition()
+            asked.clear()
+            if true:
+                raise Killed
+
+    move.world.guard = guard
+    with pytest.raises(Killed):
+        move.moves()
+    move.world.guard = move.check
+
+
+def _killed_with(move: Move, which: str, word: str) -> None:
+    host = getattr(move.world, which)
+    _killed_when(move, lambda: _word(host) == word)
+
+
+def _both(move: Move, **more: Any) -> str:
+    """Why it is refused, in check mode and for real."""
+    checked, real = (_refused(lambda check=check: move.does(check, **more)) for check in (True, False))
+    assert bool(checked) == bool(real), (checked, real)
+    assert "MemoryLost" not in real or "MemoryLost" in checked
+    return real
+
+
+def _saved_elsewhere(move: Move) -> None:
+    home = move.world.home
+    home.ok("zfs", "create", "-o", "mountpoint=/srv/own", "zones/own")
+    home.quietly(lambda: home.domains.save_memory(VM, "/srv/own/file"))
+
+
+@pytest.mark.parametrize("then", ["moved", "stays"])
+def test_a_vm_does_not_leave_without_its_file(make, then):
+    """The run was killed before the save, and an operator has saved the guest himself."""
+    move = make()
+    _killed_with(move, "home", "saving")
+    _saved_elsewhere(move)
+    for state in ("moved", "stays"):
+        assert "saved by hand, into another file; its memory is not restored. flexdisk_allow_memory_loss=true" in _both(
+            move, state=state
+        )
+    assert _word(move.world.home) == "saving"
+    ended = move.does(state=then, allow_memory_loss=True)
+    host = move.world.peer if then == "moved" else move.world.home
+    assert then == "stays" or (ended["memory"], "into another file" in move.controller.messages[-1]) == ("lost", True)
+    assert (move.boots, move.restored) == (1, [])
+    move.ends(host)
+
+
+def test_a_file_that_cannot_be_restored_here(make):
+    """Neither move nor stays is stuck: the word boots the VM."""
+    for then in ("moved", "stays"):
+        move = make()
+        _killed_when(
+            move, lambda move=move: _word(move.world.home) == "saving" and VM not in move.world.home.domains.lives
+        )
+        _spoils(move.world.home)
+        for state in ("moved", "stays"):
+            assert "failed to parse; its memory is not restored" in _both(move, state=state)
+        move.does(state=then, allow_memory_loss=True)
+        assert "failed to parse" in move.controller.messages[-1]
+        move.ends(move.world.peer if then == "moved" else move.world.home)
+        assert (move.boots, move.restored) == (1, [])
+
+
+def test_a_file_that_cannot_be_restored_there(make):
+    move = make()
+    _spoils(move.world.peer)
+    assert "failed to parse; its memory is not restored" in _refused(move.moves)
+    assert "failed to parse" in _both(move)
+    assert move.moves(allow_memory_loss=True)["memory"] == "lost"
+    assert "failed to parse" in move.controller.messages[-1]
+    move.ends(move.world.peer)
+
+
+def _spoils(host: Any) -> None:
+    def fails(_path: str) -> str:
+        raise FlexdiskError("LibvirtFailed", "failed to parse")
+
+    host.domains.memory_xml = fails
+
+
+def test_what_the_target_would_not_restore_is_refused_before(make):
+    """It looks at the domain as it runs: a log of its console, and a bridge, which its configuration has not."""
+    for change, text in (
+        ("<serial type='file'><source path='/srv/log/db01.log'/><target port='1'/></serial>", "/srv/log/db01.log"),
+        ("<interface type='bridge'><mac address='52:54:00:00:00:09'/><source bridge='br9'/></interface>", "br9"),
+    ):
+        move = make()
+        _domain(move).find("devices").append(ET.fromstring(change))
+        move.world.peer.domains.lacking.add("br9")
+        assert text in _both(move)
+        assert "pause" not in [name for name, _arguments in move.world.home.domains.calls]
+        move.ends(move.world.home)
+
+
+def test_the_memory_of_a_guest_is_what_it_runs_with(make):
+    move = make()
+    home, peer = move.hosts
+    home.domains.configs[VM].find("memory").text = str(16 * 1024)
+    peer.domains.memory = peer.domains.own + 32
+    assert "memory: 64 MiB" in _both(move)
+    peer.domains.memory = peer.domains.own + 4096
+    assert f"leave: the memory of {VM} (64 MiB)" in str(move.does(True)["outlook"]["lines"])
+
+
+def test_a_disk_that_only_the_running_domain_has_is_refused(make):
+    move = make()
+    devices = move.world.home.domains.configs[VM].find("devices")
+    devices.remove(devices.findall("disk")[-1])
+    assert "the disks of the saved domain are not those of its configuration" in _both(move)
+
+
+@pytest.mark.parametrize("which", ["home", "peer"])
+def test_a_foreign_hold_on_its_memory_stops_no_move(make, which):
+    """The VM arrives. What others hold is named, and is in the way of the next suspended move only."""
+    move, held = make(), []
+    host = getattr(move.world, which)
+    other = f"{MEMORY}@zrepl_1"
+
+    def holds(_host: Any) -> None:
+        if not held and host.has(MEMORY) and host.node.run(["zfs", "list", "-Ht", "snapshot", MEMORY])[1]:
+            held.append(host.node.run(["zfs", "snapshot", other]))
+            host.node.run(["zfs", "hold", "backup", other])
+
+    move.world.acting = holds
+    assert move.moves()["memory"] == "restored"
+    assert held
+    move.world.acting = lambda _host: None
+    assert host.has(MEMORY)
+    assert move.world.peer.domains.status(VM).state == "running"
+    assert move.boots == 0
+    host.ok("zfs", "get", "-Ho", "value", "flexdisk:memory", MEMORY)
+    assert host.ok("zfs", "get", "-Ho", "value", "flexdisk:memory", MEMORY) == "ended"
+    assert not findings(move.world)
+    swap(move.world)
+    assert f"others hold {other}; zfs release frees it" in _both(move)
+    assert "pause" not in [name for name, _arguments in move.world.home.domains.calls]
+    host.ok("zfs", "release", "backup", other)
+    assert move.moves()["memory"] == "restored"
+    move.ends(move.world.peer)
+
+
+@pytest.mark.parametrize("then", ["moved", "stays"])
+def test_memory_that_was_destroyed_by_hand(make, then):
+    """The VM boots, with disks that it can write, and is told as what it is."""
+    move = make()
+    _killed_with(move, "home", "saved")
+    move.world.home.ok("zfs", "destroy", "-r", MEMORY)
+    assert not _both(move, state=then)
+    assert "memory lost, so it has booted: its saved memory is gone" in move.controller.messages[-1]
+    assert (move.boots, move.restored) == (1, [])
+    move.ends(move.world.peer if then == "moved" else move.world.home)
+
+
+def test_memory_that_was_destroyed_by_hand_there(make):
+    move = make()
+    _killed_with(move, "peer", "saved")
+    move.world.peer.ok("zfs", "destroy", "-r", MEMORY)
+    assert move.moves()["memory"] == "lost" or move.boots == 1
+    move.ends(move.world.peer)
+    move = make()
+    peer = move.world.peer
+    _killed_when(move, lambda: _word(peer) == "saved" and len(peer.disks(VM)) == 2)
+    peer.ok("zfs", "destroy", "-r", MEMORY)
+    assert move.moves()["memory"] == "lost"
+    assert "its saved memory is gone" in move.controller.messages[-1]
+    move.ends(peer)
+
+
+@pytest.mark.parametrize("then", ["moved", "stays"])
+def test_a_guest_that_ends_while_it_is_about_to_be_saved(make, then):
+    """It is a VM that is stopped, and starts where it shall."""
+    move = make()
+    _killed_with(move, "home", "saving")
+    move.world.home.quietly(lambda: move.world.home.domains.halt(VM))
+    assert not _both(move, state=then)
+    assert "nothing of its memory was saved" in move.controller.messages[-1]
+    assert (move.boots, move.restored) == (1, [])
+    move.ends(move.world.peer if then == "moved" else move.world.home)
+
+
+def test_a_guest_that_ends_right_before_it_is_saved(make):
+    """The run gives the move up, and the VM starts again."""
+    move = make()
+    home = move.world.home
+    real = home.domains.pause
+
+    def ends(uuid: str) -> None:
+        home.domains.halt(uuid)
+        real(uuid)
+
+    home.domains.pause = ends
+    assert "domain is not running" in _refused(move.moves)
+    home.domains.pause = real
+    move.ends(home)
+
+
+def test_what_became_of_the_memory_is_told_after_a_kill(make):
+    for word, condition, memory in (
+        ("restored", lambda peer: VM in peer.domains.lives and VM not in peer.domains.states, "restored"),
+        ("restoring", lambda peer: VM not in peer.domains.lives, "lost"),
+    ):
+        move = make()
+        peer = move.world.peer
+        _killed_when(move, lambda word=word, peer=peer, condition=condition: _word(peer) == word and condition(peer))
+        assert move.moves()["memory"] == memory, word
+        move.ends(peer)
+
+
+def test_check_mode_once_the_memory_is_saved(make):
+    move = make()
+    _killed_with(move, "home", "saved")
+    lines = move.does(True)["outlook"]["lines"]
+    assert f"leave: the memory of {VM} (64 MiB) is saved already on hv01; its guest stands still" in lines
+    assert "arrive: the replicas become its disks on hv02, and its guest goes on" in lines
+    move.world.home.ok("zfs", "inherit", "readonly", f"zones/{VM}/disk0")
+    for state in ("moved", "stays"):
+        assert "made writable or changed" in _both(move, state=state)
+    move.does(True, allow_memory_loss=True)
+    move.stays(allow_memory_loss=True)
+    move.ends(move.world.home)
+
+
+def test_the_word_goes_with_the_vm(make):
+    """allow_memory_loss of a move: the VM leaves without its memory, boots there, and that is told."""
+    move = make()
+    _killed_with(move, "home", "saved")
+    move.world.home.ok("zfs", "inherit", "readonly", f"zones/{VM}/disk0")
+    assert move.moves(allow_memory_loss=True)["memory"] == "lost"
+    assert "memory lost, so it has booted: its disks were made writable" in move.controller.messages[-1]
+    assert (move.boots, move.restored) == (1, [])
+    move.ends(move.world.peer)
+
+
+def test_disks_that_were_changed_and_closed_again(make):
+    """Read-only disks alone prove nothing."""
+    move = make()
+    home = move.world.home
+    _killed_with(move, "home", "saved")
+    disks = [disk["dataset"] for disk in home.disks(VM)]
+    home.ok("zfs", "inherit", "readonly", *disks)
+    home.quietly(lambda: home.domains.boot(VM))
+    move.writes()
+    home.domains.halt(VM)
+    home.ok("zfs", "set", "readonly=on", *disks)
+    for state in ("moved", "stays"):
+        assert "changed since its memory was saved" in _both(move, state=state)
+    move.moves(allow_memory_loss=True)
+    assert move.restored == []
+    move.ends(move.world.peer)

@@ -13,8 +13,8 @@ restored    the guest is in memory again, and has not gone on
 running     the guest has gone on
 lost        the VM is started without the memory
 
-The file is new, and was begun after the disks had become read-only. So as long as they still are, and look as they did
-then, no later run of the VM has written to them, whoever was killed meanwhile.
+The file is new, and was begun after the disks had become read-only and a snapshot of them was taken, the seal. So as
+long as nothing was written since that snapshot, the file belongs to the disks, whoever was killed meanwhile.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
 from . import identity
 from .property_text import decode_object, encode_object
-from .replicas import is_synced
+from .replicas import is_synced, sync_name, sync_number
 
 MEMORY_PROPERTY = "memory"
 SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST = "saving", "saved", "restoring", "restored", "running", "lost"
@@ -70,8 +70,10 @@ class Journal(t.NamedTuple):
     """One of WORDS."""
     vm: str
     """The UUID of the VM."""
-    disks: str = ""
-    """What ZFS shows of its disks as long as nobody writes to them."""
+    seal: str = ""
+    """The guids of the snapshots of its disks from right before the save, on the host that it leaves."""
+    figures: str = ""
+    """What ZFS shows of its disks as long as nobody writes to them, where it comes without these snapshots."""
 
 
 class Guest(t.NamedTuple):
@@ -80,7 +82,7 @@ class Guest(t.NamedTuple):
     state: str
     """As in VmConfig."""
     guarded: bool = False
-    """All its disks are read-only, and as they were when it was saved."""
+    """All its disks are read-only, and nothing was written to them since it was saved."""
     has_file: bool = False
     """There is a file, whole or not."""
     is_saving: bool = False
@@ -97,6 +99,16 @@ def folder(vm: str) -> str:
 def properties(vm: str) -> t.Dict[str, str]:
     """Return the properties of the file system with the memory of a VM. vm: its UUID."""
     return {**_PRIVATE, "mountpoint": folder(vm)}
+
+
+def seal_name(seconds: int) -> str:
+    """Return what the snapshots of a seal are called: as of a sync, with no host. seconds: since 1970."""
+    return sync_name(0, seconds)
+
+
+def is_seal(name: str) -> bool:
+    """Whether a snapshot, by its short name, is of a seal."""
+    return sync_number(name, 0) is not None
 
 
 def is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:

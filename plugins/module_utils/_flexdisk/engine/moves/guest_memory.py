@@ -11,6 +11,7 @@ open since it could write, and stands still: so nobody is hurt, and once the sav
 from __future__ import annotations
 
 import contextlib
+import time
 import typing as t
 
 from ...hypervisor.protocol import GuestMemory, Hypervisor, whole_vms
@@ -22,9 +23,12 @@ from ...rules import saved_memory as rules
 from ...rules.inventory import Host
 from ...rules.layout import container, memory_dataset, moves_container
 from ...rules.power import check_start
+from ...rules.replicas import empty_size, is_changed
 from ...rules.saved_memory import MEMORY_PROPERTY, SAVED, SAVING, Guest, Journal
+from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
+from ...zfs.errors import ZfsError
 from ..host import progress
 from ..host.observe import observe
 from ..replication.own_copies import clear_memory, drop_memory
@@ -90,6 +94,7 @@ class MovedMemory:
         self.left = ""
         """Why the saved memory could not be destroyed, "" if it was."""
         self._went_on = self._is_saving = False
+        self._empty = 0
 
     # -- the host that the VM leaves
 
@@ -130,10 +135,18 @@ class MovedMemory:
         if guest.state == "running":
             self._memory.pause(self._uuid)
         for first, *more in [_disks(vm)] if vm.disks else []:
-            self._zfs.set(first, *more, readonly="on")  # all that was written before is in the figures now
-        self._write(vm, Journal(SAVING, self._uuid, self._figures(vm)))
+            self._zfs.set(first, *more, readonly="on")
+        self._write(vm, Journal(SAVING, self._uuid, self._seal(vm)))
         progress.current().now(vm.label, "", "its memory is saved")
         self._memory.save(self._uuid, self._path)
+
+    def _seal(self, vm: Vm) -> str:
+        """Take the snapshots after which nothing may be written. Return their guids."""
+        drop_seals(self._zfs, self._copies, _disks(vm))
+        names = [f"{name}@{rules.seal_name(int(time.time()))}" for name in _disks(vm)]
+        if names:
+            self._zfs.snapshot(*names)
+        return ",".join(row["guid"][0] for row in self._copies.table(names, ("guid",), "snapshot", depth=0).values())
 
     def _keep(self, vm: Vm, journal: Journal, give_up: bool) -> None:
         """Write down that all is saved, if nobody can open the disks any more, and the file can be restored.
@@ -155,14 +168,14 @@ class MovedMemory:
             self.drop(vm)
             return
         self._zfs.set(memory_dataset(vm.config.pool, self._uuid), refreservation="none")
-        if self._is_guarded(vm, journal):  # also after all that was written before the last command
+        if self._is_guarded(vm, journal):  # by figures that have all that was written before the last command
             self._write(vm, rules.advance(journal, SAVED))
 
     # -- the host where the guest goes on
 
     def arrived(self, pool: str, replicas: t.Sequence[str]) -> None:
         """Write down that the file and the disks have come to this pool as they were saved. replicas: the disks."""
-        text = rules.encode(Journal(SAVED, self._uuid, self._figures_of(replicas)))
+        text = rules.encode(Journal(SAVED, self._uuid, figures=self._figures(replicas)))
         self._zfs.set_facts(memory_dataset(pool, self._uuid), {MEMORY_PROPERTY: text})
 
     def run(self, give_up: bool = False) -> None:
@@ -248,6 +261,7 @@ class MovedMemory:
     def drop(self, vm: Vm) -> None:
         """Destroy the saved memory, if there is any: the guest runs, or somebody has given it up."""
         make_writable(self._zfs, self._copies, vm)
+        drop_seals(self._zfs, self._copies, _disks(vm))
         place = f"{moves_container(vm.config.pool)}/{self._uuid}"
         self.left = drop_memory(self._zfs, self._copies, place)
 
@@ -271,7 +285,10 @@ class MovedMemory:
         saved = vm.config.state == "stopped"
         if saved and not (self.is_mounted(vm) and self._has_file(vm)):
             return None
-        shown = self._memory.traveller(self._uuid, self._path if saved else "")
+        try:
+            shown = self._memory.traveller(self._uuid, self._path if saved else "")
+        except FlexdiskError:  # who allows it to be lost
+            return None
         return {**shown, "encrypted": is_encrypted(host, vm.config.pool), "saved": saved}
 
     def is_mounted(self, vm: Vm) -> bool:
@@ -292,6 +309,7 @@ class MovedMemory:
         vm = next((one for one in host.vms if one.config.uuid == self._uuid), None)
         if vm is None:
             raise FlexdiskError("ResourceNotFound", f"VM {self._uuid} is not on this host")
+        self._empty = empty_size(host.datasets, vm.config.pool)
         name = memory_dataset(vm.config.pool, self._uuid)
         if not rules.is_there(host.datasets, name):
             return vm, None
@@ -309,7 +327,25 @@ class MovedMemory:
         return Guest(state, self._is_guarded(vm, journal), self._has_file(vm), self._is_saving, ended)
 
     def _is_guarded(self, vm: Vm, journal: Journal) -> bool:
-        return read_only(self._copies, vm) == _disks(vm) and journal.disks == self._figures(vm)
+        if read_only(self._copies, vm) != _disks(vm):
+            return False
+        if journal.figures:
+            return journal.figures == self._figures(_disks(vm))
+        return len(self._unwritten(vm, journal.seal.split(","))) == len(_disks(vm))
+
+    def _unwritten(self, vm: Vm, seal: t.Collection[str]) -> t.Set[str]:
+        """Return the disks to which nothing was written since the seal. A loss of power changes none."""
+        table = self._copies.table(_disks(vm), ("guid", "createtxg", "written"), "volume,snapshot")
+        since = {
+            name.partition("@")[0]: int(row["createtxg"][0]) for name, row in table.items() if row["guid"][0] in seal
+        }
+        result = {*since}
+        for name, row in table.items():
+            disk, _at, snapshot = name.partition("@")
+            later = not snapshot or int(row["createtxg"][0]) > since.get(disk, 0)
+            if later and is_changed(int(row["written"][0]), self._empty):
+                result.discard(disk)
+        return result
 
     def _has_file(self, vm: Vm) -> bool:
         """Whether there is a file. After a boot it is not mounted, and the figures of ZFS tell."""
@@ -318,10 +354,7 @@ class MovedMemory:
         name = memory_dataset(vm.config.pool, self._uuid)
         return int(self._copies.table([name], ("referenced",), "filesystem", depth=0)[name]["referenced"][0]) > MIB
 
-    def _figures(self, vm: Vm) -> str:
-        return self._figures_of(_disks(vm))
-
-    def _figures_of(self, names: t.Sequence[str]) -> str:
+    def _figures(self, names: t.Sequence[str]) -> str:
         table = self._copies.table(names, _FIGURES, "volume", depth=0)
         return ",".join(sorted("/".join(row[key][0] for key in _FIGURES) for row in table.values()))
 
@@ -395,6 +428,14 @@ def read_only(copies: Copies, vm: Vm) -> t.List[str]:
     """Return the disks that somebody has made read-only."""
     table = copies.table(_disks(vm), (_READ_ONLY,), "filesystem,volume", depth=0)
     return [name for name in _disks(vm) if table[name][_READ_ONLY] == ("on", "local")]
+
+
+def drop_seals(zfs: Zfs, copies: Copies, disks: t.Sequence[str]) -> None:
+    """Destroy the snapshots that prove that nothing was written since a save. Those that others hold stay."""
+    for name in copies.table(disks, ("guid",), "snapshot"):
+        if rules.is_seal(name.partition("@")[2]):
+            with contextlib.suppress(ZfsError):
+                exact.destroy_own(zfs, name)
 
 
 def make_writable(zfs: Zfs, copies: Copies, vm: Vm) -> bool:

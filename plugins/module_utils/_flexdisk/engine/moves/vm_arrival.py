@@ -669,7 +669,7 @@ class MoveTarget:
             outdated, known = superseded(synced, pools), {point.name for point in synced if point.bookmark}
             gone = [point for point in synced if not point.bookmark]
             for point in gone:
-                if point not in outdated and point.name not in known:
+                if point not in outdated and point.name not in known and not saved_memory.is_seal(point.name):
                     self._copies.bookmark(name + point.suffix, point.name)
             if gone:
                 exact.destroy_own(self._zfs, *(name + point.suffix for point in gone))

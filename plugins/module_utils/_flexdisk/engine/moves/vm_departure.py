@@ -77,7 +77,14 @@ from ..run.outcome import Outcome
 from ..run.run import Context, Task
 from ..steps import file_disks, power, renames
 from ..steps.perform import Performers
-from .guest_memory import MEMORY_GONE, MovedMemory, is_encrypted, make_writable, read_only, size_with_devices
+from .guest_memory import (
+    MEMORY_GONE,
+    MovedMemory,
+    drop_seals,
+    is_encrypted,
+    read_only,
+    size_with_devices,
+)
 from .move_marks import rewrite_move, write_move
 
 _Dict = t.Dict[str, t.Any]
@@ -252,6 +259,7 @@ class MoveSource:
             power.note_home(self._zfs, self._hypervisor, vm)
         self._saves_memory = _has_memory(host, vm) or (running and suspends)
         if not (running or self._saves_memory) and self._is_closed(vm):
+            self._memory(uuid).drop(vm)
             self.memory_lost = MEMORY_GONE
         if running and not self._saves_memory:
             progress.current().now(move.label, "", "stop")
@@ -314,7 +322,7 @@ class MoveSource:
     def _start_again(self, host: Host, vm: Vm, move: Move) -> None:
         """Start a VM again that ran, and whose memory was not saved, or is gone."""
         if self._is_closed(vm):
-            make_writable(self._zfs, self._copies, vm)
+            self._memory(vm.config.uuid).drop(vm)
             self.memory_lost = MEMORY_GONE
         if move.state == "running":
             progress.current().now(move.label, "", "start it again")
@@ -485,6 +493,7 @@ class MoveSource:
         replicas_to_be = [disk for disk in by_uuid.values() if disk.volume.user.get(ROLE) == disk.uuid]
         if not replicas_to_be:
             return
+        drop_seals(self._zfs, self._copies, [disk.volume.name for disk in replicas_to_be])
         self._hold([s.name for disk in replicas_to_be for s in _sent(disk)[-1:]])
         for place in {replicas_container(disk.volume.pool) for disk in replicas_to_be} - host.datasets.keys():
             self._zfs.create_container(place, readonly="on")

@@ -51,8 +51,8 @@ def _taken(disk: DiskTransfer, guid: int, createtxg: int) -> DiskTransfer:
 def question(vm: VmTransfer) -> t.Tuple[t.Tuple[str, ...], t.Tuple[str, ...], str, int]:
     """Datasets, properties, types and depth of what the other host is asked for."""
     places = [place(vm, disk) for disk in vm.disks]
-    places += [memory_place(vm)] if vm.memory is not None else []
-    return (*places, _expected_at(vm)), ("guid", "written", "receive_resume_token", _ROLE, _MOVE), _TYPES, 1
+    depth = 1 if vm.memory is None else 2  # it lies below the entry of the move, unless it was given up
+    return (*places, _expected_at(vm)), ("guid", "written", "receive_resume_token", _ROLE, _MOVE), _TYPES, depth
 
 
 def lacking(vm: VmTransfer, properties: DatasetProperties, here: str) -> str:

@@ -18,7 +18,6 @@ from ...model.errors import FlexdiskError
 from ...model.sizes import MIB
 from ...rules.identity import NAMES, PREFIX
 from ...rules.replicas import BACK, COMING_SNAPSHOTS, KEEP, RESERVED, SENT, TAKEN
-from ...rules.saved_memory import MEMORY_PROPERTY
 
 MARK = "flexdisk-receive-"
 _EXPIRES = re.compile(r'restrict,expiry-time="(\d{14})",')
@@ -28,8 +27,7 @@ _NOT_RECEIVED = (
     *("mountpoint", "canmount", "sharenfs", "sharesmb", "setuid", "exec", "devices"),
     *("quota", "refquota", "reservation", "refreservation"),
 )
-_OF_REPLICAS = (SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP, TAKEN)
-_OURS = tuple(PREFIX + name for name in dict.fromkeys((*NAMES, *_OF_REPLICAS, MEMORY_PROPERTY)))
+_OURS = tuple(PREFIX + name for name in dict.fromkeys((*NAMES, SENT, COMING_SNAPSHOTS, RESERVED, BACK, KEEP, TAKEN)))
 _SLOWEST = MIB  # bytes a second: a link that is slower is of no use
 _AT_LEAST = 3600  # seconds
 
