@@ -226,9 +226,13 @@ def test_what_keeps_a_guest_from_being_saved(old, new, reasons):
 
 def test_a_backup_keeps_a_guest_from_being_saved(web):
     driver = LibvirtMemory(web)
-    assert driver.refuses(VM) == []
+    before = driver.refuses(VM)
     web.backed_up[VM] = ["vda"]
-    assert driver.refuses(VM) == ["a block job (backup)"]
+    assert driver.refuses(VM) == ["a block job (backup)", *before]
+
+
+def test_disks_without_a_serial_cannot_be_told_apart(web):
+    assert LibvirtMemory(web).refuses(VM) == ["the disks of the saved domain are not those of its configuration"]
 
 
 SERIALS = ("a" * 20, "b" * 20)

@@ -59,7 +59,8 @@ OF_COPIES = {  # copies on this host of disks that are elsewhere, and disks of a
     "engine/replication/way_back.py roll_back_replica: destroy_with_holds": 1,
     "engine/replication/way_back.py roll_back_replica: copies.roll_back": 1,  # to the newest: ZFS refuses any other
     # The memory of a guest that goes on, that another host has, or that somebody has given up.
-    "engine/replication/own_copies.py drop_memory: drop_own_copy": 1,
+    "engine/replication/own_copies.py clear_memory: drop_own_copy": 1,
+    "engine/moves/guest_memory.py drop_seals: exact.destroy_own": 1,
     "engine/moves/vm_arrival.py MoveTarget._remove_leftovers: drop_own_copy": 1,
     "engine/failover/vm_takeover.py TakeOver._go_back: roll_back_replica": 1,
     "engine/failover/failover_return.py FailoverReturn._become_replica: destroy_with_holds": 1,

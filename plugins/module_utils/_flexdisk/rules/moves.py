@@ -18,9 +18,12 @@ from . import identity
 from .failover import FAILOVER_PROPERTY, term_of
 from .layout import last_part, memory_dataset, moves_container, pool_of
 from .replicas import is_host
-from .saved_memory import is_there
 
 MOVE_PROPERTY = "move"
+MEMORY_PROPERTY = "memory"
+"""Of the dataset with the saved memory of a guest: how far that has come (saved_memory.py), or MEMORY_ENDED."""
+MEMORY_ENDED = "ended"
+"""The file is of no use any more, but others keep its file system from being destroyed."""
 STAYED_PROPERTY = "stayed"
 """Property of a VM's dataset: when a move of the VM was last given up. Moves that began earlier end then."""
 LEAVING, MOVED, COMING = "leaving", "moved", "coming"
@@ -70,7 +73,12 @@ def result(move: Move, memory: bool) -> t.Dict[str, t.Any]:
 
 def has_memory(move: Move, datasets: t.Mapping[str, Dataset], pools: t.Iterable[str]) -> bool:
     """Return whether the memory of its guest is saved here. datasets: all that there are. pools: theirs."""
-    return any(is_there(datasets, memory_dataset(pool, move.vm)) for pool in pools)
+    return any(memory_is_there(datasets, memory_dataset(pool, move.vm)) for pool in pools)
+
+
+def memory_is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:
+    """Return whether a dataset has the saved memory of a guest, and has not ended. datasets: all there are."""
+    return name in datasets and datasets[name].user.get(MEMORY_PROPERTY) != MEMORY_ENDED
 
 
 def encode(move: Move) -> str:

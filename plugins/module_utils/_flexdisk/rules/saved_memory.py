@@ -21,18 +21,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.dataset import Dataset
 from ..model.errors import FlexdiskError
 from . import identity
 from .property_text import decode_object, encode_object
 from .replicas import is_synced, sync_name, sync_number
 
-MEMORY_PROPERTY = "memory"
 SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST = "saving", "saved", "restoring", "restored", "running", "lost"
 WORDS = (SAVING, SAVED, RESTORING, RESTORED, RUNNING, LOST)
 """In their order: a journal never goes back."""
-ENDED = "ended"
-"""Instead of a journal: the file is of no use any more, but others keep its file system from being destroyed."""
 _BEGUN = (RESTORING, RESTORED, RUNNING, LOST)
 _FOLDER = "/var/lib/flexdisk/memory"
 _PRIVATE = {"canmount": "noauto", "atime": "off", "setuid": "off", "devices": "off", "exec": "off"}
@@ -111,18 +107,13 @@ def is_seal(name: str) -> bool:
     return sync_number(name, 0) is not None
 
 
-def is_there(datasets: t.Mapping[str, Dataset], name: str) -> bool:
-    """Return whether a dataset has the memory of a guest that has not ended. datasets: all that there are."""
-    return name in datasets and datasets[name].user.get(MEMORY_PROPERTY) != ENDED
-
-
 def key_name(vm: str) -> str:
     """Return what the key is called with which the memory of a VM comes. vm: its UUID."""
     return f"{vm}.memory"
 
 
 def encode(journal: Journal) -> str:
-    """Return the value of MEMORY_PROPERTY."""
+    """Return the value of moves.MEMORY_PROPERTY."""
     return encode_object(f"the journal of the memory of VM {journal.vm}", journal._asdict())
 
 

@@ -22,9 +22,10 @@ from ...model.vm import FILE, Vm
 from ...rules import saved_memory as rules
 from ...rules.inventory import Host
 from ...rules.layout import container, memory_dataset, moves_container
+from ...rules.moves import MEMORY_PROPERTY, memory_is_there
 from ...rules.power import check_start
 from ...rules.replicas import empty_size, is_changed
-from ...rules.saved_memory import MEMORY_PROPERTY, SAVED, SAVING, Guest, Journal
+from ...rules.saved_memory import SAVED, SAVING, Guest, Journal
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -187,7 +188,7 @@ class MovedMemory:
             vm, journal = self._now()
             guest = self._guest(vm, journal)
             action = rules.to_run(journal.word if journal else "", guest)
-            if action in (rules.RESTORE, rules.RESUME):
+            if action in (rules.RESTORE, rules.RESUME, rules.GO_ON):
                 check_start(vm, self._requester)
             if action == rules.DONE:
                 self._done(vm, journal, guest)
@@ -311,7 +312,7 @@ class MovedMemory:
             raise FlexdiskError("ResourceNotFound", f"VM {self._uuid} is not on this host")
         self._empty = empty_size(host.datasets, vm.config.pool)
         name = memory_dataset(vm.config.pool, self._uuid)
-        if not rules.is_there(host.datasets, name):
+        if not memory_is_there(host.datasets, name):
             return vm, None
         text = self._zfs.local_fact(name, MEMORY_PROPERTY)
         journal = rules.decode(text)

@@ -551,10 +551,10 @@ class MoveTarget:
         host: as it was before anything became a disk.
         """
         name = memory_dataset(pool, record.uuid)
-        if not saved_memory.is_there(host.datasets, name):
+        if not moves.memory_is_there(host.datasets, name):
             return None
         memory = self._moved_memory(record.uuid)
-        if self._zfs.local_fact(name, saved_memory.MEMORY_PROPERTY) and not taking:
+        if self._zfs.local_fact(name, moves.MEMORY_PROPERTY) and not taking:
             return memory
         replicas = [f"{replicas_container(pool)}/{disk.uuid}" for disk in record.disks]
         names: t.Dict[str, t.List[str]] = {one: [] for one in (name, *replicas)}
@@ -571,7 +571,7 @@ class MoveTarget:
         """Raise what arrive() would refuse because of the memory that has come with a VM. Read only."""
         host = observe(self._zfs, self._hypervisor, all_pools=True)
         place = _expected(host, uuid)
-        if place and saved_memory.is_there(host.datasets, memory_below(place)):
+        if place and moves.memory_is_there(host.datasets, memory_below(place)):
             self._moved_memory(uuid).check(False, allow_memory_loss)
 
     def _moved_memory(self, uuid: str) -> MovedMemory:

@@ -63,7 +63,6 @@ from ...rules.replicas import (
     is_changed,
     is_synced,
 )
-from ...rules.saved_memory import is_there
 from ...zfs import exact
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
@@ -599,7 +598,7 @@ def memory_to_send(
 
 def _has_memory(host: Host, vm: Vm) -> bool:
     """Return whether memory of the guest was saved, or a run has begun to save it."""
-    return is_there(host.datasets, memory_dataset(vm.config.pool, vm.config.uuid))
+    return moves.memory_is_there(host.datasets, memory_dataset(vm.config.pool, vm.config.uuid))
 
 
 class EndOfVm(Task):

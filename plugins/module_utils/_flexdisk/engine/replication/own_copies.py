@@ -11,7 +11,7 @@ from ...model.dataset import Dataset
 from ...model.errors import FlexdiskError
 from ...rules import saved_memory
 from ...rules.layout import last_part, memory_below
-from ...rules.moves import MOVE_PROPERTY, is_place
+from ...rules.moves import MEMORY_ENDED, MEMORY_PROPERTY, MOVE_PROPERTY, is_place, memory_is_there
 from ...zfs.commands import Zfs
 from ...zfs.copies import Copies
 from ...zfs.errors import ZfsError
@@ -65,7 +65,7 @@ def drop_memory(zfs: Zfs, copies: Copies, place: str) -> str:
     except ZfsError as exc:
         if exc.code not in _CANNOT_DESTROY:
             raise
-        zfs.set_facts(memory_below(place), {saved_memory.MEMORY_PROPERTY: saved_memory.ENDED})
+        zfs.set_facts(memory_below(place), {MEMORY_PROPERTY: MEMORY_ENDED})
         return f"{memory_below(place)} has the memory of a guest, is of no use any more, and stays: {exc.message}"
     return ""
 
@@ -76,7 +76,7 @@ def why_memory_stays(copies: Copies, datasets: t.Mapping[str, Dataset], place: s
     datasets: all that there are.
     """
     name = memory_below(place)
-    if name not in datasets or saved_memory.is_there(datasets, name):
+    if name not in datasets or memory_is_there(datasets, name):
         return ""
     table = copies.table([name], ("userrefs",), "snapshot")
     held = [snapshot for snapshot, row in table.items() if row["userrefs"][0] not in ("0", "-")]

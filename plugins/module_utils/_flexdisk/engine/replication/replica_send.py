@@ -27,10 +27,11 @@ from ...rules.failover import RIVALS_PROPERTY, encode_rivals, rivals_of
 from ...rules.identity import PREFIX, render_time
 from ...rules.inventory import Host
 from ...rules.layout import memory_dataset, replicas_container
+from ...rules.moves import memory_is_there
 from ...rules.power import NOT_HOME, why_home_unknown
 from ...rules.replicas import REPLICAS_PROPERTY, Note, decode_notes, encode_notes, short_peer
 from ...rules.retention import Keep, RetainCounts, decode_keep
-from ...rules.saved_memory import is_there, key_name
+from ...rules.saved_memory import key_name
 from ...rules.space import sync_needs
 from ...zfs import exact
 from ...zfs.commands import Zfs
@@ -471,7 +472,7 @@ def _with_memory(known: VmTransfer, vm: Vm, host: Host, suspends: bool) -> VmTra
     arrives is encrypted as the pool there is.
     """
     name = memory_dataset(vm.config.pool, known.uuid)
-    if not is_there(host.datasets, name) and not (suspends and vm.config.state == "running"):
+    if not memory_is_there(host.datasets, name) and not (suspends and vm.config.state == "running"):
         return known
     size = vm.config.memory * MIB
     return replace(known, memory=DiskTransfer(known.uuid, "memory", name, "filesystem", 0, 0, sends=size))
