@@ -517,9 +517,9 @@ class MoveSource:
         tops = self._copies.tops(("guid",))
         gone = False
         for place in [name for name in tops if moves.is_place(name) and last_part(name) == uuid]:
-            if self._zfs.exists(memory_below(place)):
-                self.memory_left = drop_memory(self._zfs, self._copies, place)
-                gone = not self.memory_left
+            known = self._zfs.exists(memory_below(place))
+            self.memory_left = drop_memory(self._zfs, self._copies, place)
+            gone = known and not self.memory_left
         for one in stored_replicas(self._copies, [name for name in tops if name == container(pool_of(name))]):
             if one.vm == uuid:
                 pools = (one.replica.home, int(tops[pool_of(one.replica.dataset)]["guid"][0]))
