@@ -157,7 +157,7 @@ def run(call: Call, log: _Log, arguments: MoveArguments) -> Answer:
         result.update(stayed=source.given_up.number, term=source.given_up.term)
     lost = source.memory_lost or target.memory_lost
     restored = source.memory_restored or target.memory_restored
-    if step in ("stay", "stop", "leave", "arrive"):
+    if step in ("stay", "arrive") or lost:
         result["memory"] = "lost" if lost else "restored" if restored else ""
         result["memory_lost"] = lost
     warnings = [f"VM {uuid}: memory lost: {lost}"] if lost else []
