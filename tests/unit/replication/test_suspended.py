@@ -608,9 +608,12 @@ def test_a_file_that_cannot_be_restored_here(make):
     """Neither move nor stays is stuck: the word boots the VM."""
     for then in ("moved", "stays"):
         move = make()
-        _killed_when(
-            move, lambda move=move: _word(move.world.home) == "saving" and VM not in move.world.home.domains.lives
-        )
+        home = move.world.home
+
+        def saved(home: Any = home) -> bool:
+            return _word(home) == "saving" and VM not in home.domains.lives
+
+        _killed_when(move, saved)
         _spoils(move.world.home)
         for state in ("moved", "stays"):
             assert "failed to parse; its memory is not restored" in _both(move, state=state)

@@ -113,7 +113,8 @@ def test_what_a_host_says_of_a_guest_is_read_without_what_else_it_says():
     ("key", "value"),
     [
         *[(key, value) for key in TRAVELLER for value in (None, [], {}, ["kvm"])],
-        *[("domain", value) for value in (7, True)],
+        ("domain", 7),
+        ("domain", True),
         *[("encrypted", value) for value in (0, 1, "", "no")],
         *[(key, value) for key in ("memory", "qemu") for value in (0, -1, 1 << 40, 64.0, "64", True)],
     ],
