@@ -574,7 +574,8 @@ def _killed_with(move: Move, which: str, word: str) -> None:
 
 def _both(move: Move, **more: Any) -> str:
     """Why it is refused, in check mode and for real."""
-    checked, real = (_refused(lambda check=check: move.does(check, **more)) for check in (True, False))
+    checked = _refused(lambda: move.does(True, **more))
+    real = _refused(lambda: move.does(**more))
     assert bool(checked) == bool(real), (checked, real)
     assert "MemoryLost" not in real or "MemoryLost" in checked
     return real

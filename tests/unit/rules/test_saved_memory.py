@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -104,6 +105,9 @@ TRAVELLER = {
 }
 
 
+NO_VALUES: list[Any] = [None, [], {}, ["kvm"]]
+
+
 def test_what_a_host_says_of_a_guest_is_read_without_what_else_it_says():
     assert memory.read_traveller({**TRAVELLER, "saved": True}) == TRAVELLER
     assert memory.read_traveller({**TRAVELLER, "encrypted": True})["encrypted"] is True
@@ -112,7 +116,7 @@ def test_what_a_host_says_of_a_guest_is_read_without_what_else_it_says():
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *[(key, value) for key in TRAVELLER for value in (None, [], {}, ["kvm"])],
+        *[(key, value) for key in TRAVELLER for value in NO_VALUES],
         ("domain", 7),
         ("domain", True),
         *[("encrypted", value) for value in (0, 1, "", "no")],
